@@ -1,0 +1,1 @@
+//! The pipeline: resolve a checkpoint, choose dtypes, plan the file, run.

@@ -1,0 +1,1 @@
+//! Views of bytes as blocks: the only byte casts of this crate.

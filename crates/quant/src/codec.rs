@@ -1,0 +1,136 @@
+//! The table of codecs and the dispatch over it.
+
+use tensor::DType;
+
+use crate::Level;
+
+/// Rows to encode.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// (rows, row_elems) f32, row-major.
+    pub values: &'a [f32],
+    /// Elements in a row, a multiple of the type's block.
+    pub row_elems: usize,
+    /// (row_elems) importance weights that all these rows share; none means that the format's
+    /// search without weights is used.
+    pub weights: Option<&'a [f32]>,
+}
+
+/// Encodes whole rows: `(level, rows, out)`; `out` has room for exactly these rows.
+pub type EncodeFn = fn(Level, Rows<'_>, &mut [u8]);
+
+/// Decodes whole blocks: `(level, blocks, out)`; lengths agree.
+pub type DecodeFn = fn(Level, &[u8], &mut [f32]);
+
+/// How one dtype is encoded and decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Codec {
+    /// The dtype.
+    pub dtype: DType,
+    /// Whether the reference's kernel refuses to run without importance weights
+    /// (`ggml_quantize_requires_imatrix`).
+    pub needs_weights: bool,
+    /// Rows to blocks. None for types that can only be read.
+    pub encode: Option<EncodeFn>,
+    /// Blocks to rows.
+    pub decode: DecodeFn,
+}
+
+/// Every dtype that has a codec.
+pub const CODECS: &[Codec] = &[];
+
+/// Why rows cannot be encoded or decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// There is no codec for this dtype and direction.
+    #[error("cannot {verb} {dtype}")]
+    NoCodec {
+        /// The dtype asked for.
+        dtype: DType,
+        /// `encode` or `decode`.
+        verb: &'static str,
+    },
+    /// The type needs importance weights and none were given.
+    #[error("{dtype} cannot be encoded without importance weights")]
+    NeedsWeights {
+        /// The dtype asked for.
+        dtype: DType,
+    },
+    /// Lengths of input, weights or output do not agree.
+    #[error("{what}: {found} given, {expected} expected ({dtype})")]
+    Length {
+        /// What has the wrong length, with its unit.
+        what: &'static str,
+        /// The length that was given.
+        found: usize,
+        /// The length that would be right.
+        expected: usize,
+        /// The dtype asked for.
+        dtype: DType,
+    },
+}
+
+/// The codec of a dtype.
+pub fn codec(dtype: DType) -> Option<&'static Codec> {
+    CODECS.iter().find(|codec| codec.dtype == dtype)
+}
+
+/// Encodes rows into `out`.
+///
+/// # Errors
+/// [`EncodeError`] when there is no codec, weights are missing, or lengths disagree. Nothing is
+/// written then.
+pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Result<(), EncodeError> {
+    let no_codec = || EncodeError::NoCodec { dtype, verb: "encode" };
+    let codec = codec(dtype).ok_or_else(no_codec)?;
+    let encode = codec.encode.ok_or_else(no_codec)?;
+    if codec.needs_weights && rows.weights.is_none() {
+        return Err(EncodeError::NeedsWeights { dtype });
+    }
+    let block_elems = dtype.block_elems() as usize;
+    let length = |what, found, expected| Err(EncodeError::Length { what, found, expected, dtype });
+    if rows.row_elems == 0 || !rows.row_elems.is_multiple_of(block_elems) {
+        return length(
+            "row length in elements",
+            rows.row_elems,
+            rows.row_elems.next_multiple_of(block_elems).max(block_elems),
+        );
+    }
+    if !rows.values.len().is_multiple_of(rows.row_elems) {
+        return length(
+            "values in elements",
+            rows.values.len(),
+            rows.values.len().next_multiple_of(rows.row_elems),
+        );
+    }
+    if let Some(weights) = rows.weights
+        && weights.len() != rows.row_elems
+    {
+        return length("weights in elements", weights.len(), rows.row_elems);
+    }
+    let out_bytes = rows.values.len() / block_elems * dtype.block_bytes() as usize;
+    if out.len() != out_bytes {
+        return length("output in bytes", out.len(), out_bytes);
+    }
+    encode(level, rows, out);
+    Ok(())
+}
+
+/// Decodes whole blocks into `out`.
+///
+/// # Errors
+/// [`EncodeError`] when there is no codec or lengths disagree. Nothing is written then.
+pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Result<(), EncodeError> {
+    let codec = codec(dtype).ok_or(EncodeError::NoCodec { dtype, verb: "decode" })?;
+    let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
+    let length = |what, found, expected| Err(EncodeError::Length { what, found, expected, dtype });
+    if !blocks.len().is_multiple_of(block_bytes) {
+        return length("blocks in bytes", blocks.len(), blocks.len().next_multiple_of(block_bytes));
+    }
+    if out.len() != blocks.len() / block_bytes * block_elems {
+        return length("output in elements", out.len(), blocks.len() / block_bytes * block_elems);
+    }
+    (codec.decode)(level, blocks, out);
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! What weights come in: bytes on disk to tensor views.

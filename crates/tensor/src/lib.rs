@@ -1,0 +1,10 @@
+//! The dtype table of ggml and checked tensor shapes.
+//!
+//! This crate does no I/O and knows neither containers nor models. Everything else names
+//! types and computes sizes through it, so that no size is ever computed twice or unchecked.
+
+mod dtype;
+mod shape;
+
+pub use dtype::{DType, DTypeError, REMOVED, Removed};
+pub use shape::{MAX_DIMS, Shape, ShapeError};

@@ -1,0 +1,178 @@
+//! Tensor shapes in ggml's order, with every size checked.
+
+use std::fmt;
+
+use crate::DType;
+
+/// The largest number of dimensions of a ggml tensor.
+pub const MAX_DIMS: usize = 4;
+
+/// Why a shape or a size is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// More than [`MAX_DIMS`] dimensions.
+    #[error("{found} dimensions, at most {MAX_DIMS} are possible")]
+    TooManyDims {
+        /// Number of dimensions as read.
+        found: usize,
+    },
+    /// The product of the dimensions, in elements or bytes, does not fit 63 bits.
+    #[error("size of shape {dims:?} does not fit in 63 bits")]
+    Overflow {
+        /// The dimensions as read, row length first.
+        dims: Vec<u64>,
+    },
+    /// A row does not hold whole blocks.
+    #[error("row of {row_elems} elements is not a multiple of {block_elems} ({dtype})")]
+    PartialBlock {
+        /// Elements in a row.
+        row_elems: u64,
+        /// Elements in a block of the type.
+        block_elems: u64,
+        /// The type.
+        dtype: DType,
+    },
+}
+
+/// Up to four dimensions in ggml's order: `dims()[0]` is the row length.
+///
+/// A Hugging Face weight of shape `(out, in)` is `Shape` `[in, out]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    dims: [u64; MAX_DIMS],
+    n_dims: usize,
+}
+
+impl Shape {
+    /// A shape from dimensions in ggml's order (row length first).
+    ///
+    /// # Errors
+    /// [`ShapeError::TooManyDims`], or [`ShapeError::Overflow`] when the number of elements
+    /// does not fit in 63 bits.
+    pub fn new(dims: &[u64]) -> Result<Shape, ShapeError> {
+        if dims.len() > MAX_DIMS {
+            return Err(ShapeError::TooManyDims { found: dims.len() });
+        }
+        let mut shape = Shape { dims: [1; MAX_DIMS], n_dims: dims.len() };
+        shape.dims[..dims.len()].copy_from_slice(dims);
+        let product = dims.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
+        match product {
+            Some(n) if i64::try_from(n).is_ok() => Ok(shape),
+            _ => Err(ShapeError::Overflow { dims: dims.to_vec() }),
+        }
+    }
+
+    /// A shape from dimensions in the order of numpy and torch (row length last).
+    ///
+    /// # Errors
+    /// As [`Shape::new`].
+    pub fn from_row_major(dims: &[u64]) -> Result<Shape, ShapeError> {
+        let mut reversed = dims.to_vec();
+        reversed.reverse();
+        Shape::new(&reversed)
+    }
+
+    /// The dimensions, row length first.
+    pub fn dims(&self) -> &[u64] {
+        &self.dims[..self.n_dims]
+    }
+
+    /// The dimension `i`, 1 where the shape has fewer dimensions.
+    pub fn dim(&self, i: usize) -> u64 {
+        self.dims[i]
+    }
+
+    /// Number of dimensions as given.
+    pub fn n_dims(&self) -> usize {
+        self.n_dims
+    }
+
+    /// Number of dimensions when trailing ones are not counted, at least 1 (`ggml_n_dims`).
+    pub fn n_dims_effective(&self) -> usize {
+        (1..MAX_DIMS).rev().find(|&i| self.dims[i] > 1).map_or(1, |i| i + 1)
+    }
+
+    /// Elements in a row.
+    pub fn row_elems(&self) -> u64 {
+        self.dims[0]
+    }
+
+    /// Rows over all outer dimensions; 1 for a scalar or a vector.
+    pub fn n_rows(&self) -> u64 {
+        self.dims[1..].iter().product()
+    }
+
+    /// Elements in all.
+    pub fn n_elems(&self) -> u64 {
+        self.dims.iter().product()
+    }
+
+    /// Bytes of one row in `dtype`.
+    ///
+    /// # Errors
+    /// [`ShapeError::PartialBlock`] or [`ShapeError::Overflow`].
+    pub fn row_bytes(&self, dtype: DType) -> Result<u64, ShapeError> {
+        let (row_elems, block_elems) = (self.row_elems(), dtype.block_elems());
+        if !row_elems.is_multiple_of(block_elems) {
+            return Err(ShapeError::PartialBlock { row_elems, block_elems, dtype });
+        }
+        (row_elems / block_elems).checked_mul(dtype.block_bytes()).ok_or_else(|| self.overflow())
+    }
+
+    /// Bytes of the whole tensor in `dtype`, without padding.
+    ///
+    /// # Errors
+    /// [`ShapeError::PartialBlock`] or [`ShapeError::Overflow`].
+    pub fn n_bytes(&self, dtype: DType) -> Result<u64, ShapeError> {
+        self.row_bytes(dtype)?
+            .checked_mul(self.n_rows())
+            .filter(|n| i64::try_from(*n).is_ok())
+            .ok_or_else(|| self.overflow())
+    }
+
+    fn overflow(&self) -> ShapeError {
+        ShapeError::Overflow { dims: self.dims().to_vec() }
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.dims()).finish()
+    }
+}
+
+impl fmt::Display for Shape {
+    /// `[4096, 32000]`, row length first.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{self:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let shape = Shape::from_row_major(&[3, 512]).unwrap();
+        assert_eq!(shape.dims(), [512, 3]);
+        assert_eq!(shape.n_bytes(DType::Q4_K), Ok(3 * 2 * 144));
+        assert_eq!(shape.n_dims_effective(), 2);
+        assert_eq!(Shape::new(&[]).unwrap().n_elems(), 1);
+        assert_eq!(Shape::new(&[7, 1, 1]).unwrap().n_dims_effective(), 1);
+        assert_eq!(Shape::new(&[0, 5]).unwrap().n_bytes(DType::F32), Ok(0));
+    }
+
+    #[test]
+    fn bad_sizes() {
+        assert_eq!(Shape::new(&[1; 5]), Err(ShapeError::TooManyDims { found: 5 }));
+        assert!(matches!(Shape::new(&[u64::MAX, 2]), Err(ShapeError::Overflow { .. })));
+        assert!(matches!(Shape::new(&[1 << 63]), Err(ShapeError::Overflow { .. })));
+        let wide = Shape::new(&[1 << 62]).unwrap();
+        assert!(matches!(wide.n_bytes(DType::F32), Err(ShapeError::Overflow { .. })));
+        let odd = Shape::new(&[1152]).unwrap();
+        let error = odd.n_bytes(DType::Q4_K).unwrap_err();
+        assert_eq!(error.to_string(), "row of 1152 elements is not a multiple of 256 (q4_K)");
+    }
+}

@@ -1,0 +1,1 @@
+//! Seeded data, nasty blocks and golden comparison, for tests only.

@@ -1,0 +1,1 @@
+//! The command line of the toolchain; every library is a crate under `crates/`.
