@@ -2,6 +2,8 @@
 //!
 //! This crate knows no model: a tensor is a name, a shape, a dtype and bytes.
 
+mod map;
 mod value;
 
+pub use map::{Advice, Mapped};
 pub use value::{Array, Metadata, Value, type_name};

@@ -1,0 +1,175 @@
+//! Read-only memory maps of input files: the only unsafe code of this crate.
+#![expect(unsafe_code, reason = "mapping a file and giving its pages back are unsafe in memmap2")]
+
+use std::{
+    fmt, fs, io,
+    ops::{Deref, Range},
+    path::Path,
+    sync::Arc,
+};
+
+/// The bytes of an input file, mapped or held, read-only and cheap to clone.
+///
+/// Clones share one map; it is taken down when the last one goes.
+#[derive(Clone)]
+pub struct Mapped {
+    bytes: Arc<Bytes>,
+}
+
+enum Bytes {
+    Map(memmap2::Mmap),
+    Held(Vec<u8>),
+}
+
+/// How a range of bytes is about to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Read once from front to back: read ahead far, drop pages behind early.
+    Sequential,
+    /// Wanted soon: start reading it now.
+    WillNeed,
+    /// Done with: the pages no longer count as this process's memory. Reading them again
+    /// works and costs a page fault.
+    DoneWith,
+}
+
+impl Mapped {
+    /// Maps the file at `path`.
+    ///
+    /// # Errors
+    /// What opening or mapping says; [`io::ErrorKind::InvalidInput`] where `path` is not a
+    /// plain file (a pipe would block, a folder cannot be mapped).
+    pub fn open(path: &Path) -> io::Result<Mapped> {
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file"));
+        }
+        let file = fs::File::open(path)?;
+        // An empty map is an error on some systems.
+        if file.metadata()?.len() == 0 {
+            return Ok(Mapped::from(Vec::new()));
+        }
+        // SAFETY: the map is read-only and private to this process, and is only ever handed
+        // out as `&[u8]`. What must hold is that nobody shortens or rewrites the file while
+        // it is mapped; no program can check that for a shared file system, and every mapping
+        // reader (the reference included) relies on it. Our own output goes to a temporary
+        // file that is renamed, so we never write into a mapped file.
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        Ok(Mapped { bytes: Arc::new(Bytes::Map(map)) })
+    }
+
+    /// Tells the system how the bytes in `range` will be used.
+    ///
+    /// Advice is a hint: a range that ends past the file is cut, a failure and a system
+    /// without the call do nothing, held bytes ignore it.
+    pub fn advise(&self, advice: Advice, range: Range<usize>) {
+        let Bytes::Map(map) = &*self.bytes else { return };
+        advise(map, advice, range);
+    }
+}
+
+#[cfg(unix)]
+fn advise(map: &memmap2::Mmap, advice: Advice, range: Range<usize>) {
+    let end = range.end.min(map.len());
+    if range.start >= end {
+        return;
+    }
+    let len = end - range.start;
+    // A failed hint changes no result, hence the ignored errors below.
+    let _hint = match advice {
+        Advice::Sequential => map.advise_range(memmap2::Advice::Sequential, range.start, len),
+        Advice::WillNeed => map.advise_range(memmap2::Advice::WillNeed, range.start, len),
+        Advice::DoneWith => {
+            // Ranges come in ascending order, so the page that holds both the end of this
+            // one and the start of the next is left to the next, which rounds its start down.
+            let page = rustix::param::page_size();
+            let start = range.start / page * page;
+            let end = if end == map.len() { end } else { end / page * page };
+            if start >= end {
+                return;
+            }
+            // SAFETY: on a map of a file that is never written through, dropped pages are
+            // read again from the file, so the bytes behind live references stay the same.
+            // `start` and `end` lie within the map, checked above.
+            unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) }
+        }
+    };
+}
+
+#[cfg(not(unix))]
+fn advise(_map: &memmap2::Mmap, _advice: Advice, _range: Range<usize>) {}
+
+impl From<Vec<u8>> for Mapped {
+    /// Bytes that are already in memory.
+    fn from(bytes: Vec<u8>) -> Mapped {
+        Mapped { bytes: Arc::new(Bytes::Held(bytes)) }
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &*self.bytes {
+            Bytes::Map(map) => map,
+            Bytes::Held(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Mapped {
+    /// The length and the kind: the bytes may be many gigabytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &*self.bytes {
+            Bytes::Map(_) => "map",
+            Bytes::Held(_) => "held",
+        };
+        write!(f, "Mapped({kind}, {} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_shareable<T: Clone + Send + Sync>(_: &T) {}
+
+    #[test]
+    fn maps_the_bytes_of_a_file_and_survives_every_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bytes");
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mapped = Mapped::open(&path).unwrap();
+        is_shareable(&mapped);
+        let clone = mapped.clone();
+        drop(mapped);
+        assert_eq!(&*clone, bytes);
+        for advice in [Advice::Sequential, Advice::WillNeed, Advice::DoneWith] {
+            for range in [0..bytes.len(), 5000..70_000, 99_999..usize::MAX, 200_000..300_000, 7..7] {
+                clone.advise(advice, range);
+                assert_eq!(&*clone, bytes, "{advice:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn empty_held_and_impossible() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty");
+        fs::write(&path, []).unwrap();
+        assert!(Mapped::open(&path).unwrap().is_empty());
+        let held = Mapped::from(vec![1, 2, 3]);
+        held.advise(Advice::DoneWith, 0..3);
+        assert_eq!(&*held, [1, 2, 3]);
+        assert_eq!(format!("{held:?}"), "Mapped(held, 3 bytes)");
+        assert_eq!(Mapped::open(folder.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(Mapped::open(&folder.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
