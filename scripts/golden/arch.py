@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""Makes golden/arch/llama*/: tiny checkpoints and what the reference converter says of them.
+
+usage: arch.py --reference DIR [--quantize BIN] [--only NAME ...] OUT
+
+  --reference DIR   root of the llama.cpp tree (see shared notes in CONTRIBUTING for the version)
+  --quantize BIN    llama-quantize; with it, OUT/cli/two-step.txt is written as well
+  OUT               the golden folder
+
+Needs torch, transformers, safetensors, sentencepiece and tokenizers. Every checkpoint is made of
+seeded noise, so a second run gives the same bytes with the same versions of these packages.
+`expected.json` of a checkpoint lists, in the order of the reference's file:
+
+  metadata  [key, type, value], long arrays as {"len": n, "sha256": of the bytes in the file}
+  tensors   [name, shape (row length first), {outtype: [dtype, sha256 of the data]}]
+  file_name {outtype: name that the reference gives when the output is a folder}
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import logging
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TEXT = """
+The quick brown fox jumps over the lazy dog while seven wizards mix a big quiz of jade vowels.
+A converter reads a checkpoint, names each tensor, and writes the same numbers in another order.
+It was the best of files, it was the worst of files, it was the age of floats and of integers.
+How many rows would a row mapper map if a row mapper could map rows? As many as it was given.
+Pack my box with five dozen liquor jugs; then unpack them, weigh them, and pack them again.
+Numbers such as 0, 1, 2, 3, 10, 42, 128, 1024 and 3.14159 appear in text, and so do (brackets).
+""".strip().splitlines()
+
+BASE = dict(vocab_size=384, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+            bos_token_id=1, eos_token_id=2)
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=128)
+
+# Name -> what is asked of transformers. Keys: model (llama, mistral, mixtral), config (over BASE),
+# tokenizer (spm, bpe), old (config.json as the Hub has it, over what transformers wrote), drop (keys
+# taken out of config.json), card, generation, extra (tensors put beside the model's), max_shard_size.
+CHECKPOINTS = {
+    "llama": dict(config=dict(hidden_size=256, intermediate_size=512)),
+    "llama-llama3": dict(tokenizer="bpe", config=dict(
+        rope_parameters=dict(rope_theta=500000.0, **LLAMA3), max_position_embeddings=1024, head_dim=32)),
+    "llama-llama3-old": dict(tokenizer="bpe", old=dict(
+        rope_theta=500000.0, rope_scaling=LLAMA3, torch_dtype="bfloat16", transformers_version="4.43.0",
+        max_position_embeddings=2048)),
+    "llama-linear": dict(config=dict(rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0))),
+    "llama-linear-old": dict(old=dict(rope_theta=20000, rope_scaling=dict(type="linear", factor=2),
+                                      torch_dtype="float16", _name_or_path="some-org/Tiny-Model-0.1M-chat")),
+    "llama-dynamic": dict(config=dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0))),
+    "llama-yarn": dict(config=dict(max_position_embeddings=2048, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1000000.0, factor=4.0, original_max_position_embeddings=512,
+        beta_fast=32.0, beta_slow=1.0, attention_factor=0.7))),
+    "llama-yarn-old": dict(old=dict(rope_theta=10000.0, rope_scaling=dict(
+        type="yarn", factor=16.0, finetuned=True), torch_dtype="bfloat16")),
+    "llama-bias": dict(config=dict(attention_bias=True, mlp_bias=True)),
+    "llama-head-dim": dict(config=dict(head_dim=24)),
+    "llama-mha": dict(config=dict(num_key_value_heads=4)),
+    "llama-tied": dict(tokenizer="bpe", config=dict(tie_word_embeddings=True)),
+    "llama-tied-both": dict(config=dict(tie_word_embeddings=True), extra="lm_head"),
+    "llama-inv-freq": dict(extra="inv_freq", old=dict(torch_dtype="float32")),
+    "llama-defaults": dict(drop=("rope_parameters", "num_key_value_heads", "head_dim", "rms_norm_eps",
+                                 "max_position_embeddings", "model_type", "tie_word_embeddings"),
+                           config=dict(num_key_value_heads=4), old=dict(model_type="llama")),
+    "llama-sharded": dict(max_shard_size="60KB"),
+    "llama-card": dict(card="""---
+language:
+- en
+- no
+- "de"
+license: other
+license_name: tiny-licence
+license_link: https://example.org/LICENCE
+library_name: transformers
+pipeline_tag: text-generation
+tags:
+- tiny
+- noise
+model_name: Tiny Card Model
+model_creator: Somebody
+version: v1.2
+base_model:
+- some-org/Tiny-Llama-7B-v1.0
+- https://huggingface.co/Other-Org/big-model-chat
+- https://example.org/elsewhere/model
+datasets:
+- some-org/pretty-data-v2
+- https://huggingface.co/datasets/org/data
+- wikitext
+---
+
+# Tiny
+
+Noise.
+""", generation=dict(temperature=0.6, top_p=0.9, top_k=40, repetition_penalty=1.1, min_p=0.05)),
+    "llama-2-7b-chat-v0.3-noise": dict(
+        card="---\nlicense: [mit, apache-2.0]\nlanguage: fr\ntags: one\nbase_model: lone-model\n"
+             "datasets: []\n---\n"),
+    "mistral": dict(model="mistral", config=dict(sliding_window=128)),
+    "mistral-old": dict(model="mistral", drop=("head_dim", "num_key_value_heads"),
+                        config=dict(num_attention_heads=8, num_key_value_heads=8, hidden_size=64),
+                        old=dict(rope_theta=1000000.0, torch_dtype="bfloat16", sliding_window=None,
+                                 _name_or_path="Mistral-Tiny-Instruct-v0.2")),
+    "mixtral": dict(model="mixtral", config=dict(num_local_experts=4, num_experts_per_tok=2)),
+    "mixtral-old": dict(model="mixtral", old=dict(rope_theta=100000.0, torch_dtype="bfloat16"),
+                        config=dict(num_local_experts=3, num_experts_per_tok=1)),
+}
+
+# What the reference's two steps are run for, with the main checkpoint.
+TWO_STEP = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k_s", "q3_k_m", "q3_k_l", "q4_k_s", "q4_k_m",
+            "q5_k_s", "q5_k_m", "q6_k", "f16", "f32", "bf16"]
+
+
+def make_spm(folder: Path, vocab_size: int) -> None:
+    import sentencepiece
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT * 4), model_writer=model, vocab_size=vocab_size, model_type="bpe",
+        byte_fallback=True, character_coverage=0.99, normalization_rule_name="identity", unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
+        num_threads=1, minloglevel=2)
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    token = lambda text: dict(content=text, lstrip=False, rstrip=False, normalized=False, single_word=False, special=True)
+    config = dict(add_bos_token=True, add_eos_token=False, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+                  added_tokens_decoder={"0": token("<unk>"), "1": token("<s>"), "2": token("</s>")},
+                  legacy=False, model_max_length=512, tokenizer_class="LlamaTokenizer",
+                  chat_template="{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def make_bpe(folder: Path, vocab_size: int) -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    specials = ["<|unk|>", "<|begin|>", "<|end|>"]
+    tokenizer.train_from_iterator(TEXT * 4, trainers.BpeTrainer(
+        vocab_size=vocab_size - 4, special_tokens=specials, show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = dict(bos_token="<|begin|>", eos_token="<|end|>", unk_token="<|unk|>", model_max_length=512,
+                  tokenizer_class="PreTrainedTokenizerFast",
+                  chat_template="{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def make_checkpoint(name: str, spec: dict, folder: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
+                              MixtralForCausalLM)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    config_class, model_class = dict(
+        llama=(LlamaConfig, LlamaForCausalLM), mistral=(MistralConfig, MistralForCausalLM),
+        mixtral=(MixtralConfig, MixtralForCausalLM))[spec.get("model", "llama")]
+    config = config_class(**{**BASE, **spec.get("config", {})})
+    torch.manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little"))
+    model = model_class(config)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            centre = 1.0 if "norm" in parameter_name else 0.0
+            parameter.normal_(centre, 0.05)
+    model = model.to(torch.bfloat16)
+    model.save_pretrained(folder, max_shard_size=spec.get("max_shard_size", "1GB"))
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+    weights = folder / "model.safetensors"
+    if extra := spec.get("extra"):
+        tensors = load_file(weights)
+        if extra == "lm_head":
+            tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+        elif extra == "inv_freq":
+            for layer in range(config.num_hidden_layers):
+                tensors[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = torch.arange(8, dtype=torch.float32)
+        save_file(tensors, weights, metadata={"format": "pt"})
+
+    path = folder / "config.json"
+    written = json.loads(path.read_text())
+    for key in spec.get("drop", ()):
+        written.pop(key, None)
+    if old := spec.get("old"):
+        # The spelling of the Hub before transformers 5: flat rope keys, torch_dtype.
+        for key in ("rope_parameters", "dtype"):
+            written.pop(key, None)
+        written.update(old)
+    path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
+
+    dict(spm=make_spm, bpe=make_bpe)[spec.get("tokenizer", "spm")](folder, config.vocab_size)
+    if card := spec.get("card"):
+        (folder / "README.md").write_text(card)
+    if generation := spec.get("generation"):
+        (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+
+
+def convert(folder: Path, out: Path, outtype: str, pre: str) -> Path:
+    """Runs the reference converter in this process; its tokenizer hash list is bypassed with `pre`."""
+    import gguf
+    import torch
+    from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
+    file_type = dict(f32=gguf.LlamaFileType.ALL_F32, f16=gguf.LlamaFileType.MOSTLY_F16,
+                     bf16=gguf.LlamaFileType.MOSTLY_BF16, q8_0=gguf.LlamaFileType.MOSTLY_Q8_0)[outtype]
+    with torch.inference_mode():
+        config = ModelBase.load_hparams(folder, False)
+        model_class = get_model_class(get_model_architecture(config, ModelType.TEXT))
+        model = model_class(folder, file_type, out)
+        model.get_vocab_base_pre = lambda tokenizer: pre
+        model.write()
+    return model.fname_out
+
+
+def listing(path: Path) -> tuple[list, list]:
+    """Reads a little-endian GGUF file by its specification."""
+    data = memoryview(path.read_bytes())
+    names = ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "arr", "u64", "i64", "f64"]
+    formats = dict(u8="B", i8="b", u16="H", i16="h", u32="I", i32="i", f32="f", bool="?", u64="Q", i64="q", f64="d")
+    at = 0
+
+    def take(code):
+        nonlocal at
+        value = struct.unpack_from("<" + code, data, at)[0]
+        at += struct.calcsize("<" + code)
+        return value
+
+    def text():
+        nonlocal at
+        length = take("Q")
+        at += length
+        return bytes(data[at - length:at]).decode("utf-8")
+
+    def scalar(kind):
+        return text() if kind == "str" else take(formats[kind])
+
+    assert bytes(data[:4]) == b"GGUF"
+    at = 4
+    assert take("I") == 3
+    n_tensors, n_keys = take("Q"), take("Q")
+    metadata = []
+    for _ in range(n_keys):
+        key, kind = text(), names[take("I")]
+        if kind != "arr":
+            metadata.append([key, kind, scalar(kind)])
+            continue
+        inner, length = names[take("I")], take("Q")
+        start = at
+        values = [scalar(inner) for _ in range(length)]
+        if length > 16:
+            values = dict(len=length, sha256=hashlib.sha256(data[start:at]).hexdigest())
+        metadata.append([key, f"arr[{inner}]", values])
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+    infos = []
+    for _ in range(n_tensors):
+        name, n_dims = text(), take("I")
+        shape = [take("Q") for _ in range(n_dims)]
+        infos.append((name, shape, GGMLQuantizationType(take("I")), take("Q")))
+    start = (at + 31) // 32 * 32
+    tensors = []
+    for name, shape, dtype, offset in infos:
+        elements = 1
+        for n in shape:
+            elements *= n
+        block, size = GGML_QUANT_SIZES[dtype]
+        body = data[start + offset:start + offset + elements // block * size]
+        tensors.append((name, shape, dtype.name.lower(), hashlib.sha256(body).hexdigest()))
+    return metadata, tensors
+
+
+def expect(folder: Path, pre: str) -> None:
+    """Writes expected.json beside a checkpoint."""
+    metadata, tensors, file_names = None, {}, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for outtype in ("f32", "bf16"):
+            path = convert(folder, Path(scratch), outtype, pre)
+            file_names[outtype] = path.name
+            have, listed = listing(path)
+            if metadata is None:
+                metadata = have
+            else:
+                differing = [key for (key, *a), (_, *b) in zip(metadata, have, strict=True) if a != b]
+                assert differing in (["general.file_type"], []), differing
+            for name, shape, dtype, digest in listed:
+                tensors.setdefault(name, [shape, {}])[1][outtype] = [dtype, digest]
+    lines = ['{', '  "pre": %s,' % json.dumps(pre), '  "outtype_of_metadata": "f32",',
+             '  "file_name": %s,' % json.dumps(file_names), '  "metadata": [']
+    lines.append(",\n".join("    " + json.dumps(entry, ensure_ascii=False) for entry in metadata))
+    lines += ['  ],', '  "tensors": [']
+    lines.append(",\n".join("    " + json.dumps([name, *rest]) for name, rest in tensors.items()))
+    lines += ['  ]', '}']
+    (folder / "expected.json").write_text("\n".join(lines) + "\n")
+
+
+def two_step(folder: Path, quantize: Path, out: Path) -> None:
+    """Hashes of whole files: the converter alone, and the converter at bf16 followed by llama-quantize."""
+    lines = ["# golden/arch/llama: steps, file type, bytes, sha256 of the whole file"]
+    with tempfile.TemporaryDirectory() as scratch:
+        base = None
+        for outtype in ("f32", "f16", "bf16", "q8_0"):
+            path = convert(folder, Path(scratch) / f"{outtype}.gguf", outtype, "default")
+            lines.append(f"convert {outtype} {path.stat().st_size} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+            base = path if outtype == "bf16" else base
+        for name in TWO_STEP:
+            path = Path(scratch) / f"two-{name}.gguf"
+            subprocess.run([quantize, base, path, name, "1"], check=True, capture_output=True)
+            lines.append(f"convert+quantize {name} {path.stat().st_size} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--quantize", type=Path)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--keep", action="store_true", help="only redo the expectations, keep the checkpoints")
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    sys.path.insert(0, str(args.reference))
+    sys.path.insert(1, str(args.reference / "gguf-py"))
+    logging.basicConfig(level=logging.ERROR)
+    for name, spec in CHECKPOINTS.items():
+        if args.only and name not in args.only:
+            continue
+        folder = args.out / "arch" / name
+        if not args.keep:
+            make_checkpoint(name, spec, folder)
+        try:
+            expect(folder, "llama-bpe" if spec.get("tokenizer") == "bpe" else "default")
+        except Exception as error:
+            print(f"{name}: the reference fails: {error!r}", file=sys.stderr)
+            raise
+        print(name)
+        if name == "llama" and args.quantize:
+            two_step(folder, args.quantize, args.out / "cli" / "two-step.txt")
+
+
+if __name__ == "__main__":
+    main()
