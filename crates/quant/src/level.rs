@@ -1,4 +1,11 @@
 //! The CPU level as a value: detected once, listable, forcible by an environment variable.
+//!
+//! Vector code is written once, generic over [`fearless_simd::Simd`], and compiled for each
+//! level into the same binary. That crate was chosen over `std::arch` because its tokens make
+//! the kernels safe Rust, over `pulp` and `wide` because it has native 512-bit vectors with
+//! mask registers on stable Rust, and over `multiversion` because a lane-per-block kernel needs
+//! explicit vectors. It never contracts a multiplication and an addition on its own, which the
+//! equality of bits depends on.
 
 use std::{fmt, sync::OnceLock};
 
@@ -6,14 +13,25 @@ use std::{fmt, sync::OnceLock};
 pub const LEVEL_VARIABLE: &str = "GGUF_CPU_LEVEL";
 
 /// A set of vector instructions. Owning any value but [`Level::Scalar`] proves that the CPU
-/// and the operating system permit its instructions: values come from [`Level::available`] only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// and the operating system permit its instructions: values come from [`Level::available`],
+/// which asks the operating system's view of the CPU, not the CPU alone.
+#[derive(Clone, Copy)]
 pub struct Level(Kind);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What [`Level`] holds: the token that vector code needs.
+#[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(fearless_simd::x86::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(fearless_simd::x86::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(fearless_simd::aarch64::Neon),
 }
+
+/// The names of all levels that any machine can have, slowest first for each architecture.
+pub const LEVEL_NAMES: &[&str] = &["scalar", "avx2", "avx512", "neon"];
 
 impl Level {
     /// Plain Rust, everywhere.
@@ -22,7 +40,18 @@ impl Level {
 
     /// The levels that this machine can run, slowest first.
     pub fn available() -> Vec<Level> {
-        vec![Level::Scalar]
+        let best = fearless_simd::Level::new();
+        let mut levels = vec![Level::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            levels.extend(best.as_avx2().map(|token| Level(Kind::Avx2(token))));
+            levels.extend(best.as_avx512().map(|token| Level(Kind::Avx512(token))));
+        }
+        #[cfg(target_arch = "aarch64")]
+        levels.extend(best.as_neon().map(|token| Level(Kind::Neon(token))));
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = best;
+        levels
     }
 
     /// The level to use: the best available one, or the one that [`LEVEL_VARIABLE`] names.
@@ -45,12 +74,63 @@ impl Level {
     pub fn name(self) -> &'static str {
         match self.0 {
             Kind::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(_) => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon(_) => "neon",
         }
     }
+
+    #[inline(always)]
+    pub(crate) fn kind(self) -> Kind {
+        self.0
+    }
 }
+
+/// Runs one of two expressions by level: `at_level!(level, simd => vector, scalar)`.
+///
+/// The vector expression is compiled once for each level with that level's instructions
+/// enabled; `simd` is bound to the token. Everything that it calls must be `#[inline(always)]`
+/// or carry `#[simd]`, or it would be compiled without those instructions.
+macro_rules! at_level {
+    ($level:expr, $simd:ident => $vector:expr, $scalar:expr) => {
+        match $crate::Level::kind($level) {
+            $crate::level::Kind::Scalar => $scalar,
+            #[cfg(target_arch = "x86_64")]
+            $crate::level::Kind::Avx2($simd) => fearless_simd::Simd::vectorize(
+                $simd,
+                #[inline(always)]
+                || $vector,
+            ),
+            #[cfg(target_arch = "x86_64")]
+            $crate::level::Kind::Avx512($simd) => fearless_simd::Simd::vectorize(
+                $simd,
+                #[inline(always)]
+                || $vector,
+            ),
+            #[cfg(target_arch = "aarch64")]
+            $crate::level::Kind::Neon($simd) => fearless_simd::Simd::vectorize(
+                $simd,
+                #[inline(always)]
+                || $vector,
+            ),
+        }
+    };
+}
+pub(crate) use at_level;
 
 impl fmt::Debug for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
+
+impl PartialEq for Level {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Level {}
