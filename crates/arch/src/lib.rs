@@ -6,6 +6,7 @@
 
 mod input;
 mod layout;
+pub mod vocab;
 
 pub use input::{Input, SourceTensor};
 pub use layout::{Data, Dropped, ElementMap, Layout, OutTensor, RowMap};
