@@ -49,6 +49,29 @@ pub struct OutTensor {
     pub keep_f32: bool,
 }
 
+/// How the elements of a tensor fall into the rows that a [`RowMap`] speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowView {
+    /// Number of rows.
+    pub n_rows: u64,
+    /// Elements in a row.
+    pub row_elems: u64,
+}
+
+impl OutTensor {
+    /// The rows that this tensor's [`RowMap`] speaks of. A matrix has the rows of its shape. A
+    /// vector whose rows move (the bias of Q or K) is a column of rows of one element each;
+    /// any other vector is one row.
+    pub fn row_view(&self) -> RowView {
+        let moves = matches!(&self.data, Data::Rows { rows, .. } if *rows != RowMap::Concat);
+        if self.shape.n_dims() <= 1 && moves {
+            RowView { n_rows: self.shape.n_elems(), row_elems: 1 }
+        } else {
+            RowView { n_rows: self.shape.n_rows(), row_elems: self.shape.row_elems() }
+        }
+    }
+}
+
 /// Where the values of an output tensor come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
@@ -65,7 +88,8 @@ pub enum Data {
     Computed(Vec<f32>),
 }
 
-/// Output row -> (source, source row). Rows run over all outer dimensions.
+/// Output row -> (source, source row). Rows run over all outer dimensions; the rows of a vector
+/// are its elements ([`OutTensor::row_view`] says how to count them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowMap {
     /// The rows of the sources one after the other; with one source, itself.
@@ -87,8 +111,10 @@ pub enum RowMap {
 }
 
 impl RowMap {
-    /// Source row for output row `row` of a tensor with `n_rows` rows, for maps of one source.
-    /// [`RowMap::Concat`] gives the row itself; the caller finds the source by row counts.
+    /// Source row for output row `row` of a tensor with `n_rows` rows ([`OutTensor::row_view`]),
+    /// for maps of one source. [`RowMap::Concat`] gives the row itself; the caller finds the
+    /// source by row counts. For [`RowMap::RopePermute`], `n_rows` must be a multiple of twice
+    /// `n_head`, which `resolve` has checked.
     pub fn source_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
             RowMap::Concat => row,

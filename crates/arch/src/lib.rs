@@ -9,4 +9,4 @@ mod layout;
 pub mod vocab;
 
 pub use input::{Input, SourceTensor};
-pub use layout::{Data, Dropped, ElementMap, Layout, OutTensor, RowMap};
+pub use layout::{Data, Dropped, ElementMap, Layout, OutTensor, RowMap, RowView};
