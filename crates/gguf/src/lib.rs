@@ -2,8 +2,18 @@
 //!
 //! This crate knows no model: a tensor is a name, a shape, a dtype and bytes.
 
+mod endian;
+mod error;
+mod keys;
 mod map;
+mod read;
 mod value;
 
+pub use endian::{Endian, swap_blocks};
+pub use error::Error;
+pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped};
+pub use read::{
+    File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
+};
 pub use value::{Array, Metadata, Value, type_name};

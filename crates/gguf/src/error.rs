@@ -1,0 +1,327 @@
+//! Every way in which a file, a plan or an output can be wrong.
+
+use std::{io, path::PathBuf};
+
+use tensor::{DTypeError, ShapeError};
+
+use crate::keys::KeyProblem;
+
+/// What is wrong with a GGUF file, a plan, an output or a set of shards.
+///
+/// Variants about the inside of a file do not carry its path: whoever opened it adds that
+/// once. Offsets are in bytes from the start of the file unless the name says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The first four bytes are not `GGUF`.
+    #[error("not a gguf file: it starts with `{}`, not with `GGUF`", found.escape_ascii())]
+    Magic {
+        /// The first four bytes.
+        found: [u8; 4],
+    },
+    /// A version that nobody has defined.
+    #[error("gguf version {found} is not known (known are 1 to 3, in either byte order)")]
+    Version {
+        /// The version field as read, little-endian.
+        found: u32,
+    },
+    /// The file ends inside something.
+    #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]
+    Truncated {
+        /// What was being read.
+        what: &'static str,
+        /// Where it starts.
+        offset: u64,
+        /// Its length in bytes, at least.
+        needed: u64,
+        /// Bytes from there to the end of the file.
+        left: u64,
+    },
+    /// A count that even the smallest items would not fit behind.
+    #[error("{what} of {count} at offset {offset} is more than the {left} bytes left can hold")]
+    CountTooLarge {
+        /// What is counted.
+        what: &'static str,
+        /// The count as read.
+        count: u64,
+        /// Where the counted things start.
+        offset: u64,
+        /// Bytes from there to the end of the file.
+        left: u64,
+    },
+    /// A key or a tensor name of bytes that are no text.
+    #[error("{what} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
+    NotUtf8 {
+        /// `key` or `tensor name`.
+        what: &'static str,
+        /// Which one, from 0.
+        index: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A key that no file may have.
+    #[error("metadata key {index}: {problem}")]
+    Key {
+        /// Which one, from 0.
+        index: u64,
+        /// What is wrong.
+        problem: KeyProblem,
+    },
+    /// The same key twice.
+    #[error("metadata key `{key}` is there twice")]
+    DuplicateKey {
+        /// The key.
+        key: String,
+    },
+    /// A value type id that is not one of the 13.
+    #[error("metadata key `{key}`: value type {id} is not known (known ids are 0 to 12)")]
+    ValueType {
+        /// The key.
+        key: String,
+        /// The id as read.
+        id: u32,
+    },
+    /// A truth value that is neither 0 nor 1.
+    #[error("metadata key `{key}`: a bool at offset {offset} is {found}, not 0 or 1")]
+    BadBool {
+        /// The key.
+        key: String,
+        /// Where the byte is.
+        offset: u64,
+        /// The byte.
+        found: u8,
+    },
+    /// Arrays in arrays beyond the limit.
+    #[error("metadata key `{key}`: arrays nested deeper than {max}")]
+    TooDeep {
+        /// The key.
+        key: String,
+        /// Levels of arrays that are read.
+        max: usize,
+    },
+    /// `general.alignment` has another type than u32.
+    #[error("metadata key `general.alignment` has type {found}, not u32")]
+    AlignmentType {
+        /// The type as listings name it.
+        found: &'static str,
+    },
+    /// An alignment that cannot be worked with.
+    #[error("alignment {found} is not {expected}")]
+    Alignment {
+        /// The alignment.
+        found: u64,
+        /// What it has to be.
+        expected: &'static str,
+    },
+    /// The planned alignment is not the one that readers will find in the metadata.
+    #[error("alignment {planned} is planned but the metadata say {stated} (`general.alignment`)")]
+    AlignmentMismatch {
+        /// The alignment of the plan.
+        planned: u32,
+        /// The alignment of the metadata, or the default.
+        stated: u32,
+    },
+    /// A tensor without a name; refused in plans only.
+    #[error("tensor {index} has no name")]
+    TensorNameEmpty {
+        /// Which one, from 0.
+        index: u64,
+    },
+    /// A tensor name beyond the limit.
+    #[error("name of tensor {index} is {len} bytes long, at most {max} are possible")]
+    TensorNameTooLong {
+        /// Which one, from 0.
+        index: u64,
+        /// Its length in bytes.
+        len: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The same tensor name twice.
+    #[error("tensor `{name}` is there twice")]
+    DuplicateTensor {
+        /// The name.
+        name: String,
+    },
+    /// A shape that is not possible, or not in this dtype.
+    #[error("tensor `{tensor}`: {source}")]
+    Shape {
+        /// The tensor's name.
+        tensor: String,
+        /// What is wrong.
+        source: ShapeError,
+    },
+    /// A tensor type that is not known, or no more.
+    #[error("tensor `{tensor}`: {source}")]
+    DType {
+        /// The tensor's name.
+        tensor: String,
+        /// What is wrong.
+        source: DTypeError,
+    },
+    /// A tensor that does not start at a multiple of the alignment.
+    #[error("tensor `{tensor}`: offset {offset} in the data is not a multiple of {alignment}")]
+    Misaligned {
+        /// The tensor's name.
+        tensor: String,
+        /// Its offset in the data section.
+        offset: u64,
+        /// The file's alignment.
+        alignment: u32,
+    },
+    /// A tensor that ends beyond what 63 bits can address.
+    #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} in the data end beyond 63 bits")]
+    OffsetOverflow {
+        /// The tensor's name.
+        tensor: String,
+        /// Its offset in the data section.
+        offset: u64,
+        /// Its length.
+        n_bytes: u64,
+    },
+    /// A tensor that ends behind the end of the file.
+    #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} do not fit a file of {file_len} bytes")]
+    OutOfFile {
+        /// The tensor's name.
+        tensor: String,
+        /// Its offset in the file.
+        offset: u64,
+        /// Its length.
+        n_bytes: u64,
+        /// The file's length.
+        file_len: u64,
+    },
+    /// Two tensors that share bytes.
+    #[error("tensor `{second}` starts at offset {start} in the data, inside `{first}` that ends at {end}")]
+    Overlap {
+        /// The tensor that starts first.
+        first: String,
+        /// The tensor that starts inside it.
+        second: String,
+        /// Where the first ends, in the data section.
+        end: u64,
+        /// Where the second starts, in the data section.
+        start: u64,
+    },
+    /// A plan whose file would be longer than 63 bits can say.
+    #[error("the planned file is longer than 63 bits can address")]
+    FileTooLong,
+    /// The output is there already.
+    #[error("`{}` exists already", path.display())]
+    Exists {
+        /// The final path.
+        path: PathBuf,
+    },
+    /// The output is a folder, a device or a pipe, or the path names no file at all.
+    #[error("`{}` cannot be replaced: it is not a plain file", path.display())]
+    NotAFile {
+        /// The final path.
+        path: PathBuf,
+    },
+    /// The system says no.
+    #[error("{action} `{}`{} failed: {source}", path.display(), at_offset(*offset))]
+    Io {
+        /// What was being done: `open`, `create`, `reserve`, `write`, ...
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Where in the file, for writes; how many bytes, for reservations.
+        offset: Option<u64>,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A write outside the planned file; a bug of the caller.
+    #[error("write of {len} bytes at offset {offset} is outside the planned {file_len} bytes")]
+    WriteOutOfRange {
+        /// Where the write starts.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// The planned length.
+        file_len: u64,
+    },
+    /// The finished file is not as long as planned.
+    #[error("`{}` is {found} bytes long, {expected} were planned", path.display())]
+    Length {
+        /// The temporary file.
+        path: PathBuf,
+        /// The planned length.
+        expected: u64,
+        /// The length it has.
+        found: u64,
+    },
+    /// One shard of a split model is wrong in itself.
+    #[error("shard `{}`: {source}", path.display())]
+    Shard {
+        /// The shard's path.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// A shard that the others count is not there.
+    #[error("shard {no} of {count} is missing: `{}`", path.display())]
+    ShardMissing {
+        /// The path that was tried.
+        path: PathBuf,
+        /// Which shard, from 1.
+        no: u32,
+        /// How many there should be.
+        count: u32,
+    },
+    /// A split model whose file is not named as a shard, so that the others cannot be found.
+    #[error(
+        "`{}` is shard {no} of {count} but is not named `...-{no:05}-of-{count:05}.gguf`",
+        path.display()
+    )]
+    ShardName {
+        /// The path as given.
+        path: PathBuf,
+        /// Which shard the metadata say it is, from 1.
+        no: u32,
+        /// How many there should be.
+        count: u32,
+    },
+    /// A `split.*` key says something else than the file names or the other shards.
+    #[error("shard `{}`: `{key}` is {found}, expected {expected}", path.display())]
+    ShardKey {
+        /// The shard's path.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What the others lead to.
+        expected: u64,
+        /// What the shard says; `missing` where it has no such count.
+        found: String,
+    },
+    /// All shards together hold another number of tensors than they say.
+    #[error("the shards hold {found} tensors, `split.tensors.count` says {expected}")]
+    ShardTensors {
+        /// What the first shard says.
+        expected: u64,
+        /// What was found.
+        found: u64,
+    },
+}
+
+fn at_offset(offset: Option<u64>) -> String {
+    offset.map(|offset| format!(" at {offset} bytes")).unwrap_or_default()
+}
+
+impl Error {
+    /// Advice for whoever sees this error, to be shown on a line of its own.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::Magic {
+                found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
+            } => "this is a file of the time before gguf",
+            Error::Truncated { .. } | Error::OutOfFile { .. } => "was the download or copy complete?",
+            Error::Exists { .. } => "use --force to replace it",
+            Error::ShardMissing { .. } => "all shards have to lie in one folder under their own names",
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn io(action: &'static str, path: &std::path::Path, source: io::Error) -> Error {
+        Error::Io { action, path: path.to_owned(), offset: None, source }
+    }
+}

@@ -1,0 +1,102 @@
+//! Walks over the bytes of a header; every step is checked against the bytes that are left.
+
+use crate::{Endian, Error};
+
+/// A position in the bytes of a file, with the file's byte order and count width.
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    endian: Endian,
+    wide_counts: bool,
+}
+
+/// A number of fixed width in either byte order.
+pub(super) trait Number: Copy {
+    /// Width in bytes.
+    const WIDTH: usize;
+    /// The number from exactly [`Number::WIDTH`] bytes.
+    fn from_bytes(bytes: &[u8], endian: Endian) -> Self;
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {
+        $(impl Number for $type {
+            const WIDTH: usize = size_of::<$type>();
+
+            fn from_bytes(bytes: &[u8], endian: Endian) -> Self {
+                let mut array = [0; size_of::<$type>()];
+                array.copy_from_slice(bytes);
+                match endian {
+                    Endian::Little => <$type>::from_le_bytes(array),
+                    Endian::Big => <$type>::from_be_bytes(array),
+                }
+            }
+        })*
+    };
+}
+
+numbers!(u8, i8, u16, i16, u32, i32, f32, u64, i64, f64);
+
+impl<'a> Cursor<'a> {
+    /// Starts at `at`. `wide_counts`: counts and lengths have 64 bits, 32 otherwise.
+    pub(super) fn new(bytes: &'a [u8], at: usize, endian: Endian, wide_counts: bool) -> Self {
+        Cursor { bytes, at, endian, wide_counts }
+    }
+
+    /// Bytes from the start of the file to here.
+    pub(super) fn at(&self) -> u64 {
+        self.at as u64
+    }
+
+    fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Bytes of a count or a length.
+    pub(super) fn count_width(&self) -> u64 {
+        if self.wide_counts { 8 } else { 4 }
+    }
+
+    /// The next `len` bytes.
+    pub(super) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], Error> {
+        let left = self.left() as u64;
+        if len > left {
+            return Err(Error::Truncated { what, offset: self.at(), needed: len, left });
+        }
+        let taken = &self.bytes[self.at..self.at + len as usize];
+        self.at += len as usize;
+        Ok(taken)
+    }
+
+    /// The next number.
+    pub(super) fn number<T: Number>(&mut self, what: &'static str) -> Result<T, Error> {
+        Ok(T::from_bytes(self.take(T::WIDTH as u64, what)?, self.endian))
+    }
+
+    /// The next `count` numbers; nothing is allocated before they are known to be there.
+    pub(super) fn numbers<T: Number>(&mut self, count: u64, what: &'static str) -> Result<Vec<T>, Error> {
+        self.check_count(count, T::WIDTH as u64, what)?;
+        let bytes = self.take(count * T::WIDTH as u64, what)?;
+        Ok(bytes.chunks_exact(T::WIDTH).map(|bytes| T::from_bytes(bytes, self.endian)).collect())
+    }
+
+    /// The next count or length, in the width of the file's version.
+    pub(super) fn count(&mut self, what: &'static str) -> Result<u64, Error> {
+        if self.wide_counts { self.number(what) } else { self.number::<u32>(what).map(u64::from) }
+    }
+
+    /// The next length and the bytes behind it.
+    pub(super) fn string(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+        let len = self.count(what)?;
+        self.take(len, what)
+    }
+
+    /// Refuses a count of items of at least `min_bytes` each that the rest cannot hold.
+    pub(super) fn check_count(&self, count: u64, min_bytes: u64, what: &'static str) -> Result<(), Error> {
+        let left = self.left() as u64;
+        if count > left / min_bytes {
+            return Err(Error::CountTooLarge { what, count, offset: self.at(), left });
+        }
+        Ok(())
+    }
+}
