@@ -1,1 +1,24 @@
 //! What weights come in: bytes on disk to tensor views.
+//!
+//! [`open`] reads a checkpoint folder: its config, its small files, the head of its model card
+//! and the index of its tensors. Weights stay in memory maps until [`read_rows`] turns rows of
+//! one tensor into `f32`. Nothing here knows what a model is.
+//!
+//! Files are not trusted: every length is checked against the file before it is used, and every
+//! way to be wrong has its own [`Error`].
+
+mod card;
+mod checkpoint;
+mod dtype;
+mod error;
+mod formats;
+mod json;
+mod rows;
+mod safetensors;
+mod yaml;
+
+pub use checkpoint::{Checkpoint, MAX_FILE_BYTES, Part, Tensor, View, open};
+pub use dtype::Dtype;
+pub use error::Error;
+pub use formats::{FORMATS, Format, Listing};
+pub use rows::{ReadError, read_rows};

@@ -1,0 +1,255 @@
+//! Every way in which a checkpoint can be wrong.
+
+use std::io;
+
+use crate::Dtype;
+
+/// Why a checkpoint cannot be read. File names are relative to the folder, whose path whoever
+/// called adds.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    #[error("`{file}`: {error}")]
+    Io {
+        /// The file or folder.
+        file: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The source is not a folder.
+    #[error("not a folder")]
+    NotAFolder,
+    /// No file of any known format.
+    #[error("no weights found; looked for {}", .looked_for.join(", "))]
+    NoWeights {
+        /// File patterns of every format.
+        looked_for: Vec<&'static str>,
+    },
+    /// Weights of a format that is known and not read yet.
+    #[error("`{file}`: weights in {format}, which is not read yet")]
+    NotReadYet {
+        /// The format's name.
+        format: &'static str,
+        /// The first file of it.
+        file: String,
+    },
+    /// A file that every checkpoint of this format has.
+    #[error("`{file}` is missing")]
+    MissingFile {
+        /// Its name.
+        file: String,
+    },
+    /// A small file is too large to be one.
+    #[error("`{file}`: {found} bytes, at most {limit} are read of such a file")]
+    FileTooLarge {
+        /// Its name.
+        file: String,
+        /// Its length in bytes.
+        found: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A file is not JSON.
+    #[error("`{file}`: {error}")]
+    Json {
+        /// Its name.
+        file: String,
+        /// What is wrong, with line and column.
+        error: serde_json::Error,
+    },
+    /// JSON of another form than expected.
+    #[error("`{file}`: expected {expected}, found {found}")]
+    JsonForm {
+        /// The file.
+        file: String,
+        /// What belongs there, with its place.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A weights file that ends inside the length of its header, or before the header's end.
+    #[error("`{file}`: the header takes {expected} bytes, the file has {found}")]
+    HeaderCut {
+        /// The file.
+        file: String,
+        /// Bytes of header length and header.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// A header length beyond the format's limit.
+    #[error("`{file}`: header of {found} bytes, at most {limit} are allowed")]
+    HeaderTooLarge {
+        /// The file.
+        file: String,
+        /// The length that the file states.
+        found: u64,
+        /// The format's limit.
+        limit: u64,
+    },
+    /// A header that does not parse.
+    #[error("`{file}`: header{}: {error}", .tensor.as_ref().map(|t| format!(" at tensor `{t}`")).unwrap_or_default())]
+    Header {
+        /// The file.
+        file: String,
+        /// The entry in which parsing stopped.
+        tensor: Option<String>,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// The same name twice.
+    #[error("tensor `{tensor}` is both in `{first}` and in `{second}`")]
+    DuplicateTensor {
+        /// The name.
+        tensor: String,
+        /// The file that holds the first.
+        first: String,
+        /// The file that holds the second; may be the same one.
+        second: String,
+    },
+    /// A type that the format does not have.
+    #[error("`{file}`: tensor `{tensor}`: dtype `{found}` is not known")]
+    UnknownDtype {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// The type as written.
+        found: String,
+    },
+    /// A shape whose size does not fit 64 bits or ends inside a byte.
+    #[error("`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} is not a size in bytes")]
+    BadShape {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Dimensions, row length last.
+        shape: Vec<u64>,
+        /// The type.
+        dtype: Dtype,
+    },
+    /// Offsets that do not belong to the shape.
+    #[error(
+        "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} takes {expected} bytes, the header gives bytes {begin} to {end}"
+    )]
+    SizeMismatch {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Dimensions, row length last.
+        shape: Vec<u64>,
+        /// The type.
+        dtype: Dtype,
+        /// Bytes by shape and type.
+        expected: u64,
+        /// First byte as stated.
+        begin: u64,
+        /// End as stated.
+        end: u64,
+    },
+    /// A tensor does not begin where the one before it ends: a hole or an overlap.
+    #[error(
+        "`{file}`: tensor `{tensor}` begins at byte {found} of the data, the one before it ends at {expected}"
+    )]
+    NotContiguous {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// End of the tensor before.
+        expected: u64,
+        /// Its own begin.
+        found: u64,
+    },
+    /// Tensors end elsewhere than the file.
+    #[error("`{file}`: header and tensors take {expected} bytes, the file has {found}")]
+    FileLength {
+        /// The file.
+        file: String,
+        /// Bytes by the header.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// A weights file that the index or the numbering of its siblings asks for.
+    #[error("weights file `{file}` is missing: {reason}")]
+    MissingShard {
+        /// The file.
+        file: String,
+        /// Who asks for it.
+        reason: String,
+    },
+    /// The index points out of the folder.
+    #[error("`{index}`: weights file `{file}` is not a plain file name")]
+    ShardOutside {
+        /// The index.
+        index: String,
+        /// The name as written.
+        file: String,
+    },
+    /// The index and the files do not hold the same tensors.
+    #[error("`{index}` and the weights files differ: {}", mismatch(.absent, .unlisted))]
+    IndexMismatch {
+        /// The index.
+        index: String,
+        /// Tensors of the index that no file holds, sorted.
+        absent: Vec<String>,
+        /// Tensors of files that the index does not list, sorted.
+        unlisted: Vec<String>,
+    },
+    /// Files without a single tensor.
+    #[error("`{file}` holds no tensors")]
+    NoTensors {
+        /// The index or the weights file.
+        file: String,
+    },
+}
+
+fn mismatch(absent: &[String], unlisted: &[String]) -> String {
+    let mut parts = Vec::new();
+    if !absent.is_empty() {
+        parts.push(format!("no file holds {}", names(absent)));
+    }
+    if !unlisted.is_empty() {
+        parts.push(format!("the index does not list {}", names(unlisted)));
+    }
+    parts.join("; ")
+}
+
+/// The first few names and how many more.
+fn names(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}
+
+impl Error {
+    /// What a person could do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Error::HeaderCut { .. } | Error::FileLength { .. } | Error::MissingShard { .. } => {
+                Some("download the file again; compare its length with the one the model's page states")
+            }
+            Error::IndexMismatch { .. } => {
+                Some("files of two downloads are mixed, or one is missing; download the folder again")
+            }
+            Error::DuplicateTensor { first, second, .. } if first != second => {
+                Some("keep one of the two files in the folder, or add an index that names the right ones")
+            }
+            Error::Json { .. } | Error::Header { .. } => {
+                Some("a file that starts with `version https://git-lfs` or `<html>` is not the real one")
+            }
+            Error::MissingFile { .. } => {
+                Some("give the folder that a model's page lists, with all its small files")
+            }
+            Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The table of input formats.
+
+use std::{fs, path::Path};
+
+use crate::{Error, Part, Tensor, safetensors};
+
+/// The names of the plain files in a folder, sorted.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    names: Vec<String>,
+}
+
+impl Listing {
+    /// Lists a folder; links count as what they point to. Names that are not UTF-8 are left out.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::NotAFolder`].
+    pub fn of(dir: &Path) -> Result<Listing, Error> {
+        let io = |error| Error::Io { file: ".".to_owned(), error };
+        if !fs::metadata(dir).map_err(io)?.is_dir() {
+            return Err(Error::NotAFolder);
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            if let Ok(name) = entry.file_name().into_string()
+                && fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file())
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(Listing { names })
+    }
+
+    /// The names, sorted by code points.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether there is a file of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.binary_search_by(|have| have.as_str().cmp(name)).is_ok()
+    }
+
+    /// Names that begin and end like this, sorted.
+    pub fn matching(&self, prefix: &str, suffix: &str) -> Vec<String> {
+        let matches = |name: &&String| name.starts_with(prefix) && name.ends_with(suffix);
+        self.names.iter().filter(matches).cloned().collect()
+    }
+}
+
+/// Opens the weights of a folder: files, and tensors in the order of the reference.
+type Open = fn(&Path, &Listing) -> Result<(Vec<Part>, Vec<Tensor>), Error>;
+
+/// One input format.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// The files it is looked for by, for people.
+    pub files: &'static str,
+    /// The first file of this format in a folder.
+    pub(crate) detect: fn(&Listing) -> Option<String>,
+    /// The reader; none where the format is known and not read yet.
+    pub(crate) open: Option<Open>,
+}
+
+impl Format {
+    /// Whether this format is read, not just recognized.
+    pub fn is_read(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+/// Every format that is recognized. The first that is found in a folder is the one.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "safetensors",
+        files: "model*.safetensors",
+        detect: safetensors::detect,
+        open: Some(safetensors::open),
+    },
+    Format {
+        name: "Mistral's own layout of safetensors",
+        files: "consolidated*.safetensors",
+        detect: |listing| listing.matching("consolidated", ".safetensors").into_iter().next(),
+        open: None,
+    },
+    Format {
+        name: "torch pickles",
+        files: "pytorch_model*.bin",
+        detect: |listing| {
+            let first = listing.matching("pytorch_model", ".bin").into_iter().next();
+            let index = "pytorch_model.bin.index.json";
+            first.or_else(|| listing.has(index).then(|| index.to_owned()))
+        },
+        open: None,
+    },
+    Format {
+        name: "torch pickles in Meta's layout",
+        files: "consolidated*.pth",
+        detect: |listing| listing.matching("consolidated", ".pth").into_iter().next(),
+        open: None,
+    },
+    Format {
+        name: "a LoRA adapter",
+        files: "adapter_model.*",
+        detect: |listing| listing.matching("adapter_model.", "").into_iter().next(),
+        open: None,
+    },
+    Format {
+        name: "GGUF",
+        files: "*.gguf",
+        detect: |listing| listing.matching("", ".gguf").into_iter().next(),
+        open: None,
+    },
+    Format {
+        name: "safetensors under another name",
+        files: "*.safetensors",
+        detect: |listing| listing.matching("", ".safetensors").into_iter().next(),
+        open: None,
+    },
+];
+
+/// The first format that the folder holds, with its first file.
+///
+/// # Errors
+/// [`Error::NoWeights`], [`Error::NotReadYet`].
+pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open), Error> {
+    for format in FORMATS {
+        if let Some(file) = (format.detect)(listing) {
+            return match format.open {
+                Some(open) => Ok((format, open)),
+                None => Err(Error::NotReadYet { format: format.name, file }),
+            };
+        }
+    }
+    Err(Error::NoWeights { looked_for: FORMATS.iter().map(|format| format.files).collect() })
+}

@@ -1,0 +1,278 @@
+//! Safetensors: a length, a JSON header, then the tensors one after the other.
+//!
+//! ```text
+//! byte 0          8            8+n                                    end of file
+//!      | n, u64 LE | header, n B | tensor | tensor | ...              |
+//! header: {"name": {"dtype": "BF16", "shape": [rows, cols], "data_offsets": [begin, end]}, ...,
+//!          "__metadata__": {"format": "pt"}}      offsets count from byte 8+n
+//! ```
+//!
+//! What is valid follows the safetensors crate 0.8.0 (`Metadata::validate`): no hole, no overlap,
+//! nothing behind the last tensor. The header is parsed here and not by that crate because its
+//! errors carry neither numbers nor, mostly, the tensor, and because it lets the last of two
+//! equal names win. A test holds the two verdicts against each other.
+//!
+//! Which files and in which order follows `ModelBase.index_tensors` in `conversion/base.py` and
+//! `SafetensorsLocal` in `gguf-py/gguf/utility.py`, llama.cpp as vendored in llama-cpp-python
+//! 0.3.36: files by name, tensors of a file by name.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    path::Path,
+};
+
+use gguf::Mapped;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error as _, MapAccess, Visitor},
+};
+use serde_json::Value as Json;
+
+use crate::{Dtype, Error, Listing, Part, Tensor, checkpoint::read_small_file, json};
+
+/// The format's limit on the header, in bytes.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// Bytes of the header's length.
+const LENGTH_BYTES: u64 = 8;
+/// The index of a checkpoint of several files.
+const INDEX: &str = "model.safetensors.index.json";
+
+/// Whether the folder is for this reader.
+pub(crate) fn detect(listing: &Listing) -> Option<String> {
+    parts_by_name(listing).into_iter().next().or_else(|| listing.has(INDEX).then(|| INDEX.to_owned()))
+}
+
+fn parts_by_name(listing: &Listing) -> Vec<String> {
+    listing.matching("model", ".safetensors")
+}
+
+/// Reads the headers of all weights files of a folder.
+pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<(Vec<Part>, Vec<Tensor>), Error> {
+    let index = if listing.has(INDEX) { Some(weight_map(&read_small_file(dir, INDEX)?)?) } else { None };
+    let names = match &index {
+        Some(index) => index.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
+        None => {
+            let names = parts_by_name(listing);
+            check_numbering(&names)?;
+            names
+        }
+    };
+    let (mut parts, mut tensors): (Vec<Part>, Vec<Tensor>) = (Vec::new(), Vec::new());
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (part, name) in names.into_iter().enumerate() {
+        if !listing.has(&name) {
+            let n_tensors = index.iter().flat_map(|i| i.values()).filter(|file| **file == name).count();
+            let reason = format!("`{INDEX}` has {n_tensors} tensors in it");
+            return Err(Error::MissingShard { file: name, reason });
+        }
+        let bytes =
+            Mapped::open(&dir.join(&name)).map_err(|error| Error::Io { file: name.clone(), error })?;
+        for mut tensor in parse(&name, &bytes)? {
+            tensor.part = part;
+            if let Some(first) = seen.insert(tensor.name.clone(), part) {
+                let first = if first == part { &name } else { &parts[first].file };
+                return Err(Error::DuplicateTensor {
+                    first: first.clone(),
+                    second: name,
+                    tensor: tensor.name,
+                });
+            }
+            tensors.push(tensor);
+        }
+        parts.push(Part { file: name, bytes });
+    }
+    if let Some(index) = &index {
+        let absent: Vec<String> = index.keys().filter(|name| !seen.contains_key(*name)).cloned().collect();
+        let mut unlisted: Vec<String> = seen.into_keys().filter(|name| !index.contains_key(name)).collect();
+        unlisted.sort();
+        if !absent.is_empty() || !unlisted.is_empty() {
+            return Err(Error::IndexMismatch { index: INDEX.to_owned(), absent, unlisted });
+        }
+    }
+    if tensors.is_empty() {
+        let file = parts.first().map_or(INDEX, |part| &part.file).to_owned();
+        return Err(Error::NoTensors { file });
+    }
+    Ok((parts, tensors))
+}
+
+/// Tensor name to file name, from the index.
+fn weight_map(bytes: &[u8]) -> Result<BTreeMap<String, String>, Error> {
+    let form = |expected: &str, found: &str| Error::JsonForm {
+        file: INDEX.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    };
+    let index = json::parse(INDEX, bytes)?;
+    let map = match index.get("weight_map") {
+        Some(Json::Object(map)) => map,
+        Some(other) => return Err(form("an object at `weight_map`", json::kind(other))),
+        None => return Err(form("an object at `weight_map`", "nothing")),
+    };
+    map.iter()
+        .map(|(tensor, file)| match file {
+            Json::String(file) if file.is_empty() || file == ".." || file.contains(['/', '\\', '\0']) => {
+                Err(Error::ShardOutside { index: INDEX.to_owned(), file: file.clone() })
+            }
+            Json::String(file) => Ok((tensor.clone(), file.clone())),
+            other => Err(form(&format!("a file name at `weight_map`.`{tensor}`"), json::kind(other))),
+        })
+        .collect()
+}
+
+/// Without an index, names such as `model-00001-of-00003.safetensors` tell what should be there.
+/// The reference converts what it finds.
+fn check_numbering(names: &[String]) -> Result<(), Error> {
+    for name in names {
+        let Some((stem, count)) = name.strip_suffix(".safetensors").and_then(|name| name.rsplit_once("-of-"))
+        else {
+            continue;
+        };
+        let Some((stem, number)) = stem.rsplit_once('-') else { continue };
+        let (width, count_width) = (number.len(), count.len());
+        let (Ok(_), Ok(n)) = (number.parse::<u32>(), count.parse::<u32>()) else { continue };
+        // The first gap ends the loop, so a count of four billion costs nothing.
+        for i in 1..=n {
+            let sibling = format!("{stem}-{i:0width$}-of-{n:0count_width$}.safetensors");
+            if !names.contains(&sibling) {
+                return Err(Error::MissingShard {
+                    file: sibling,
+                    reason: format!("`{name}` counts {n} files"),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads and checks the header of one file. Tensors come sorted by name, `part` is 0.
+///
+/// # Errors
+/// Every variant of [`Error`] that speaks of a header, a tensor or the file's length.
+pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Tensor>, Error> {
+    let file_bytes = bytes.len() as u64;
+    let Some((length, rest)) = bytes.split_first_chunk::<{ LENGTH_BYTES as usize }>() else {
+        return Err(Error::HeaderCut { file: file.to_owned(), expected: LENGTH_BYTES, found: file_bytes });
+    };
+    let header_bytes = u64::from_le_bytes(*length);
+    if header_bytes > MAX_HEADER_BYTES {
+        return Err(Error::HeaderTooLarge {
+            file: file.to_owned(),
+            found: header_bytes,
+            limit: MAX_HEADER_BYTES,
+        });
+    }
+    let data_start = LENGTH_BYTES + header_bytes;
+    let Some(header) = rest.get(..header_bytes as usize) else {
+        return Err(Error::HeaderCut { file: file.to_owned(), expected: data_start, found: file_bytes });
+    };
+    let mut entries = parse_header(file, header)?;
+
+    // By position, as the data lies; each must begin where the one before it ends.
+    entries.sort_by_key(|(_, entry)| entry.data_offsets);
+    let mut tensors = Vec::with_capacity(entries.len());
+    let mut end_before = 0;
+    for (name, entry) in entries {
+        let tensor = check_entry(file, name, entry, end_before, data_start)?;
+        end_before = tensor.end - data_start;
+        tensors.push(tensor);
+    }
+    if data_start.checked_add(end_before) != Some(file_bytes) {
+        let expected = data_start.saturating_add(end_before);
+        return Err(Error::FileLength { file: file.to_owned(), expected, found: file_bytes });
+    }
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(tensors)
+}
+
+fn check_entry(
+    file: &str,
+    tensor: String,
+    entry: Entry,
+    end_before: u64,
+    data_start: u64,
+) -> Result<Tensor, Error> {
+    let file = file.to_owned();
+    let Entry { dtype, shape, data_offsets: (begin, end) } = entry;
+    let Some(dtype) = Dtype::from_name(&dtype) else {
+        return Err(Error::UnknownDtype { file, tensor, found: dtype });
+    };
+    let n_elems = shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
+    let Some(expected) = n_elems.and_then(|n| dtype.n_bytes(n)) else {
+        return Err(Error::BadShape { file, tensor, shape, dtype });
+    };
+    if begin != end_before {
+        return Err(Error::NotContiguous { file, tensor, expected: end_before, found: begin });
+    }
+    let (true, Some(end_in_file)) = (end.checked_sub(begin) == Some(expected), end.checked_add(data_start))
+    else {
+        return Err(Error::SizeMismatch { file, tensor, shape, dtype, expected, begin, end });
+    };
+    Ok(Tensor { name: tensor, dtype, shape, part: 0, begin: begin + data_start, end: end_in_file })
+}
+
+/// One entry of the header as it is written.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Entry)>, Error> {
+    let at = RefCell::new(None);
+    let mut deserializer = serde_json::Deserializer::from_slice(header);
+    let entries = Entries { at: &at }
+        .deserialize(&mut deserializer)
+        .and_then(|entries| deserializer.end().map(|()| entries))
+        .map_err(|error| Error::Header { file: file.to_owned(), tensor: at.take(), error })?;
+    let mut seen = BTreeSet::new();
+    for (name, _) in &entries {
+        if !seen.insert(name.as_str()) {
+            let (first, second) = (file.to_owned(), file.to_owned());
+            return Err(Error::DuplicateTensor { tensor: name.clone(), first, second });
+        }
+    }
+    Ok(entries)
+}
+
+/// Reads a header's entries in their order, equal names included, and notes where it is.
+struct Entries<'a> {
+    at: &'a RefCell<Option<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Entries<'_> {
+    type Value = Vec<(String, Entry)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = Vec<(String, Entry)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        let mut has_metadata = false;
+        while let Some(name) = map.next_key::<String>()? {
+            *self.at.borrow_mut() = Some(name.clone());
+            if name == "__metadata__" {
+                if std::mem::replace(&mut has_metadata, true) {
+                    return Err(A::Error::custom("`__metadata__` is there twice"));
+                }
+                map.next_value::<Option<BTreeMap<String, String>>>()?;
+            } else {
+                entries.push((name, map.next_value()?));
+            }
+            *self.at.borrow_mut() = None;
+        }
+        Ok(entries)
+    }
+}

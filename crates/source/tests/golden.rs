@@ -1,0 +1,70 @@
+//! Checkpoints of `golden/source/` against the listings that gguf-py made of them.
+
+use std::{fs, path::PathBuf};
+
+use sha2::{Digest, Sha256};
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/source").join(name)
+}
+
+/// `name dtype [shape] file offset bytes sha256-of-f32`, a line for each tensor.
+fn listing(checkpoint: &source::Checkpoint) -> String {
+    let mut lines = String::new();
+    for tensor in &checkpoint.tensors {
+        let view = checkpoint.view(tensor);
+        let mut values = vec![0.0; (view.n_rows() * view.row_elems()) as usize];
+        source::read_rows(&view, 0, view.n_rows(), &mut values).expect("a golden tensor is readable");
+        let hash = Sha256::digest(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
+        lines += &format!(
+            "{} {} [{}] {} {} {} {hash}\n",
+            tensor.name,
+            tensor.dtype,
+            shape.join(","),
+            checkpoint.parts[tensor.part].file,
+            tensor.begin,
+            tensor.n_bytes(),
+        );
+    }
+    lines
+}
+
+#[test]
+fn listings_agree_with_the_reference() {
+    for name in ["mixed", "sharded"] {
+        let checkpoint = source::open(&golden(name)).unwrap();
+        let expected = fs::read_to_string(golden(name).join("listing.txt")).unwrap();
+        assert_eq!(listing(&checkpoint), expected, "{name}");
+        assert_eq!(checkpoint.folder_name, name);
+        assert_eq!(checkpoint.format, "safetensors");
+        assert_eq!(checkpoint.notes, [""; 0]);
+    }
+}
+
+#[test]
+fn small_files_of_a_checkpoint() {
+    let checkpoint = source::open(&golden("sharded")).unwrap();
+    assert_eq!(checkpoint.config["time_step_limit"][1]["__float__"], "Infinity");
+    assert_eq!(checkpoint.generation_config.as_ref().unwrap()["eos_token_id"], 2);
+    assert_eq!(checkpoint.card.as_ref().unwrap()["license"], "mit");
+    let names: Vec<&str> = checkpoint.files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["additional_chat_templates/rag.jinja", "chat_template.jinja"]);
+    assert_eq!(checkpoint.file("chat_template.jinja"), Some(&b"{{ messages }}"[..]));
+    assert_eq!(checkpoint.file("tokenizer.json"), None);
+}
+
+#[test]
+fn advice_and_shapes() {
+    let checkpoint = source::open(&golden("mixed")).unwrap();
+    for tensor in &checkpoint.tensors {
+        let before = checkpoint.view(tensor).bytes.to_vec();
+        checkpoint.advise(tensor, gguf::Advice::DoneWith, 0, u64::MAX);
+        checkpoint.advise(tensor, gguf::Advice::WillNeed, 1, 1);
+        assert_eq!(checkpoint.view(tensor).bytes, before);
+    }
+    let cube = checkpoint.tensor("cube").unwrap();
+    assert_eq!(cube.shape().unwrap().dims(), [4, 3, 2]);
+    assert_eq!(checkpoint.tensor("none"), None);
+}
