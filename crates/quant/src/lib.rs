@@ -8,8 +8,9 @@
 
 mod block;
 mod codec;
+mod fit;
 mod level;
-mod round;
+pub mod round;
 
 pub use codec::{CODECS, Codec, EncodeError, Rows, codec, decode, encode};
 pub use level::Level;

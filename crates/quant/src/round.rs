@@ -1,4 +1,8 @@
-//! The rounding rules and half-precision conversions of the reference, named.
+//! The rounding rules and number conversions of the reference, named.
+//!
+//! Where C leaves a conversion undefined (a float outside the integer's range, infinity, NaN), these
+//! functions do what the reference does on x86-64, because blocks of subnormal numbers reach those places:
+//! the reciprocal of their scale is infinite.
 
 /// Nearest integer, halves to even, as ggml's magic-number trick does it.
 ///
@@ -8,4 +12,132 @@
 pub fn nearest_int(value: f32) -> i32 {
     let bits = (value + 12_582_912.0).to_bits() as i32;
     (bits & 0x007f_ffff) - 0x0040_0000
+}
+
+/// Nearest integer, halves away from zero: C's `roundf` and the conversion to an integer after it.
+///
+/// The number that is added is the largest below one half: with 0.5 itself, 0.49999997 would round up. From
+/// 2^23 on, where every float is an integer, the sum rounds back to the value.
+#[inline(always)]
+pub fn round_away(value: f32) -> i32 {
+    truncate_to_int(value + 0.499_999_97_f32.copysign(value))
+}
+
+/// A float cut to an integer, as x86-64's conversion instruction does it: `i32::MIN` for NaN and for
+/// everything that does not fit. Its low byte, which is all that block formats keep, is 0.
+#[inline(always)]
+pub fn truncate_to_int(value: f32) -> i32 {
+    if value.abs() < 2_147_483_648.0 { value as i32 } else { i32::MIN }
+}
+
+/// Single to half precision, halves to even, any NaN to 0x7e00 with its sign.
+///
+/// Source: `ggml_compute_fp32_to_fp16` in `ggml/src/ggml-impl.h`. The two products overflow to infinity
+/// exactly where half precision does; adding the power of two `base` then leaves the rounded mantissa in
+/// the low bits.
+#[inline(always)]
+pub fn f32_to_f16(value: f32) -> u16 {
+    let scale_to_infinity = f32::from_bits(0x7780_0000); // 2^112
+    let scale_to_zero = f32::from_bits(0x0880_0000); // 2^-110
+    let scaled = (value.abs() * scale_to_infinity) * scale_to_zero;
+
+    let bits = value.to_bits();
+    let sign = (bits >> 16) & 0x8000;
+    let magnitude = bits << 1;
+    let exponent = (magnitude & 0xff00_0000).max(0x7100_0000);
+    let base = f32::from_bits((exponent >> 1) + 0x0780_0000);
+    let rounded = (base + scaled).to_bits();
+    let number = ((rounded >> 13) & 0x7c00) + (rounded & 0x0fff);
+    (sign | if magnitude > 0xff00_0000 { 0x7e00 } else { number }) as u16
+}
+
+/// Half to single precision, exact.
+///
+/// Source: `ggml_compute_fp16_to_fp32` in `ggml/src/ggml-impl.h`.
+#[inline(always)]
+pub fn f16_to_f32(half: u16) -> f32 {
+    let bits = u32::from(half) << 16;
+    let sign = bits & 0x8000_0000;
+    let magnitude = bits << 1;
+    let scale = f32::from_bits(0x0780_0000); // 2^-112
+    let normal = f32::from_bits((magnitude >> 4) + (0xe0 << 23)) * scale;
+    let subnormal = f32::from_bits((magnitude >> 17) | (126 << 23)) - 0.5;
+    let number = if magnitude < 1 << 27 { subnormal } else { normal };
+    f32::from_bits(sign | number.to_bits())
+}
+
+/// Single precision to bfloat16, halves to even; NaN keeps its upper bits and becomes quiet.
+///
+/// Source: `ggml_compute_fp32_to_bf16` in `ggml/src/ggml-impl.h`.
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if bits & 0x7fff_ffff > 0x7f80_0000 {
+        return (bits >> 16) as u16 | 64;
+    }
+    (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+/// bfloat16 to single precision, exact.
+#[inline(always)]
+pub fn bf16_to_f32(bf16: u16) -> f32 {
+    f32::from_bits(u32::from(bf16) << 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_go_where_they_should() {
+        assert_eq!([0.5, 1.5, 2.5, -0.5, -1.5].map(nearest_int), [0, 2, 2, 0, -2]);
+        assert_eq!([0.5, 1.5, 2.5, -0.5, -1.5].map(round_away), [1, 2, 3, -1, -2]);
+        assert_eq!(round_away(0.499_999_97), 0);
+        assert_eq!(round_away(8_388_607.5), 8_388_608);
+        // From 2^-3 to 2^30, against the standard library's rule; the step is odd, so halves are met too.
+        for bits in
+            (0x3e00_0000u32..0x4e80_0000).step_by(61).chain((0x3f00_0000..0x4b00_0000).step_by(1 << 16))
+        {
+            for value in [f32::from_bits(bits), -f32::from_bits(bits)] {
+                assert_eq!(round_away(value), value.round() as i32, "{value:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_that_do_not_fit_are_the_smallest() {
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2_147_483_648.0, -2_147_483_648.0, 3e38];
+        assert_eq!(odd.map(truncate_to_int), [i32::MIN; 6]);
+        assert_eq!([2.9, -2.9, 2_147_483_520.0].map(truncate_to_int), [2, -2, 2_147_483_520]);
+    }
+
+    #[test]
+    fn every_half_comes_back() {
+        for half in 0..=u16::MAX {
+            let value = f16_to_f32(half);
+            if value.is_nan() {
+                assert_eq!(f32_to_f16(value), (half & 0x8000) | 0x7e00);
+            } else {
+                assert_eq!(f32_to_f16(value), half);
+            }
+        }
+        assert_eq!([65504.0, 65519.0, 65520.0, 1e9].map(f32_to_f16), [0x7bff, 0x7bff, 0x7c00, 0x7c00]);
+        // Ties: between 1 and its successor, and below the smallest subnormal.
+        assert_eq!([1.000_488_3, 1.001_464_8].map(f32_to_f16), [0x3c00, 0x3c02]);
+        assert_eq!([2f32.powi(-25), 1.000_001 * 2f32.powi(-25)].map(f32_to_f16), [0, 1]);
+    }
+
+    #[test]
+    fn every_bf16_comes_back() {
+        for bf16 in 0..=u16::MAX {
+            let value = bf16_to_f32(bf16);
+            let expected = if value.is_nan() { bf16 | 64 } else { bf16 };
+            assert_eq!(f32_to_bf16(value), expected);
+        }
+        assert_eq!(f32_to_bf16(f32::MAX), 0x7f80);
+        assert_eq!(
+            [0x3f80_8000, 0x3f81_8000].map(|bits| f32_to_bf16(f32::from_bits(bits))),
+            [0x3f80, 0x3f82]
+        );
+    }
 }

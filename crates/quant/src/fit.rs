@@ -1,0 +1,310 @@
+//! The scale searches that formats share: given the values of one (sub-)block and a weight for each, find
+//! the scale (and minimum) whose rounded levels lose least.
+//!
+//! Each function repeats the order of the reference's floating-point operations exactly; sums run from the
+//! first element to the last. Where a loop is split in two (levels first, then sums), that moves no
+//! operation of a chain past another and lets the first half be vectorized.
+//!
+//! Source: `make_qx_quants`, `make_q3_quants`, `make_qkx2_quants`, `make_qkx3_quants` and `make_qp_quants`
+//! in `ggml/src/ggml-quants.c`.
+
+use crate::round::nearest_int;
+
+/// Below this largest magnitude a (sub-)block counts as zero (`GROUP_MAX_EPS`).
+pub const SMALLEST_GROUP: f32 = 1e-15;
+
+/// The candidate scales of [`scale_and_min`]: candidate `i` of `0..=n_steps` lets the range of the values
+/// span `first + step * i + max_level` levels.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidates {
+    /// Offset of the first candidate, in levels.
+    pub first: f32,
+    /// Distance of two candidates, in levels.
+    pub step: f32,
+    /// Number of candidates, less one.
+    pub n_steps: u8,
+}
+
+/// The candidates of every search with importance weights.
+pub const WEIGHTED: Candidates = Candidates { first: -0.9, step: 0.05, n_steps: 36 };
+
+/// The sum of squares, first to last.
+#[inline(always)]
+pub fn sum_of_squares(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |sum, x| sum + x * x)
+}
+
+/// The sum, first to last.
+#[inline(always)]
+pub fn sum(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |sum, x| sum + x)
+}
+
+/// The weights of a search with importance weights: `importance * sqrt(sigma2 + x^2)`.
+#[inline(always)]
+pub fn importance_weights<const N: usize>(values: &[f32; N], importance: &[f32; N], sigma2: f32) -> [f32; N] {
+    std::array::from_fn(|i| importance[i] * (sigma2 + values[i] * values[i]).sqrt())
+}
+
+/// The value of largest magnitude, the first of equals, with its sign; and that magnitude.
+#[inline(always)]
+pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
+    let (mut max, mut magnitude) = (0.0, 0.0);
+    for &x in values {
+        if x.abs() > magnitude {
+            (max, magnitude) = (x, x.abs());
+        }
+    }
+    (max, magnitude)
+}
+
+/// Fits `x = scale * level + min` with levels in `0..=max_level` and `min <= 0`; gives `(scale, -min)`.
+///
+/// The error is the weighted sum of squares, of magnitudes where `MAGNITUDES`. A candidate that is taken
+/// moves `min`, and the next candidates are computed from the moved one: the search is a chain.
+///
+/// Source: `make_qkx2_quants` and `make_qkx3_quants`, which with weights are the same search.
+#[inline(always)]
+pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
+    values: &[f32; N],
+    weights: &[f32; N],
+    max_level: u8,
+    candidates: Candidates,
+    levels: &mut [u8; N],
+) -> (f32, f32) {
+    let (mut min, mut max) = (values[0], values[0]);
+    let mut sum_w = weights[0];
+    let mut sum_x = sum_w * values[0];
+    for i in 1..N {
+        if values[i] < min {
+            min = values[i];
+        }
+        if values[i] > max {
+            max = values[i];
+        }
+        sum_w += weights[i];
+        sum_x += weights[i] * values[i];
+    }
+    if min > 0.0 {
+        min = 0.0;
+    }
+    if max <= min {
+        *levels = [0; N];
+        return (0.0, -min);
+    }
+
+    let top = f32::from(max_level);
+    let level_of = |inv_scale: f32, min: f32, i: usize| {
+        nearest_int(inv_scale * (values[i] - min)).min(i32::from(max_level)).max(0) as f32
+    };
+    let error_of = |level: &[f32; N], scale: f32, min: f32| {
+        let errors: [f32; N] = std::array::from_fn(|i| {
+            let miss = scale * level[i] + min - values[i];
+            weights[i] * if MAGNITUDES { miss.abs() } else { miss * miss }
+        });
+        sum(&errors)
+    };
+
+    let inv_scale = top / (max - min);
+    let mut scale = 1.0 / inv_scale;
+    let mut best: [f32; N] = std::array::from_fn(|i| level_of(inv_scale, min, i));
+    let mut best_error = error_of(&best, scale, min);
+    for step in 0..=candidates.n_steps {
+        let inv_scale = (candidates.first + candidates.step * f32::from(step) + top) / (max - min);
+        let trial: [f32; N] = std::array::from_fn(|i| level_of(inv_scale, min, i));
+        let (mut sum_l, mut sum_l2, mut sum_xl) = (0.0, 0.0, 0.0);
+        for i in 0..N {
+            let wl = weights[i] * trial[i];
+            sum_l += wl;
+            sum_l2 += wl * trial[i];
+            sum_xl += wl * values[i];
+        }
+        let determinant = sum_w * sum_l2 - sum_l * sum_l;
+        if determinant > 0.0 {
+            let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / determinant;
+            let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
+            if this_min > 0.0 {
+                this_min = 0.0;
+                this_scale = sum_xl / sum_l2;
+            }
+            let error = error_of(&trial, this_scale, this_min);
+            if error < best_error {
+                best = trial;
+                best_error = error;
+                scale = this_scale;
+                min = this_min;
+            }
+        }
+    }
+    for i in 0..N {
+        levels[i] = best[i] as i32 as u8;
+    }
+    (scale, -min)
+}
+
+/// Fits `x = scale * level` with levels in `-half..half`, stored as `level + half`.
+///
+/// Source: `make_qx_quants` with `rmse_type` 1; its weights where none are given are the squares.
+#[inline(always)]
+pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, levels: &mut [u8; N]) -> f32 {
+    let (max, magnitude) = largest(values);
+    if magnitude < SMALLEST_GROUP {
+        *levels = [0; N];
+        return 0.0;
+    }
+    let half_level = i32::from(half);
+    let levels_of = |inv_scale: f32| -> [f32; N] {
+        std::array::from_fn(|i| {
+            nearest_int(inv_scale * values[i]).min(half_level - 1).max(-half_level) as f32
+        })
+    };
+    let sums_of = |level: &[f32; N]| {
+        let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+        for i in 0..N {
+            sum_lx += weights[i] * values[i] * level[i];
+            sum_l2 += weights[i] * level[i] * level[i];
+        }
+        (sum_lx, sum_l2)
+    };
+
+    let mut best_levels = levels_of(-f32::from(half) / max);
+    let (sum_lx, sum_l2) = sums_of(&best_levels);
+    let mut scale = if sum_l2 != 0.0 { sum_lx / sum_l2 } else { 0.0 };
+    let mut best = scale * sum_lx;
+    for step in (-9i8..=9).filter(|step| *step != 0) {
+        let trial = levels_of(-(f32::from(half) + 0.1 * f32::from(step)) / max);
+        let (sum_lx, sum_l2) = sums_of(&trial);
+        if sum_l2 > 0.0 && sum_lx * sum_lx > best * sum_l2 {
+            best_levels = trial;
+            scale = sum_lx / sum_l2;
+            best = scale * sum_lx;
+        }
+    }
+    for i in 0..N {
+        levels[i] = (best_levels[i] as i32 + half_level) as u8;
+    }
+    scale
+}
+
+/// Fits `x = scale * level` with levels in `-half..half`, stored as `level + half`, weighing by squares:
+/// rounds once, then moves single levels as long as that helps, at most five times over.
+///
+/// Source: `make_q3_quants` with `do_rmse`.
+#[inline(always)]
+pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &mut [u8; N]) -> f32 {
+    let (max, magnitude) = largest(values);
+    if magnitude < SMALLEST_GROUP {
+        *levels = [0; N];
+        return 0.0;
+    }
+    let half_level = i32::from(half);
+    let clamp = |level: i32| level.min(half_level - 1).max(-half_level);
+    let inv_scale = -f32::from(half) / max;
+    let weights: [f32; N] = std::array::from_fn(|i| values[i] * values[i]);
+    let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);
+    let mut level: [f32; N] = std::array::from_fn(|i| clamp(nearest_int(inv_scale * values[i])) as f32);
+    let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+    for i in 0..N {
+        sum_lx += weighted[i] * level[i];
+        sum_l2 += weights[i] * level[i] * level[i];
+    }
+    for _ in 0..5 {
+        let mut changed = false;
+        for i in 0..N {
+            let mut lx = sum_lx - weighted[i] * level[i];
+            if lx > 0.0 {
+                let mut l2 = sum_l2 - weights[i] * level[i] * level[i];
+                let new_level = clamp(nearest_int(values[i] * l2 / lx)) as f32;
+                if new_level != level[i] {
+                    lx += weighted[i] * new_level;
+                    l2 += weights[i] * new_level * new_level;
+                    if l2 > 0.0 && lx * lx * sum_l2 > sum_lx * sum_lx * l2 {
+                        (level[i], sum_lx, sum_l2) = (new_level, lx, l2);
+                        changed = true;
+                    }
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    for i in 0..N {
+        levels[i] = (level[i] as i32 + half_level) as u8;
+    }
+    if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
+}
+
+/// Fits `x = scale * level` with levels in `0..=max_level` for values that are not negative: nine candidate
+/// scales, then single levels are moved as long as that helps, at most five times over.
+///
+/// Levels are kept in a byte between the steps, as in the reference: a negative one wraps around.
+///
+/// Source: `make_qp_quants`.
+#[inline(always)]
+pub fn unsigned<const N: usize>(
+    values: &[f32; N],
+    weights: &[f32; N],
+    max_level: u8,
+    levels: &mut [u8; N],
+) -> f32 {
+    let mut max = 0.0;
+    for &x in values {
+        max = if max > x { max } else { x };
+    }
+    if max < SMALLEST_GROUP {
+        *levels = [0; N];
+        return 0.0;
+    }
+    let top = i32::from(max_level);
+    let mut inv_scale = f32::from(max_level) / max;
+    let error_of = |scale: f32, level: &[f32; N]| {
+        let errors: [f32; N] = std::array::from_fn(|i| {
+            let miss = values[i] - scale * level[i];
+            weights[i] * miss * miss
+        });
+        sum(&errors)
+    };
+    let first: [f32; N] = std::array::from_fn(|i| f32::from(nearest_int(inv_scale * values[i]) as u8));
+    let mut best_error = error_of(1.0 / inv_scale, &first);
+    for step in (-4i8..=4).filter(|step| *step != 0) {
+        let trial_inv_scale = (0.1 * f32::from(step) + f32::from(max_level)) / max;
+        let trial = std::array::from_fn(|i| nearest_int(trial_inv_scale * values[i]).min(top) as f32);
+        let error = error_of(1.0 / trial_inv_scale, &trial);
+        if error < best_error {
+            best_error = error;
+            inv_scale = trial_inv_scale;
+        }
+    }
+
+    let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+    for i in 0..N {
+        let level = nearest_int(inv_scale * values[i]).min(top);
+        levels[i] = level as u8;
+        sum_lx += weights[i] * values[i] * level as f32;
+        sum_l2 += weights[i] * level as f32 * level as f32;
+    }
+    for _ in 0..5 {
+        let mut changed = false;
+        for i in 0..N {
+            let (w, level) = (weights[i], f32::from(levels[i]));
+            let mut lx = sum_lx - w * values[i] * level;
+            let mut l2 = sum_l2 - w * level * level;
+            if lx > 0.0 && l2 > 0.0 {
+                let new_level = nearest_int(values[i] * l2 / lx).min(top);
+                if new_level != i32::from(levels[i]) {
+                    lx += w * values[i] * new_level as f32;
+                    l2 += w * new_level as f32 * new_level as f32;
+                    if lx * lx * sum_l2 > sum_lx * sum_lx * l2 {
+                        (levels[i], sum_lx, sum_l2) = (new_level as u8, lx, l2);
+                        changed = true;
+                    }
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
+}
