@@ -6,13 +6,18 @@ mod endian;
 mod error;
 mod keys;
 mod map;
+mod output;
+mod plan;
 mod read;
 mod value;
+mod write;
 
 pub use endian::{Endian, swap_blocks};
 pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped};
+pub use output::Output;
+pub use plan::{Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
 };

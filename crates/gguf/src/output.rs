@@ -1,0 +1,385 @@
+//! Writes a file of known length from many threads, and gives it its final name at the end.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::Error;
+
+/// A file being written: under a temporary name in the folder of the final file until
+/// [`Output::finish`], gone if that never happens.
+///
+/// All space is reserved at the start, so that a full disk shows before hours of work, not
+/// after. What is never written reads as zeros.
+#[derive(Debug)]
+pub struct Output {
+    final_path: PathBuf,
+    temporary_path: PathBuf,
+    file: Option<fs::File>,
+    len: u64,
+    force: bool,
+}
+
+impl Output {
+    /// Creates the temporary file for `final_path` and reserves `len` bytes.
+    ///
+    /// Without `force` an existing final file is refused, now and again in
+    /// [`Output::finish`]; with it, it is replaced in the last step and is whole until then.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::NotAFile`] for a folder, a device or a path without a
+    /// file name, with or without `force`; [`Error::Io`] when the file cannot be made or the
+    /// space is not there.
+    pub fn create(final_path: &Path, len: u64, force: bool) -> Result<Output, Error> {
+        check_replaceable(final_path, force)?;
+        let Some(file_name) = final_path.file_name() else {
+            return Err(Error::NotAFile { path: final_path.to_owned() });
+        };
+        let (temporary_path, file) = create_temporary(final_path, &file_name.to_string_lossy())?;
+        let output =
+            Output { final_path: final_path.to_owned(), temporary_path, file: Some(file), len, force };
+        match output.file() {
+            Some(file) => reserve(file, len).map_err(|source| Error::Io {
+                action: "reserve space in",
+                path: output.temporary_path.clone(),
+                offset: Some(len),
+                source,
+            })?,
+            None => return Err(output.is_finished()),
+        }
+        Ok(output)
+    }
+
+    /// The path that the file will have.
+    pub fn final_path(&self) -> &Path {
+        &self.final_path
+    }
+
+    /// The path that the file has until it is finished.
+    pub fn temporary_path(&self) -> &Path {
+        &self.temporary_path
+    }
+
+    /// Writes `bytes` at `offset`. Threads may call this at once for ranges that are apart.
+    ///
+    /// # Errors
+    /// [`Error::WriteOutOfRange`], or [`Error::Io`] with the offset.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let len = bytes.len() as u64;
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::WriteOutOfRange { offset, len, file_len: self.len });
+        }
+        let Some(file) = self.file() else { return Err(self.is_finished()) };
+        write_all_at(file, bytes, offset).map_err(|source| Error::Io {
+            action: "write",
+            path: self.temporary_path.clone(),
+            offset: Some(offset),
+            source,
+        })
+    }
+
+    /// Checks the length, hands everything to the disk and gives the file its final name.
+    /// Only then is there anything under that name.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Exists`] where a file has come up meanwhile and `force` is
+    /// not given, [`Error::Io`]. The temporary file is removed on each of them.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let Some(file) = self.file.take() else { return Err(self.is_finished()) };
+        let result = self.finish_file(file);
+        if result.is_err() {
+            self.remove();
+        }
+        result
+    }
+
+    fn finish_file(&self, file: fs::File) -> Result<(), Error> {
+        let temporary_path = &self.temporary_path;
+        let metadata = file.metadata().map_err(|source| Error::io("inspect", temporary_path, source))?;
+        let found = metadata.len();
+        if found != self.len {
+            return Err(Error::Length { path: temporary_path.clone(), expected: self.len, found });
+        }
+        file.sync_all().map_err(|source| Error::io("sync", temporary_path, source))?;
+        // Some systems do not rename an open file.
+        drop(file);
+        check_replaceable(&self.final_path, self.force)?;
+        let renamed = if self.force {
+            fs::rename(temporary_path, &self.final_path)
+        } else {
+            rename_without_replacing(temporary_path, &self.final_path)
+        };
+        renamed.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists { path: self.final_path.clone() },
+            _ => Error::io("rename to", &self.final_path, source),
+        })?;
+        sync_folder(folder_of(&self.final_path))
+    }
+
+    fn file(&self) -> Option<&fs::File> {
+        self.file.as_ref()
+    }
+
+    /// `finish` takes the value, so nobody can call anything after it; this keeps the
+    /// impossible case an error instead of a panic.
+    fn is_finished(&self) -> Error {
+        Error::NotAFile { path: self.temporary_path.clone() }
+    }
+
+    fn remove(&self) {
+        // Nothing better can be done about a temporary file that cannot be removed.
+        let _removed = fs::remove_file(&self.temporary_path);
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            self.remove();
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file may be replaced with force; a folder, a device or a pipe never.
+fn check_replaceable(final_path: &Path, force: bool) -> Result<(), Error> {
+    // A link counts by itself, so that one that leads nowhere is not overwritten either.
+    if fs::symlink_metadata(final_path).is_err() {
+        return Ok(());
+    }
+    match fs::metadata(final_path) {
+        Ok(metadata) if !metadata.is_file() => Err(Error::NotAFile { path: final_path.to_owned() }),
+        _ if !force => Err(Error::Exists { path: final_path.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// A new file beside `final_path` whose name is free, hidden, and does not end in `.gguf`.
+fn create_temporary(final_path: &Path, file_name: &str) -> Result<(PathBuf, fs::File), Error> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    // File systems allow 255 bytes, and the final name may use them all.
+    let mut kept = file_name.len().min(180);
+    while !file_name.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    loop {
+        let n = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".{}-{n}.{}.partial", std::process::id(), &file_name[..kept]);
+        let path = folder_of(final_path).join(OsString::from(name));
+        match fs::File::options().write(true).read(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(Error::io("create", &path, source)),
+        }
+    }
+}
+
+/// Reserves `len` bytes on the disk where the system and the file system can do that, and
+/// makes the file that long in any case.
+///
+/// `fallocate` through rustix and not `posix_fallocate`: the latter writes the whole file
+/// full of zeros where the file system cannot reserve.
+fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
+    if len > 0 {
+        use rustix::io::Errno;
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            // Not every file system can.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV | Errno::PERM) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    file.set_len(len)
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &fs::File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                bytes = &bytes[n..];
+                offset += n as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Renames, and fails with `AlreadyExists` where the new name is taken, in one step where
+/// the system has such a step.
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
+    {
+        use rustix::{
+            fs::{CWD, RenameFlags},
+            io::Errno,
+        };
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            // The kernel or the file system does not know the flag.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    // A second name for the same file never replaces anything.
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // No hard links here (FAT): the check just before has to do.
+        Err(_) => fs::rename(from, to),
+    }
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> Result<(), Error> {
+    // The name itself reaches the disk with the folder. Some file systems cannot sync a
+    // folder and say so with these; the file is complete and in place all the same.
+    match fs::File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(source)
+            if !matches!(
+                source.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Err(Error::io("sync", folder, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> Result<(), Error> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn threads_write_and_only_finish_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        let output = Output::create(&path, 100_000, false).unwrap();
+        assert_eq!(fs::metadata(output.temporary_path()).unwrap().len(), 100_000);
+        assert!(!names(folder.path()).iter().any(|name| name.ends_with(".gguf")));
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let output = &output;
+                scope.spawn(move || {
+                    for i in (0..99).filter(|i| i % 4 == u64::from(thread)) {
+                        output.write_at(i * 1000, &[i as u8; 1000]).unwrap();
+                    }
+                });
+            }
+        });
+        output.finish().unwrap();
+        assert_eq!(names(folder.path()), ["model.gguf"]);
+        let expected: Vec<u8> = (0..100_000).map(|i| if i < 99_000 { (i / 1000) as u8 } else { 0 }).collect();
+        assert!(fs::read(&path).unwrap() == expected);
+    }
+
+    #[test]
+    fn dropping_removes() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output::create(&folder.path().join("x.gguf"), 10, false).unwrap();
+        output.write_at(0, b"abc").unwrap();
+        drop(output);
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn an_existing_file_stays_without_force_and_is_replaced_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.gguf");
+        let early = Output::create(&path, 3, false).unwrap();
+        fs::write(&path, "old").unwrap();
+        assert!(matches!(Output::create(&path, 3, false), Err(Error::Exists { .. })));
+        early.write_at(0, b"new").unwrap();
+        assert!(matches!(early.finish(), Err(Error::Exists { .. })));
+        assert_eq!(names(folder.path()), ["x.gguf"]);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let error = rename_without_replacing(&path, &path).map_err(|error| error.kind());
+        // Renaming to itself is nothing to do for some systems, and taken for others.
+        assert!(matches!(error, Ok(()) | Err(io::ErrorKind::AlreadyExists)));
+
+        let output = Output::create(&path, 3, true).unwrap();
+        output.write_at(0, b"new").unwrap();
+        output.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names(folder.path()), ["x.gguf"]);
+    }
+
+    #[test]
+    fn the_last_step_itself_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::write(&from, "from").unwrap();
+        fs::write(&to, "to").unwrap();
+        let error = rename_without_replacing(&from, &to).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&to).unwrap(), b"to");
+        fs::remove_file(&to).unwrap();
+        rename_without_replacing(&from, &to).unwrap();
+        assert_eq!(names(folder.path()), ["to"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for force in [false, true] {
+            assert!(matches!(Output::create(folder.path(), 1, force), Err(Error::NotAFile { .. })));
+            assert!(matches!(Output::create(Path::new(".."), 1, force), Err(Error::NotAFile { .. })));
+            assert!(matches!(Output::create(Path::new("/"), 1, force), Err(Error::NotAFile { .. })));
+        }
+        let nowhere = folder.path().join("none").join("x.gguf");
+        assert!(matches!(Output::create(&nowhere, 1, false), Err(Error::Io { action: "create", .. })));
+        let long = folder.path().join("ä".repeat(125));
+        Output::create(&long, 1, false).unwrap().finish().unwrap();
+        assert_eq!(fs::metadata(&long).unwrap().len(), 1);
+
+        let path = folder.path().join("x.gguf");
+        let output = Output::create(&path, 10, false).unwrap();
+        for (offset, len) in [(0, 11), (10, 1), (u64::MAX, 1), (u64::MAX, 0)] {
+            let result = output.write_at(offset, &vec![0; len]);
+            assert!(matches!(result, Err(Error::WriteOutOfRange { .. })), "{offset} {len}");
+        }
+        output.write_at(10, &[]).unwrap();
+        fs::File::options().write(true).open(output.temporary_path()).unwrap().set_len(9).unwrap();
+        assert!(matches!(output.finish(), Err(Error::Length { expected: 10, found: 9, .. })));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn space_that_is_not_there_is_reported_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.gguf");
+        let Err(error) = Output::create(&path, i64::MAX as u64, false) else { panic!("8 EiB reserved") };
+        assert!(matches!(&error, Error::Io { offset: Some(len), .. } if *len == i64::MAX as u64), "{error}");
+        assert!(names(folder.path()).is_empty());
+    }
+}
