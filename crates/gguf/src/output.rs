@@ -18,9 +18,10 @@ use crate::Error;
 pub struct Output {
     final_path: PathBuf,
     temporary_path: PathBuf,
-    file: Option<fs::File>,
+    file: fs::File,
     len: u64,
     force: bool,
+    is_in_place: bool,
 }
 
 impl Output {
@@ -39,17 +40,20 @@ impl Output {
             return Err(Error::NotAFile { path: final_path.to_owned() });
         };
         let (temporary_path, file) = create_temporary(final_path, &file_name.to_string_lossy())?;
-        let output =
-            Output { final_path: final_path.to_owned(), temporary_path, file: Some(file), len, force };
-        match output.file() {
-            Some(file) => reserve(file, len).map_err(|source| Error::Io {
-                action: "reserve space in",
-                path: output.temporary_path.clone(),
-                offset: Some(len),
-                source,
-            })?,
-            None => return Err(output.is_finished()),
-        }
+        let output = Output {
+            final_path: final_path.to_owned(),
+            temporary_path,
+            file,
+            len,
+            force,
+            is_in_place: false,
+        };
+        reserve(&output.file, len).map_err(|source| Error::Io {
+            action: "reserve space in",
+            path: output.temporary_path.clone(),
+            offset: Some(len),
+            source,
+        })?;
         Ok(output)
     }
 
@@ -72,8 +76,7 @@ impl Output {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::WriteOutOfRange { offset, len, file_len: self.len });
         }
-        let Some(file) = self.file() else { return Err(self.is_finished()) };
-        write_all_at(file, bytes, offset).map_err(|source| Error::Io {
+        write_all_at(&self.file, bytes, offset).map_err(|source| Error::Io {
             action: "write",
             path: self.temporary_path.clone(),
             offset: Some(offset),
@@ -88,24 +91,13 @@ impl Output {
     /// [`Error::Length`], [`Error::Exists`] where a file has come up meanwhile and `force` is
     /// not given, [`Error::Io`]. The temporary file is removed on each of them.
     pub fn finish(mut self) -> Result<(), Error> {
-        let Some(file) = self.file.take() else { return Err(self.is_finished()) };
-        let result = self.finish_file(file);
-        if result.is_err() {
-            self.remove();
-        }
-        result
-    }
-
-    fn finish_file(&self, file: fs::File) -> Result<(), Error> {
         let temporary_path = &self.temporary_path;
-        let metadata = file.metadata().map_err(|source| Error::io("inspect", temporary_path, source))?;
+        let metadata = self.file.metadata().map_err(|source| Error::io("inspect", temporary_path, source))?;
         let found = metadata.len();
         if found != self.len {
             return Err(Error::Length { path: temporary_path.clone(), expected: self.len, found });
         }
-        file.sync_all().map_err(|source| Error::io("sync", temporary_path, source))?;
-        // Some systems do not rename an open file.
-        drop(file);
+        self.file.sync_all().map_err(|source| Error::io("sync", temporary_path, source))?;
         check_replaceable(&self.final_path, self.force)?;
         let renamed = if self.force {
             fs::rename(temporary_path, &self.final_path)
@@ -116,29 +108,16 @@ impl Output {
             io::ErrorKind::AlreadyExists => Error::Exists { path: self.final_path.clone() },
             _ => Error::io("rename to", &self.final_path, source),
         })?;
+        self.is_in_place = true;
         sync_folder(folder_of(&self.final_path))
-    }
-
-    fn file(&self) -> Option<&fs::File> {
-        self.file.as_ref()
-    }
-
-    /// `finish` takes the value, so nobody can call anything after it; this keeps the
-    /// impossible case an error instead of a panic.
-    fn is_finished(&self) -> Error {
-        Error::NotAFile { path: self.temporary_path.clone() }
-    }
-
-    fn remove(&self) {
-        // Nothing better can be done about a temporary file that cannot be removed.
-        let _removed = fs::remove_file(&self.temporary_path);
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
-            self.remove();
+        if !self.is_in_place {
+            // Nothing better can be done about a temporary file that cannot be removed.
+            let _removed = fs::remove_file(&self.temporary_path);
         }
     }
 }
@@ -322,10 +301,6 @@ mod tests {
         assert!(matches!(early.finish(), Err(Error::Exists { .. })));
         assert_eq!(names(folder.path()), ["x.gguf"]);
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        let error = rename_without_replacing(&path, &path).map_err(|error| error.kind());
-        // Renaming to itself is nothing to do for some systems, and taken for others.
-        assert!(matches!(error, Ok(()) | Err(io::ErrorKind::AlreadyExists)));
-
         let output = Output::create(&path, 3, true).unwrap();
         output.write_at(0, b"new").unwrap();
         output.finish().unwrap();
