@@ -290,7 +290,17 @@ pub enum Error {
         key: &'static str,
         /// What the others lead to.
         expected: u64,
-        /// What the shard says; `missing` where it has no such count.
+        /// What the shard says, or `missing`.
+        found: String,
+    },
+    /// A `split.*` key that is missing or is no count.
+    #[error("shard `{}`: `{key}` is {found}, expected a count", path.display())]
+    ShardCount {
+        /// The shard's path.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What the shard says, or `missing`.
         found: String,
     },
     /// All shards together hold another number of tensors than they say.

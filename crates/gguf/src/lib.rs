@@ -6,9 +6,11 @@ mod endian;
 mod error;
 mod keys;
 mod map;
+mod names;
 mod output;
 mod plan;
 mod read;
+mod split;
 mod value;
 mod write;
 
@@ -16,9 +18,13 @@ pub use endian::{Endian, swap_blocks};
 pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped};
+pub use names::{FileName, Kind, NameParts, naming_convention, rounded_count, size_label};
 pub use output::Output;
 pub use plan::{Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
+};
+pub use split::{
+    Model, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_file_name, shard_file_name,
 };
 pub use value::{Array, Metadata, Value, type_name};

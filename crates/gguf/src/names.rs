@@ -1,0 +1,294 @@
+//! The naming convention of GGUF files, parsed and printed.
+//!
+//! `<BaseName><SizeLabel><FineTune><Version><Encoding><Type><Shard>.gguf`, parts joined by
+//! dashes. Sources: "GGUF Naming Convention" of the specification with its pattern;
+//! `gguf-py/gguf/utility.py` (llama-cpp-python 0.3.36) for names that are made.
+
+use std::{fmt, sync::LazyLock};
+
+use regex::Regex;
+
+/// What a file is when it is not a whole model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// An adapter, `LoRA` in file names.
+    Lora,
+    /// A vocabulary alone, `vocab` in file names.
+    Vocab,
+}
+
+impl Kind {
+    /// The part of a file name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Lora => "LoRA",
+            Kind::Vocab => "vocab",
+        }
+    }
+}
+
+/// The parts of a file name that keeps the convention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileName {
+    /// `Mixtral`, `Hermes-2-Pro-Llama-3`.
+    pub base_name: String,
+    /// `8x7B`, `3.8B-ContextLength4k`.
+    pub size_label: Option<String>,
+    /// `instruct`.
+    pub fine_tune: Option<String>,
+    /// `v0.1`.
+    pub version: String,
+    /// `Q4_0`, `KQ2`.
+    pub encoding: Option<String>,
+    /// Set when the file is not a whole model.
+    pub kind: Option<Kind>,
+    /// Which shard, from 1, and how many there are.
+    pub shard: Option<(u32, u32)>,
+}
+
+/// The specification's pattern. It asks with a look-ahead that the encoding does not start
+/// with `LoRA` or `vocab`; this engine has none, so the words that do not are spelled out.
+/// `\d` and `\w` of the specification's language are ASCII.
+static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let word = "[0-9A-Za-z_]*";
+    // A word that leaves `prefix` at one of its letters, or ends before its end.
+    let not = |prefix: &str| {
+        prefix.bytes().rev().fold(String::new(), |rest, letter| {
+            let others: String = (b'0'..=b'z')
+                .filter(|b| (b.is_ascii_alphanumeric() || *b == b'_') && *b != letter)
+                .map(char::from)
+                .collect();
+            let through =
+                if rest.is_empty() { String::new() } else { format!("|{}(?:{rest})?", char::from(letter)) };
+            format!("[{others}]{word}{through}")
+        })
+    };
+    let first: String = (b'0'..=b'z')
+        .filter(|b| (b.is_ascii_alphanumeric() || *b == b'_') && !b"Lv".contains(b))
+        .map(char::from)
+        .collect();
+    let encoding = format!("[{first}]{word}|L(?:{})?|v(?:{})?", not("oRA"), not("ocab"));
+    let pattern = format!(
+        r"^(?<base>[A-Za-z0-9\s]*(?:-(?:[A-Za-z\s][A-Za-z0-9\s]*|[0-9\s]*))*)-(?:(?<size>(?:[0-9]+x)?(?:[0-9]+\.)?[0-9]+[A-Za-z](?:-[A-Za-z]+(?:[0-9]+\.)?[0-9]+[A-Za-z]+)?)(?:-(?<tune>[A-Za-z0-9\s-]+))?)?-(?<version>v[0-9]+(?:\.[0-9]+)*)(?:-(?<encoding>{encoding}))?(?:-(?<kind>LoRA|vocab))?(?:-(?<no>[0-9]{{5}})-of-(?<count>[0-9]{{5}}))?\.gguf$"
+    );
+    // The pattern is a constant that the tests below match, so there is always one.
+    Regex::new(&pattern).ok()
+});
+
+impl FileName {
+    /// The parts of a file name (no folder before it), or `None` if it does not keep the
+    /// convention: at least a base name, a size label and a version, and `.gguf`.
+    pub fn parse(file_name: &str) -> Option<FileName> {
+        let parts = PATTERN.as_ref()?.captures(file_name)?;
+        let part = |name| parts.name(name).map(|part| part.as_str().to_owned());
+        let number = |name| parts.name(name).and_then(|part| part.as_str().parse().ok());
+        Some(FileName {
+            base_name: part("base")?,
+            size_label: part("size"),
+            fine_tune: part("tune"),
+            version: part("version")?,
+            encoding: part("encoding"),
+            kind: parts.name("kind").map(|kind| match kind.as_str() {
+                "LoRA" => Kind::Lora,
+                _ => Kind::Vocab,
+            }),
+            shard: number("no").zip(number("count")),
+        })
+    }
+}
+
+impl fmt::Display for FileName {
+    /// The file name, `.gguf` included.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.base_name)?;
+        // The pattern has the dash in front of a missing size label too.
+        match (&self.size_label, &self.fine_tune) {
+            (None, _) => write!(f, "-")?,
+            (Some(size), None) => write!(f, "-{size}")?,
+            (Some(size), Some(tune)) => write!(f, "-{size}-{tune}")?,
+        }
+        write!(f, "-{}", self.version)?;
+        if let Some(encoding) = &self.encoding {
+            write!(f, "-{encoding}")?;
+        }
+        if let Some(kind) = self.kind {
+            write!(f, "-{}", kind.name())?;
+        }
+        if let Some((no, count)) = self.shard {
+            write!(f, "-{no:05}-of-{count:05}")?;
+        }
+        write!(f, ".gguf")
+    }
+}
+
+/// What [`naming_convention`] makes a name of; see there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NameParts<'a> {
+    /// Name of the model; only used where there is no base name.
+    pub model_name: Option<&'a str>,
+    /// `general.basename`.
+    pub base_name: Option<&'a str>,
+    /// `general.finetune`.
+    pub fine_tune: Option<&'a str>,
+    /// `general.version`.
+    pub version: Option<&'a str>,
+    /// `general.size_label`.
+    pub size_label: Option<&'a str>,
+    /// The file type, in any case.
+    pub output_type: Option<&'a str>,
+    /// Set when the file is not a whole model.
+    pub kind: Option<Kind>,
+}
+
+/// The file name, without `.gguf`, that the reference's converter makes of these parts.
+/// Nothing is checked: what it makes need not parse as a [`FileName`].
+///
+/// Source: `naming_convention`.
+pub fn naming_convention(parts: &NameParts<'_>) -> String {
+    let dashed = |text: &str| text.trim().replace(' ', "-");
+    let mut name = match parts.base_name.or(parts.model_name) {
+        Some(name) => dashed(name).replace('/', "-"),
+        None => "ggml-model".to_owned(),
+    };
+    let size = parts.size_label.map(str::to_owned);
+    let encoding = parts.output_type.map(|encoding| dashed(encoding).to_uppercase());
+    let kind = parts.kind.map(|kind| kind.name().to_owned());
+    let rest = [size, parts.fine_tune.map(dashed), parts.version.map(dashed), encoding, kind];
+    for part in rest.into_iter().flatten() {
+        name.push('-');
+        name.push_str(&part);
+    }
+    name
+}
+
+/// The size label of a model: `8x7B` with experts, else `135M`.
+///
+/// Counts are of parameters: of all tensors (negative when a LoRA makes that a guess), of
+/// those that all tokens use, and of one expert.
+///
+/// Source: `size_label`.
+pub fn size_label(total: i64, shared: i64, expert: i64, expert_count: u64) -> String {
+    if expert_count > 0 {
+        // Counts that do not fit make no sense; they are cut, not wrapped.
+        let size = shared.unsigned_abs().saturating_add(expert.unsigned_abs());
+        format!("{expert_count}x{}", rounded_count(size, 2))
+    } else {
+        rounded_count(total.unsigned_abs(), 2)
+    }
+}
+
+/// A number of parameters with a unit letter and at least `min_digits` digits: `1.1B`,
+/// `135M`, `8.0B`.
+///
+/// Source: `model_weight_count_rounded_notation`. Python's format and ours both round the
+/// exact binary value, ties to even; the scaling is the same product in f64.
+pub fn rounded_count(count: u64, min_digits: usize) -> String {
+    let (scale, letter) = match count {
+        1_000_000_000_001.. => (1e-12, 'T'),
+        1_000_000_001.. => (1e-9, 'B'),
+        1_000_001.. => (1e-6, 'M'),
+        _ => (1e-3, 'K'),
+    };
+    let scaled = count as f64 * scale;
+    // A zero before the point is no digit that counts.
+    let whole = format!("{}", scaled.round_ties_even());
+    let n_digits = whole.trim_start_matches('0').len();
+    let decimals = min_digits.saturating_sub(n_digits);
+    format!("{scaled:.decimals$}{letter}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(name: &str) -> Option<[Option<String>; 6]> {
+        FileName::parse(name).map(|parsed| {
+            assert_eq!(parsed.to_string(), name);
+            let shard = parsed.shard.map(|(no, count)| format!("{no}/{count}"));
+            [
+                Some(parsed.base_name),
+                parsed.size_label,
+                parsed.fine_tune,
+                Some(parsed.version),
+                parsed.encoding.or(parsed.kind.map(|kind| kind.name().to_owned())),
+                shard,
+            ]
+        })
+    }
+
+    /// The specification's own table of examples.
+    #[test]
+    fn examples_of_the_specification() {
+        let cases = [
+            ("Mixtral-8x7B-v0.1-KQ2.gguf", ["Mixtral", "8x7B", "", "v0.1", "KQ2", ""]),
+            ("Grok-100B-v1.0-Q4_0-00003-of-00009.gguf", ["Grok", "100B", "", "v1.0", "Q4_0", "3/9"]),
+            ("Hermes-2-Pro-Llama-3-8B-v1.0-F16.gguf", ["Hermes-2-Pro-Llama-3", "8B", "", "v1.0", "F16", ""]),
+            (
+                "Phi-3-mini-3.8B-ContextLength4k-instruct-v1.0.gguf",
+                ["Phi-3-mini", "3.8B-ContextLength4k", "instruct", "v1.0", "", ""],
+            ),
+        ];
+        for (name, expected) in cases {
+            let expected = expected.map(|part| (!part.is_empty()).then(|| part.to_owned()));
+            assert_eq!(parts(name), Some(expected), "{name}");
+        }
+        assert_eq!(parts("not-a-known-arrangement.gguf"), None);
+        // Named in the text without a version, which its pattern asks for.
+        assert_eq!(parts("Hermes-2-Pro-Llama-3-8B-F16.gguf"), None);
+    }
+
+    /// What the pattern does with the words that its look-ahead is about; each expectation
+    /// was made by the specification's expression in an engine with look-ahead (`re` of
+    /// CPython 3, names of groups respelled).
+    #[test]
+    fn types_and_encodings() {
+        for (name, encoding, kind) in [
+            ("A-1B-v1-LoRA.gguf", None, Some(Kind::Lora)),
+            ("A-1B-v1-vocab.gguf", None, Some(Kind::Vocab)),
+            ("A-1B-v1-Q4_K_M-LoRA.gguf", Some("Q4_K_M"), Some(Kind::Lora)),
+            ("A-1B-v1-Lo.gguf", Some("Lo"), None),
+            ("A-1B-v1-L.gguf", Some("L"), None),
+            ("A-1B-v1-LoRa.gguf", Some("LoRa"), None),
+            ("A-1B-v1-vocal.gguf", Some("vocal"), None),
+            ("A-1B-v1-v.gguf", Some("v"), None),
+            ("A-1B-v1-voca-vocab.gguf", Some("voca"), Some(Kind::Vocab)),
+            ("A-1B-v1-_x9.gguf", Some("_x9"), None),
+        ] {
+            let parsed = FileName::parse(name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!((parsed.encoding.as_deref(), parsed.kind), (encoding, kind), "{name}");
+            assert_eq!(parsed.to_string(), name);
+        }
+        for bad in [
+            "A-1B-v1-LoRAx.gguf",
+            "A-1B-v1-vocabulary.gguf",
+            "A-1B-v1-Q4_0-1-of-2.gguf",
+            "A-1B-v1.",
+            "A-1B-v1.gguf ",
+            "A-1B-v1-Q4.0.gguf",
+            "A_B-1B-v1.gguf",
+            "",
+        ] {
+            assert_eq!(FileName::parse(bad), None, "{bad}");
+        }
+        assert_eq!(FileName::parse("A--v2.gguf").map(|parsed| parsed.size_label), Some(None));
+    }
+
+    #[test]
+    fn names_made() {
+        let parts = NameParts {
+            model_name: Some("unused"),
+            base_name: Some(" Smol LM/2 "),
+            fine_tune: Some("In struct"),
+            version: Some("v0.1"),
+            size_label: Some("135M"),
+            output_type: Some("q4_k_m"),
+            kind: Some(Kind::Lora),
+        };
+        assert_eq!(naming_convention(&parts), "Smol-LM-2-135M-In-struct-v0.1-Q4_K_M-LoRA");
+        assert_eq!(naming_convention(&NameParts::default()), "ggml-model");
+        let named =
+            NameParts { model_name: Some("a/b c"), output_type: Some("{ftype}"), ..NameParts::default() };
+        assert_eq!(naming_convention(&named), "a-b-c-{FTYPE}");
+    }
+}
