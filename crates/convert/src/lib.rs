@@ -1,1 +1,16 @@
 //! The pipeline: resolve a checkpoint, choose dtypes, plan the file, run.
+//!
+//! Each step takes the value of the step before and never calls back: `source::open` gives a
+//! checkpoint, `arch::resolve` a layout, a recipe the dtypes, [`gguf::Plan`] every offset; then
+//! [`run`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
+
+mod error;
+mod finite;
+mod job;
+mod rows;
+mod run;
+
+pub use error::Error;
+pub use job::{JOB_ELEMS, Job, Schedule, Target, Weights, Work};
+pub use rows::{CheckpointRows, TensorRows};
+pub use run::{NonFinite, RunOptions, Watch, run};

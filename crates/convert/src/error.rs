@@ -1,0 +1,147 @@
+//! Every way in which a conversion can fail.
+
+use std::path::PathBuf;
+
+use tensor::DType;
+
+/// Why a conversion stopped. The path of the input is added once, by whoever opened it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The checkpoint cannot be read.
+    #[error(transparent)]
+    Source(source::Error),
+    /// Rows of a source tensor cannot be read.
+    #[error(transparent)]
+    Read(source::ReadError),
+    /// A GGUF file, a plan or an output is wrong.
+    #[error(transparent)]
+    Gguf(gguf::Error),
+    /// Rows cannot be encoded or decoded.
+    #[error("tensor `{tensor}`: {error}")]
+    Encode {
+        /// The tensor.
+        tensor: String,
+        /// What the codec said.
+        error: quant::EncodeError,
+    },
+    /// A layout names a source tensor that the checkpoint does not have.
+    #[error("tensor `{name}` is missing; `{wanted_by}` is made from it")]
+    NoSuchTensor {
+        /// The absent tensor.
+        name: String,
+        /// The output tensor that needs it.
+        wanted_by: String,
+    },
+    /// Source and output tensor do not have the same rows.
+    #[error("tensor `{tensor}`: `{source_names}` has {found} {unit}, {expected} expected")]
+    RowsDiffer {
+        /// The output tensor.
+        tensor: String,
+        /// The source tensors.
+        source_names: String,
+        /// What was found.
+        found: u64,
+        /// What would be right.
+        expected: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// Blocks in the other byte order whose layout nobody has defined.
+    #[error("tensor `{tensor}`: {dtype} in the other byte order cannot be read")]
+    ForeignOrder {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        dtype: DType,
+    },
+    /// A weight that is not a number, or infinite.
+    #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
+    NonFinite {
+        /// The output tensor.
+        tensor: String,
+        /// The row, from 0, in the order of the output.
+        row: u64,
+        /// The column, from 0.
+        column: u64,
+        /// The value.
+        value: f32,
+    },
+    /// A value that the target type turns into infinity.
+    #[error("tensor `{tensor}`: row {row}, column {column}: {value} is beyond what {dtype} can hold")]
+    Overflow {
+        /// The output tensor.
+        tensor: String,
+        /// The row, from 0, in the order of the output.
+        row: u64,
+        /// The column, from 0.
+        column: u64,
+        /// The value.
+        value: f32,
+        /// The target type.
+        dtype: DType,
+    },
+    /// Someone asked to stop.
+    #[error("interrupted; nothing was written under the final name")]
+    Cancelled,
+    /// The output would lie in the folder that is read.
+    #[error("output `{}` lies inside the input folder", path.display())]
+    OutputInsideInput {
+        /// The output as it would be written.
+        path: PathBuf,
+    },
+    /// The folder of the output is not there.
+    #[error("folder `{}` does not exist", folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A name in braces that is not known.
+    #[error("`{{{name}}}` in the output's name is not known")]
+    UnknownPlaceholder {
+        /// What stands between the braces.
+        name: String,
+    },
+    /// Several types that would all get the same name.
+    #[error("{n_types} types would be written to `{}`", path.display())]
+    OneNameForMany {
+        /// Number of types asked for.
+        n_types: usize,
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// What a person could do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::Source(error) => return error.hint().map(str::to_owned),
+            Error::Gguf(gguf::Error::Exists { .. }) => "give --force to replace it, or another name",
+            Error::NonFinite { .. } => {
+                "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
+            }
+            Error::Overflow { .. } => "choose a type with a wider range (bf16, f32) for this tensor",
+            Error::OutputInsideInput { .. } => {
+                "give an output outside of it; the input folder is never written to"
+            }
+            Error::NoFolder { .. } => "make it first",
+            Error::UnknownPlaceholder { .. } => "known are {ftype}, {FTYPE}, {outtype} and {OUTTYPE}",
+            Error::OneNameForMany { .. } => "give a folder, or a name that holds {ftype}",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl From<gguf::Error> for Error {
+    fn from(error: gguf::Error) -> Error {
+        Error::Gguf(error)
+    }
+}
+
+impl From<source::Error> for Error {
+    fn from(error: source::Error) -> Error {
+        Error::Source(error)
+    }
+}

@@ -1,0 +1,144 @@
+//! Which tensors keep the dtype that they have.
+
+use tensor::Shape;
+
+use super::Overrides;
+
+/// Why a tensor is not touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kept {
+    /// Everything is only copied.
+    Copy,
+    /// One dimension: a vector is too small to gain anything.
+    Vector,
+    /// Its name does not end with `weight`.
+    NotAWeight,
+    /// The output matrix, kept on request.
+    OutputOnRequest,
+    /// A kind of tensor that is small, or that quantization would spoil.
+    Sensitive(&'static str),
+}
+
+/// Parts of the names of tensors that no recipe touches, and what they are.
+///
+/// Source: `tensor_allows_quantization` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
+const SENSITIVE_PARTS: &[(&str, &str)] = &[
+    ("_norm.weight", "a norm"),
+    ("ffn_gate_inp.weight", "an expert router"),
+    ("ffn_gate_tid2eid.weight", "a table of token to expert"),
+    ("altup", "a small projection"),
+    ("laurel", "a small projection"),
+    ("per_layer_model_proj", "a small projection"),
+    ("ssm_conv1d", "a short convolution"),
+    ("shortconv.conv.weight", "a short convolution"),
+    ("indexer.k_proj.weight", "a small projection of the indexer"),
+    ("indexer.q_proj.weight", "a small projection of the indexer"),
+    ("time_mix_first.weight", "a small matrix of the time mix"),
+    ("time_mix_w0.weight", "a small matrix of the time mix"),
+    ("time_mix_w1.weight", "a small matrix of the time mix"),
+    ("time_mix_w2.weight", "a small matrix of the time mix"),
+    ("time_mix_v0.weight", "a small matrix of the time mix"),
+    ("time_mix_v1.weight", "a small matrix of the time mix"),
+    ("time_mix_v2.weight", "a small matrix of the time mix"),
+    ("time_mix_a0.weight", "a small matrix of the time mix"),
+    ("time_mix_a1.weight", "a small matrix of the time mix"),
+    ("time_mix_a2.weight", "a small matrix of the time mix"),
+    ("time_mix_g1.weight", "a small matrix of the time mix"),
+    ("time_mix_g2.weight", "a small matrix of the time mix"),
+    ("time_mix_decay_w1.weight", "a small matrix of the time mix"),
+    ("time_mix_decay_w2.weight", "a small matrix of the time mix"),
+    ("time_mix_lerp_fused.weight", "a small matrix of the time mix"),
+    ("attn_rel_b.weight", "a relative position bias"),
+    (".position_embd", "a position embedding"),
+    ("sam.pos_embd", "a position embedding"),
+    ("sam.neck.", "part of an image encoder"),
+    ("sam.net_", "part of an image encoder"),
+    (".rel_pos", "a relative position table"),
+    (".patch_embd", "a patch embedding"),
+    (".patch_merger", "a patch merger"),
+    ("a.rvq.codebook", "an audio code book"),
+    ("mm.a.code_embd", "an audio code book"),
+];
+
+/// Whole names of such tensors.
+const SENSITIVE_NAMES: &[(&str, &str)] =
+    &[("position_embd.weight", "a position embedding"), ("token_types.weight", "an embedding of token types")];
+
+/// Parts that count in one architecture only.
+const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[(
+    "glm5-next",
+    &[
+        "hc_",
+        "indexer.attn_q_b",
+        "indexer.attn_k",
+        "indexer.proj",
+        "indexer_compressor_gate",
+        "indexer_compressor_ape",
+        "ssm_f_a.weight",
+        "ssm_f_b.weight",
+        "ssm_g_a.weight",
+        "ssm_g_b.weight",
+        "ssm_beta.weight",
+        "attn_kv_a_mqa.weight",
+        "attn_k_b.weight",
+        "attn_v_b.weight",
+    ],
+    "a small projection of this architecture",
+)];
+
+/// Why the tensor keeps its dtype, or `None` when a recipe may choose.
+pub fn kept(architecture: &str, name: &str, shape: &Shape, overrides: &Overrides) -> Option<Kept> {
+    if overrides.only_copy {
+        return Some(Kept::Copy);
+    }
+    if shape.n_dims_effective() < 2 {
+        return Some(Kept::Vector);
+    }
+    if !ends_with_weight(name) {
+        return Some(Kept::NotAWeight);
+    }
+    if overrides.leave_output && name == "output.weight" {
+        return Some(Kept::OutputOnRequest);
+    }
+    let whole = SENSITIVE_NAMES.iter().find(|(whole, _)| *whole == name).map(|row| row.1);
+    let part = || SENSITIVE_PARTS.iter().find(|(part, _)| name.contains(part)).map(|row| row.1);
+    let own = || {
+        let row = SENSITIVE_PARTS_OF.iter().find(|row| row.0 == architecture)?;
+        row.1.iter().any(|part| name.contains(part)).then_some(row.2)
+    };
+    whole.or_else(part).or_else(own).map(Kept::Sensitive)
+}
+
+/// The reference compares the place of the last `weight` with the length less six, unsigned:
+/// in a name of five bytes both wrap round to the same number, so that it counts too.
+fn ends_with_weight(name: &str) -> bool {
+    name.ends_with("weight") || name.len() == 5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let matrix = Shape::new(&[256, 4]).unwrap();
+        let vector = Shape::new(&[256, 1, 1]).unwrap();
+        let plain = Overrides::default();
+        let verdict = |name: &str| kept("llama", name, &matrix, &plain);
+        assert_eq!(verdict("blk.0.attn_q.weight"), None);
+        assert_eq!(verdict("blk.0.ffn_gate_inp_shexp.weight"), None);
+        assert_eq!(verdict("blk.0.ffn_gate_inp.weight"), Some(Kept::Sensitive("an expert router")));
+        assert_eq!(verdict("blk.0.attn_q.bias"), Some(Kept::NotAWeight));
+        assert_eq!(verdict("blk.0.weight_scale"), Some(Kept::NotAWeight));
+        assert_eq!(verdict("x.y.z"), None);
+        assert_eq!(verdict("position_embd.weight"), Some(Kept::Sensitive("a position embedding")));
+        assert_eq!(kept("llama", "blk.0.attn_q.weight", &vector, &plain), Some(Kept::Vector));
+        assert_eq!(verdict("blk.0.attn_k_b.weight"), None);
+        assert!(kept("glm5-next", "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
+        let leave = Overrides { leave_output: true, ..Overrides::default() };
+        assert_eq!(kept("llama", "output.weight", &matrix, &leave), Some(Kept::OutputOnRequest));
+        let copy = Overrides { only_copy: true, ..Overrides::default() };
+        assert_eq!(kept("llama", "blk.0.attn_q.weight", &matrix, &copy), Some(Kept::Copy));
+    }
+}

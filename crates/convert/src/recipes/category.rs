@@ -1,0 +1,85 @@
+//! What a tensor is for, as far as recipes care.
+
+/// The role that recipes know a tensor by, read off its name.
+///
+/// Source: `tensor_get_category` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Category {
+    /// The token embedding, or the embedding of each layer.
+    TokenEmbd,
+    /// Queries.
+    AttnQ,
+    /// Values.
+    AttnV,
+    /// Keys.
+    AttnK,
+    /// Queries, keys and values in one.
+    AttnQkv,
+    /// Keys and values out of a latent.
+    AttnKvB,
+    /// The way back from attention.
+    AttnOutput,
+    /// Feed-forward, up; experts and shared experts too.
+    FfnUp,
+    /// Feed-forward, gate; experts and shared experts too.
+    FfnGate,
+    /// Feed-forward, down; experts and shared experts too.
+    FfnDown,
+    /// The output matrix.
+    Output,
+    /// Anything else.
+    Other,
+}
+
+/// Parts of names, tried in this order.
+const PARTS: &[(&str, Category)] = &[
+    ("attn_qkv.weight", Category::AttnQkv),
+    ("attn_kv_b.weight", Category::AttnKvB),
+    ("attn_v.weight", Category::AttnV),
+    ("attn_k.weight", Category::AttnK),
+    ("attn_q.weight", Category::AttnQ),
+    ("attn_output.weight", Category::AttnOutput),
+    ("ffn_up", Category::FfnUp),
+    ("ffn_gate", Category::FfnGate),
+    ("ffn_down", Category::FfnDown),
+];
+
+impl Category {
+    /// The category of the tensor with this name.
+    pub fn of(name: &str) -> Category {
+        match name {
+            "output.weight" => Category::Output,
+            "token_embd.weight" | "per_layer_token_embd.weight" => Category::TokenEmbd,
+            _ => PARTS.iter().find(|(part, _)| name.contains(part)).map_or(Category::Other, |row| row.1),
+        }
+    }
+
+    /// Whether values come out of it, which lose most by few bits (`category_is_attn_v`).
+    pub const fn holds_values(self) -> bool {
+        matches!(self, Category::AttnV | Category::AttnQkv | Category::AttnKvB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (name, category) in [
+            ("output.weight", Category::Output),
+            ("token_embd.weight", Category::TokenEmbd),
+            ("token_embd_norm.weight", Category::Other),
+            ("blk.3.attn_v.weight", Category::AttnV),
+            ("blk.3.attn_v.bias", Category::Other),
+            ("blk.3.attn_v_b.weight", Category::Other),
+            ("enc.blk.0.attn_k.weight", Category::AttnK),
+            ("blk.0.ffn_gate_up_exps.weight", Category::FfnGate),
+            ("blk.0.ffn_down_shexp.weight", Category::FfnDown),
+            ("blk.0.ffn_up.bias", Category::FfnUp),
+        ] {
+            assert_eq!(Category::of(name), category, "{name}");
+        }
+    }
+}
