@@ -1,0 +1,7 @@
+//! Shows what is in GGUF files.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gguf_tools::commands::main("gguf-inspect")
+}

@@ -1,0 +1,320 @@
+//! `gguf-inspect show FILE`: metadata and tensors, as the viewer on the Hugging Face Hub lists
+//! them.
+
+use std::{collections::BTreeMap, fmt::Write, path::PathBuf};
+
+use clap::{ArgMatches, Args, FromArgMatches};
+use gguf::{Array, Endian, File, TensorInfo, Value, type_name};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::{
+    commands::{Command, table},
+    failure::Failure,
+    ui::{Ui, human_bytes, printable},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("show"),
+    define: |command| {
+        ShowArgs::augment_args(command)
+            .about("Shows metadata and tensors of a GGUF file.")
+            .after_help(EXAMPLES)
+    },
+    ui: |_| Ui::default(),
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect show model.gguf
+  gguf-inspect show model.gguf --full | less
+  gguf-inspect show model.gguf --json | jq '.metadata[\"general.architecture\"].value'
+
+Shapes are in the order of ggml: the length of a row first.";
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// A GGUF file; of a split model, one of its shards.
+    file: PathBuf,
+    /// Everything as one JSON object, arrays whole.
+    #[arg(long)]
+    json: bool,
+    /// Long arrays and texts whole.
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = ShowArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let file = File::open(&args.file).map_err(|error| match error {
+        // This one carries its path.
+        error @ gguf::Error::Io { .. } => Failure::new(error),
+        error => Failure::at(&args.file, error),
+    })?;
+    let text = if args.json { json(&file)? } else { listing(&file, args.full) };
+    ui.data(&text)
+}
+
+/// Tensors of one dtype together.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Total {
+    tensors: u64,
+    elements: u64,
+    bytes: u64,
+}
+
+impl Total {
+    fn add(&mut self, tensor: &TensorInfo) {
+        self.tensors += 1;
+        // Saturating: a broken file is shown, not trusted.
+        self.elements = self.elements.saturating_add(tensor.shape.n_elems());
+        self.bytes = self.bytes.saturating_add(tensor.n_bytes);
+    }
+
+    fn bits_per_weight(&self) -> f64 {
+        if self.elements == 0 { 0.0 } else { self.bytes as f64 * 8.0 / self.elements as f64 }
+    }
+}
+
+/// By dtype, the largest first, and all together.
+fn totals(tensors: &[TensorInfo]) -> (Vec<(&'static str, Total)>, Total) {
+    let mut by_dtype: BTreeMap<&'static str, Total> = BTreeMap::new();
+    let mut all = Total::default();
+    for tensor in tensors {
+        by_dtype.entry(tensor.dtype.name()).or_default().add(tensor);
+        all.add(tensor);
+    }
+    let mut by_dtype: Vec<_> = by_dtype.into_iter().collect();
+    by_dtype.sort_by_key(|(_, total)| std::cmp::Reverse(total.bytes));
+    (by_dtype, all)
+}
+
+const fn endian_name(endian: Endian) -> &'static str {
+    match endian {
+        Endian::Little => "little",
+        Endian::Big => "big",
+    }
+}
+
+fn listing(file: &File, full: bool) -> String {
+    let mut text = String::new();
+    let (by_dtype, all) = totals(file.tensors());
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "GGUF version {}, {} endian, alignment {}, {} bytes\n",
+        file.version(),
+        endian_name(file.endian()),
+        file.alignment(),
+        file.bytes().len()
+    );
+    let _ = writeln!(text, "Metadata: {} keys\n", file.metadata().len());
+    let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
+    for (key, value) in file.metadata() {
+        rows.push(vec![printable(key), type_of(value), shown(value, full)]);
+    }
+    text += &table(&rows, &[]);
+
+    let _ = writeln!(text, "\nTensors: {}, data from byte {}\n", file.tensors().len(), file.data_offset());
+    let mut rows = vec![["name", "shape", "dtype", "bytes"].map(str::to_owned).to_vec()];
+    for tensor in file.tensors() {
+        let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
+        rows.push(vec![name, shape, tensor.dtype.name().into(), tensor.n_bytes.to_string()]);
+    }
+    text += &table(&rows, &[3]);
+
+    text += "\nTotals\n\n";
+    let mut rows =
+        vec![["dtype", "tensors", "elements", "bytes", "", "bits/weight"].map(str::to_owned).to_vec()];
+    for (name, total) in by_dtype.iter().copied().chain([("all", all)]) {
+        rows.push(vec![
+            name.to_owned(),
+            total.tensors.to_string(),
+            total.elements.to_string(),
+            total.bytes.to_string(),
+            human_bytes(total.bytes),
+            format!("{:.4}", total.bits_per_weight()),
+        ]);
+    }
+    text += &table(&rows, &[1, 2, 3, 4, 5]);
+    text
+}
+
+fn type_of(value: &Value) -> String {
+    let name = |id| type_name(id).unwrap_or("?");
+    match value {
+        Value::Array(array) => format!("arr[{}]", name(array.item_type_id())),
+        value => name(value.type_id()).to_owned(),
+    }
+}
+
+/// Characters of a text and items of an array that are shown without `--full`.
+const SHOWN_CHARS: usize = 80;
+const SHOWN_ITEMS: usize = 6;
+
+fn shown(value: &Value, full: bool) -> String {
+    match value {
+        Value::String(bytes) => shown_text(bytes, full),
+        Value::Array(array) => shown_array(array, full),
+        value => value.to_string(),
+    }
+}
+
+fn shown_text(bytes: &[u8], full: bool) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let n_chars = text.chars().count();
+    if full || n_chars <= SHOWN_CHARS {
+        return printable(&text);
+    }
+    let start: String = text.chars().take(SHOWN_CHARS).collect();
+    format!("{}... ({n_chars} characters)", printable(&start))
+}
+
+fn shown_array(array: &Array, full: bool) -> String {
+    fn items<T>(items: &[T], full: bool, show: impl Fn(&T) -> String) -> String {
+        let n = if full { items.len() } else { items.len().min(SHOWN_ITEMS) };
+        let mut shown: Vec<String> = items[..n].iter().map(show).collect();
+        if n < items.len() {
+            shown.push(format!("... ({} items)", items.len()));
+        }
+        format!("[{}]", shown.join(", "))
+    }
+    match array {
+        Array::U8(v) => items(v, full, u8::to_string),
+        Array::I8(v) => items(v, full, i8::to_string),
+        Array::U16(v) => items(v, full, u16::to_string),
+        Array::I16(v) => items(v, full, i16::to_string),
+        Array::U32(v) => items(v, full, u32::to_string),
+        Array::I32(v) => items(v, full, i32::to_string),
+        Array::F32(v) => items(v, full, f32::to_string),
+        Array::Bool(v) => items(v, full, bool::to_string),
+        Array::String(v) => items(v, full, |text| format!("{:?}", String::from_utf8_lossy(text))),
+        Array::Array(v) => items(v, full, |inner| shown_array(inner, full)),
+        Array::U64(v) => items(v, full, u64::to_string),
+        Array::I64(v) => items(v, full, i64::to_string),
+        Array::F64(v) => items(v, full, f64::to_string),
+        other => format!("({} items)", other.len()),
+    }
+}
+
+fn json(file: &File) -> Result<String, Failure> {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        version: u32,
+        endian: &'static str,
+        alignment: u32,
+        file_bytes: u64,
+        data_offset: u64,
+        metadata: JsonMetadata<'a>,
+        tensors: Vec<JsonTensor<'a>>,
+        totals: BTreeMap<&'static str, Total>,
+        elements: u64,
+        tensor_bytes: u64,
+        bits_per_weight: f64,
+    }
+    let (by_dtype, all) = totals(file.tensors());
+    let whole = Whole {
+        version: file.version(),
+        endian: endian_name(file.endian()),
+        alignment: file.alignment(),
+        file_bytes: file.bytes().len() as u64,
+        data_offset: file.data_offset(),
+        metadata: JsonMetadata(file.metadata()),
+        tensors: file.tensors().iter().map(JsonTensor::new).collect(),
+        totals: by_dtype.into_iter().collect(),
+        elements: all.elements,
+        tensor_bytes: all.bytes,
+        bits_per_weight: all.bits_per_weight(),
+    };
+    let text = serde_json::to_string_pretty(&whole).map_err(Failure::new)?;
+    Ok(text + "\n")
+}
+
+#[derive(Serialize)]
+struct JsonTensor<'a> {
+    name: &'a str,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl<'a> JsonTensor<'a> {
+    fn new(tensor: &'a TensorInfo) -> JsonTensor<'a> {
+        JsonTensor {
+            name: &tensor.name,
+            dtype: tensor.dtype.name(),
+            shape: tensor.shape.dims().to_vec(),
+            offset: tensor.offset,
+            bytes: tensor.n_bytes,
+        }
+    }
+}
+
+/// Keys in the order of the file, each with its type, which JSON alone does not tell.
+struct JsonMetadata<'a>(&'a gguf::Metadata);
+
+impl Serialize for JsonMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Entry<'a> {
+            r#type: String,
+            value: JsonValue<'a>,
+        }
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in self.0 {
+            map.serialize_entry(key, &Entry { r#type: type_of(value), value: JsonValue(value) })?;
+        }
+        map.end()
+    }
+}
+
+/// A value as JSON: 32-bit floats with the digits that 32 bits need, NaNs and infinities as null,
+/// bytes that are no text with replacement characters.
+struct JsonValue<'a>(&'a Value);
+
+impl Serialize for JsonValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::U8(v) => v.serialize(serializer),
+            Value::I8(v) => v.serialize(serializer),
+            Value::U16(v) => v.serialize(serializer),
+            Value::I16(v) => v.serialize(serializer),
+            Value::U32(v) => v.serialize(serializer),
+            Value::I32(v) => v.serialize(serializer),
+            Value::F32(v) => v.serialize(serializer),
+            Value::Bool(v) => v.serialize(serializer),
+            Value::String(v) => String::from_utf8_lossy(v).serialize(serializer),
+            Value::Array(v) => JsonArray(v).serialize(serializer),
+            Value::U64(v) => v.serialize(serializer),
+            Value::I64(v) => v.serialize(serializer),
+            Value::F64(v) => v.serialize(serializer),
+            other => other.to_string().serialize(serializer),
+        }
+    }
+}
+
+struct JsonArray<'a>(&'a Array);
+
+impl Serialize for JsonArray<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Array::U8(v) => serializer.collect_seq(v),
+            Array::I8(v) => serializer.collect_seq(v),
+            Array::U16(v) => serializer.collect_seq(v),
+            Array::I16(v) => serializer.collect_seq(v),
+            Array::U32(v) => serializer.collect_seq(v),
+            Array::I32(v) => serializer.collect_seq(v),
+            Array::F32(v) => serializer.collect_seq(v),
+            Array::Bool(v) => serializer.collect_seq(v),
+            Array::String(v) => serializer.collect_seq(v.iter().map(|text| String::from_utf8_lossy(text))),
+            Array::Array(v) => serializer.collect_seq(v.iter().map(JsonArray)),
+            Array::U64(v) => serializer.collect_seq(v),
+            Array::I64(v) => serializer.collect_seq(v),
+            Array::F64(v) => serializer.collect_seq(v),
+            other => serializer.serialize_u64(other.len() as u64),
+        }
+    }
+}
