@@ -3,10 +3,31 @@
 //! This crate opens no file. It is given a checkpoint's config, tokenizer files and tensor
 //! index ([`Input`]) and answers with a [`Layout`]: metadata, output tensors, and where the
 //! rows of each come from.
+//!
+//! An architecture is a row of [`ARCHES`]: class names, a tensor table made of parts that
+//! architectures share ([`rules`]), the keys beyond the ones of every text model, and the kinds
+//! of tokenizers that it comes with.
 
+mod config;
+mod error;
+mod general;
 mod input;
+mod keys;
 mod layout;
+mod models;
+mod naming;
+mod registry;
+mod resolve;
+mod tensors;
+mod text_keys;
 pub mod vocab;
 
+pub use config::{Hparams, Rope};
+pub use error::ArchError;
 pub use input::{Input, SourceTensor};
+pub use keys::Keys;
 pub use layout::{Data, Dropped, ElementMap, Layout, OutTensor, RowMap, RowView};
+pub use naming::default_file_name;
+pub use registry::{ARCHES, Arch, Class, Computed};
+pub use resolve::{Options, resolve, resolve_weights};
+pub use tensors::rules;

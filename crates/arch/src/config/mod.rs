@@ -1,0 +1,164 @@
+//! A model's hyperparameters: `config.json` as the reference converter comes to see it.
+//!
+//! The reference reads the file through transformers' `AutoConfig`, whose classes fill in keys
+//! that are absent and move rotary keys about ([`classes`], [`rope`]). Where that class refuses
+//! the file (an unknown `model_type`, a float where it wants an integer), the reference falls
+//! back to the file as it stands. Both ways give different keys, so both are followed.
+//!
+//! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py` of
+//! llama.cpp as vendored in llama-cpp-python 0.3.36, with transformers 5.23.
+
+mod classes;
+mod rope;
+
+use serde_json::{Map, Value as Json};
+
+use crate::ArchError;
+
+/// The file that messages name.
+const FILE: &str = "config.json";
+
+/// Spellings of the number of layers, in the order in which the reference looks for them but
+/// for the last, which is the usual one and the one that messages name.
+pub(crate) const N_LAYERS: &[&str] = &["n_layers", "n_layer", "num_layers", "num_hidden_layers"];
+
+/// The hyperparameters of a model, defaults filled in.
+#[derive(Debug, Clone)]
+pub struct Hparams {
+    map: Map<String, Json>,
+    rope: Map<String, Json>,
+    /// What was found odd on the way, each one line.
+    pub notes: Vec<String>,
+}
+
+impl Hparams {
+    /// Takes a config, flattens a `text_config` into it, fills in the defaults of its class.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`] when it is not an object, or its rotary parameters are none.
+    pub fn load(config: &Json) -> Result<Hparams, ArchError> {
+        let raw = config.as_object().ok_or_else(|| bad("", config, "an object"))?;
+        let mut notes = Vec::new();
+        let mut map = match classes::standardize(raw) {
+            Ok(map) => map,
+            Err(reason) => {
+                notes.push(format!("config.json taken as it stands, without defaults: {reason}"));
+                raw.clone()
+            }
+        };
+        if let Some(Json::Object(text)) = map.get("text_config").cloned() {
+            map.extend(text);
+        }
+        let rope = rope::mirror(&map)?;
+        Ok(Hparams { map, rope, notes })
+    }
+
+    /// The value of a key; an absent key and `null` are the same.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The value of the first of `keys` that is present, unless that one is `null`.
+    ///
+    /// Source: `ModelBase.find_hparam`.
+    pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &Json)> {
+        let key = keys.iter().find(|key| self.map.contains_key(**key))?;
+        self.get(key).map(|value| (*key, value))
+    }
+
+    /// A count that must be there, under the first of `keys` that is. The last of `keys` is the
+    /// spelling that people know.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`] naming the last spelling, [`ArchError::BadKey`].
+    pub fn need_u64(&self, keys: &[&'static str]) -> Result<u64, ArchError> {
+        match self.find(keys) {
+            Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "a count")),
+            None => Err(missing(keys.last().copied().unwrap_or_default())),
+        }
+    }
+
+    /// Number of layers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hparams::need_u64`].
+    pub fn n_layers(&self) -> Result<u64, ArchError> {
+        self.need_u64(N_LAYERS)
+    }
+
+    /// A count that may be absent.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn get_u64(&self, key: &str) -> Result<Option<u64>, ArchError> {
+        self.get(key).map(|value| value.as_u64().ok_or_else(|| bad(key, value, "a count"))).transpose()
+    }
+
+    /// The rotary parameters: of full attention where a config gives each kind of layer its
+    /// own, else the only ones.
+    pub fn rope(&self) -> Rope<'_> {
+        Rope(match self.rope.get("full_attention") {
+            Some(Json::Object(inner)) => inner,
+            _ => &self.rope,
+        })
+    }
+
+    /// The rotary parameters of layers with a sliding window, where they are given apart.
+    pub fn rope_sliding(&self) -> Option<Rope<'_>> {
+        self.rope.get("sliding_attention").and_then(Json::as_object).map(Rope)
+    }
+}
+
+/// One set of rotary parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Rope<'a>(&'a Map<String, Json>);
+
+impl<'a> Rope<'a> {
+    /// The value of a key; an absent key and `null` are the same.
+    pub fn get(&self, key: &str) -> Option<&'a Json> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    /// `rope_type`, if there is one.
+    pub fn kind(&self) -> Option<&'a str> {
+        self.get("rope_type").and_then(Json::as_str)
+    }
+
+    /// A number, or `default` where the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn f64_or(&self, key: &str, default: f64) -> Result<f64, ArchError> {
+        match self.get(key) {
+            Some(value) => {
+                value.as_f64().ok_or_else(|| bad(&format!("rope_parameters.{key}"), value, "a number"))
+            }
+            None => Ok(default),
+        }
+    }
+}
+
+/// A [`ArchError::BadKey`] of config.json.
+pub(crate) fn bad(key: &str, found: &Json, expected: &'static str) -> ArchError {
+    bad_in(FILE, key, found, expected)
+}
+
+/// A [`ArchError::BadKey`] with the value shortened.
+pub(crate) fn bad_in(file: &'static str, key: &str, found: &Json, expected: &'static str) -> ArchError {
+    let mut found = found.to_string();
+    if let Some((end, _)) = found.char_indices().nth(40) {
+        found.truncate(end);
+        found.push_str("...");
+    }
+    ArchError::BadKey { file, key: key.into(), found, expected }
+}
+
+/// A [`ArchError::MissingKey`] of config.json.
+pub(crate) fn missing(key: &str) -> ArchError {
+    ArchError::MissingKey { file: FILE, key: key.into() }
+}

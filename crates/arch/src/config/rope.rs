@@ -1,0 +1,114 @@
+//! The spellings of rotary parameters: flat `rope_theta` beside a `rope_scaling` dict, and the
+//! newer `rope_parameters` that holds both.
+
+use serde_json::{Map, Value as Json};
+
+use super::bad;
+use crate::ArchError;
+
+/// Brings both spellings to `rope_parameters`, as transformers' config classes do on loading.
+/// The flat keys are gone afterwards. Says which of transformers' checks the result fails.
+///
+/// Source: `RotaryEmbeddingConfigMixin.convert_rope_params_to_dict`, `standardize_rope_params`
+/// and `validate_rope` in `modeling_rope_utils.py` of transformers 5.23, for configs whose
+/// classes know no layer types.
+pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<(), String> {
+    let scaling = map.remove("rope_scaling");
+    let theta = map.remove("rope_theta").unwrap_or_else(|| default_theta.into());
+    let partial = map.remove("partial_rotary_factor").filter(|value| !value.is_null());
+    let mut parameters = match (scaling, map.remove("rope_parameters")) {
+        (Some(Json::Object(scaling)), _) if !scaling.is_empty() => scaling,
+        (Some(value), _) if is_truthy(&value) => return Err("`rope_scaling` is not an object".into()),
+        (_, Some(Json::Object(parameters))) => parameters,
+        (_, None | Some(Json::Null)) => Map::new(),
+        (_, Some(_)) => return Err("`rope_parameters` is not an object".into()),
+    };
+    set_default(&mut parameters, "rope_theta", theta);
+    if let Some(partial) = partial {
+        set_default(&mut parameters, "partial_rotary_factor", partial);
+    }
+    let kind = parameters.get("type").cloned().unwrap_or_else(|| "default".into());
+    set_default(&mut parameters, "rope_type", kind);
+    let kind = parameters.get("rope_type").and_then(Json::as_str).unwrap_or_default().to_owned();
+    if ["llama3", "yarn", "longrope"].contains(&kind.as_str()) {
+        let length = map.get("max_position_embeddings").cloned().unwrap_or(Json::Null);
+        set_default(&mut parameters, "original_max_position_embeddings", length);
+    }
+    let needed: &[&str] = match kind.as_str() {
+        "linear" | "dynamic" | "yarn" => &["factor"],
+        "longrope" => &["short_factor", "long_factor"],
+        "llama3" => &["factor", "low_freq_factor", "high_freq_factor"],
+        _ => &[],
+    };
+    if let Some(key) = needed.iter().find(|key| !parameters.contains_key(**key)) {
+        return Err(format!("rotary parameters of type `{kind}` lack `{key}`"));
+    }
+    let head_dim = map.get("head_dim").and_then(Json::as_u64).unwrap_or(0);
+    let partial = parameters.get("partial_rotary_factor").and_then(Json::as_f64).unwrap_or(1.0);
+    if head_dim > 4 && head_dim % 2 == 1 && (head_dim as f64 * partial) as u64 == head_dim {
+        return Err(format!("`head_dim` {head_dim} is odd"));
+    }
+    map.insert("rope_parameters".into(), Json::Object(parameters));
+    Ok(())
+}
+
+/// The rotary parameters that the converter works with: `rope_parameters`, else
+/// `rope_scaling`, with the flat keys put in where they are absent.
+///
+/// Source: `TextModel.__init__` in `conversion/base.py`.
+pub fn mirror(map: &Map<String, Json>) -> Result<Map<String, Json>, ArchError> {
+    let key = if map.contains_key("rope_parameters") { "rope_parameters" } else { "rope_scaling" };
+    let mut rope = match map.get(key) {
+        Some(Json::Object(rope)) => rope.clone(),
+        Some(value) if is_truthy(value) => return Err(bad(key, value, "an object")),
+        _ => Map::new(),
+    };
+    if rope.contains_key("full_attention") || rope.contains_key("sliding_attention") {
+        return Ok(rope);
+    }
+    let find =
+        |keys: &[&str]| keys.iter().find_map(|key| map.get(*key)).filter(|value| !value.is_null()).cloned();
+    let local = [
+        "local_rope_theta",
+        "rope_local_theta",
+        "rope_theta_local",
+        "swa_rope_theta",
+        "rope_local_base_freq",
+    ];
+    if let Some(theta) = find(&local) {
+        rope.insert("sliding_attention".into(), serde_json::json!({ "rope_theta": theta }));
+    }
+    let global =
+        ["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"];
+    let kind = rope.get("type").filter(|value| !value.is_null()).cloned();
+    let flat = [
+        ("rope_theta", find(&global)),
+        ("rope_type", kind),
+        ("partial_rotary_factor", find(&["partial_rotary_factor", "rope_pct", "rope_percent"])),
+        ("original_max_position_embeddings", find(&["original_max_position_embeddings"])),
+    ];
+    for (key, value) in flat {
+        if let Some(value) = value {
+            set_default(&mut rope, key, value);
+        }
+    }
+    Ok(rope)
+}
+
+fn set_default(map: &mut Map<String, Json>, key: &str, value: Json) {
+    if !map.contains_key(key) {
+        map.insert(key.into(), value);
+    }
+}
+
+/// Python's idea of it, for what a config may hold here.
+fn is_truthy(value: &Json) -> bool {
+    match value {
+        Json::Null | Json::Bool(false) => false,
+        Json::String(text) => !text.is_empty(),
+        Json::Array(items) => !items.is_empty(),
+        Json::Object(map) => !map.is_empty(),
+        Json::Number(number) => number.as_f64() != Some(0.0),
+        Json::Bool(true) => true,
+    }
+}

@@ -1,0 +1,141 @@
+//! What a model card's front matter says.
+//!
+//! Source: `Metadata.apply_metadata_heuristic` in `gguf-py/gguf/metadata.py` (llama-cpp-python
+//! 0.3.36). A dictionary among base models or data sets is taken as it stands, as there.
+
+use serde_json::{Map, Value as Json};
+
+use super::model_id::{ModelId, title};
+use super::{General, Origin};
+
+/// Text keys: (key of the file, key of the card), in the order in which they are asked.
+const TEXT_KEYS: &[(&str, &str)] = &[
+    ("name", "name"),
+    ("author", "author"),
+    ("version", "version"),
+    ("organization", "organization"),
+    ("description", "description"),
+    ("finetune", "finetune"),
+    ("basename", "basename"),
+    ("size_label", "size_label"),
+    ("source.url", "url"),
+    ("source.doi", "doi"),
+    ("source.uuid", "uuid"),
+    ("source.repo_url", "repo_url"),
+    ("name", "model_name"),
+    ("author", "model_author"),
+    ("version", "model_version"),
+    ("organization", "model_organization"),
+    ("description", "model_description"),
+    ("finetune", "model_finetune"),
+    ("basename", "model_basename"),
+    ("size_label", "model_size_label"),
+    ("source.url", "model_url"),
+    ("source.doi", "model_doi"),
+    ("source.uuid", "model_uuid"),
+    ("source.repo_url", "model_repo_url"),
+    ("author", "model_creator"),
+    ("basename", "model_type"),
+    ("license", "license"),
+    ("license.name", "license_name"),
+    ("license.link", "license_link"),
+];
+
+/// Takes over what the card says.
+pub fn read(card: &Map<String, Json>, total_params: i64, general: &mut General) {
+    for (key, card_key) in TEXT_KEYS {
+        if let Some(value) = card.get(*card_key) {
+            general.hint(key, value.clone());
+        }
+    }
+    general.base_models = origins(card, &["base_model", "base_models", "base_model_sources"], total_params);
+    general.datasets = origins(card, &["datasets", "dataset", "dataset_sources"], total_params);
+    extend(&mut general.tags, card, &["tags", "pipeline_tag"]);
+    extend(&mut general.languages, card, &["languages", "language"]);
+}
+
+/// Takes over base models, data sets, tags and languages of an override file.
+pub fn read_overrides(overrides: &Json, general: &mut General) {
+    let list = |key: &str| overrides.get(key).map(|value| value.as_array().cloned());
+    let origins = |key: &str| {
+        list(key).map(|items| {
+            let items = items?.into_iter();
+            Some(items.map(|item| item.as_object().cloned().unwrap_or_default()).collect::<Vec<Origin>>())
+        })
+    };
+    if let Some(base_models) = origins("general.base_models") {
+        general.base_models = base_models;
+    }
+    if let Some(datasets) = origins("general.datasets") {
+        general.datasets = datasets;
+    }
+    if let Some(tags) = list("general.tags") {
+        general.tags = tags;
+    }
+    if let Some(languages) = list("general.languages") {
+        general.languages = languages;
+    }
+}
+
+/// The models or data sets under the first of `keys` that is there: one text, or a list.
+fn origins(card: &Map<String, Json>, keys: &[&str], total_params: i64) -> Option<Vec<Origin>> {
+    let value = keys.iter().find_map(|key| card.get(*key))?;
+    let items = match value {
+        Json::String(_) => std::slice::from_ref(value),
+        Json::Array(items) => items.as_slice(),
+        _ => &[],
+    };
+    Some(items.iter().map(|item| origin(item, total_params)).collect())
+}
+
+fn origin(item: &Json, total_params: i64) -> Origin {
+    let id = match item {
+        Json::Object(map) => return map.clone(),
+        Json::String(id) => id,
+        _ => return Origin::new(),
+    };
+    let mut origin = Origin::new();
+    let mut set = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            origin.insert(key.into(), value.into());
+        }
+    };
+    let is_url = ["http://", "https://", "ssh://"].iter().any(|start| id.starts_with(start));
+    let model_id = if is_url {
+        set("repo_url", Some(id.clone()));
+        match hub_id(id) {
+            Some(hub_id) => ModelId::parse(hub_id, total_params),
+            None => return origin,
+        }
+    } else {
+        let model_id = ModelId::parse(id, total_params);
+        if let (Some(org), Some(name)) = (&model_id.organization, &model_id.full_name) {
+            set("repo_url", Some(format!("https://huggingface.co/{org}/{name}")));
+        }
+        model_id
+    };
+    set("name", model_id.full_name.as_deref().map(title));
+    set("organization", model_id.organization.as_deref().map(title));
+    set("version", model_id.version);
+    origin
+}
+
+/// `org/name` of an address on the Hub that has nothing behind these two.
+fn hub_id(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let id = rest.strip_prefix("huggingface.co/")?;
+    let (org, name) = id.split_once('/')?;
+    (!org.is_empty() && !name.is_empty() && !name.contains('/')).then_some(id)
+}
+
+/// Gathers lists and single texts under several keys.
+fn extend(list: &mut Option<Vec<Json>>, card: &Map<String, Json>, keys: &[&str]) {
+    for value in keys.iter().filter_map(|key| card.get(*key)).filter(|value| !value.is_null()) {
+        let list = list.get_or_insert_default();
+        match value {
+            Json::String(_) => list.push(value.clone()),
+            Json::Array(items) => list.extend(items.iter().cloned()),
+            _ => {}
+        }
+    }
+}

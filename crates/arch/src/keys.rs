@@ -1,0 +1,136 @@
+//! Builds metadata in order, with the value types of the reference's writer.
+
+use gguf::{Array, Metadata, Value};
+use serde_json::Value as Json;
+
+use crate::ArchError;
+use crate::config::{Hparams, Rope, bad};
+
+/// Metadata in the making. Keys that are set twice keep their first place and take the last
+/// value, as in the reference's writer.
+#[derive(Debug)]
+pub struct Keys {
+    arch: &'static str,
+    /// What was set so far.
+    pub entries: Metadata,
+    /// Where `general.file_type` belongs, once [`Keys::file_type_here`] has said so.
+    pub file_type_at: usize,
+}
+
+impl Keys {
+    /// Starts with `general.architecture`.
+    pub fn new(arch: &'static str) -> Keys {
+        Keys { arch, entries: vec![("general.architecture".into(), arch.into())], file_type_at: 1 }
+    }
+
+    /// Sets a key by its whole name.
+    pub fn set(&mut self, key: impl Into<String>, value: Value) {
+        let key = key.into();
+        match self.entries.iter_mut().find(|(have, _)| *have == key) {
+            Some((_, old)) => *old = value,
+            None => self.entries.push((key, value)),
+        }
+    }
+
+    /// Sets a text key by its whole name; an empty text is left out, as in the reference.
+    pub fn set_text(&mut self, key: impl Into<String>, text: &str) {
+        if !text.is_empty() {
+            self.set(key, text.into());
+        }
+    }
+
+    /// Sets a key below the architecture's name.
+    pub fn own(&mut self, key: &str, value: Value) {
+        self.set(format!("{}.{key}", self.arch), value);
+    }
+
+    /// Marks the place of `general.file_type`.
+    pub fn file_type_here(&mut self) {
+        self.file_type_at = self.entries.len();
+    }
+
+    /// Sets `key` to the count under the first of `names` that the config has, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn count(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        if let Some((name, value)) = hparams.find(names) {
+            self.own(key, Value::U32(to_u32(name, value)?));
+        }
+        Ok(())
+    }
+
+    /// As [`Keys::count`], but a list (one count a layer) becomes an array of 32-bit integers.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn counts(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        match hparams.find(names) {
+            Some((name, Json::Array(items))) => {
+                let items = items.iter().map(|item| to_i32(name, item)).collect::<Result<Vec<_>, _>>()?;
+                if !items.is_empty() {
+                    self.own(key, Value::Array(Array::I32(items)));
+                }
+            }
+            Some((name, value)) => self.own(key, Value::U32(to_u32(name, value)?)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Sets `key` to the number under the first of `names` that the config has, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn number(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        if let Some((name, value)) = hparams.find(names) {
+            self.own(key, Value::F32(to_f32(name, value)?));
+        }
+        Ok(())
+    }
+
+    /// Sets `key` to the number under the first of `names` that the rotary parameters have.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn rope_number(
+        &mut self,
+        key: &str,
+        rope: Rope<'_>,
+        names: &[&'static str],
+    ) -> Result<(), ArchError> {
+        if let Some((name, value)) = names.iter().find_map(|name| Some((name, rope.get(name)?))) {
+            self.own(key, Value::F32(to_f32(&format!("rope_parameters.{name}"), value)?));
+        }
+        Ok(())
+    }
+}
+
+/// A JSON number as an unsigned 32-bit integer.
+pub(crate) fn to_u32(name: &str, value: &Json) -> Result<u32, ArchError> {
+    value
+        .as_u64()
+        .and_then(|value| u32::try_from(value).ok())
+        .ok_or_else(|| bad(name, value, "a count below 2^32"))
+}
+
+/// A JSON number as a signed 32-bit integer.
+pub(crate) fn to_i32(name: &str, value: &Json) -> Result<i32, ArchError> {
+    value
+        .as_i64()
+        .and_then(|value| i32::try_from(value).ok())
+        .ok_or_else(|| bad(name, value, "an integer of 32 bits"))
+}
+
+/// A JSON number, rounded to single precision.
+pub(crate) fn to_f32(name: &str, value: &Json) -> Result<f32, ArchError> {
+    value
+        .as_f64()
+        .map(|number| number as f32)
+        .filter(|number| number.is_finite())
+        .ok_or_else(|| bad(name, value, "a number within single precision"))
+}

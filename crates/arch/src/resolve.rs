@@ -1,0 +1,142 @@
+//! From a checkpoint to a layout: what the rows of [`ARCHES`](crate::ARCHES) are applied with.
+
+use serde_json::Value as Json;
+
+use crate::config::{Hparams, missing};
+use crate::keys::Keys;
+use crate::layout::{Data, Layout, OutTensor};
+use crate::registry::{self, Arch};
+use crate::tensors::{self, Context};
+use crate::vocab::{self, VocabContext};
+use crate::{ArchError, Input, general};
+
+/// What a person may choose.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// `general.name`, whatever the checkpoint says.
+    pub model_name: Option<String>,
+    /// `general.*` keys that win over what the checkpoint says, as a JSON object
+    /// (`general.base_models` and `general.datasets` as arrays of objects).
+    pub metadata_override: Option<Json>,
+    /// `tokenizer.ggml.pre`, for a tokenizer that is not recognized.
+    pub pre: Option<String>,
+}
+
+/// Resolves a checkpoint.
+///
+/// The order of keys is the reference's: architecture, general keys, hyperparameters with
+/// `general.file_type` among them, `general.quantization_version`, tokenizer. The order of
+/// tensors is that of [`Input::tensors`], computed ones first, a stack of experts where its
+/// last part is.
+///
+/// Source: `ModelBase.write` in `conversion/base.py` of llama.cpp, as vendored in
+/// llama-cpp-python 0.3.36.
+///
+/// # Errors
+///
+/// See [`ArchError`]. Everything that is absent or left over is listed at once.
+pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
+    let resolved = Resolved::new(input, options)?;
+    let embedding = resolved.layout.tensors.iter().find(|tensor| tensor.name == resolved.arch.embedding);
+    let vocab = vocab::metadata(
+        input,
+        &VocabContext {
+            route: resolved.arch.vocab,
+            vocab_size: resolved.hparams.get_u64("vocab_size")?,
+            embedding_rows: embedding.map(|tensor| tensor.shape.n_rows()),
+            pre: options.pre.clone(),
+        },
+    )?;
+    let mut layout = resolved.layout;
+    layout.metadata.extend(vocab.entries);
+    layout.notes.extend(vocab.notes);
+    Ok(layout)
+}
+
+/// As [`resolve`], for a file that carries no tokenizer: the tokenizer files are not looked at.
+///
+/// # Errors
+///
+/// As [`resolve`].
+pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
+    Resolved::new(input, options).map(|resolved| resolved.layout)
+}
+
+/// A layout that lacks the tokenizer, and what it was made with.
+struct Resolved {
+    arch: &'static Arch,
+    hparams: Hparams,
+    layout: Layout,
+}
+
+impl Resolved {
+    fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
+        let (arch, class) = registry::find(class_name(&input.config)?)?;
+        if let Some(quantization) = input.config.get("quantization_config").filter(|value| !value.is_null()) {
+            let method =
+                quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
+            return Err(ArchError::Prequantized { method: method.into() });
+        }
+        check_needs(&input.config, arch.needs)?;
+        let hparams = Hparams::load(&input.config)?;
+
+        let context = Context { table: arch.tensors, prefix: class.prefix, hparams: &hparams };
+        let mapped = tensors::map(&context, &input.tensors)?;
+        let mut tensors = Vec::with_capacity(mapped.tensors.len() + 1);
+        for (name, values) in (arch.computed)(&hparams)? {
+            let shape = tensor::Shape::new(&[values.len() as u64])
+                .map_err(|source| ArchError::Shape { name: name.into(), source })?;
+            tensors.push(OutTensor {
+                name: name.into(),
+                shape,
+                data: Data::Computed(values),
+                keep_f32: true,
+            });
+        }
+        tensors.extend(mapped.tensors);
+
+        let mut notes = hparams.notes.clone();
+        let mut keys = Keys::new(arch.name);
+        notes.extend(general::keys(input, options, &tensors, &mut keys)?);
+        (arch.keys)(&hparams, &mut keys)?;
+        let layout = Layout {
+            architecture: arch.name,
+            file_type_at: keys.file_type_at,
+            quantization_version_at: keys.entries.len(),
+            metadata: keys.entries,
+            tensors,
+            dropped: mapped.dropped,
+            notes,
+        };
+        Ok(Resolved { arch, hparams, layout })
+    }
+}
+
+/// The class that the config names: the first of `architectures`, that of `text_config` before
+/// its own.
+///
+/// Source: `get_model_architecture` in `conversion/base.py`.
+fn class_name(config: &Json) -> Result<&str, ArchError> {
+    config
+        .get("text_config")
+        .and_then(|text| text.get("architectures"))
+        .filter(|classes| !classes.is_null())
+        .or_else(|| config.get("architectures"))
+        .and_then(|classes| classes.get(0))
+        .and_then(Json::as_str)
+        .ok_or_else(|| missing("architectures"))
+}
+
+/// Whether the config (or its `text_config`) has the keys without which nothing works.
+fn check_needs(config: &Json, needs: &[&'static str]) -> Result<(), ArchError> {
+    let has = |key: &str| {
+        [Some(config), config.get("text_config")]
+            .into_iter()
+            .flatten()
+            .any(|config| config.get(key).is_some_and(|value| !value.is_null()))
+    };
+    match needs.iter().find(|key| !has(key)) {
+        Some(key) => Err(missing(key)),
+        None => Ok(()),
+    }
+}

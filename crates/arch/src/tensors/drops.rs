@@ -1,0 +1,107 @@
+//! Source tensors that no text model needs, and tensors that stay in single precision.
+
+/// Why a source tensor is left out whatever the architecture, if it is.
+///
+/// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`
+/// (llama-cpp-python 0.3.36). The reference leaves these out without a word.
+pub fn reason(name: &str) -> Option<&'static str> {
+    const COMPUTED: [(&str, &str); 3] = [
+        (".rotary_emb.inv_freq", "rotary frequencies are computed from the config"),
+        (".attention.masked_bias", "the causal mask is not a weight"),
+        (".attention.bias", "the causal mask is not a weight"),
+    ];
+    const OTHER_START: [&str; 10] = [
+        "mlp",
+        "vit.",
+        "vpm.",
+        "siglip2.",
+        "conformer.",
+        "merger.",
+        "resampler.",
+        "sound_encoder.",
+        "sound_projection.",
+        "speech_embeddings.",
+    ];
+    const OTHER_PART: [&str; 17] = [
+        "visual.",
+        "vision.",
+        "audio.",
+        "talker.",
+        "vision_",
+        "audio_",
+        "token2wav.",
+        "code2wav.",
+        "projector.",
+        "pre_mm_projector_norm",
+        "image_newline",
+        "view_seperator",
+        "patch_embed",
+        "patch_merger.",
+        "patch_merge_mlp.",
+        "model.connector.",
+        "patch_embedding",
+    ];
+    if let Some((_, reason)) = COMPUTED.iter().find(|(end, _)| name.ends_with(end)) {
+        return Some(reason);
+    }
+    let other = OTHER_START.iter().any(|start| name.starts_with(start))
+        || OTHER_PART.iter().any(|part| name.contains(part));
+    other.then_some("part of an image, sound or speech model")
+}
+
+/// Whether the reference converter keeps an output tensor in f32 whatever the file type:
+/// vectors, norms, everything that is not a `.weight`, and a list of small tensors.
+///
+/// Source: `ModelBase.prepare_tensors` in `conversion/base.py` (llama-cpp-python 0.3.36).
+pub fn keep_f32(name: &str, n_dims: usize) -> bool {
+    const BLOCK: [&str; 16] = [
+        "ffn_gate_inp",
+        "ffn_gate_inp_shexp",
+        "ssm_conv1d",
+        "ssm_conv1d_q",
+        "ssm_conv1d_k",
+        "ssm_conv1d_v",
+        "shortconv.conv",
+        "time_mix_first",
+        "time_mix_w1",
+        "time_mix_w2",
+        "time_mix_decay_w1",
+        "time_mix_decay_w2",
+        "time_mix_lerp_fused",
+        "altup_correct_coef",
+        "altup_predict_coef",
+        "indexer.proj",
+    ];
+    const WHOLE: [&str; 2] = ["position_embd", "token_types"];
+    if n_dims <= 1 || name.ends_with("_norm.weight") {
+        return true;
+    }
+    let Some(base) = name.strip_suffix(".weight") else { return true };
+    match base.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+        Some((_, part)) => BLOCK.contains(&part),
+        None => WHOLE.contains(&base),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_tensors_stay_f32_and_matrices_do_not() {
+        for name in [
+            "blk.3.ffn_gate_inp.weight",
+            "position_embd.weight",
+            "blk.0.attn_norm.weight",
+            "blk.0.attn_q.bias",
+        ] {
+            assert!(keep_f32(name, 2), "{name}");
+        }
+        assert!(keep_f32("blk.0.attn_q.weight", 1));
+        for name in
+            ["blk.3.ffn_gate.weight", "token_embd.weight", "output.weight", "blk.1.ffn_gate_exps.weight"]
+        {
+            assert!(!keep_f32(name, 2), "{name}");
+        }
+    }
+}
