@@ -37,7 +37,21 @@ pub struct Codec {
 }
 
 /// Every dtype that has a codec.
-pub const CODECS: &[Codec] = &[];
+pub const CODECS: &[Codec] = &[
+    crate::f32::CODEC,
+    crate::f16::CODEC,
+    crate::bf16::CODEC,
+    crate::q4_0::CODEC,
+    crate::q4_1::CODEC,
+    crate::q5_0::CODEC,
+    crate::q5_1::CODEC,
+    crate::q8_0::CODEC,
+    crate::q2_k::CODEC,
+    crate::q3_k::CODEC,
+    crate::q4_k::CODEC,
+    crate::q5_k::CODEC,
+    crate::q6_k::CODEC,
+];
 
 /// Why rows cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -40,6 +40,11 @@ pub fn sum(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |sum, x| sum + x)
 }
 
+/// The mean of the squares of a row.
+pub fn mean_square(row: &[f32]) -> f32 {
+    sum_of_squares(row) / row.len() as f32
+}
+
 /// The weights of a search with importance weights: `importance * sqrt(sigma2 + x^2)`.
 #[inline(always)]
 pub fn importance_weights<const N: usize>(values: &[f32; N], importance: &[f32; N], sigma2: f32) -> [f32; N] {
@@ -56,6 +61,27 @@ pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
         }
     }
     (max, magnitude)
+}
+
+/// The largest magnitude as `MAX(largest, magnitude)` finds it, which forgets what came before a NaN.
+#[inline(always)]
+pub fn largest_magnitude<const N: usize>(values: &[f32; N]) -> f32 {
+    values.iter().fold(0.0, |largest, x| if largest > x.abs() { largest } else { x.abs() })
+}
+
+/// The smallest and the largest value.
+#[inline(always)]
+pub fn range<const N: usize>(values: &[f32; N]) -> (f32, f32) {
+    let (mut min, mut max) = (f32::MAX, -f32::MAX);
+    for &x in values {
+        if x < min {
+            min = x;
+        }
+        if x > max {
+            max = x;
+        }
+    }
+    (min, max)
 }
 
 /// Fits `x = scale * level + min` with levels in `0..=max_level` and `min <= 0`; gives `(scale, -min)`.
@@ -95,7 +121,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
 
     let top = f32::from(max_level);
     let level_of = |inv_scale: f32, min: f32, i: usize| {
-        nearest_int(inv_scale * (values[i] - min)).min(i32::from(max_level)).max(0) as f32
+        nearest_int(inv_scale * (values[i] - min)).clamp(0, i32::from(max_level)) as f32
     };
     let error_of = |level: &[f32; N], scale: f32, min: f32| {
         let errors: [f32; N] = std::array::from_fn(|i| {
@@ -154,9 +180,7 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     }
     let half_level = i32::from(half);
     let levels_of = |inv_scale: f32| -> [f32; N] {
-        std::array::from_fn(|i| {
-            nearest_int(inv_scale * values[i]).min(half_level - 1).max(-half_level) as f32
-        })
+        std::array::from_fn(|i| nearest_int(inv_scale * values[i]).clamp(-half_level, half_level - 1) as f32)
     };
     let sums_of = |level: &[f32; N]| {
         let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
@@ -198,7 +222,7 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
         return 0.0;
     }
     let half_level = i32::from(half);
-    let clamp = |level: i32| level.min(half_level - 1).max(-half_level);
+    let clamp = |level: i32| level.clamp(-half_level, half_level - 1);
     let inv_scale = -f32::from(half) / max;
     let weights: [f32; N] = std::array::from_fn(|i| values[i] * values[i]);
     let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);

@@ -6,11 +6,30 @@
 //! The promise: bytes equal to `ggml_quantize_chunk` of llama.cpp (as vendored in
 //! llama-cpp-python 0.3.36) built without floating-point contraction.
 
+#![expect(clippy::needless_range_loop, reason = "kernels walk several arrays by one index")]
+
+mod bf16;
 mod block;
 mod codec;
+mod f16;
+mod f32;
 mod fit;
+mod k_scales;
+mod lanes;
 mod level;
+mod nibbles;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
 pub mod round;
+mod two_bits;
 
 pub use codec::{CODECS, Codec, EncodeError, Rows, codec, decode, encode};
 pub use level::Level;

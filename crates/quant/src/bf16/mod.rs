@@ -1,0 +1,26 @@
+//! BF16: the upper half of a single, little endian.
+//!
+//! Source: `ggml_fp32_to_bf16_row_ref` in `ggml/src/ggml.c`; the rounding is [`crate::round::f32_to_bf16`].
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks},
+};
+
+const _: () = assert_sizes(DType::BF16, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::BF16, needs_weights: false, encode: Some(encode), decode };
+
+/// Importance weights change nothing: the scale follows from the values alone.
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    encode_blocks(rows.values, out, scalar::encode);
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

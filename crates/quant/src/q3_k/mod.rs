@@ -1,0 +1,39 @@
+//! Q3_K: 256 elements in 16 sub-blocks of 16, `x = d * (scale - 32) * (q - 4)`.
+//!
+//! ```text
+//! byte  0                     32                    96                    108    110
+//!       hmask: bit b of byte  qs: the low 2 bits,   scales: 16 of 6 bits  d f16
+//!       i is bit 2 of         placed as in Q2_K     see below
+//!       q[32 * b + i]
+//! ```
+//!
+//! The low 4 bits of scales 0 to 7 are in the low halves of `scales[0..8]`, those of scales 8 to 15 in the high
+//! halves; the upper 2 bits of scale `j` are in `scales[8 + j % 4]` at bit `2 * (j / 4)`.
+//!
+//! Source: `block_q3_K` in `ggml/src/ggml-common.h`; `quantize_row_q3_K_ref`, `quantize_row_q3_K_impl` and
+//! `dequantize_row_q3_K` in `ggml/src/ggml-quants.c`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks, encode_weighted_blocks},
+};
+
+const _: () = assert_sizes(DType::Q3_K, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::Q3_K, needs_weights: false, encode: Some(encode), decode };
+
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    match rows.weights {
+        None => encode_blocks(rows.values, out, scalar::encode),
+        Some(weights) => encode_weighted_blocks(rows, weights, out, scalar::encode_weighted),
+    }
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

@@ -1,0 +1,37 @@
+//! Q4_1: 32 elements, `x = d * q + m`.
+//!
+//! ```text
+//! byte  0      2      4                     20
+//!       d f16  m f16  qs: byte i holds q[i] in the low and q[i + 16] in the high half
+//! ```
+//!
+//! Source: `block_q4_1` in `ggml/src/ggml-common.h`; `quantize_row_q4_1_ref`, `quantize_row_q4_1_impl` and
+//! `dequantize_row_q4_1` in `ggml/src/ggml-quants.c`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks, encode_weighted_rows},
+    fit::mean_square,
+};
+
+const _: () = assert_sizes(DType::Q4_1, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::Q4_1, needs_weights: false, encode: Some(encode), decode };
+
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    match rows.weights {
+        None => encode_blocks(rows.values, out, scalar::encode),
+        Some(weights) => {
+            encode_weighted_rows(rows, weights, out, mean_square, scalar::encode_weighted);
+        }
+    }
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

@@ -1,0 +1,38 @@
+//! Q5_0: 32 elements, `x = d * (q - 16)`.
+//!
+//! ```text
+//! byte  0      2                            6                     22
+//!       d f16  qh u32: bit i is bit 4       qs: byte i holds the low bits of q[i]
+//!              of q[i]                      and, in the high half, of q[i + 16]
+//! ```
+//!
+//! Source: `block_q5_0` in `ggml/src/ggml-common.h`; `quantize_row_q5_0_ref`, `quantize_row_q5_0_impl` and
+//! `dequantize_row_q5_0` in `ggml/src/ggml-quants.c`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks, encode_weighted_rows},
+    fit::mean_square,
+};
+
+const _: () = assert_sizes(DType::Q5_0, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::Q5_0, needs_weights: false, encode: Some(encode), decode };
+
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    match rows.weights {
+        None => encode_blocks(rows.values, out, scalar::encode),
+        Some(weights) => {
+            encode_weighted_rows(rows, weights, out, mean_square, scalar::encode_weighted);
+        }
+    }
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

@@ -1,0 +1,85 @@
+//! The meaning of Q6_K.
+
+use crate::{
+    block::{array_at, array_at_mut, f16_at, put_f16},
+    fit,
+    round::nearest_int,
+};
+
+/// Elements in a block.
+pub const ELEMS: usize = 256;
+/// Bytes of a block.
+pub const BYTES: usize = 210;
+
+const SUBS: usize = 16;
+const SUB_ELEMS: usize = ELEMS / SUBS;
+
+/// Encodes without importance weights: squares weigh.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    encode_with(values, |_, x| x.map(|x| x * x), block);
+}
+
+/// Encodes with importance weights, which weigh as they are.
+#[inline(always)]
+pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    encode_with(values, |sub, _| *array_at(importance, sub * SUB_ELEMS), block);
+}
+
+/// Encodes with `weights_of(sub, values of the sub-block)`. The scale of largest magnitude becomes -128.
+#[inline(always)]
+fn encode_with(
+    values: &[f32; ELEMS],
+    weights_of: impl Fn(usize, &[f32; SUB_ELEMS]) -> [f32; SUB_ELEMS],
+    block: &mut [u8; BYTES],
+) {
+    let mut levels = [0; ELEMS];
+    let mut scales = [0.0; SUBS];
+    for sub in 0..SUBS {
+        let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
+        let weights = weights_of(sub, x);
+        scales[sub] = fit::signed(x, &weights, 32, array_at_mut(&mut levels, sub * SUB_ELEMS));
+    }
+    let (max_scale, magnitude) = fit::largest(&scales);
+    if magnitude < fit::SMALLEST_GROUP {
+        *block = [0; BYTES];
+        return;
+    }
+    let inv_scale = -128.0 / max_scale;
+    let scale = put_f16(block, 208, 1.0 / inv_scale);
+    for sub in 0..SUBS {
+        let sub_level = nearest_int(inv_scale * scales[sub]).min(127) as i8;
+        block[192 + sub] = sub_level as u8;
+        let sub_scale = scale * f32::from(sub_level);
+        if sub_scale == 0.0 {
+            continue;
+        }
+        let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
+        *array_at_mut::<SUB_ELEMS, _>(&mut levels, sub * SUB_ELEMS) =
+            x.map(|x| (nearest_int(x / sub_scale).clamp(-32, 31) + 32) as u8);
+    }
+    for (half, levels) in levels.as_chunks::<128>().0.iter().enumerate() {
+        *array_at_mut::<64, _>(block, 64 * half) =
+            std::array::from_fn(|i| (levels[i] & 0x0f) | levels[i + 64] << 4);
+        *array_at_mut::<32, _>(block, 128 + 32 * half) = std::array::from_fn(|i| {
+            let high = |quarter: usize| levels[i + 32 * quarter] >> 4 << (2 * quarter);
+            high(0) | high(1) | high(2) | high(3)
+        });
+    }
+}
+
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let scale = f16_at(block, 208);
+    for (sub, values) in values.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {
+        let sub_scale = scale * f32::from(block[192 + sub] as i8);
+        let (half, quarter, side) = (sub / 8, sub % 8 / 2, sub % 2);
+        let low: &[u8; SUB_ELEMS] = array_at(block, 64 * half + 32 * (quarter % 2) + 16 * side);
+        let high: &[u8; SUB_ELEMS] = array_at(block, 128 + 32 * half + 16 * side);
+        *values = std::array::from_fn(|i| {
+            let level = (low[i] >> (quarter / 2 * 4) & 0x0f) | (high[i] >> (2 * quarter) & 3) << 4;
+            sub_scale * (i32::from(level) - 32) as f32
+        });
+    }
+}

@@ -1,0 +1,28 @@
+//! The meaning of Q8_0.
+
+use crate::{
+    block::{array_at, array_at_mut, f16_at, put_f16},
+    fit::largest_magnitude,
+    round::round_away,
+};
+
+/// Elements in a block.
+pub const ELEMS: usize = 32;
+/// Bytes of a block.
+pub const BYTES: usize = 34;
+
+/// Encodes a block: the largest magnitude becomes 127; halves are rounded away from zero.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    let scale = largest_magnitude(values) / 127.0;
+    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    put_f16(block, 0, scale);
+    *array_at_mut::<ELEMS, _>(block, 2) = values.map(|x| round_away(x * inv_scale) as u8);
+}
+
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let scale = f16_at(block, 0);
+    *values = array_at::<ELEMS, _>(block, 2).map(|level| f32::from(level as i8) * scale);
+}
