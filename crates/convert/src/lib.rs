@@ -7,6 +7,7 @@
 mod error;
 mod finite;
 mod job;
+pub mod recipes;
 mod rows;
 mod run;
 

@@ -62,8 +62,10 @@ const SENSITIVE_PARTS: &[(&str, &str)] = &[
 ];
 
 /// Whole names of such tensors.
-const SENSITIVE_NAMES: &[(&str, &str)] =
-    &[("position_embd.weight", "a position embedding"), ("token_types.weight", "an embedding of token types")];
+const SENSITIVE_NAMES: &[(&str, &str)] = &[
+    ("position_embd.weight", "a position embedding"),
+    ("token_types.weight", "an embedding of token types"),
+];
 
 /// Parts that count in one architecture only.
 const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[(

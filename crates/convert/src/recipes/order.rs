@@ -13,7 +13,8 @@ pub fn layer_of(name: &str) -> Option<i64> {
     };
     let mut digits = digits.bytes().take_while(u8::is_ascii_digit).peekable();
     digits.peek()?;
-    let value = digits.fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    let value =
+        digits.fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     Some(sign * value)
 }
 
@@ -57,7 +58,8 @@ mod tests {
 
     #[test]
     fn by_layer_number_then_bytes() {
-        let names = ["blk.10.a", "blk.2.b", "token_embd.weight", "blk.2.a", "output.weight", "rope_freqs.weight"];
+        let names =
+            ["blk.10.a", "blk.2.b", "token_embd.weight", "blk.2.a", "output.weight", "rope_freqs.weight"];
         let sorted: Vec<&str> = reference_order(&names).into_iter().map(|i| names[i]).collect();
         assert_eq!(
             sorted,

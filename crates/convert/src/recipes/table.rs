@@ -11,7 +11,11 @@ use super::RecipeError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[repr(u32)]
-#[expect(missing_docs, non_camel_case_types, reason = "spelled as the reference spells them; RECIPES describes each")]
+#[expect(
+    missing_docs,
+    non_camel_case_types,
+    reason = "spelled as the reference spells them; RECIPES describes each"
+)]
 pub enum FileType {
     F32 = 0,
     F16 = 1,

@@ -1,0 +1,156 @@
+//! What the reference does to metadata when it writes a file of another type.
+
+use gguf::{Array, Metadata, Value};
+use tensor::DType;
+
+use super::{FileType, TensorFacts, compare_names};
+
+/// The version of the block formats (`GGML_QNT_VERSION`, `ggml/include/ggml.h`).
+pub const QUANTIZATION_VERSION: u32 = 2;
+
+/// The bit that marks a file type as guessed (`LLAMA_FTYPE_GUESSED`, `include/llama.h`).
+pub const GUESSED: u32 = 1024;
+
+/// What happens to text that holds a zero byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZeroBytes {
+    /// The text ends there, as in the reference, which copies C strings.
+    #[default]
+    EndText,
+    /// The text stays whole.
+    Keep,
+}
+
+/// Sets a key as `gguf_set_val_*` does: taken out where it stands, put at the end.
+pub fn set_key(metadata: &mut Metadata, key: &str, value: Value) {
+    metadata.retain(|(name, _)| name != key);
+    metadata.push((key.to_owned(), value));
+}
+
+/// The metadata of the reference's output: the input's keys in their order, the quantization
+/// version and the file type set anew at the end, what describes shards taken out.
+/// Overrides of single keys come after, each by [`set_key`].
+///
+/// Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` and `gguf_set_kv` in
+/// `ggml/src/gguf.cpp`, llama-cpp-python 0.3.36.
+pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroBytes) -> Metadata {
+    let mut metadata: Metadata = input.clone();
+    if zero_bytes == ZeroBytes::EndText {
+        for (_, value) in &mut metadata {
+            match value {
+                Value::String(text) => end_text(text),
+                Value::Array(Array::String(items)) => items.iter_mut().for_each(end_text),
+                _ => {}
+            }
+        }
+    }
+    set_key(&mut metadata, "general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+    set_key(&mut metadata, "general.file_type", Value::U32(file_type));
+    metadata.retain(|(key, _)| !matches!(key.as_str(), "split.no" | "split.count" | "split.tensors.count"));
+    metadata
+}
+
+fn end_text(text: &mut Vec<u8>) {
+    if let Some(end) = text.iter().position(|&byte| byte == 0) {
+        text.truncate(end);
+    }
+}
+
+/// The file type of an input, which copying keeps: what its metadata says, or else the type
+/// of the dtype that most tensors have, with [`GUESSED`] set.
+///
+/// Source: the constructor of `llama_model_loader`, `src/llama-model-loader.cpp`.
+pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32 {
+    let stored =
+        metadata.iter().find(|(key, _)| key == "general.file_type").and_then(|(_, value)| value.as_u64());
+    if let Some(stored) = stored.and_then(|stored| u32::try_from(stored).ok()) {
+        return stored;
+    }
+    // Of two dtypes with equally many tensors, the one that gets there first counts.
+    let mut order: Vec<&TensorFacts<'_>> = tensors.iter().collect();
+    order.sort_by(|a, b| compare_names(a.name, b.name));
+    let (mut counts, mut most, mut dtype) = (std::collections::HashMap::new(), 0u32, DType::F32);
+    for tensor in order {
+        let count = counts.entry(tensor.dtype).or_insert(0u32);
+        *count += 1;
+        if *count > most {
+            (most, dtype) = (*count, tensor.dtype);
+        }
+    }
+    file_type_of(dtype) | GUESSED
+}
+
+/// The file type that a file of this one dtype is taken for.
+fn file_type_of(dtype: DType) -> u32 {
+    let file_type = match dtype {
+        DType::F16 => FileType::F16,
+        DType::BF16 => FileType::BF16,
+        DType::Q4_0 => FileType::Q4_0,
+        DType::Q4_1 => FileType::Q4_1,
+        DType::Q5_0 => FileType::Q5_0,
+        DType::Q5_1 => FileType::Q5_1,
+        DType::Q8_0 => FileType::Q8_0,
+        DType::Q2_K => FileType::Q2_K,
+        DType::Q3_K => FileType::Q3_K_M,
+        DType::Q4_K => FileType::Q4_K_M,
+        DType::Q5_K => FileType::Q5_K_M,
+        DType::Q6_K => FileType::Q6_K,
+        DType::TQ1_0 => FileType::TQ1_0,
+        DType::TQ2_0 => FileType::TQ2_0,
+        DType::IQ2_XXS => FileType::IQ2_XXS,
+        DType::IQ2_XS => FileType::IQ2_XS,
+        DType::IQ2_S => FileType::IQ2_S,
+        DType::IQ3_XXS => FileType::IQ3_XXS,
+        DType::IQ1_S => FileType::IQ1_S,
+        DType::IQ1_M => FileType::IQ1_M,
+        DType::IQ4_NL => FileType::IQ4_NL,
+        DType::IQ4_XS => FileType::IQ4_XS,
+        DType::IQ3_S => FileType::IQ3_S,
+        // It has a number and no recipe.
+        DType::NVFP4 => return 39,
+        DType::Q1_0 => FileType::Q1_0,
+        DType::Q2_0 => FileType::Q2_0,
+        _ => FileType::F32,
+    };
+    file_type.id()
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::Shape;
+
+    use super::*;
+
+    #[test]
+    fn keys_move_to_the_end_and_shards_are_forgotten() {
+        let key = |name: &str, value: u32| (name.to_owned(), Value::U32(value));
+        let input = vec![
+            key("general.file_type", 1),
+            key("split.no", 0),
+            key("a", 7),
+            key("general.quantization_version", 1),
+            key("split.count", 2),
+            ("b".to_owned(), Value::String(b"x\0y".to_vec())),
+            ("c".to_owned(), Value::Array(Array::String(vec![b"\0".to_vec(), b"z".to_vec()]))),
+        ];
+        let output = quantized_metadata(&input, 15, ZeroBytes::EndText);
+        let expected = vec![
+            key("a", 7),
+            ("b".to_owned(), "x".into()),
+            ("c".to_owned(), Value::Array(Array::String(vec![vec![], b"z".to_vec()]))),
+            key("general.quantization_version", 2),
+            key("general.file_type", 15),
+        ];
+        assert_eq!(output, expected);
+        assert_eq!(quantized_metadata(&input, 15, ZeroBytes::Keep)[1], input[5]);
+    }
+
+    #[test]
+    fn file_types_are_stored_or_guessed() {
+        let shape = Shape::new(&[32]).unwrap();
+        let tensor = |name, dtype| TensorFacts { name, shape, dtype };
+        let tensors = [tensor("blk.0.a", DType::F32), tensor("a", DType::Q3_K), tensor("b", DType::I32)];
+        assert_eq!(stored_file_type(&Metadata::new(), &tensors), 12 | GUESSED);
+        assert_eq!(stored_file_type(&vec![("general.file_type".to_owned(), Value::U32(7))], &tensors), 7);
+    }
+}

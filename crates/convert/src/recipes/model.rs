@@ -1,0 +1,167 @@
+//! The facts of a model that recipes depend on, read from its metadata.
+
+use gguf::{Array, Metadata, Value};
+
+use super::RecipeError;
+
+/// What recipes need to know of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelFacts {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Layers, those for predicting further tokens included.
+    pub n_layer: u32,
+    /// Experts; 0 or 1 in models without any.
+    pub n_expert: u32,
+    /// Query heads of the first layer.
+    pub n_head: u32,
+    /// Key-value heads of the first layer.
+    pub n_head_kv: u32,
+    /// Whether the reference takes the model for one of 70B, see [`is_70b`].
+    pub is_70b: bool,
+}
+
+/// Architectures and numbers of layers that the reference calls 70B.
+///
+/// Source: `load_arch_hparams` of the files in `src/models/`, llama-cpp-python 0.3.36.
+const MODELS_70B: &[(&str, u32)] =
+    &[("llama", 80), ("llama-embed", 80), ("deci", 80), ("qwen2", 80), ("olmo", 80), ("jais2", 68)];
+
+/// Whether the reference takes a model for one of 70B. `n_layer_trunk` counts without the
+/// layers for predicting further tokens. A llama of 80 layers is one unless every head has
+/// keys of its own (that is the 65B) or it has eight experts.
+pub fn is_70b(architecture: &str, n_layer_trunk: u32, n_expert: u32, n_head: u32, n_head_kv: u32) -> bool {
+    let llama = matches!(architecture, "llama" | "llama-embed");
+    MODELS_70B.contains(&(architecture, n_layer_trunk)) && (!llama || (n_expert != 8 && n_head != n_head_kv))
+}
+
+impl ModelFacts {
+    /// Query heads that share a key-value head, 0 where there are no key-value heads.
+    pub fn n_gqa(&self) -> u32 {
+        self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
+    }
+
+    /// Reads the facts from the metadata of a GGUF file, or from what is about to become one.
+    ///
+    /// Source: `llama_model_base::load_hparams` in `src/llama-model.cpp`, and the
+    /// `load_arch_hparams` of `granite-switch.cpp` and `nanbeige.cpp`, which count layers
+    /// that have no tensors.
+    ///
+    /// # Errors
+    /// [`RecipeError::MissingKey`] without architecture or block count, [`RecipeError::BadKey`]
+    /// where a count is none.
+    pub fn from_metadata(metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
+        let key = "general.architecture";
+        let value = find(metadata, key).ok_or_else(|| RecipeError::MissingKey { key: key.to_owned() })?;
+        let architecture = value.as_str().ok_or_else(|| bad(key, "text", value))?.to_owned();
+        // A multimodal projector has no such keys; the reference reads none and counts no layers.
+        if architecture == "clip" {
+            return Ok(ModelFacts { architecture, ..ModelFacts::default() });
+        }
+        let count = |suffix: &str| count(metadata, &format!("{architecture}.{suffix}"));
+        let n_block = count("block_count")?
+            .ok_or_else(|| RecipeError::MissingKey { key: format!("{architecture}.block_count") })?;
+        let n_next = count("nextn_predict_layers")?.unwrap_or(0);
+        let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| RecipeError::BadKey {
+            key: format!("{architecture}.nextn_predict_layers"),
+            expected: "no more than the block count",
+            found: n_next.to_string(),
+        })?;
+        let mut n_expert = count("expert_count")?.unwrap_or(0);
+        if n_expert <= 1 && matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") {
+            n_expert = 0;
+        }
+        let n_head = count("attention.head_count")?.unwrap_or(0);
+        let n_head_kv = count("attention.head_count_kv")?.unwrap_or(n_head);
+        let n_layer = match architecture.as_str() {
+            // One more layer routes between adapters.
+            "graniteswitch" => n_trunk.saturating_add(1),
+            // The same layers are gone through several times.
+            "nanbeige" => match count("num_loops")?.unwrap_or(1) {
+                0 | 1 => n_block,
+                n_loops => n_trunk.saturating_mul(n_loops),
+            },
+            _ => n_block,
+        };
+        let is_70b = is_70b(&architecture, n_trunk, n_expert, n_head, n_head_kv);
+        Ok(ModelFacts { architecture, n_layer, n_expert, n_head, n_head_kv, is_70b })
+    }
+}
+
+fn find<'a>(metadata: &'a Metadata, key: &str) -> Option<&'a Value> {
+    metadata.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+fn bad(key: &str, expected: &'static str, value: &Value) -> RecipeError {
+    // Long arrays are of no use in a message.
+    let found: String = value.to_string().chars().take(40).collect();
+    RecipeError::BadKey { key: key.to_owned(), expected, found }
+}
+
+/// A count, or the first of an array of counts with one for each layer.
+fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, RecipeError> {
+    let Some(value) = find(metadata, key) else { return Ok(None) };
+    let first = match value {
+        Value::Array(Array::U32(items)) => items.first().map(|&item| u64::from(item)),
+        Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
+        Value::Array(Array::U64(items)) => items.first().copied(),
+        Value::Array(Array::I64(items)) => items.first().and_then(|&item| item.try_into().ok()),
+        Value::Array(_) => None,
+        value => value.as_u64(),
+    };
+    match first.and_then(|count| u32::try_from(count).ok()) {
+        Some(count) => Ok(Some(count)),
+        None => Err(bad(key, "a count", value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(architecture: &str, rest: &[(&str, Value)]) -> Metadata {
+        let mut metadata = vec![("general.architecture".to_owned(), architecture.into())];
+        metadata.extend(rest.iter().map(|(key, value)| (format!("{architecture}.{key}"), value.clone())));
+        metadata
+    }
+
+    #[test]
+    fn facts_of_a_llama() {
+        let heads = [("block_count", Value::U32(80)), ("attention.head_count", Value::U32(64))];
+        let facts = ModelFacts::from_metadata(&metadata("llama", &heads)).unwrap();
+        assert_eq!((facts.n_layer, facts.n_head_kv, facts.n_gqa(), facts.is_70b), (80, 64, 1, false));
+        let mut grouped = heads.to_vec();
+        grouped.push(("attention.head_count_kv", Value::Array(Array::I32(vec![8; 80]))));
+        let facts = ModelFacts::from_metadata(&metadata("llama", &grouped)).unwrap();
+        assert_eq!((facts.n_gqa(), facts.is_70b), (8, true));
+    }
+
+    #[test]
+    fn which_models_are_70b() {
+        assert!(is_70b("qwen2", 80, 0, 64, 64));
+        assert!(!is_70b("llama", 80, 8, 64, 8));
+        assert!(!is_70b("qwen3", 80, 0, 64, 8));
+    }
+
+    #[test]
+    fn layers_without_tensors() {
+        let keys = [("block_count", Value::U32(12)), ("num_loops", Value::U32(3))];
+        assert_eq!(ModelFacts::from_metadata(&metadata("nanbeige", &keys)).unwrap().n_layer, 36);
+        assert_eq!(ModelFacts::from_metadata(&metadata("graniteswitch", &keys)).unwrap().n_layer, 13);
+    }
+
+    #[test]
+    fn what_cannot_be_read() {
+        let missing = ModelFacts::from_metadata(&metadata("llama", &[])).unwrap_err();
+        assert_eq!(missing, RecipeError::MissingKey { key: "llama.block_count".to_owned() });
+        let none = ModelFacts::from_metadata(&Metadata::new()).unwrap_err();
+        assert_eq!(none, RecipeError::MissingKey { key: "general.architecture".to_owned() });
+        for wrong in [Value::I32(-1), Value::F32(1.0), Value::Array(Array::U32(vec![])), Value::U64(1 << 40)]
+        {
+            let error = ModelFacts::from_metadata(&metadata("llama", &[("block_count", wrong)])).unwrap_err();
+            assert!(matches!(error, RecipeError::BadKey { expected: "a count", .. }), "{error}");
+        }
+        let keys = [("block_count", Value::U32(1)), ("nextn_predict_layers", Value::U32(2))];
+        assert!(ModelFacts::from_metadata(&metadata("llama", &keys)).is_err());
+    }
+}

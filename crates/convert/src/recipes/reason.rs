@@ -1,0 +1,88 @@
+//! Why a tensor gets the dtype that it gets.
+
+use std::fmt;
+
+use super::{Category, Kept, rules::When};
+
+/// What decided about a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It stays as it is.
+    Kept(Kept),
+    /// The option for token embeddings.
+    TokenEmbeddingOption,
+    /// The option for the output matrix.
+    OutputOption,
+    /// The pattern of this index among [`super::Overrides::tensor_types`].
+    TensorType(usize),
+    /// The recipe's default, since nothing else is wanted.
+    Pure,
+    /// The recipe's default, since no rule fits.
+    Default,
+    /// A rule of the mix.
+    Rule {
+        /// The tensor's role.
+        category: Category,
+        /// Whether the model has no output matrix, so that its token embedding counts as one.
+        tied: bool,
+        /// What had to hold.
+        when: &'static [When],
+    },
+    /// A tensor that this architecture does not take below eight bits.
+    Q8_0AtLeast,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kept::Copy => "copied as it is",
+            Kept::Vector => "a vector",
+            Kept::NotAWeight => "name does not end with `weight`",
+            Kept::OutputOnRequest => "output matrix left as it is",
+            Kept::Sensitive(what) => what,
+        })
+    }
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Category::TokenEmbd => "token embedding",
+            Category::AttnQ => "attention queries",
+            Category::AttnV => "attention values",
+            Category::AttnK => "attention keys",
+            Category::AttnQkv => "attention queries, keys and values",
+            Category::AttnKvB => "attention keys and values",
+            Category::AttnOutput => "attention output",
+            Category::FfnUp => "feed-forward up",
+            Category::FfnGate => "feed-forward gate",
+            Category::FfnDown => "feed-forward down",
+            Category::Output => "output matrix",
+            Category::Other => "other",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    /// One line without the dtype.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Kept(kept) => write!(f, "kept: {kept}"),
+            Reason::TokenEmbeddingOption => f.write_str("asked for: token embedding type"),
+            Reason::OutputOption => f.write_str("asked for: output tensor type"),
+            Reason::TensorType(index) => write!(f, "asked for: tensor type {}", index + 1),
+            Reason::Pure => f.write_str("asked for: one type for all"),
+            Reason::Default => f.write_str("default"),
+            Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
+            Reason::Rule { category, tied, when } => {
+                let tied = *tied && *category == Category::TokenEmbd;
+                write!(f, "rule: {category}{}", if tied { " that is the output matrix too" } else { "" })?;
+                for (i, when) in when.iter().enumerate() {
+                    write!(f, "{}{when}", if i == 0 { ", " } else { " and " })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
