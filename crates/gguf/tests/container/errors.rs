@@ -1,1 +1,296 @@
+//! Every way to be wrong that no other file of this folder produces, with its message.
 
+use std::path::Path;
+
+use gguf::{Array, Endian, Error, File, Header, MAX_ARRAY_DEPTH, Mapped, Metadata, Plan, PlanWarning, Value};
+use tensor::{DType, Shape};
+
+use crate::raw::Raw;
+
+/// What reading `raw` says.
+fn message(raw: &Raw) -> String {
+    File::parse(raw.bytes.clone()).unwrap_err().to_string()
+}
+
+/// A header with one key whose value starts with `type_id`, and what `rest` adds.
+fn with_value(type_id: u32, rest: impl FnOnce(&mut Raw)) -> Raw {
+    let mut raw = Raw::v3(0, 1);
+    raw.key("k", type_id);
+    rest(&mut raw);
+    raw
+}
+
+#[test]
+fn beginnings() {
+    let parse = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
+    assert_eq!(parse(b""), "file ends inside the magic bytes: 4 bytes needed at offset 0, 0 left");
+    assert_eq!(parse(b"GGUF\x03"), "file ends inside the version: 4 bytes needed at offset 4, 1 left");
+    assert_eq!(parse(b"PK\x03\x04..."), r"not a gguf file: it starts with `PK\x03\x04`, not with `GGUF`");
+    for legacy in [b"lmgg", b"fmgg", b"tjgg", b"algg"] {
+        let error = Header::parse(legacy).unwrap_err();
+        assert_eq!(error.hint(), Some("this is a file of the time before gguf"));
+    }
+    assert_eq!(Header::parse(b"PK\x03\x04").unwrap_err().hint(), None);
+    let known = "is not known (known are 1 to 3, in either byte order)";
+    for version in [0u32, 4, 0x0004_0000, 0x0400_0000, 0x0300_0001, u32::MAX] {
+        let mut bytes = b"GGUF".to_vec();
+        bytes.extend(version.to_le_bytes());
+        bytes.extend([0; 16]);
+        assert_eq!(parse(&bytes), format!("gguf version {version} {known}"));
+    }
+}
+
+#[test]
+fn values() {
+    let cases: [(&str, Raw); 12] = [
+        (
+            "metadata key `k`: value type 4294967295 is not known (known ids are 0 to 12)",
+            with_value(u32::MAX, |raw| raw.u64(0)),
+        ),
+        (
+            "metadata key `k`: value type 13 is not known (known ids are 0 to 12)",
+            with_value(9, |raw| {
+                raw.u32(13);
+                raw.u64(0);
+            }),
+        ),
+        ("metadata key `k`: a bool at offset 37 is 2, not 0 or 1", with_value(7, |raw| raw.u8(2))),
+        (
+            "metadata key `k`: a bool at offset 51 is 255, not 0 or 1",
+            with_value(9, |raw| {
+                raw.u32(7);
+                raw.u64(4);
+                raw.bytes.extend([0, 1, 255, 2]);
+            }),
+        ),
+        (
+            "file ends inside a metadata value: 8 bytes needed at offset 37, 4 left",
+            with_value(12, |raw| raw.u32(0)),
+        ),
+        (
+            "file ends inside a metadata string: 18446744073709551615 bytes needed at offset 45, 1 left",
+            with_value(8, |raw| {
+                raw.u64(u64::MAX);
+                raw.u8(0);
+            }),
+        ),
+        (
+            "array length of 4611686018427387905 at offset 49 is more than the 4 bytes left can hold",
+            with_value(9, |raw| {
+                raw.u32(4);
+                raw.u64((1 << 62) + 1);
+                raw.u32(0);
+            }),
+        ),
+        (
+            "array length of 2 at offset 49 is more than the 15 bytes left can hold",
+            with_value(9, |raw| {
+                raw.u32(8);
+                raw.u64(2);
+                raw.bytes.extend([0; 15]);
+            }),
+        ),
+        (
+            "array length of 2 at offset 49 is more than the 23 bytes left can hold",
+            with_value(9, |raw| {
+                raw.u32(9);
+                raw.u64(2);
+                raw.bytes.extend([0; 23]);
+            }),
+        ),
+        (
+            "number of bools of 2 at offset 49 is more than the 1 bytes left can hold",
+            with_value(9, |raw| {
+                raw.u32(7);
+                raw.u64(2);
+                raw.u8(0);
+            }),
+        ),
+        (
+            "metadata key `k`: arrays nested deeper than 8",
+            with_value(9, |raw| {
+                for _ in 0..MAX_ARRAY_DEPTH {
+                    raw.u32(9);
+                    raw.u64(1);
+                }
+                raw.u32(0);
+                raw.u64(0);
+            }),
+        ),
+        (r"key 0 is not valid UTF-8: `\xff`", {
+            let mut raw = Raw::v3(0, 1);
+            raw.string(&[0xff]);
+            raw.u32(0);
+            raw.u8(0);
+            raw
+        }),
+    ];
+    for (expected, raw) in cases {
+        assert_eq!(message(&raw), expected);
+    }
+    let mut long = Raw::v3(0, 1);
+    long.string(&[b'k'; 65536]);
+    long.bytes.extend([0; 5]);
+    assert_eq!(message(&long), "metadata key 0: the key is 65536 bytes long, at most 65535 are possible");
+}
+
+/// The deepest arrays that are read, and written.
+#[test]
+fn nesting_up_to_the_limit() {
+    let nested = |levels| {
+        (1..levels).fold(Array::U8(vec![5]), |inner, _| Array::Array(vec![inner, Array::Bool(vec![])]))
+    };
+    let metadata = vec![("k".to_owned(), Value::Array(nested(MAX_ARRAY_DEPTH)))];
+    let plan = Plan::new(&metadata, Vec::new(), Endian::Big, 32).unwrap();
+    assert_eq!(Header::parse(plan.header_bytes()).unwrap().metadata(), &metadata);
+    let deeper = vec![("k".to_owned(), Value::Array(nested(MAX_ARRAY_DEPTH + 1)))];
+    let error = Plan::new(&deeper, Vec::new(), Endian::Big, 32).unwrap_err();
+    assert!(matches!(error, Error::TooDeep { max: 8, .. }));
+}
+
+#[test]
+fn tensors() {
+    let one = |dims: &[u64], type_id, offset, len: usize| {
+        let mut raw = Raw::v3(1, 0);
+        raw.tensor("t", dims, type_id, offset);
+        raw.pad(32);
+        let len = raw.bytes.len() + len;
+        raw.bytes.resize(len, 0);
+        raw
+    };
+    for (expected, raw) in [
+        ("tensor `t`: 5 dimensions, at most 4 are possible", one(&[1; 5], 0, 0, 32)),
+        (
+            "tensor `t`: ggml type id 4 (`q4_2`) was removed from the format; requantize to `q4_0`",
+            one(&[32], 4, 0, 32),
+        ),
+        ("tensor `t`: ggml type id 99 is not known (known ids are 0 to 42)", one(&[32], 99, 0, 32)),
+        ("tensor `t`: row of 33 elements is not a multiple of 32 (q4_0)", one(&[33], 2, 0, 64)),
+        (
+            "tensor `t`: size of shape [0, 4611686018427387904, 4] does not fit in 63 bits",
+            one(&[0, 1 << 62, 4], 0, 0, 0),
+        ),
+        ("tensor `t`: offset 8 in the data is not a multiple of 32", one(&[1], 0, 8, 64)),
+        ("tensor `t`: 4 bytes at offset 96 do not fit a file of 99 bytes", one(&[1], 0, 32, 35)),
+        (
+            "tensor `t`: 4 bytes at offset 9223372036854775776 in the data end beyond 63 bits",
+            one(&[1], 0, i64::MAX as u64 / 32 * 32, 35),
+        ),
+    ] {
+        assert_eq!(message(&raw), expected);
+    }
+
+    let mut raw = Raw::v3(2, 0);
+    raw.tensor("b", &[9], 0, 32);
+    raw.tensor("a", &[9], 0, 0);
+    raw.pad(32);
+    raw.bytes.resize(raw.bytes.len() + 96, 0);
+    assert_eq!(message(&raw), "tensor `b` starts at offset 32 in the data, inside `a` that ends at 36");
+
+    let mut raw = Raw::v3(1, 0);
+    raw.string(&[b'n', 0xc0]);
+    raw.bytes.resize(raw.bytes.len() + 32, 0);
+    assert_eq!(message(&raw), r"tensor name 0 is not valid UTF-8: `n\xc0`");
+
+    for (len, is_good) in [(63, true), (64, true), (65, false)] {
+        let mut raw = Raw::v3(1, 0);
+        raw.tensor(&"n".repeat(len), &[0], 0, 0);
+        let result = Header::parse(&raw.bytes);
+        assert_eq!(result.is_ok(), is_good);
+        assert!(is_good || matches!(result, Err(Error::TensorNameTooLong { len: 65, max: 64, .. })));
+    }
+}
+
+#[test]
+fn a_tensor_of_another_file_is_refused() {
+    let plan = |len| {
+        let tensors = vec![("t".to_owned(), Shape::new(&[len]).unwrap(), DType::I8)];
+        let plan = Plan::new(&Vec::new(), tensors, Endian::Little, 32).unwrap();
+        File::parse(plan.to_bytes(&[vec![1; len as usize]]).unwrap()).unwrap()
+    };
+    let (small, large) = (plan(1), plan(1000));
+    assert!(matches!(small.data(&large.tensors()[0]), Err(Error::OutOfFile { .. })));
+    assert_eq!(large.data(&small.tensors()[0]).unwrap(), [1]);
+}
+
+#[test]
+fn files_that_cannot_be_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [folder.path(), &folder.path().join("none")] {
+        let error = File::open(path).unwrap_err();
+        assert!(matches!(&error, Error::Io { action: "open", path: p, .. } if p == path), "{error}");
+    }
+    let path = folder.path().join("x.gguf");
+    std::fs::write(&path, Plan::new(&Vec::new(), Vec::new(), Endian::Big, 32).unwrap().header_bytes())
+        .unwrap();
+    let file = File::open(&path).unwrap();
+    assert_eq!(file.bytes().len(), Mapped::open(Path::new(&path)).unwrap().len());
+}
+
+#[test]
+fn plans() {
+    let plan = |keys: &[(&str, Value)], names: &[&str], alignment| {
+        let metadata: Metadata = keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        let row = Shape::new(&[32]).unwrap();
+        let tensors = names.iter().map(|name| ((*name).to_owned(), row, DType::Q4_0)).collect();
+        Plan::new(&metadata, tensors, Endian::Little, alignment).map_err(|error| error.to_string())
+    };
+    let key = |key| [(key, Value::U8(1))];
+    let aligned = |value| [("general.alignment", value)];
+    let long = "k".repeat(65536);
+    let name = "n".repeat(65);
+    let expected = "is not a power of two and a multiple of 8";
+    for (expected, result) in [
+        (format!("alignment 0 {expected}"), plan(&[], &[], 0)),
+        (format!("alignment 4 {expected}"), plan(&[], &[], 4)),
+        (format!("alignment 24 {expected}"), plan(&[], &[], 24)),
+        (
+            "alignment 64 is planned but the metadata say 32 (`general.alignment`)".to_owned(),
+            plan(&[], &[], 64),
+        ),
+        (
+            "alignment 32 is planned but the metadata say 64 (`general.alignment`)".to_owned(),
+            plan(&aligned(Value::U32(64)), &[], 32),
+        ),
+        (
+            "metadata key `general.alignment` has type u64, not u32".to_owned(),
+            plan(&aligned(Value::U64(32)), &[], 32),
+        ),
+        ("metadata key 0: the key is empty".to_owned(), plan(&key(""), &[], 32)),
+        (
+            "metadata key 0: the key is 65536 bytes long, at most 65535 are possible".to_owned(),
+            plan(&key(&long), &[], 32),
+        ),
+        ("metadata key 0: key `ключ` is not ASCII".to_owned(), plan(&key("ключ"), &[], 32)),
+        (
+            "metadata key `a` is there twice".to_owned(),
+            plan(&[("a", Value::U8(1)), ("a", Value::U8(1))], &[], 32),
+        ),
+        ("tensor `a` is there twice".to_owned(), plan(&[], &["a", "b", "a"], 32)),
+        ("tensor 1 has no name".to_owned(), plan(&[], &["a", ""], 32)),
+        ("name of tensor 0 is 65 bytes long, at most 64 are possible".to_owned(), plan(&[], &[&name], 32)),
+    ] {
+        assert_eq!(result.err(), Some(expected));
+    }
+
+    let row = |dims: &[u64]| vec![("t".to_owned(), Shape::new(dims).unwrap(), DType::Q4_0)];
+    let error = Plan::new(&Vec::new(), row(&[33]), Endian::Little, 32).unwrap_err().to_string();
+    assert_eq!(error, "tensor `t`: row of 33 elements is not a multiple of 32 (q4_0)");
+    let huge = |name: &str| (name.to_owned(), Shape::new(&[i64::MAX as u64 / 2]).unwrap(), DType::I8);
+    let tensors = vec![huge("a"), huge("b"), huge("c")];
+    assert!(matches!(Plan::new(&Vec::new(), tensors, Endian::Little, 32), Err(Error::FileTooLong)));
+
+    let plan = plan(&key("command-r.block_count"), &["short", &name[..64], &name[..63]], 32).unwrap();
+    let [PlanWarning::Key(problem), PlanWarning::TensorName { name }] = plan.warnings() else {
+        panic!("{:?}", plan.warnings())
+    };
+    assert_eq!(
+        problem.to_string(),
+        "part `command-r` of key `command-r.block_count` is not lower_snake_case"
+    );
+    assert_eq!(name.len(), 64);
+    for data in [vec![vec![0; 18]; 2], vec![vec![0; 18]; 4], vec![vec![0; 17]; 3]] {
+        assert!(matches!(plan.to_bytes(&data), Err(Error::WriteOutOfRange { .. })));
+    }
+    assert_eq!(plan.to_bytes(&[[0; 18]; 3]).unwrap().len() as u64, plan.file_len());
+}

@@ -7,8 +7,6 @@ mod goldens;
 #[cfg(test)]
 mod handcrafted;
 #[cfg(test)]
-mod mutate;
-#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod raw;

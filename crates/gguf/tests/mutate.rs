@@ -1,0 +1,143 @@
+//! Changes bytes of good files, seeded, and reads the result: never a panic, never more
+//! memory than the file's length can justify.
+//!
+//! `FUZZ_ITERATIONS` sets the number of mutants (a few thousand without it), `FUZZ_SEED`
+//! where they start. Alone in its program, so that no other test's memory is counted.
+
+use gguf::{File, Metadata, Plan, Value, swap_blocks};
+
+use self::random::{Content, Random};
+
+#[cfg(test)]
+#[path = "container/random.rs"]
+mod random;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Numbers that are likely to be wrong where a count, a type or an offset was.
+const NASTY: [u64; 16] = [
+    0,
+    1,
+    2,
+    7,
+    8,
+    9,
+    13,
+    0x7f,
+    0xff,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    1 << 32,
+    1 << 62,
+    i64::MAX as u64,
+    u64::MAX,
+];
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Most of what can go wrong is near the start, where counts are.
+        let reach = if random.below(2) == 0 { bytes.len().min(64) } else { bytes.len() };
+        let at = random.below(reach);
+        match random.below(7) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.bits() as u8,
+            2 | 3 => {
+                let number = NASTY[random.below(NASTY.len())];
+                let little = random.below(2) == 0;
+                let number = if little { number.to_le_bytes() } else { number.to_be_bytes() };
+                let width = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
+                let from = if little { 0 } else { 8 - width };
+                bytes[at..at + width].copy_from_slice(&number[from..from + width]);
+            }
+            4 => bytes.truncate(at),
+            5 => {
+                let end = at + random.below(32).min(bytes.len() - at);
+                let piece = bytes[at..end].to_vec();
+                let to = random.below(bytes.len());
+                bytes.splice(to..to, piece);
+            }
+            _ => {
+                let end = at + random.below(32).min(bytes.len() - at);
+                bytes.drain(at..end);
+            }
+        }
+    }
+}
+
+/// The largest size of this process's memory so far, touched or not, in bytes.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmPeak:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+/// Bytes that the values hold.
+fn held(metadata: &Metadata) -> usize {
+    metadata
+        .iter()
+        .map(|(key, value)| {
+            key.len()
+                + match value {
+                    Value::String(text) => text.capacity(),
+                    Value::Array(items) => held_array(items),
+                    _ => 8,
+                }
+        })
+        .sum()
+}
+
+fn held_array(array: &gguf::Array) -> usize {
+    match array {
+        gguf::Array::String(items) => items.iter().map(|item| 24 + item.capacity()).sum(),
+        gguf::Array::Array(items) => items.iter().map(|item| 32 + held_array(item)).sum(),
+        other => 8 * other.len(),
+    }
+}
+
+#[test]
+fn mutated_files_are_read_or_refused() {
+    let mut random = Random(number("FUZZ_SEED", 1));
+    let n_mutants = number("FUZZ_ITERATIONS", 5000);
+    let (mut n_good, mut n_bad) = (0, 0);
+    let before = peak();
+    for i in 0..n_mutants {
+        let content = Content::new(&mut random);
+        let plan = Plan::new(&content.metadata, content.tensors, content.endian, content.alignment).unwrap();
+        let mut bytes = plan.to_bytes(&content.data).unwrap();
+        mutate(&mut bytes, &mut random);
+        let len = bytes.len();
+        match File::parse(bytes) {
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                n_bad += 1;
+            }
+            Ok(file) => {
+                n_good += 1;
+                assert!(held(file.metadata()) <= 8 * len, "mutant {i}");
+                for tensor in file.tensors() {
+                    let mut data = file.data(tensor).unwrap().to_vec();
+                    let _is_defined = swap_blocks(tensor.dtype, &mut data);
+                }
+                // What was read can be planned again, or is refused with a reason: the reader
+                // takes alignments and keys that the writer does not.
+                let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
+                if let Ok(plan) = Plan::new(file.metadata(), tensors, file.endian(), file.alignment()) {
+                    let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();
+                    let again = File::parse(plan.to_bytes(&data).unwrap()).unwrap();
+                    assert_eq!(again.tensors().len(), file.tensors().len(), "mutant {i}");
+                }
+            }
+        }
+    }
+    // Both kinds come up, or the mutants test nothing.
+    assert!(n_good > n_mutants / 50 && n_bad > n_mutants / 50, "{n_good} good, {n_bad} bad");
+    if let (Some(before), Some(after)) = (before, peak()) {
+        assert!(after - before < 128 << 20, "peak memory grew from {before} to {after} bytes");
+    }
+}
