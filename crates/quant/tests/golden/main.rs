@@ -1,0 +1,23 @@
+//! Every codec against the reference's bytes, at every level that this machine has.
+
+mod compare;
+
+use quant::Level;
+
+#[test]
+fn codecs_and_goldens_match_one_to_one() {
+    assert_eq!(compare::unmatched(), Vec::<String>::new());
+}
+
+#[test]
+fn bytes_and_values_are_those_of_the_reference() {
+    let levels = Level::available();
+    println!("levels run: {levels:?}");
+    let outcomes = compare::compare_all(&levels);
+    let differences: Vec<&str> = outcomes.iter().flat_map(|o| &o.differences).map(String::as_str).collect();
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+    for outcome in &outcomes {
+        let compared = outcome.n_plain_elems + outcome.n_weighted_elems;
+        assert!(compared >= 1_000_000, "{}: only {compared} elements compared", outcome.name);
+    }
+}
