@@ -4,6 +4,8 @@
 //! The values of tensors are compared where they are converted, in the `convert` crate. Here,
 //! computed tensors and the order of rows are.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

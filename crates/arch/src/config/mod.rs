@@ -18,9 +18,8 @@ use crate::ArchError;
 /// The file that messages name.
 const FILE: &str = "config.json";
 
-/// Spellings of the number of layers, in the order in which the reference looks for them but
-/// for the last, which is the usual one and the one that messages name.
-pub(crate) const N_LAYERS: &[&str] = &["n_layers", "n_layer", "num_layers", "num_hidden_layers"];
+/// Spellings of the number of layers, in the order in which the reference looks for them.
+pub(crate) const N_LAYERS: &[&str] = &["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
 
 /// The hyperparameters of a model, defaults filled in.
 #[derive(Debug, Clone)]
@@ -86,7 +85,32 @@ impl Hparams {
     ///
     /// As [`Hparams::need_u64`].
     pub fn n_layers(&self) -> Result<u64, ArchError> {
-        self.need_u64(N_LAYERS)
+        match self.find(N_LAYERS) {
+            Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "a count")),
+            None => Err(missing("num_hidden_layers")),
+        }
+    }
+
+    /// Number of attention heads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hparams::need_u64`].
+    pub fn n_heads(&self) -> Result<u64, ArchError> {
+        self.need_u64(&["n_heads", "num_attention_heads"])
+    }
+
+    /// Number of key heads: that of all heads where the key is there and `null`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hparams::need_u64`].
+    pub fn n_kv_heads(&self) -> Result<u64, ArchError> {
+        let keys = ["n_kv_heads", "num_key_value_heads"];
+        match keys.iter().find_map(|key| self.map.get(*key)) {
+            Some(Json::Null) => self.n_heads(),
+            _ => self.need_u64(&keys),
+        }
     }
 
     /// A count that may be absent.

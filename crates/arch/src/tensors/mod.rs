@@ -117,12 +117,8 @@ impl<'a> Context<'a> {
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         let rows = match found.rule.rows {
             RowRule::Copy | RowRule::StackExperts => RowMap::Concat,
-            RowRule::PermuteQ => {
-                RowMap::RopePermute { n_head: self.hparams.need_u64(&["n_heads", "num_attention_heads"])? }
-            }
-            RowRule::PermuteK => {
-                RowMap::RopePermute { n_head: self.hparams.need_u64(&["n_kv_heads", "num_key_value_heads"])? }
-            }
+            RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
+            RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
         };
         let out = OutTensor {
             keep_f32: drops::keep_f32(&name, source.shape.n_dims()),

@@ -1,0 +1,96 @@
+//! Configs, odd ones included, against the keys that the reference converter writes for them:
+//! defaults of transformers' classes, spellings of rotary parameters, files that transformers
+//! refuses and the converter then reads as they stand.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::path::Path;
+
+use arch::{ArchError, Data, Input, Layout, Options, SourceTensor};
+use gguf::{Array, Value};
+use serde_json::{Value as Json, json};
+use tensor::Shape;
+
+/// What a checkpoint of this config would hold, with shapes that any config goes with.
+fn tensors(config: &Json) -> Vec<SourceTensor> {
+    let mut names: Vec<String> = ["lm_head", "model.embed_tokens", "model.norm"].map(str::to_owned).into();
+    let stated = ["num_experts", "num_local_experts"].iter().find_map(|key| config[*key].as_u64());
+    let n_experts = stated.unwrap_or(if config["model_type"] == "mixtral" { 8 } else { 0 });
+    for layer in 0..config["num_hidden_layers"].as_u64().unwrap_or(1) {
+        let mut layer_names: Vec<String> =
+            ["input_layernorm", "post_attention_layernorm"].map(str::to_owned).into();
+        layer_names.extend(["q_proj", "k_proj", "v_proj", "o_proj"].map(|name| format!("self_attn.{name}")));
+        if n_experts > 0 {
+            layer_names.push("block_sparse_moe.gate".into());
+            for expert in 0..n_experts {
+                layer_names.extend(
+                    ["w1", "w2", "w3"].map(|name| format!("block_sparse_moe.experts.{expert}.{name}")),
+                );
+            }
+        } else {
+            layer_names.extend(["gate_proj", "up_proj", "down_proj"].map(|name| format!("mlp.{name}")));
+        }
+        names.extend(layer_names.iter().map(|name| format!("model.layers.{layer}.{name}")));
+    }
+    let shape = Shape::new(&[64, 64]).unwrap();
+    names.into_iter().map(|name| SourceTensor { name: name + ".weight", shape }).collect()
+}
+
+fn resolve(config: &Json) -> Result<Layout, ArchError> {
+    let input = Input { config: config.clone(), tensors: tensors(config), ..Input::default() };
+    arch::resolve_weights(&input, &Options::default())
+}
+
+fn spell(key: &str, value: &Value) -> Json {
+    match value {
+        Value::U32(v) => json!([key, "u32", v]),
+        Value::F32(v) => json!([key, "f32", f64::from(*v)]),
+        Value::Bool(v) => json!([key, "bool", v]),
+        Value::String(_) => json!([key, "str", value.as_str()]),
+        Value::Array(Array::I32(v)) => json!([key, "arr[i32]", v]),
+        other => panic!("no golden has {other:?}"),
+    }
+}
+
+#[test]
+fn configs_give_the_keys_of_the_reference() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/config/llama.json");
+    let golden: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut wrong = Vec::new();
+    for entry in golden.as_array().unwrap() {
+        let config = &entry["config"];
+        let layout = match (resolve(config), &entry["error"]) {
+            (Ok(layout), Json::Null) => layout,
+            (Err(_), Json::String(_)) => continue,
+            (Ok(_), error) => {
+                wrong.push(format!("{config}: resolved, the reference stops with {error}"));
+                continue;
+            }
+            (Err(error), _) => {
+                wrong.push(format!("{config}: {error}"));
+                continue;
+            }
+        };
+        let mut keys: Vec<Json> = layout.metadata.iter().map(|(key, value)| spell(key, value)).collect();
+        keys.insert(layout.file_type_at, json!(["general.file_type", "u32", 0]));
+        keys.retain(|key| {
+            let name = key[0].as_str().unwrap();
+            !name.starts_with("general.") || ["general.architecture", "general.file_type"].contains(&name)
+        });
+        if json!(keys) != entry["keys"] {
+            wrong.push(format!("{config}:\n  {}\n  {}", json!(keys), entry["keys"]));
+        }
+        let computed: Vec<&Vec<f32>> = layout
+            .tensors
+            .iter()
+            .filter_map(|tensor| if let Data::Computed(values) = &tensor.data { Some(values) } else { None })
+            .collect();
+        let ours = computed
+            .first()
+            .map_or(Json::Null, |values| json!(values.iter().map(|v| f64::from(*v)).collect::<Vec<_>>()));
+        if ours != entry["rope_freqs"] {
+            wrong.push(format!("{config}: rope_freqs\n  {ours}\n  {}", entry["rope_freqs"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
