@@ -11,6 +11,23 @@ pub enum Error {
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Source(source::Error),
+    /// The checkpoint does not make a model.
+    #[error(transparent)]
+    Arch(arch::ArchError),
+    /// No dtypes could be chosen.
+    #[error(transparent)]
+    Recipe(crate::recipes::RecipeError),
+    /// The recipe that only copies has nothing to copy from a checkpoint.
+    #[error("recipe `COPY` takes a gguf file, not a checkpoint")]
+    CopyOfCheckpoint,
+    /// A shape that ggml does not have.
+    #[error("tensor `{tensor}`: {source}")]
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong with it.
+        source: tensor::ShapeError,
+    },
     /// Rows of a source tensor cannot be read.
     #[error(transparent)]
     Read(source::ReadError),
@@ -117,7 +134,9 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),
-            Error::Gguf(gguf::Error::Exists { .. }) => "give --force to replace it, or another name",
+            Error::Arch(error) => return error.hint(),
+            Error::Gguf(error) => return error.hint().map(str::to_owned),
+            Error::CopyOfCheckpoint => "f32, f16 and bf16 keep the weights as plain numbers",
             Error::NonFinite { .. } => {
                 "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
             }

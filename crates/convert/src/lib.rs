@@ -5,13 +5,18 @@
 //! [`run`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
 
 mod error;
+pub mod export;
 mod finite;
 mod job;
+mod output;
+mod plan;
 pub mod recipes;
 mod rows;
 mod run;
 
 pub use error::Error;
 pub use job::{JOB_ELEMS, Job, Schedule, Target, Weights, Work};
+pub use output::{check_output, output_path, write};
+pub use plan::{Choice, PlannedFile, arch_input, plan_file, resolve, works};
 pub use rows::{CheckpointRows, TensorRows};
 pub use run::{NonFinite, RunOptions, Watch, run};

@@ -9,6 +9,7 @@ use source::{Checkpoint, View};
 use tensor::DType;
 
 use crate::Error;
+use crate::export::BackRows;
 
 /// The values of one output tensor: (n_rows, row_elems), row-major, wherever they come from.
 ///
@@ -25,6 +26,8 @@ pub enum TensorRows<'a> {
         /// One of its tensors.
         tensor: &'a TensorInfo,
     },
+    /// Rows of a tensor of a GGUF file on their way back to a checkpoint.
+    Back(BackRows<'a>),
     /// Values that were computed; (n_rows, row_elems) with one row.
     Values(&'a [f32]),
 }
@@ -212,6 +215,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Gguf { tensor, .. } => {
                 RowView { n_rows: tensor.shape.n_rows(), row_elems: tensor.shape.row_elems() }
             }
+            TensorRows::Back(rows) => rows.view(),
             TensorRows::Values(values) => RowView { n_rows: 1, row_elems: values.len() as u64 },
         }
     }
@@ -223,6 +227,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Checkpoint(CheckpointRows { map: RowMap::RopePermute { n_head }, view, .. }) => {
                 (view.n_rows / n_head.max(&1)).max(1)
             }
+            TensorRows::Back(rows) => rows.group_rows(),
             _ => 1,
         }
     }
@@ -235,6 +240,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Gguf { tensor, .. } => {
                 return tensor.n_bytes / view.n_rows.max(1) * n_rows;
             }
+            TensorRows::Back(rows) => return rows.input_bytes(n_rows),
             TensorRows::Values(_) => 32,
         };
         n_rows * view.row_elems * bits / 8
@@ -248,6 +254,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Gguf { file, tensor } => {
                 (file.endian() == Endian::Little || tensor.dtype.block_bytes() == 1).then_some(tensor.dtype)
             }
+            TensorRows::Back(rows) => rows.raw_dtype(),
             TensorRows::Values(_) => None,
         }
     }
@@ -260,6 +267,7 @@ impl<'a> TensorRows<'a> {
         match self {
             TensorRows::Checkpoint(checkpoint) => Ok(checkpoint.raw(rows)),
             TensorRows::Gguf { file, tensor } => Ok(Cow::Borrowed(gguf_rows(file, tensor, rows)?)),
+            TensorRows::Back(back) => back.raw(rows),
             TensorRows::Values(values) => {
                 Ok(Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect()))
             }
@@ -294,6 +302,7 @@ impl<'a> TensorRows<'a> {
                     decode(&swapped, out)
                 }
             }
+            TensorRows::Back(back) => back.read(rows, level, out),
             TensorRows::Values(values) => {
                 let row_elems = values.len();
                 out.copy_from_slice(&values[rows.start as usize * row_elems..rows.end as usize * row_elems]);
@@ -314,6 +323,7 @@ impl<'a> TensorRows<'a> {
                     file.bytes().advise(advice, begin..end);
                 }
             }
+            TensorRows::Back(back) => back.advise(rows, advice),
             TensorRows::Values(_) => {}
         }
     }

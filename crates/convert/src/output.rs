@@ -1,0 +1,141 @@
+//! Where outputs go, and writing them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gguf::{Output, Plan};
+
+use crate::{Error, JOB_ELEMS, RunOptions, Schedule, Watch, Work, run};
+
+/// The path of an output of the type `type_name` (`Q4_K_M`).
+///
+/// Without `out` it is `default_name` in the current folder. Where `out` is a folder, or ends
+/// like one, it is `default_name` in there. Else `out` is the path; its last part may hold
+/// `{ftype}`, `{outtype}` (lower case), `{FTYPE}` and `{OUTTYPE}` (upper case), and doubled
+/// braces for braces.
+///
+/// The reference's converter takes the model's folder for its default; here the input folder is
+/// never written to. Source: `fill_templated_filename` in `gguf-py/gguf/utility.py` and
+/// `prepare_metadata` in `conversion/base.py`, llama-cpp-python 0.3.36.
+///
+/// # Errors
+/// [`Error::UnknownPlaceholder`].
+pub fn output_path(out: Option<&Path>, default_name: &str, type_name: &str) -> Result<PathBuf, Error> {
+    let Some(out) = out else { return Ok(PathBuf::from(default_name)) };
+    let ends_like_a_folder = out
+        .as_os_str()
+        .as_encoded_bytes()
+        .last()
+        .is_some_and(|&last| std::path::is_separator(char::from(last)));
+    if ends_like_a_folder || out.is_dir() {
+        return Ok(out.join(default_name));
+    }
+    // A name that is not text has no braces that anyone could read.
+    match out.file_name().and_then(|name| name.to_str()) {
+        Some(name) => Ok(out.with_file_name(fill(name, type_name)?)),
+        None => Ok(out.to_owned()),
+    }
+}
+
+fn fill(name: &str, type_name: &str) -> Result<String, Error> {
+    let mut filled = String::new();
+    let mut rest = name;
+    while let Some(at) = rest.find(['{', '}']) {
+        filled += &rest[..at];
+        let brace = &rest[at..at + 1];
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix(brace) {
+            filled += brace;
+            rest = after;
+            continue;
+        }
+        let placeholder = (brace == "{").then(|| rest.split_once('}')).flatten();
+        let Some((placeholder, after)) = placeholder else {
+            return Err(Error::UnknownPlaceholder { name: rest.to_owned() });
+        };
+        filled += &match placeholder {
+            "" | "ftype" | "outtype" => type_name.to_ascii_lowercase(),
+            "FTYPE" | "OUTTYPE" => type_name.to_ascii_uppercase(),
+            other => return Err(Error::UnknownPlaceholder { name: other.to_owned() }),
+        };
+        rest = after;
+    }
+    Ok(filled + rest)
+}
+
+/// Checks that `path` can be written without touching the input, before hours of work.
+///
+/// # Errors
+/// [`Error::NoFolder`], [`Error::OutputInsideInput`], and [`gguf::Error::Exists`] where something
+/// is there and `force` is not given.
+pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(), Error> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let Ok(real_folder) = fs::canonicalize(folder) else {
+        return Err(Error::NoFolder { folder: folder.to_owned() });
+    };
+    if fs::canonicalize(input_folder).is_ok_and(|input| real_folder.starts_with(input)) {
+        return Err(Error::OutputInsideInput { path: path.to_owned() });
+    }
+    if !force && fs::symlink_metadata(path).is_ok() {
+        return Err(Error::Gguf(gguf::Error::Exists { path: path.to_owned() }));
+    }
+    Ok(())
+}
+
+/// Runs `works` and writes one file for each of `files`. Nothing has a final name before all is
+/// written; on an error or a cancellation nothing is left behind.
+///
+/// # Errors
+/// As [`run`], and what making and finishing files says.
+pub fn write(
+    works: &[Work<'_>],
+    files: &[(&Path, &Plan)],
+    force: bool,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, plan) in files {
+        let output = Output::create(path, plan.file_len(), force).map_err(Error::Gguf)?;
+        output.write_at(0, plan.header_bytes()).map_err(Error::Gguf)?;
+        outputs.push(output);
+    }
+    run(works, &Schedule::new(works, JOB_ELEMS), &outputs, options, watch)?;
+    outputs.into_iter().try_for_each(|output| output.finish().map_err(Error::Gguf))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_filled() {
+        for (name, filled) in [
+            ("m.gguf", "m.gguf"),
+            ("m-{ftype}.gguf", "m-q4_k_m.gguf"),
+            ("{OUTTYPE}-{FTYPE}-{outtype}-{}", "Q4_K_M-Q4_K_M-q4_k_m-q4_k_m"),
+            ("a{{b}}", "a{b}"),
+        ] {
+            assert_eq!(fill(name, "Q4_K_M").unwrap(), filled);
+        }
+        for (name, unknown) in [("a{b}", "b"), ("a{ftype", "ftype"), ("a}b", "b"), ("{", "")] {
+            let error = fill(name, "Q4_K_M").unwrap_err();
+            assert!(matches!(&error, Error::UnknownPlaceholder { name } if name == unknown), "{error}");
+        }
+    }
+
+    #[test]
+    fn where_outputs_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |out: Option<&Path>| output_path(out, "Tiny-F16.gguf", "F16").unwrap();
+        assert_eq!(path(None), Path::new("Tiny-F16.gguf"));
+        assert_eq!(path(Some(folder.path())), folder.path().join("Tiny-F16.gguf"));
+        assert_eq!(path(Some(Path::new("not/there/"))), Path::new("not/there/Tiny-F16.gguf"));
+        assert_eq!(path(Some(Path::new("{a}/x-{ftype}"))), Path::new("{a}/x-f16"));
+    }
+}
