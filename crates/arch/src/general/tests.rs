@@ -26,6 +26,56 @@ fn names_fall_apart_as_in_the_reference() {
     }
 }
 
+/// Cards, generation configs, names and overrides against the keys of the reference.
+#[test]
+fn cards_give_the_keys_of_the_reference() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/config/general.json");
+    let golden: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut wrong = Vec::new();
+    assert!(golden.as_array().unwrap().len() > 40);
+    for entry in golden.as_array().unwrap() {
+        let given = |key: &str| entry.get(key).cloned();
+        let input = Input {
+            config: serde_json::json!({ "_name_or_path": given("path") }),
+            generation_config: given("generation"),
+            card: given("card"),
+            folder_name: entry["folder"].as_str().unwrap().into(),
+            ..Input::default()
+        };
+        let options = Options {
+            model_name: entry.get("model_name").and_then(Json::as_str).map(str::to_owned),
+            metadata_override: given("overrides"),
+            ..Options::default()
+        };
+        let tensor = OutTensor {
+            name: "x.weight".into(),
+            shape: tensor::Shape::new(&[entry["total_params"].as_u64().unwrap()]).unwrap(),
+            data: crate::Data::Computed(Vec::new()),
+            keep_f32: true,
+        };
+        let mut keys = Keys::new("llama");
+        super::keys(&input, &options, &[tensor], &mut keys).unwrap();
+        let ours: Vec<Json> = keys.entries[2..]
+            .iter()
+            .map(|(key, value)| match value {
+                Value::U32(v) => serde_json::json!([key, "u32", v]),
+                Value::I32(v) => serde_json::json!([key, "i32", v]),
+                Value::F32(v) => serde_json::json!([key, "f32", f64::from(*v)]),
+                Value::String(_) => serde_json::json!([key, "str", value.as_str()]),
+                Value::Array(Array::String(items)) => {
+                    let items: Vec<_> = items.iter().map(|item| String::from_utf8_lossy(item)).collect();
+                    serde_json::json!([key, "arr[str]", items])
+                }
+                other => panic!("no golden has {other:?}"),
+            })
+            .collect();
+        if Json::from(ours.clone()) != entry["keys"] {
+            wrong.push(format!("{entry}\n  {}", Json::from(ours)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn text_of_a_card_is_what_it_says() {
     for (value, expected) in [
