@@ -20,7 +20,7 @@ pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, chec
 pub use map::{Advice, Mapped};
 pub use names::{FileName, Kind, NameParts, naming_convention, rounded_count, size_label};
 pub use output::Output;
-pub use plan::{Plan, PlanWarning, PlannedTensor};
+pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
 };

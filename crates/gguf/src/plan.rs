@@ -9,6 +9,10 @@ use crate::{
     MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, Metadata, Value, check_key, write::Bytes,
 };
 
+/// The largest alignment that is written, in bytes. The reader takes any; a plan taken from a
+/// file that states 2 GiB would pad its header and every tensor to that.
+pub const MAX_PLAN_ALIGNMENT: u32 = 1 << 24;
+
 /// Where one tensor of a planned file goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,7 +70,8 @@ impl Plan {
     /// [`Shape::n_dims_effective`] dimensions to have its bytes.
     ///
     /// # Errors
-    /// [`Error::Alignment`] where `alignment` is not a power of two and a multiple of 8,
+    /// [`Error::Alignment`] where `alignment` is not a power of two from 8 to
+    /// [`MAX_PLAN_ALIGNMENT`],
     /// [`Error::AlignmentMismatch`] and [`Error::AlignmentType`] where the metadata tell
     /// readers another one; bad or repeated keys and names; shapes that do not go with their
     /// dtype; arrays deeper than [`MAX_ARRAY_DEPTH`]; [`Error::FileTooLong`].
@@ -76,8 +81,8 @@ impl Plan {
         endian: Endian,
         alignment: u32,
     ) -> Result<Plan, Error> {
-        if !alignment.is_power_of_two() || !alignment.is_multiple_of(8) {
-            let expected = "a power of two and a multiple of 8";
+        if !alignment.is_power_of_two() || !(8..=MAX_PLAN_ALIGNMENT).contains(&alignment) {
+            let expected = "a power of two from 8 to 16777216";
             return Err(Error::Alignment { found: alignment.into(), expected });
         }
         let mut warnings = Vec::new();

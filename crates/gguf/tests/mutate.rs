@@ -126,6 +126,10 @@ fn mutated_files_are_read_or_refused() {
                 }
                 // What was read can be planned again, or is refused with a reason: the reader
                 // takes alignments and keys that the writer does not.
+                // Large alignments are left out, since their padding is memory that is due.
+                if file.alignment() > 4096 {
+                    continue;
+                }
                 let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
                 if let Ok(plan) = Plan::new(file.metadata(), tensors, file.endian(), file.alignment()) {
                     let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();

@@ -227,6 +227,10 @@ fn files_that_cannot_be_opened() {
     assert_eq!(file.bytes().len(), Mapped::open(Path::new(&path)).unwrap().len());
 }
 
+fn aligned_to(alignment: u32) -> Metadata {
+    vec![("general.alignment".to_owned(), Value::U32(alignment))]
+}
+
 #[test]
 fn plans() {
     let plan = |keys: &[(&str, Value)], names: &[&str], alignment| {
@@ -239,11 +243,12 @@ fn plans() {
     let aligned = |value| [("general.alignment", value)];
     let long = "k".repeat(65536);
     let name = "n".repeat(65);
-    let expected = "is not a power of two and a multiple of 8";
+    let expected = "is not a power of two from 8 to 16777216";
     for (expected, result) in [
         (format!("alignment 0 {expected}"), plan(&[], &[], 0)),
         (format!("alignment 4 {expected}"), plan(&[], &[], 4)),
         (format!("alignment 24 {expected}"), plan(&[], &[], 24)),
+        (format!("alignment 33554432 {expected}"), plan(&aligned(Value::U32(1 << 25)), &[], 1 << 25)),
         (
             "alignment 64 is planned but the metadata say 32 (`general.alignment`)".to_owned(),
             plan(&[], &[], 64),
@@ -289,6 +294,8 @@ fn plans() {
         "part `command-r` of key `command-r.block_count` is not lower_snake_case"
     );
     assert_eq!(name.len(), 64);
+    let wide = Plan::new(&aligned_to(1 << 24), Vec::new(), Endian::Little, 1 << 24).unwrap();
+    assert_eq!(wide.file_len(), 1 << 24);
     for data in [vec![vec![0; 18]; 2], vec![vec![0; 18]; 4], vec![vec![0; 17]; 3]] {
         assert!(matches!(plan.to_bytes(&data), Err(Error::WriteOutOfRange { .. })));
     }
