@@ -129,6 +129,23 @@ impl RowMap {
     }
 }
 
+impl RowMap {
+    /// The way back: the output row to which source row `row` went, for maps of one source whose
+    /// output has `n_rows` rows. [`RowMap::source_row`] of it is `row` again.
+    pub fn output_row(&self, row: u64, n_rows: u64) -> u64 {
+        match *self {
+            RowMap::Concat => row,
+            RowMap::Slice { start } => row - start,
+            RowMap::RopePermute { n_head } => {
+                let head_rows = n_rows / n_head;
+                let (head, within) = (row / head_rows, row % head_rows);
+                let (half, position) = (within / (head_rows / 2), within % (head_rows / 2));
+                head * head_rows + position * 2 + half
+            }
+        }
+    }
+}
+
 /// What happens to each element on the way, in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementMap {

@@ -8,6 +8,7 @@
 //! architectures share ([`rules`]), the keys beyond the ones of every text model, and the kinds
 //! of tokenizers that it comes with.
 
+pub mod back;
 mod config;
 mod error;
 mod general;

@@ -1,0 +1,95 @@
+//! Why a GGUF file cannot go back to a checkpoint.
+
+use tensor::Shape;
+
+/// Why there is no way back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackError {
+    /// The file's architecture has no way back.
+    #[error("architecture `{found}` cannot be written as a Hugging Face folder; these can: {}", known.join(", "))]
+    Architecture {
+        /// `general.architecture`, or nothing.
+        found: String,
+        /// Architectures with a way back.
+        known: Vec<&'static str>,
+    },
+    /// A key that is needed.
+    #[error("metadata key `{key}` is missing")]
+    MissingKey {
+        /// The key.
+        key: String,
+    },
+    /// A key of another type, or out of range.
+    #[error("metadata key `{key}`: expected {expected}, found {found}")]
+    BadKey {
+        /// The key.
+        key: String,
+        /// What belongs there.
+        expected: String,
+        /// The value, shortened.
+        found: String,
+    },
+    /// Something that the checkpoint's format cannot say.
+    #[error("{what} cannot be said in a Hugging Face config of this architecture")]
+    NotExpressible {
+        /// What it is, with its numbers.
+        what: String,
+    },
+    /// Tensors that the architecture does not have.
+    #[error("{} tensor(s) without a place in a checkpoint: {}", names.len(), list(names))]
+    UnusedTensors {
+        /// Their names in the file.
+        names: Vec<String>,
+    },
+    /// Tensors that the architecture needs.
+    #[error("{} missing tensor(s): {}", names.len(), list(names))]
+    MissingTensors {
+        /// Their names as the file would spell them.
+        names: Vec<String>,
+    },
+    /// A tensor whose shape contradicts the metadata.
+    #[error("tensor `{name}`: shape {found}, expected {expected}")]
+    TensorShape {
+        /// Its name in the file.
+        name: String,
+        /// Its shape, row length first.
+        found: Shape,
+        /// What the metadata asks for.
+        expected: String,
+    },
+    /// A token that is not text.
+    #[error("token {id} is not UTF-8")]
+    TokenNotText {
+        /// Its id.
+        id: usize,
+    },
+    /// Token lists of different length, or more tokens than rows of the embedding.
+    #[error("`{key}` has {found} entries, expected {expected}")]
+    TokenCount {
+        /// The list.
+        key: String,
+        /// Its length.
+        found: usize,
+        /// What it is compared with, with the number.
+        expected: String,
+    },
+    /// A kind of tokenizer, or a pre-tokenizer, without a way back.
+    #[error("{what} `{found}` cannot be written as tokenizer.json; known: {}", known.join(", "))]
+    Tokenizer {
+        /// `tokenizer` or `pre-tokenizer`.
+        what: &'static str,
+        /// Its name in the file.
+        found: String,
+        /// The names that can.
+        known: Vec<&'static str>,
+    },
+}
+
+/// The first few names and how many more.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}

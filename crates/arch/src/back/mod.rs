@@ -1,0 +1,245 @@
+//! The way back: from a GGUF file's metadata and tensor names to a Hugging Face folder.
+//!
+//! Names come from the same table ([`crate::ARCHES`]) that leads here, read from right to left;
+//! rows of Q and K go back to where [`RowMap::RopePermute`] took them from. What the file
+//! says and a checkpoint cannot say is an error where it changes the model, else a note.
+//!
+//! Nothing here reads a weight, with one exception: the divisors of `rope_freqs.weight`, from
+//! which the parameters of Llama 3's rotary scaling are found again.
+
+mod bpe;
+mod card;
+mod config;
+mod error;
+mod spm;
+mod tokenizer;
+
+use std::collections::{BTreeSet, HashMap};
+
+use gguf::{Metadata, Value};
+use serde_json::Value as Json;
+use tensor::Shape;
+
+use crate::RowMap;
+use crate::registry::{ARCHES, Arch};
+use crate::tensors::rules::{self, Need, RowRule};
+pub use error::BackError;
+
+/// Architectures that can go back.
+const WAYS_BACK: &[&str] = &["llama"];
+
+/// What is known of a GGUF file without reading its weights.
+#[derive(Debug, Clone)]
+pub struct GgufInput<'a> {
+    /// Its metadata.
+    pub metadata: &'a Metadata,
+    /// Its tensors: name and shape, in its order.
+    pub tensors: Vec<(String, Shape)>,
+    /// The values of `rope_freqs.weight`, where the file has it.
+    pub rope_freqs: Option<Vec<f32>>,
+    /// The type of the weights to write, as torch spells it: `float32`, `float16`, `bfloat16`.
+    pub dtype: &'static str,
+}
+
+/// A checkpoint folder, all but its weights.
+#[derive(Debug, Clone)]
+pub struct Back {
+    /// Files of the folder by name, in the order in which they are best written.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Its tensors, in the order of the GGUF file, those of experts by number.
+    pub tensors: Vec<BackTensor>,
+    /// Things a person should know, each one line.
+    pub notes: Vec<String>,
+}
+
+/// Where a checkpoint tensor comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackTensor {
+    /// Its name in the checkpoint.
+    pub name: String,
+    /// Its shape, row length first.
+    pub shape: Shape,
+    /// The GGUF tensor.
+    pub source: String,
+    /// The first row of the GGUF tensor that belongs to it (experts share one).
+    pub first_row: u64,
+    /// The map that led from the checkpoint to the file; [`RowMap::output_row`] leads back. The
+    /// rows of a vector under [`RowMap::RopePermute`] are its elements.
+    pub rows: RowMap,
+}
+
+/// Finds the way back.
+///
+/// # Errors
+/// [`BackError`]: what the file lacks, or what a checkpoint cannot express.
+pub fn back(input: &GgufInput<'_>) -> Result<Back, BackError> {
+    let keys = Keys { metadata: input.metadata };
+    let name = keys.text("general.architecture")?.unwrap_or_default();
+    let arch = ARCHES.iter().find(|arch| arch.name == name && WAYS_BACK.contains(&arch.name));
+    let Some(arch) = arch else {
+        return Err(BackError::Architecture { found: name, known: WAYS_BACK.to_vec() });
+    };
+    let mut notes = Vec::new();
+    let model = config::Model::read(&keys, arch, input, &mut notes)?;
+    let tensors = tensors(input, arch, &model)?;
+    let tokenizer = tokenizer::files(&keys, &model, &mut notes)?;
+    let mut files = vec![
+        ("config.json".to_owned(), pretty(&model.config)),
+        ("generation_config.json".to_owned(), pretty(&config::generation(&keys)?)),
+        ("README.md".to_owned(), card::card(&keys)?.into_bytes()),
+    ];
+    files.extend(tokenizer);
+    Ok(Back { files, tensors, notes })
+}
+
+/// Names every tensor by the table, and checks that none is missing.
+fn tensors(input: &GgufInput<'_>, arch: &Arch, model: &config::Model) -> Result<Vec<BackTensor>, BackError> {
+    let mut tensors = Vec::with_capacity(input.tensors.len());
+    let mut unused = Vec::new();
+    let mut found: HashMap<&str, BTreeSet<u64>> = HashMap::new();
+    for (name, shape) in &input.tensors {
+        if model.uses(name) {
+            continue;
+        }
+        let place = [".weight", ".bias"].into_iter().find_map(|suffix| {
+            let base = name.strip_suffix(suffix)?;
+            let rules = arch.tensors.iter().flat_map(|part| part.iter());
+            let (rule, bid) =
+                rules.into_iter().find_map(|rule| Some((rule, rules::parse(rule.gguf, base)?.0)))?;
+            Some((rule, bid, suffix))
+        });
+        let Some((rule, bid, suffix)) = place.filter(|(_, bid, _)| *bid < model.n_layers) else {
+            unused.push(name.clone());
+            continue;
+        };
+        found.entry(rule.gguf).or_default().insert(if suffix == ".weight" { bid } else { u64::MAX });
+        let n_head = match rule.rows {
+            RowRule::PermuteQ => Some(model.n_head),
+            RowRule::PermuteK => Some(model.n_head_kv),
+            _ => None,
+        };
+        if let Some(n_head) = n_head {
+            let n_rows = if shape.n_dims() <= 1 { shape.n_elems() } else { shape.n_rows() };
+            if n_head.checked_mul(model.head_dim) != Some(n_rows) {
+                let expected = format!("{n_head} heads of {} rows", model.head_dim);
+                return Err(BackError::TensorShape { name: name.clone(), found: *shape, expected });
+            }
+        }
+        let hf = rule.hf.first().copied().unwrap_or_default();
+        let one = |xid, shape, first_row| BackTensor {
+            name: rules::fill(hf, bid, xid) + suffix,
+            shape,
+            source: name.clone(),
+            first_row,
+            rows: n_head.map_or(RowMap::Concat, |n_head| RowMap::RopePermute { n_head }),
+        };
+        if rule.rows != RowRule::StackExperts {
+            tensors.push(one(0, *shape, 0));
+            continue;
+        }
+        let (rows, n_experts) = (shape.dim(1), shape.dim(2));
+        let matrix = Shape::new(&[shape.dim(0), rows]);
+        let (Ok(matrix), true) = (matrix, n_experts == model.n_experts && shape.n_dims_effective() <= 3)
+        else {
+            let expected = format!("the matrices of {} experts", model.n_experts);
+            return Err(BackError::TensorShape { name: name.clone(), found: *shape, expected });
+        };
+        tensors.extend((0..n_experts).map(|xid| one(xid, matrix, xid * rows)));
+    }
+    if !unused.is_empty() {
+        return Err(BackError::UnusedTensors { names: unused });
+    }
+    let mut missing = Vec::new();
+    for rule in arch.tensors.iter().flat_map(|part| part.iter()) {
+        let needed = match rule.need {
+            Need::Always => true,
+            Need::Dense => model.n_experts == 0,
+            Need::Experts => model.n_experts > 0,
+            Need::Optional => false,
+        };
+        let layers = if rule.gguf.contains("{bid}") { model.n_layers } else { 1 };
+        // No more layers are looked at than it takes to show that something is missing.
+        let absent = (0..layers.min(input.tensors.len() as u64 + 1))
+            .filter(|bid| needed && found.get(rule.gguf).is_none_or(|bids| !bids.contains(bid)));
+        missing.extend(absent.map(|bid| rules::fill(rule.gguf, bid, 0) + ".weight"));
+    }
+    if missing.is_empty() { Ok(tensors) } else { Err(BackError::MissingTensors { names: missing }) }
+}
+
+/// JSON as transformers writes it: two spaces, one line feed at the end.
+fn pretty(value: &Json) -> Vec<u8> {
+    let mut text = format!("{value:#}").into_bytes();
+    text.push(b'\n');
+    text
+}
+
+/// Metadata, asked for with types.
+pub(crate) struct Keys<'a> {
+    metadata: &'a Metadata,
+}
+
+impl<'a> Keys<'a> {
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.metadata.iter().find(|(have, _)| have == key).map(|(_, value)| value)
+    }
+
+    /// A string, if the key is there.
+    fn text(&self, key: &str) -> Result<Option<String>, BackError> {
+        self.typed(key, "text", |value| value.as_str().map(str::to_owned))
+    }
+
+    /// A count, if the key is there.
+    fn count(&self, key: &str) -> Result<Option<u64>, BackError> {
+        self.typed(key, "a count", Value::as_u64)
+    }
+
+    /// A count that must be there.
+    fn need_count(&self, key: &str) -> Result<u64, BackError> {
+        self.count(key)?.ok_or_else(|| BackError::MissingKey { key: key.to_owned() })
+    }
+
+    /// A number, if the key is there: for single precision the shortest decimal, as a config
+    /// would have it (`1e-05`, not `9.999999747378752e-06`).
+    fn number(&self, key: &str) -> Result<Option<f64>, BackError> {
+        self.typed(key, "a number", |value| match value {
+            Value::F32(value) => value.to_string().parse().ok(),
+            Value::F64(value) => Some(*value),
+            other => other.as_u64().map(|count| count as f64),
+        })
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>, BackError> {
+        self.typed(key, "true or false", |value| match value {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    /// A list of strings, if the key is there.
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, BackError> {
+        self.typed(key, "a list of texts", |value| match value.as_array()? {
+            gguf::Array::String(items) => {
+                items.iter().map(|item| String::from_utf8(item.clone()).ok()).collect()
+            }
+            array if array.is_empty() => Some(Vec::new()),
+            _ => None,
+        })
+    }
+
+    fn typed<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        take: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, BackError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        take(value).map(Some).ok_or_else(|| BackError::BadKey {
+            key: key.to_owned(),
+            expected: expected.to_owned(),
+            found: match value {
+                Value::Array(array) => format!("an array of {} items", array.len()),
+                other => other.to_string().chars().take(60).collect(),
+            },
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! A SentencePiece vocabulary as tokenizer.json and as tokenizer.model.
+//!
+//! tokenizer.json has no scores: merges in the order of the scores of what they make take their
+//! place, as in transformers' own conversion (`generate_merges` in `convert_slow_tokenizer.py`,
+//! transformers 5.23). tokenizer.model is a message of `sentencepiece_model.proto` (sentencepiece
+//! 0.2): the converter reads scores and kinds from there.
+//!
+//! A space before the text is put in by a normalizer and not by a pre-tokenizer, because it then
+//! also appears behind special tokens, which is what llama.cpp does.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::tokenizer::{Kind, Tokens};
+
+/// How SentencePiece writes a space.
+const SPACE: &str = "\u{2581}";
+
+/// tokenizer.json.
+pub fn tokenizer_json(tokens: &Tokens, scores: &[f32]) -> Json {
+    let vocab: Map<String, Json> =
+        tokens.texts.iter().enumerate().map(|(id, text)| (text.clone(), id.into())).collect();
+    let prefix = tokens.space_prefix.unwrap_or(true);
+    let replace =
+        |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+    let mut normalizers = vec![replace(" ", SPACE)];
+    let mut decoders = vec![replace(SPACE, " "), json!({"type": "ByteFallback"}), json!({"type": "Fuse"})];
+    if prefix {
+        normalizers.insert(0, json!({"type": "Prepend", "prepend": SPACE}));
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": tokens.added(),
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": null,
+        "post_processor": tokens.template(),
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": {
+            "type": "BPE",
+            "dropout": null,
+            "unk_token": unknown(tokens).map(|id| tokens.texts[id].clone()),
+            "continuing_subword_prefix": null,
+            "end_of_word_suffix": null,
+            "fuse_unk": true,
+            "byte_fallback": true,
+            "ignore_merges": false,
+            "vocab": vocab,
+            "merges": merges(tokens, scores),
+        },
+    })
+}
+
+/// The token for what no other stands for: the one of that kind, else the one that is named so.
+fn unknown(tokens: &Tokens) -> Option<usize> {
+    tokens.kinds.iter().position(|kind| *kind == Kind::Unknown).or(tokens.unknown)
+}
+
+/// Every way to make a token of two others, best score first.
+fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
+    let mut merges = Vec::new();
+    for (id, text) in tokens.texts.iter().enumerate() {
+        if tokens.ids.get(text) != Some(&id) {
+            continue;
+        }
+        let mut own: Vec<(usize, usize)> = text
+            .char_indices()
+            .skip(1)
+            .filter_map(|(at, _)| Some((*tokens.ids.get(&text[..at])?, *tokens.ids.get(&text[at..])?)))
+            .collect();
+        own.sort_unstable();
+        merges.extend(own.into_iter().map(|(left, right)| (id, left, right)));
+    }
+    let n_chars: Vec<usize> = tokens.texts.iter().map(|text| text.chars().count()).collect();
+    // Descending, and stable.
+    merges.sort_by(|a, b| {
+        let by_score = scores[b.0].total_cmp(&scores[a.0]);
+        by_score.then(n_chars[b.1].cmp(&n_chars[a.1])).then(n_chars[b.2].cmp(&n_chars[a.2]))
+    });
+    merges.into_iter().map(|(_, left, right)| json!([tokens.texts[left], tokens.texts[right]])).collect()
+}
+
+/// tokenizer.model.
+///
+/// # Errors
+/// A line that says why SentencePiece would not load such a model.
+pub fn model(tokens: &Tokens, scores: &[f32]) -> Result<Vec<u8>, String> {
+    let unknown = unknown(tokens).ok_or("no token stands for the unknown")?;
+    if let Some(id) = tokens.texts.iter().position(String::is_empty) {
+        return Err(format!("token {id} is empty"));
+    }
+    if let Some(id) = (0..tokens.texts.len()).find(|id| tokens.ids.get(&tokens.texts[*id]) != Some(id)) {
+        return Err(format!("token {id} has the text of another"));
+    }
+    if tokens.kinds.iter().filter(|kind| **kind == Kind::Unknown).count() > 1 {
+        return Err("more than one token stands for the unknown".to_owned());
+    }
+    let has_bytes = (0..=u8::MAX).all(|byte| {
+        tokens.ids.get(&format!("<0x{byte:02X}>")).is_some_and(|id| tokens.kinds[*id] == Kind::Byte)
+    });
+    if !has_bytes && tokens.kinds.contains(&Kind::Byte) {
+        return Err("some bytes have a token and others have none".to_owned());
+    }
+    let mut message = Message::default();
+    for (id, text) in tokens.texts.iter().enumerate() {
+        let kind = if id == unknown { Kind::Unknown } else { tokens.kinds[id] };
+        let mut piece = Message::default();
+        piece.bytes(1, text.as_bytes());
+        piece.float(2, scores[id]);
+        piece.number(3, i64::from(kind.id()));
+        message.bytes(1, &piece.0);
+    }
+    message.bytes(2, &trainer(tokens, unknown, has_bytes).0);
+    let mut normalizer = Message::default();
+    normalizer.bytes(1, b"identity");
+    normalizer.bytes(2, b"");
+    normalizer.number(3, i64::from(tokens.space_prefix.unwrap_or(true)));
+    normalizer.number(4, 0);
+    normalizer.number(5, 1);
+    message.bytes(3, &normalizer.0);
+    Ok(message.0)
+}
+
+/// `TrainerSpec`: that it is BPE, and which ids are special; -1 for those that are not there.
+fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool) -> Message {
+    const BPE: i64 = 2;
+    let mut trainer = Message::default();
+    trainer.number(3, BPE);
+    trainer.number(4, tokens.texts.len() as i64);
+    trainer.number(35, i64::from(has_bytes));
+    let piece =
+        |id: Option<usize>| (id.map_or(-1, |id| id as i64), id.map_or("", |id| tokens.texts[id].as_str()));
+    let controls = |text: &str| tokens.ids.get(text).copied().filter(|id| tokens.kinds[*id] == Kind::Control);
+    let (bos, eos) = (piece(controls("<s>")), piece(controls("</s>")));
+    let unknown = piece(Some(unknown));
+    for (field, value) in [(40, unknown.0), (41, bos.0), (42, eos.0), (43, -1)] {
+        trainer.number(field, value);
+    }
+    for (field, text) in [(45, unknown.1), (46, bos.1), (47, eos.1)] {
+        if !text.is_empty() {
+            trainer.bytes(field, text.as_bytes());
+        }
+    }
+    trainer
+}
+
+/// A SentencePiece model must have a piece of kind unknown. Where the file calls that token a
+/// control token, the list of added tokens says so again, as it did when the file was made.
+pub fn keep_kind_of_unknown(tokens: &Tokens, config: &mut Map<String, Json>) {
+    let Some(id) = unknown(tokens).filter(|id| tokens.kinds[*id] == Kind::Control) else { return };
+    let token = json!({
+        "content": tokens.texts[id],
+        "lstrip": false,
+        "normalized": false,
+        "rstrip": false,
+        "single_word": false,
+        "special": true,
+    });
+    config.insert("added_tokens_decoder".to_owned(), json!({ id.to_string(): token }));
+}
+
+/// A protobuf message being written.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(&mut self, field: u64, value: i64) {
+        self.varint(field << 3);
+        self.varint(value as u64);
+    }
+
+    fn float(&mut self, field: u64, value: f32) {
+        self.varint(field << 3 | 5);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
