@@ -17,6 +17,6 @@ mod run;
 pub use error::Error;
 pub use job::{JOB_ELEMS, Job, Schedule, Target, Weights, Work};
 pub use output::{check_output, output_path, write};
-pub use plan::{Choice, PlannedFile, arch_input, plan_file, resolve, works};
+pub use plan::{Choice, PlannedFile, arch_input, check_ready, plan_file, resolve, works};
 pub use rows::{CheckpointRows, TensorRows};
 pub use run::{NonFinite, RunOptions, Watch, run};

@@ -1,0 +1,202 @@
+//! The way back: a GGUF file becomes a Hugging Face folder.
+//!
+//! [`plan`] decides everything and reads no weight; [`write`] runs the same jobs as a conversion
+//! does, over files whose headers are fixed before. The folder has its name only when all of
+//! it is written.
+
+mod folder;
+mod rows;
+mod safetensors;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use arch::back::{Back, BackError, GgufInput};
+use gguf::{File, Output};
+use tensor::DType;
+
+use crate::{Error, JOB_ELEMS, RunOptions, Schedule, Target, TensorRows, Watch, Work, run};
+use folder::Folder;
+pub use rows::BackRows;
+pub use safetensors::Shard;
+
+/// Why a file cannot be exported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The file has no counterpart among checkpoints.
+    #[error(transparent)]
+    Back(BackError),
+    /// Reading, encoding or writing failed.
+    #[error(transparent)]
+    Convert(Error),
+    /// Weights of a checkpoint are plain floats.
+    #[error("weights cannot be written as {dtype}; f32, f16 and bf16 can")]
+    Dtype {
+        /// The type asked for.
+        dtype: DType,
+    },
+    /// What is in the output's place stays.
+    #[error("`{}` is not replaced: {why}", path.display())]
+    NotReplaceable {
+        /// The output.
+        path: PathBuf,
+        /// The reason.
+        why: &'static str,
+    },
+    /// The output would replace the folder of its own input.
+    #[error("the input lies inside the output `{}`", path.display())]
+    InputInside {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("`{}`: {error}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl From<Error> for ExportError {
+    fn from(error: Error) -> ExportError {
+        ExportError::Convert(error)
+    }
+}
+
+impl ExportError {
+    /// What a person could do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ExportError::Convert(error) => error.hint(),
+            ExportError::Dtype { .. } => Some("give --outtype f32, f16 or bf16".to_owned()),
+            ExportError::InputInside { .. } => Some("give a folder beside the file".to_owned()),
+            ExportError::NotReplaceable { .. } => Some("give another folder".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// What the folder is to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct ExportOptions {
+    /// Type of the weights: F32, F16 or BF16.
+    pub dtype: DType,
+    /// Bytes of weights that a file holds at most.
+    pub shard_bytes: u64,
+}
+
+impl Default for ExportOptions {
+    /// bf16, in files of 5 GB, as transformers has it.
+    fn default() -> ExportOptions {
+        ExportOptions { dtype: DType::BF16, shard_bytes: 5_000_000_000 }
+    }
+}
+
+/// A folder before it is written.
+#[derive(Debug, Clone)]
+pub struct ExportPlan {
+    /// Small files and tensors, and what a person should know.
+    pub back: Back,
+    /// Weights files.
+    pub shards: Vec<Shard>,
+    /// Type of the weights.
+    pub dtype: DType,
+}
+
+impl ExportPlan {
+    /// Bytes of all files of the folder.
+    pub fn n_bytes(&self) -> u64 {
+        let small: u64 = self.back.files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        small + self.shards.iter().map(|shard| shard.n_bytes).sum::<u64>()
+    }
+}
+
+/// Decides what the folder of a file holds. Of the weights, only `rope_freqs.weight` is read.
+///
+/// # Errors
+/// [`ExportError::Dtype`], [`ExportError::Back`], [`ExportError::Convert`].
+pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportError> {
+    let dtype = options.dtype;
+    let torch = match dtype {
+        DType::F32 => "float32",
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        _ => return Err(ExportError::Dtype { dtype }),
+    };
+    let input = GgufInput {
+        metadata: file.metadata(),
+        tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),
+        rope_freqs: rope_freqs(file)?,
+        dtype: torch,
+    };
+    let mut back = arch::back::back(&input).map_err(ExportError::Back)?;
+    let size = |source| Error::Gguf(gguf::Error::Shape { tensor: "model.safetensors".to_owned(), source });
+    let shards = safetensors::shards(&back.tensors, dtype, options.shard_bytes).map_err(size)?;
+    if let Some(index) = safetensors::index(&back.tensors, &shards) {
+        back.files.push((safetensors::INDEX.to_owned(), index));
+    }
+    Ok(ExportPlan { back, shards, dtype })
+}
+
+fn rope_freqs(file: &File) -> Result<Option<Vec<f32>>, ExportError> {
+    let Some(tensor) = file.tensor("rope_freqs.weight") else { return Ok(None) };
+    // As many values as lie in the file, which the header was checked against.
+    let mut values = vec![0.0; tensor.shape.n_elems() as usize];
+    let rows = TensorRows::Gguf { file, tensor };
+    rows.read(0..tensor.shape.n_rows(), quant::Level::Scalar, &mut values)?;
+    Ok(Some(values))
+}
+
+/// Bytes of input that [`write`] covers, for progress.
+pub fn input_bytes(file: &File) -> u64 {
+    file.tensors().iter().map(|tensor| tensor.n_bytes).sum()
+}
+
+/// Writes the folder. `input` is the path of `file`; with `force`, an older folder with a
+/// config.json is replaced, once the new one is complete.
+///
+/// # Errors
+/// [`ExportError`]; nothing is left under the folder's name or beside it then.
+pub fn write(
+    file: &File,
+    input: &Path,
+    plan: &ExportPlan,
+    dir: &Path,
+    force: bool,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), ExportError> {
+    let folder = Folder::create(dir, input, force)?;
+    for (name, bytes) in &plan.back.files {
+        folder.write(name, bytes)?;
+    }
+    let mut works = Vec::with_capacity(plan.back.tensors.len());
+    let mut outputs = Vec::with_capacity(plan.shards.len());
+    for (output, shard) in plan.shards.iter().enumerate() {
+        let opened = Output::create(&folder.path(&shard.file), shard.n_bytes, false).map_err(Error::Gguf)?;
+        opened.write_at(0, &shard.header).map_err(Error::Gguf)?;
+        outputs.push(opened);
+        for (index, offset) in &shard.tensors {
+            let back = &plan.back.tensors[*index];
+            let missing = || Error::NoSuchTensor { name: back.source.clone(), wanted_by: back.name.clone() };
+            let tensor = file.tensor(&back.source).ok_or_else(missing)?;
+            works.push(Work {
+                name: back.name.clone(),
+                rows: TensorRows::Back(BackRows::new(file, tensor, back)),
+                weights: None,
+                via: None,
+                targets: vec![Target { output, dtype: plan.dtype, offset: *offset }],
+            });
+        }
+    }
+    run(&works, &Schedule::new(&works, JOB_ELEMS), &outputs, options, watch)?;
+    for output in outputs {
+        output.finish().map_err(Error::Gguf)?;
+    }
+    folder.finish(input)
+}
