@@ -38,7 +38,7 @@ fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s;
             for byte in 0..4 {
                 let i = 4 * at + byte;
                 let both = levels[i] | (levels[i + 32] << 4);
-                *word = *word | (both << (8 * byte as u32));
+                *word |= both << (8 * byte as u32);
             }
         }
     }

@@ -1,0 +1,147 @@
+//! What the lane kernels share. **A vector lane is a block**: every lane repeats the scalar order of
+//! operations on its own block, branches become masks, so the bits stay equal while LEN blocks are encoded
+//! at once.
+//!
+//! A kernel sees a *unit*: LEN blocks, transposed, so that `x[i]` holds element `i` of every block. It
+//! gives back the blocks as little-endian words, transposed in the same way, and a mask of *wild* lanes:
+//! blocks for which some step could not be repeated exactly with vectors (rounding by the magic number out
+//! of its range, a division that the scalar code would skip). Those are encoded again by the scalar code,
+//! so that a kernel may be wrong about a wild lane but never silent about it.
+//!
+//! All functions carry `#[simd]` or `#[inline(always)]`: only then are they compiled with the
+//! instructions of the level that calls them.
+
+pub mod k_scales;
+pub mod scale_and_min;
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use crate::round::{f16_to_f32, f32_to_f16};
+
+/// The number that, added to a float below 2^22, leaves its nearest integer in the low bits.
+const MAGIC: f32 = 12_582_912.0;
+/// The bits of [`MAGIC`] that lie in the mantissa.
+const MAGIC_MANTISSA: u32 = 0x0040_0000;
+
+/// The widest vectors of any level, in lanes.
+pub const MAX_LANES: usize = 16;
+
+/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(x, words)` is the lane kernel and
+/// returns the bits of the wild lanes; `scalar(index, block)` encodes the block of that index.
+#[inline(always)]
+pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
+    simd: S,
+    values: &[f32],
+    out: &mut [u8],
+    mut kernel: impl FnMut(usize, &[S::f32s; E], &mut [S::u32s; W]) -> u64,
+    scalar: impl Fn(usize, &mut [u8; B]),
+) {
+    const { assert!(W == B.div_ceil(4), "words cover the block") };
+    let lanes = S::f32s::LEN;
+    let values = values.as_chunks::<E>().0;
+    let blocks = out.as_chunks_mut::<B>().0;
+    let mut x = [S::f32s::splat(simd, 0.0); E];
+    let mut words = [S::u32s::splat(simd, 0); W];
+    for (unit, blocks) in blocks.chunks_mut(lanes).enumerate() {
+        let first = unit * lanes;
+        transpose(simd, first, values, &mut x);
+        let wild = kernel(first, &x, &mut words);
+        store_words::<S, B, W>(&words, blocks);
+        for (lane, block) in blocks.iter_mut().enumerate() {
+            if wild >> lane & 1 == 1 {
+                scalar(first + lane, block);
+            }
+        }
+    }
+}
+
+/// Element `i` of the LEN blocks from `first` on into `out[i]`, a lane a block. Lanes beyond the last block
+/// repeat it.
+///
+/// Squares of LEN x LEN are transposed by zipping halves: after log2(LEN) perfect shuffles of the rows
+/// the columns stand where the rows stood.
+#[simd]
+pub fn transpose<S: Simd, const E: usize>(
+    simd: S,
+    first: usize,
+    blocks: &[[f32; E]],
+    out: &mut [S::f32s; E],
+) {
+    let lanes = S::f32s::LEN;
+    let last = blocks.len() - 1;
+    for square in 0..E / lanes {
+        let at = square * lanes;
+        let mut rows = [S::f32s::splat(simd, 0.0); MAX_LANES];
+        for lane in 0..lanes {
+            rows[lane] = S::f32s::from_slice(simd, &blocks[(first + lane).min(last)][at..at + lanes]);
+        }
+        let mut pass = 1;
+        while pass < lanes {
+            let mut zipped = rows;
+            for i in 0..lanes / 2 {
+                zipped[2 * i] = rows[i].zip_low(rows[i + lanes / 2]);
+                zipped[2 * i + 1] = rows[i].zip_high(rows[i + lanes / 2]);
+            }
+            rows = zipped;
+            pass *= 2;
+        }
+        out[at..at + lanes].copy_from_slice(&rows[..lanes]);
+    }
+}
+
+/// Word `w` of lane `l` to bytes `4 * w` of block `l`; the last word may be cut.
+#[inline(always)]
+fn store_words<S: Simd, const B: usize, const W: usize>(words: &[S::u32s; W], blocks: &mut [[u8; B]]) {
+    for (at, words) in words.iter().enumerate() {
+        let words = words.as_slice();
+        for (block, word) in blocks.iter_mut().zip(words) {
+            let bytes = word.to_le_bytes();
+            let room = B - 4 * at;
+            if room >= 4 {
+                block[4 * at..4 * at + 4].copy_from_slice(&bytes);
+            } else {
+                block[4 * at..].copy_from_slice(&bytes[..room]);
+            }
+        }
+    }
+}
+
+/// [`nearest_int`](crate::round::nearest_int) in every lane, two's complement; equal for every input.
+#[simd]
+pub fn nearest_int<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
+    magic_bits(simd, value) - S::u32s::splat(simd, MAGIC_MANTISSA)
+}
+
+/// `nearest_int(value).min(max_level).max(0)` in every lane; equal for every input.
+#[simd]
+pub fn nearest_level<S: Simd>(simd: S, value: S::f32s, max_level: u32) -> S::u32s {
+    let zero = S::u32s::splat(simd, MAGIC_MANTISSA);
+    let top = S::u32s::splat(simd, MAGIC_MANTISSA + max_level);
+    magic_bits(simd, value).max(zero).min(top) - zero
+}
+
+#[simd]
+fn magic_bits<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
+    let bits = (value + S::f32s::splat(simd, MAGIC)).bitcast::<S::u32s>();
+    bits & S::u32s::splat(simd, 0x007f_ffff)
+}
+
+/// Levels as the floats they are computed with.
+#[simd]
+pub fn to_float<S: Simd>(_simd: S, levels: S::u32s) -> S::f32s {
+    levels.to_float()
+}
+
+/// Rounds to half precision: the bits, and what a reader will see. The conversion itself is scalar; it
+/// happens a few times a block.
+#[simd]
+pub fn half<S: Simd>(simd: S, value: S::f32s) -> (S::u32s, S::f32s) {
+    let (mut bits, mut seen) = (S::u32s::splat(simd, 0), value);
+    for lane in 0..S::f32s::LEN {
+        let half = f32_to_f16(value.as_slice()[lane]);
+        bits.as_mut_slice()[lane] = u32::from(half);
+        seen.as_mut_slice()[lane] = f16_to_f32(half);
+    }
+    (bits, seen)
+}
