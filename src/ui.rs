@@ -86,10 +86,17 @@ impl Ui {
         }
     }
 
+    /// Something that a person should know.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            say(PLAIN, "note", text);
+        }
+    }
+
     /// What only the curious want to know.
     pub fn detail(&self, text: &str) {
-        if self.verbose && !self.quiet {
-            say(PLAIN, "note", text);
+        if self.verbose {
+            self.note(text);
         }
     }
 

@@ -1,11 +1,15 @@
 //! The verbs of all binaries, one file each, and the table of them.
 
+mod convert;
+mod plan_report;
 mod show;
 mod table;
 
 use std::process::ExitCode;
 
-use clap::ArgMatches;
+use clap::{Arg, ArgMatches};
+use clap_complete::Shell;
+use quant::{LEVEL_VARIABLE, Level};
 
 pub use table::table;
 
@@ -39,10 +43,13 @@ pub struct Binary {
 }
 
 /// Every binary.
-pub const BINARIES: &[Binary] = &[Binary { name: "gguf-inspect", about: "Shows what is in GGUF files." }];
+pub const BINARIES: &[Binary] = &[
+    Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files." },
+    Binary { name: "gguf-inspect", about: "Shows what is in GGUF files." },
+];
 
 /// Every verb of every binary.
-pub const COMMANDS: &[Command] = &[show::COMMAND];
+pub const COMMANDS: &[Command] = &[convert::COMMAND, show::COMMAND];
 
 /// The definition of a binary: help, completions and parsing come from it. None for a name that
 /// is not in [`BINARIES`].
@@ -53,13 +60,37 @@ pub fn define(binary: &str) -> Option<clap::Command> {
     for command in COMMANDS.iter().filter(|command| command.binary == binary.name) {
         definition = match command.verb {
             None => (command.define)(definition),
-            Some(verb) => definition
-                .subcommand_required(true)
-                .arg_required_else_help(true)
-                .subcommand((command.define)(clap::Command::new(verb))),
+            Some(verb) => {
+                definition.arg_required_else_help(true).subcommand((command.define)(clap::Command::new(verb)))
+            }
         };
     }
-    Some(definition)
+    Some(definition.arg(completions()))
+}
+
+/// The option of every binary that prints a shell's completion script.
+fn completions() -> Arg {
+    Arg::new("completions")
+        .long("completions")
+        .value_name("SHELL")
+        .value_parser(clap::value_parser!(Shell))
+        .exclusive(true)
+        .help("Print the completion script of a shell, and nothing else")
+}
+
+/// The CPU level to run at: the best, or the one that the environment forces.
+///
+/// # Errors
+/// A level that does not exist or that this machine does not have.
+fn cpu_level() -> Result<Level, Failure> {
+    match std::env::var(LEVEL_VARIABLE) {
+        Err(_) => Ok(Level::detect()),
+        Ok(name) => Level::from_name(&name).ok_or_else(|| {
+            let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
+            Failure::usage(format_args!("{LEVEL_VARIABLE}: this machine cannot run the level `{name}`"))
+                .hint([format!("available are {}", available.join(", "))])
+        }),
+    }
 }
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.
@@ -68,7 +99,13 @@ pub fn main(binary: &'static str) -> ExitCode {
         Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
         return ExitCode::from(EXIT_FAILURE);
     };
-    let matches = definition.get_matches();
+    let matches = definition.clone().get_matches();
+    if let Some(shell) = matches.get_one::<Shell>("completions") {
+        let mut script = Vec::new();
+        clap_complete::generate(*shell, &mut definition.clone(), binary, &mut script);
+        let ui = Ui::default();
+        return finish(ui.data(&String::from_utf8_lossy(&script)), &ui);
+    }
     let (verb, matches) = match matches.subcommand() {
         Some((verb, inner)) => (Some(verb), inner),
         None => (None, &matches),
@@ -79,7 +116,11 @@ pub fn main(binary: &'static str) -> ExitCode {
         return ExitCode::from(crate::failure::EXIT_USAGE);
     };
     let ui = (command.ui)(matches);
-    match (command.run)(matches, &ui) {
+    finish((command.run)(matches, &ui), &ui)
+}
+
+fn finish(result: Result<(), Failure>, ui: &Ui) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             ui.failure(&failure);

@@ -20,6 +20,16 @@ pub enum Error {
     /// The recipe that only copies has nothing to copy from a checkpoint.
     #[error("recipe `COPY` takes a gguf file, not a checkpoint")]
     CopyOfCheckpoint,
+    /// A tensor gets a dtype that is no good without an importance matrix.
+    #[error("{recipe}: tensor `{tensor}` becomes {dtype}, which needs an importance matrix")]
+    NeedsImatrix {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        dtype: DType,
+        /// The recipe.
+        recipe: &'static str,
+    },
     /// A shape that ggml does not have.
     #[error("tensor `{tensor}`: {source}")]
     Shape {

@@ -49,6 +49,33 @@ pub struct Choice {
     pub requires_imatrix: bool,
 }
 
+impl PlannedFile {
+    /// Bits stored for each weight (scales included, padding and header not).
+    pub fn bits_per_weight(&self) -> f64 {
+        let n_elems: u64 = self.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum();
+        let n_bytes: u64 = self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();
+        if n_elems == 0 { 0.0 } else { n_bytes as f64 * 8.0 / n_elems as f64 }
+    }
+}
+
+/// Checks that every dtype of a plan can be written, before anything is.
+///
+/// # Errors
+/// [`Error::NeedsImatrix`], [`Error::Encode`] where there is no codec.
+pub fn check_ready(layout: &Layout, file: &PlannedFile) -> Result<(), Error> {
+    for choice in &file.choices {
+        let (tensor, dtype) = (&layout.tensors[choice.tensor].name, choice.dtype);
+        if choice.requires_imatrix {
+            return Err(Error::NeedsImatrix { tensor: tensor.clone(), dtype, recipe: file.recipe.name });
+        }
+        if quant::codec(dtype).is_none_or(|codec| codec.encode.is_none()) {
+            let error = quant::EncodeError::NoCodec { dtype, verb: "encode" };
+            return Err(Error::Encode { tensor: tensor.clone(), error });
+        }
+    }
+    Ok(())
+}
+
 /// A checkpoint as architectures see it.
 ///
 /// # Errors

@@ -1,0 +1,7 @@
+//! Converts Hugging Face checkpoints to GGUF files.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gguf_tools::commands::main("gguf-convert")
+}

@@ -1,0 +1,199 @@
+//! `gguf-convert SRC [OUT] --type T`: a checkpoint folder to GGUF files of one or several types.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use arch::Layout;
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use convert::{
+    Error, NonFinite, PlannedFile, RunOptions, Watch,
+    recipes::{Overrides, Recipe},
+};
+use source::Checkpoint;
+use tensor::DType;
+
+use crate::{
+    commands::{Command, cpu_level, plan_report::Report},
+    failure::{EXIT_INTERRUPTED, Failure},
+    ui::{Ui, cancel_on_interrupt, human_bytes},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: None,
+    define: |command| ConvertArgs::augment_args(command).arg_required_else_help(true).after_help(EXAMPLES),
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert Llama-3.2-1B --type q4_k_m
+  gguf-convert Llama-3.2-1B out/ --type q4_k_m,q8_0
+  gguf-convert Llama-3.2-1B llama-{ftype}.gguf --type bf16 --threads 4
+  gguf-convert Llama-3.2-1B --type q4_k_m --dry-run
+
+Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its name only when it is whole.";
+
+#[derive(Debug, Args)]
+struct ConvertArgs {
+    /// Checkpoint folder: config.json, safetensors, tokenizer files.
+    #[arg(value_hint = ValueHint::DirPath)]
+    src: PathBuf,
+    /// Output file or folder; may hold {ftype}. Without it the model names a file in the current
+    /// folder.
+    #[arg(value_hint = ValueHint::AnyPath)]
+    out: Option<PathBuf>,
+    /// File type: name in any case or number; several, divided by commas, are made from one read.
+    #[arg(short = 't', long = "type", value_name = "TYPE", value_delimiter = ',', required = true,
+          value_parser = parse_recipe)]
+    types: Vec<&'static Recipe>,
+    /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Replace an output that is there.
+    #[arg(short, long)]
+    force: bool,
+    /// Threads to work with; all cores by default. The bytes do not depend on it.
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Convert NaNs and infinities instead of refusing them.
+    #[arg(long)]
+    allow_nonfinite: bool,
+    /// Round weights to this type first, as the reference's two steps do with bf16.
+    #[arg(long, value_name = "DTYPE", value_parser = parse_float)]
+    via: Option<DType>,
+    /// The model's name, whatever the checkpoint says.
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
+    /// The pre-tokenizer, for a tokenizer that is not recognized.
+    #[arg(long, value_name = "NAME")]
+    pre: Option<String>,
+    /// The plan or the result as JSON on stdout.
+    #[arg(long)]
+    json: bool,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Say more.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// A recipe that can make a file out of a checkpoint.
+fn parse_recipe(name: &str) -> Result<&'static Recipe, String> {
+    let recipe = Recipe::from_name(name).map_err(|error| error.to_string())?;
+    if recipe.copy { Err(Error::CopyOfCheckpoint.to_string()) } else { Ok(recipe) }
+}
+
+fn parse_float(name: &str) -> Result<DType, String> {
+    match DType::from_name(name) {
+        Ok(dtype @ (DType::F32 | DType::F16 | DType::BF16)) => Ok(dtype),
+        Ok(dtype) => Err(format!("`{dtype}` is not one of f32, f16, bf16")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A library's error with its advice; about the input, whose path is said here.
+fn about_input(path: &Path, error: Error) -> Failure {
+    let hint = error.hint();
+    match error {
+        // These carry a path of their own, or none would help.
+        Error::Gguf(_)
+        | Error::OutputInsideInput { .. }
+        | Error::NoFolder { .. }
+        | Error::UnknownPlaceholder { .. }
+        | Error::OneNameForMany { .. } => Failure::new(error),
+        Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
+        error => Failure::at(path, error),
+    }
+    .hint(hint)
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let level = cpu_level()?;
+    let failed = |error| about_input(&args.src, error);
+    let checkpoint = source::open(&args.src).map_err(|error| failed(Error::Source(error)))?;
+    let options = arch::Options {
+        model_name: args.model_name.clone(),
+        pre: args.pre.clone(),
+        ..arch::Options::default()
+    };
+    let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
+    let files = plan(&args, &layout).map_err(failed)?;
+    let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
+    tell(&checkpoint, &layout, ui);
+
+    let report = Report::new(&args.src, &checkpoint, &layout, &files, args.dry_run);
+    if args.dry_run {
+        return ui.data(&if args.json { report.json()? } else { report.text() });
+    }
+    for line in report.fallbacks() {
+        ui.warning(&line);
+    }
+    planned.iter().try_for_each(|file| convert::check_ready(&layout, file)).map_err(failed)?;
+    let works = convert::works(&checkpoint, &layout, &planned, args.via).map_err(failed)?;
+    let cancel = cancel_on_interrupt();
+    let run_options = RunOptions {
+        threads: args.threads,
+        level,
+        nonfinite: if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse },
+    };
+    write(&works, &files, args.force, &run_options, &cancel, ui).map_err(failed)?;
+    for (path, file) in &files {
+        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
+        ui.status(&format!(
+            "wrote {}: {n_bytes} bytes ({}), {bits:.2} bits/weight",
+            path.display(),
+            human_bytes(n_bytes)
+        ));
+    }
+    if args.json { ui.data(&report.json()?) } else { Ok(()) }
+}
+
+/// Plans every file and its path, and checks the paths.
+fn plan(args: &ConvertArgs, layout: &Layout) -> Result<Vec<(PathBuf, PlannedFile)>, Error> {
+    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(args.types.len());
+    for recipe in &args.types {
+        let type_name = recipe.alias_of.unwrap_or(recipe.name);
+        let default_name = arch::default_file_name(&layout.metadata, type_name);
+        let path = convert::output_path(args.out.as_deref(), &default_name, type_name)?;
+        if files.iter().any(|(other, _)| *other == path) {
+            return Err(Error::OneNameForMany { n_types: args.types.len(), path });
+        }
+        // A dry run replaces nothing, so nothing is in its way.
+        convert::check_output(&path, &args.src, args.force || args.dry_run)?;
+        files.push((path, convert::plan_file(layout, recipe, &Overrides::default())?));
+    }
+    Ok(files)
+}
+
+fn write(
+    works: &[convert::Work<'_>],
+    files: &[(PathBuf, PlannedFile)],
+    force: bool,
+    options: &RunOptions,
+    cancel: &AtomicBool,
+    ui: &Ui,
+) -> Result<(), Error> {
+    let n_bytes = works.iter().map(|work| work.rows.input_bytes(work.rows.view().n_rows)).sum();
+    let progress = ui.progress(n_bytes);
+    let watch = Watch { cancel, done: &|_, bytes| progress.add(bytes) };
+    let outputs: Vec<_> = files.iter().map(|(path, file)| (path.as_path(), &file.plan)).collect();
+    convert::write(works, &outputs, force, options, watch)
+}
+
+/// What is odd about the checkpoint, and what has no place in the output.
+fn tell(checkpoint: &Checkpoint, layout: &Layout, ui: &Ui) {
+    for note in checkpoint.notes.iter().chain(&layout.notes) {
+        ui.note(note);
+    }
+    for dropped in &layout.dropped {
+        ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
+    }
+}

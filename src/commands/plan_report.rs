@@ -1,0 +1,224 @@
+//! A plan for people (`--dry-run`) and for programs (`--json`).
+
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+use arch::{Data, Layout};
+use convert::{Choice, PlannedFile, recipes::Reason};
+use gguf::PlannedTensor;
+use serde::Serialize;
+use source::Checkpoint;
+
+use crate::{
+    commands::table,
+    failure::Failure,
+    ui::{human_bytes, printable},
+};
+
+/// What is going to be written, or has been.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    input: String,
+    format: &'static str,
+    architecture: &'static str,
+    dry_run: bool,
+    outputs: Vec<Output>,
+    dropped: Vec<Dropped>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Output {
+    path: String,
+    r#type: &'static str,
+    file_type: u32,
+    bytes: u64,
+    bits_per_weight: f64,
+    totals: BTreeMap<&'static str, Total>,
+    tensors: Vec<Tensor>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Total {
+    tensors: u64,
+    elements: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Tensor {
+    name: String,
+    /// Row length first.
+    shape: Vec<u64>,
+    from: String,
+    dtype: &'static str,
+    offset: u64,
+    bytes: u64,
+    reason: String,
+    /// The dtype that the row length did not allow.
+    fallback_from: Option<&'static str>,
+    requires_imatrix: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Dropped {
+    name: String,
+    reason: &'static str,
+}
+
+impl Report {
+    /// Of files planned from a checkpoint.
+    pub fn new(
+        input: &Path,
+        checkpoint: &Checkpoint,
+        layout: &Layout,
+        files: &[(std::path::PathBuf, PlannedFile)],
+        dry_run: bool,
+    ) -> Report {
+        let output = |(path, file): &(std::path::PathBuf, PlannedFile)| {
+            let mut totals: BTreeMap<&'static str, Total> = BTreeMap::new();
+            let tensor = |(choice, planned): (&Choice, &PlannedTensor)| {
+                let total = totals.entry(choice.dtype.name()).or_default();
+                total.tensors += 1;
+                total.elements += planned.shape.n_elems();
+                total.bytes += planned.n_bytes;
+                Tensor {
+                    name: planned.name.clone(),
+                    shape: planned.shape.dims().to_vec(),
+                    from: stored_as(checkpoint, &layout.tensors[choice.tensor].data),
+                    dtype: choice.dtype.name(),
+                    offset: planned.offset,
+                    bytes: planned.n_bytes,
+                    reason: choice.reason.to_string(),
+                    fallback_from: choice.fallback.map(|fallback| fallback.wanted.name()),
+                    requires_imatrix: choice.requires_imatrix,
+                }
+            };
+            let tensors = file.choices.iter().zip(file.plan.tensors()).map(tensor).collect();
+            Output {
+                path: path.display().to_string(),
+                r#type: file.recipe.alias_of.unwrap_or(file.recipe.name),
+                file_type: file.recipe.file_type.id(),
+                bytes: file.plan.file_len(),
+                bits_per_weight: file.bits_per_weight(),
+                totals,
+                tensors,
+            }
+        };
+        let dropped = layout.dropped.iter();
+        Report {
+            input: input.display().to_string(),
+            format: checkpoint.format,
+            architecture: layout.architecture,
+            dry_run,
+            outputs: files.iter().map(output).collect(),
+            dropped: dropped.map(|it| Dropped { name: it.name.clone(), reason: it.reason }).collect(),
+            notes: checkpoint.notes.iter().chain(&layout.notes).cloned().collect(),
+        }
+    }
+
+    /// The whole as one JSON object.
+    ///
+    /// # Errors
+    /// None that is known; serialization says so.
+    pub fn json(&self) -> Result<String, Failure> {
+        Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
+    }
+
+    /// A table for each file.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for output in &self.outputs {
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(text, "{}: {} of {}\n", printable(&output.path), output.r#type, self.architecture);
+            let header = ["name", "shape", "from", "to", "bytes", "why"];
+            let mut rows = vec![header.map(str::to_owned).to_vec()];
+            rows.extend(output.tensors.iter().map(Tensor::row));
+            text += &table(&rows, &[4]);
+            text.push('\n');
+            let header = ["dtype", "tensors", "elements", "bytes", ""];
+            let mut rows = vec![header.map(str::to_owned).to_vec()];
+            for (dtype, total) in &output.totals {
+                let Total { tensors, elements, bytes } = total;
+                let size = human_bytes(*bytes);
+                rows.push(vec![
+                    (*dtype).into(),
+                    tensors.to_string(),
+                    elements.to_string(),
+                    bytes.to_string(),
+                    size,
+                ]);
+            }
+            text += &table(&rows, &[1, 2, 3, 4]);
+            let _ = writeln!(
+                text,
+                "\nfile: {} bytes ({}), {:.4} bits/weight\n",
+                output.bytes,
+                human_bytes(output.bytes),
+                output.bits_per_weight
+            );
+        }
+        for dropped in &self.dropped {
+            let _ = writeln!(text, "left out: {}: {}", printable(&dropped.name), dropped.reason);
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+        text
+    }
+
+    /// Row lengths that did not allow the dtype of the recipe: a line for each kind.
+    pub fn fallbacks(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for output in &self.outputs {
+            let mut kinds: BTreeMap<(u64, &str, &str), Vec<&str>> = BTreeMap::new();
+            for tensor in &output.tensors {
+                if let Some(wanted) = tensor.fallback_from {
+                    let row_elems = tensor.shape.first().copied().unwrap_or(1);
+                    kinds.entry((row_elems, wanted, tensor.dtype)).or_default().push(&tensor.name);
+                }
+            }
+            for ((row_elems, wanted, dtype), names) in kinds {
+                let which = match &names[..] {
+                    [only] => format!("tensor `{only}`: a row"),
+                    [first, rest @ ..] => format!("tensor `{first}` and {} more: rows", rest.len()),
+                    [] => continue,
+                };
+                lines.push(format!(
+                    "{}: {which} of {row_elems} elements cannot be {wanted}; {dtype} taken instead",
+                    output.r#type
+                ));
+            }
+        }
+        lines
+    }
+}
+
+impl Tensor {
+    fn row(&self) -> Vec<String> {
+        let why = match self.fallback_from {
+            Some(wanted) => {
+                format!("row is not whole blocks of {wanted}; {}", self.reason)
+            }
+            None if self.reason == Reason::Default.to_string() => String::new(),
+            None => self.reason.clone(),
+        };
+        let (name, shape) = (printable(&self.name), format!("{:?}", self.shape));
+        vec![name, shape, self.from.clone(), self.dtype.into(), self.bytes.to_string(), why]
+    }
+}
+
+/// How the checkpoint stores what a tensor is made of.
+fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
+    match data {
+        Data::Computed(_) => "computed".to_owned(),
+        Data::Rows { sources, .. } => {
+            let mut names: Vec<String> = sources
+                .iter()
+                .filter_map(|name| checkpoint.tensor(name))
+                .map(|tensor| tensor.dtype.name().to_ascii_lowercase())
+                .collect();
+            names.dedup();
+            names.join("+")
+        }
+    }
+}
