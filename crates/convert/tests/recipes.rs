@@ -11,8 +11,10 @@ use std::{
 };
 
 use convert::recipes::{
-    Assignment, ModelFacts, Overrides, Recipe, TensorFacts, TensorType, assign, is_70b, reference_order,
+    Assignment, ModelFacts, Overrides, RECIPES, Reason, Recipe, RecipeError, TensorFacts, TensorType, assign,
+    is_70b, reference_order,
 };
+use gguf::{Array, Metadata, Value};
 use tensor::{DType, Shape};
 
 /// One model of the golden folder.
@@ -42,12 +44,26 @@ fn names(layers: &str, name: &str) -> Vec<String> {
     runs.flatten().map(|layer| format!("blk.{layer}.{name}")).collect()
 }
 
+fn value(text: &str) -> Value {
+    if let Ok(number) = text.parse::<u32>() {
+        return Value::U32(number);
+    }
+    let numbers: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    match (numbers, text.parse::<f32>()) {
+        (Ok(numbers), _) => Value::Array(Array::U32(numbers)),
+        (_, Ok(float)) => Value::F32(float),
+        _ => text.into(),
+    }
+}
+
 fn parse(path: &Path) -> Golden {
     let mut golden = Golden { model: ModelFacts::default(), tensors: vec![], sections: vec![] };
+    let mut metadata = Metadata::new();
     for line in fs::read_to_string(path).unwrap().lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let count = || words[1].parse::<u32>().unwrap();
         match words[0] {
+            "key" => metadata.push((words[1].to_owned(), value(words[2]))),
             "architecture" => golden.model.architecture = words[1].to_owned(),
             "n_layer" => golden.model.n_layer = count(),
             "n_expert" => golden.model.n_expert = count(),
@@ -74,6 +90,10 @@ fn parse(path: &Path) -> Golden {
         }
     }
     let model = &mut golden.model;
+    if !metadata.is_empty() {
+        *model = ModelFacts::from_metadata(&metadata).unwrap();
+        return golden;
+    }
     model.is_70b = is_70b(&model.architecture, model.n_layer, model.n_expert, model.n_head, model.n_head_kv);
     golden
 }
@@ -84,6 +104,7 @@ fn overrides(options: &[String]) -> Overrides {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let dtype = || Some(DType::from_name(value).unwrap());
         match name {
+            "refused" | "needs-imatrix" => {}
             "imatrix" => overrides.has_imatrix = true,
             "pure" => overrides.pure = true,
             "leave-output-tensor" => overrides.leave_output = true,
@@ -97,14 +118,14 @@ fn overrides(options: &[String]) -> Overrides {
 }
 
 /// The golden's tensors in the reference's order with what we assign them.
-fn assigned<'a>(golden: &'a Golden, section: &Section) -> Vec<(&'a str, Assignment)> {
+fn assigned<'a>(golden: &'a Golden, section: &Section) -> Result<Vec<(&'a str, Assignment)>, RecipeError> {
     let names: Vec<&str> = golden.tensors.iter().map(|tensor| tensor.0.as_str()).collect();
     let facts: Vec<TensorFacts<'_>> = reference_order(&names)
         .into_iter()
         .map(|i| TensorFacts { name: names[i], shape: golden.tensors[i].1, dtype: golden.tensors[i].2 })
         .collect();
-    let assignments = assign(section.recipe, &golden.model, &facts, &overrides(&section.options)).unwrap();
-    facts.iter().map(|facts| facts.name).zip(assignments).collect()
+    let assignments = assign(section.recipe, &golden.model, &facts, &overrides(&section.options))?;
+    Ok(facts.iter().map(|facts| facts.name).zip(assignments).collect())
 }
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -114,32 +135,52 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Compares every section of every file; `kept` says whether tensors that no recipe touches
-/// are expected too. Gives the number of sections.
-fn compare(folder: &str, kept: bool) -> usize {
+/// What is wrong in one section. `all` says whether tensors that no recipe touches are
+/// expected too.
+fn differences(golden: &Golden, section: &Section, all: bool) -> Vec<String> {
+    let has = |option: &str| section.options.iter().any(|other| other == option);
+    let assigned = match assigned(golden, section) {
+        Ok(_) if has("refused") => return vec!["not refused".to_owned()],
+        Err(_) if has("refused") => return vec![],
+        Err(error) => return vec![error.to_string()],
+        Ok(assigned) => assigned,
+    };
+    let mut wrong = Vec::new();
+    if section.recipe.default != section.default {
+        wrong.push(format!("default is {}", section.recipe.default));
+    }
+    let needs_imatrix = assigned.iter().any(|(_, assignment)| assignment.requires_imatrix);
+    if all && !has("imatrix") && needs_imatrix != has("needs-imatrix") {
+        wrong.push(format!("needs an importance matrix: {needs_imatrix}"));
+    }
+    let mut expected = section.others.clone();
+    for (name, assignment) in assigned {
+        let want = expected.remove(name);
+        let kept = matches!(assignment.reason, Reason::Kept(_));
+        let want = if kept && !all { want } else { Some(want.unwrap_or(section.default)) };
+        if let Some(want) = want.filter(|want| *want != assignment.dtype) {
+            let Assignment { dtype, reason, .. } = assignment;
+            wrong.push(format!("{name}: expected {want}, got {dtype} ({reason})"));
+        }
+    }
+    wrong.extend(expected.keys().map(|name| format!("{name}: no such tensor")));
+    wrong
+}
+
+/// Compares every section of every file; gives the number of sections.
+fn compare(folder: &str, all: bool) -> usize {
     let (mut sections, mut wrong) = (0, Vec::new());
     for path in files(folder) {
         let golden = parse(&path);
         for section in &golden.sections {
             sections += 1;
-            assert_eq!(section.recipe.default, section.default, "{}", section.recipe.name);
-            let mut expected = section.others.clone();
-            for (name, assignment) in assigned(&golden, section) {
-                let touched = !matches!(assignment.reason, convert::recipes::Reason::Kept(_));
-                let want = expected.remove(name);
-                if touched || kept || want.is_some() {
-                    let want = want.unwrap_or(section.default);
-                    if assignment.dtype != want {
-                        let at = path.file_stem().unwrap().display();
-                        let recipe = section.recipe.name;
-                        wrong.push(format!(
-                            "{at} {recipe} {:?} {name}: expected {want}, got {} ({})",
-                            section.options, assignment.dtype, assignment.reason
-                        ));
-                    }
-                }
-            }
-            wrong.extend(expected.keys().map(|name| format!("{}: no such tensor: {name}", path.display())));
+            let at = format!(
+                "{} {} {:?}",
+                path.file_stem().unwrap().display(),
+                section.recipe.name,
+                section.options
+            );
+            wrong.extend(differences(&golden, section, all).into_iter().map(|what| format!("{at} {what}")));
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
@@ -149,4 +190,23 @@ fn compare(folder: &str, kept: bool) -> usize {
 #[test]
 fn snapshots_of_twelve_models_are_equal() {
     assert_eq!(compare("snapshots", false), 396);
+}
+
+#[test]
+fn dry_runs_of_the_reference_are_equal() {
+    assert_eq!(compare("dry-run", true), 1524);
+}
+
+/// The table says what is needed without knowing a model: it must agree with the tool for a llama.
+#[test]
+fn recipes_know_whether_they_need_an_importance_matrix() {
+    let path = files("dry-run").into_iter().find(|path| path.ends_with("llama-grouped.txt")).unwrap();
+    let sections = parse(&path).sections;
+    let without = sections.iter().filter(|section| !section.options.iter().any(|option| option == "imatrix"));
+    for section in without.clone() {
+        let needed = section.options.iter().any(|option| option == "needs-imatrix");
+        assert_eq!(section.recipe.needs_imatrix, needed, "{}", section.recipe.name);
+    }
+    let named = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none());
+    assert_eq!(without.count(), named.count());
 }
