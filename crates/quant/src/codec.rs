@@ -51,6 +51,15 @@ pub const CODECS: &[Codec] = &[
     crate::q4_k::CODEC,
     crate::q5_k::CODEC,
     crate::q6_k::CODEC,
+    crate::iq1_s::CODEC,
+    crate::iq1_m::CODEC,
+    crate::iq2_xxs::CODEC,
+    crate::iq2_xs::CODEC,
+    crate::iq2_s::CODEC,
+    crate::iq3_xxs::CODEC,
+    crate::iq3_s::CODEC,
+    crate::iq4_nl::CODEC,
+    crate::iq4_xs::CODEC,
 ];
 
 /// Why rows cannot be encoded or decoded.

@@ -1,0 +1,233 @@
+//! The code books of the IQ types: which points exist, and which of them lie near a point that does not.
+//!
+//! A point is a short vector of small levels (8 levels of 0..3 or 4 levels of 0..8) packed into a `u16`, its
+//! *code*; level `i` sits in bits `BITS * i`. Only some codes are in the book and have an index, which is what a
+//! block stores. The search of the encoder rounds to any code and then, if that one is not in the book, looks
+//! through the list of book points around it. Those lists are built once, at first use.
+//!
+//! Source: `iq2xs_init_impl`, `iq3xs_init_impl` in `ggml/src/ggml-quants.c` of llama.cpp (as vendored in
+//! llama-cpp-python 0.3.36). The reference orders neighbours by (distance, index): its comparators break ties
+//! by the index, so the sort has one result and the library's `qsort` does not matter here.
+
+mod iq1;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+/// Decoded magnitudes of IQ2_XXS, by index (`iq2xxs_grid`).
+pub static IQ2_XXS_VALUES: [[u8; 8]; 256] = expand(&iq2_xxs::CODES, &[8, 25, 43, 0]);
+/// Decoded magnitudes of IQ2_XS, by index (`iq2xs_grid`).
+pub static IQ2_XS_VALUES: [[u8; 8]; 512] = expand(&iq2_xs::CODES, &[8, 25, 43, 0]);
+/// Decoded magnitudes of IQ2_S, by index (`iq2s_grid`).
+pub static IQ2_S_VALUES: [[u8; 8]; 1024] = expand(&iq2_s::CODES, &[8, 25, 43, 0]);
+/// Decoded magnitudes of IQ3_XXS, by index (`iq3xxs_grid`).
+pub static IQ3_XXS_VALUES: [[u8; 4]; 256] = expand(&iq3_xxs::CODES, &[4, 12, 20, 28, 36, 44, 52, 62]);
+/// Decoded magnitudes of IQ3_S, by index (`iq3s_grid`).
+pub static IQ3_S_VALUES: [[u8; 4]; 512] = expand(&iq3_s::CODES, &[1, 3, 5, 7, 9, 11, 13, 15]);
+/// Decoded values of IQ1_S and IQ1_M, by index (`iq1s_grid`): -1, 0 and 1 in two's complement.
+pub static IQ1_VALUES: [[u8; 8]; 2048] = expand(&iq1::CODES, &[255, 0, 1, 0]);
+
+/// The 16 values of IQ4_NL and IQ4_XS (`kvalues_iq4nl` in `ggml/src/ggml-common.h`).
+pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// The eight signs that a 7-bit field stands for: the eighth makes the number of set bits even.
+///
+/// Source: `ksigns_iq2xs` in `ggml/src/ggml-common.h`.
+#[inline(always)]
+pub const fn even_signs(field: u8) -> u8 {
+    let field = field & 127;
+    field | (((field.count_ones() & 1) as u8) << 7)
+}
+
+/// The values of each code, level by level.
+const fn expand<const N: usize, const DIMS: usize, const LEVELS: usize>(
+    codes: &[u16; N],
+    levels: &[u8; LEVELS],
+) -> [[u8; DIMS]; N] {
+    let mut points = [[0; DIMS]; N];
+    let mut index = 0;
+    while index < N {
+        let mut dim = 0;
+        while dim < DIMS {
+            let level = (codes[index] >> (LEVELS.trailing_zeros() as usize * dim)) as usize & (LEVELS - 1);
+            points[index][dim] = levels[level];
+            dim += 1;
+        }
+        index += 1;
+    }
+    points
+}
+
+/// Where a code stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// In the book.
+    OnGrid,
+    /// Not in the book: the codes of the book's nearest points, nearest first, equal distances in the order of
+    /// their index. Never empty.
+    OffGrid(&'a [u16]),
+}
+
+/// How a code book is shaped.
+struct Shape {
+    /// The book's points.
+    codes: &'static [u16],
+    /// Levels in a point.
+    dims: u32,
+    /// Bits of a level.
+    bits: u32,
+    /// Levels that are in use: 0 until this.
+    levels: u16,
+    /// How many different distances a neighbour list covers.
+    n_distances: usize,
+}
+
+/// A code book with its neighbour lists.
+#[derive(Debug)]
+pub struct CodeBook {
+    codes: &'static [u16],
+    /// For each code: the index, or `-1 - position` of its list in `neighbours`.
+    map: Vec<i32>,
+    /// Lists one after the other: length, then that many codes.
+    neighbours: Vec<u16>,
+}
+
+impl CodeBook {
+    /// The book of IQ2_XXS.
+    pub fn iq2_xxs() -> &'static CodeBook {
+        static BOOK: OnceLock<CodeBook> = OnceLock::new();
+        BOOK.get_or_init(|| {
+            build(&Shape { codes: &iq2_xxs::CODES, dims: 8, bits: 2, levels: 3, n_distances: 2 })
+        })
+    }
+
+    /// The book of IQ2_XS.
+    pub fn iq2_xs() -> &'static CodeBook {
+        static BOOK: OnceLock<CodeBook> = OnceLock::new();
+        BOOK.get_or_init(|| {
+            build(&Shape { codes: &iq2_xs::CODES, dims: 8, bits: 2, levels: 3, n_distances: 2 })
+        })
+    }
+
+    /// The book of IQ2_S.
+    pub fn iq2_s() -> &'static CodeBook {
+        static BOOK: OnceLock<CodeBook> = OnceLock::new();
+        BOOK.get_or_init(|| {
+            build(&Shape { codes: &iq2_s::CODES, dims: 8, bits: 2, levels: 3, n_distances: 1 })
+        })
+    }
+
+    /// The book that IQ1_S and IQ1_M share.
+    pub fn iq1() -> &'static CodeBook {
+        static BOOK: OnceLock<CodeBook> = OnceLock::new();
+        BOOK.get_or_init(|| build(&Shape { codes: &iq1::CODES, dims: 8, bits: 2, levels: 3, n_distances: 3 }))
+    }
+
+    /// The book of IQ3_XXS.
+    pub fn iq3_xxs() -> &'static CodeBook {
+        static BOOK: OnceLock<CodeBook> = OnceLock::new();
+        BOOK.get_or_init(|| {
+            build(&Shape { codes: &iq3_xxs::CODES, dims: 4, bits: 3, levels: 8, n_distances: 2 })
+        })
+    }
+
+    /// The book of IQ3_S.
+    pub fn iq3_s() -> &'static CodeBook {
+        static BOOK: OnceLock<CodeBook> = OnceLock::new();
+        BOOK.get_or_init(|| {
+            build(&Shape { codes: &iq3_s::CODES, dims: 4, bits: 3, levels: 8, n_distances: 3 })
+        })
+    }
+
+    /// Where this code stands.
+    ///
+    /// # Panics
+    /// When a level of the code is out of the book's range.
+    #[inline(always)]
+    pub fn place(&self, code: u16) -> Place<'_> {
+        let entry = self.map[usize::from(code)];
+        if entry >= 0 {
+            return Place::OnGrid;
+        }
+        let list = &self.neighbours[(-1 - entry) as usize..];
+        Place::OffGrid(&list[1..=usize::from(list[0])])
+    }
+
+    /// The index of a code that is in the book.
+    ///
+    /// # Panics
+    /// When the code is not in the book: only codes that the book gave out may be asked for.
+    #[inline(always)]
+    pub fn index(&self, code: u16) -> u16 {
+        let entry = self.map[usize::from(code)];
+        assert!(entry >= 0, "code {code:#x} is not in the book");
+        entry as u16
+    }
+
+    /// The code of an index.
+    #[inline(always)]
+    pub fn code(&self, index: u16) -> u16 {
+        self.codes[usize::from(index)]
+    }
+}
+
+/// Builds the index map and the neighbour lists.
+///
+/// A distance is the sum of squared level differences. It is taken from two tables of half codes, so that the
+/// largest book (2048 points, 4513 codes beside it) takes some 20 ms.
+fn build(shape: &Shape) -> CodeBook {
+    let mask = (1u16 << shape.bits) - 1;
+    let level = |code: u16, dim: u32| (code >> (shape.bits * dim)) & mask;
+    let half_bits = shape.bits * shape.dims / 2;
+    let n_halves = 1usize << half_bits;
+    let half = |code: u16| (usize::from(code) & (n_halves - 1), usize::from(code >> half_bits));
+
+    // (n_halves, n_halves) squared distances between half codes.
+    let mut distances = vec![0u16; n_halves * n_halves];
+    for (position, distance) in distances.iter_mut().enumerate() {
+        let (a, b) = ((position / n_halves) as u16, (position % n_halves) as u16);
+        *distance = (0..shape.dims / 2).map(|dim| level(a, dim).abs_diff(level(b, dim)).pow(2)).sum();
+    }
+
+    let n_codes = 1usize << (shape.bits * shape.dims);
+    let mut map = vec![-1; n_codes];
+    for (index, &code) in shape.codes.iter().enumerate() {
+        map[usize::from(code)] = index as i32;
+    }
+
+    let mut neighbours = Vec::new();
+    let mut near: Vec<(u16, u16)> = Vec::with_capacity(shape.codes.len());
+    for code in 0..n_codes {
+        let in_use = (0..shape.dims).all(|dim| level(code as u16, dim) < shape.levels);
+        if map[code] >= 0 || !in_use {
+            continue;
+        }
+        let (low, high) = half(code as u16);
+        let low = &distances[low * n_halves..][..n_halves];
+        let high = &distances[high * n_halves..][..n_halves];
+        // Distances and indices in the order of the index, then a stable sort by distance of those that are near
+        // enough: the order that the reference's sort by (distance, index) gives.
+        near.clear();
+        near.extend(shape.codes.iter().map(|&point| {
+            let (point_low, point_high) = half(point);
+            (low[point_low] + high[point_high], point)
+        }));
+        let mut farthest = 0;
+        for nth in 0..shape.n_distances {
+            let next = near.iter().map(|&(distance, _)| distance).filter(|&d| nth == 0 || d > farthest).min();
+            farthest = next.unwrap_or(farthest);
+        }
+        near.retain(|&(distance, _)| distance <= farthest);
+        near.sort_by_key(|&(distance, _)| distance);
+        map[code] = -1 - neighbours.len() as i32;
+        neighbours.push(near.len() as u16);
+        neighbours.extend(near.iter().map(|&(_, point)| point));
+    }
+    CodeBook { codes: shape.codes, map, neighbours }
+}

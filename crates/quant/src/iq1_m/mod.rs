@@ -1,0 +1,29 @@
+//! IQ1_M: ternary levels in eights from a book of 2048 points, a shift for 8, a 3-bit scale for 16.
+//!
+//! ```text
+//! 0             32                            48                                 56
+//! +-------------+-----------------------------+----------------------------------+
+//! | indices     | 32 nibbles: 3 high bits,    | 4 x u16: 4 x 3-bit scale,        |
+//! | 32 low u8   | top bit: shift down         | on top a nibble of d (f16)       |
+//! +-------------+-----------------------------+----------------------------------+
+//! ```
+//!
+//! `x = d * (2 * scale + 1) * (level +- 1/8)`, level in {-1, 0, 1}. Multi-byte numbers are little-endian.
+//!
+//! Source: `block_iq1_m` in `ggml/src/ggml-common.h`, `quantize_iq1_m` and `dequantize_row_iq1_m` in
+//! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{Codec, block::assert_sizes};
+
+/// Bytes in a block of 256 elements.
+const BYTES: usize = 56;
+
+const _: () = assert_sizes(DType::IQ1_M, 256, BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ1_M, needs_weights: false, encode: Some(scalar::encode), decode: scalar::decode };

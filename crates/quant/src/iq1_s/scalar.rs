@@ -1,0 +1,160 @@
+//! IQ1_S, plainly.
+
+use crate::{
+    Level, Rows,
+    block::{self, f16_at, put_f16, put_u16, u16_at},
+    fit,
+    grids::{CodeBook, IQ1_VALUES},
+    iq_fit::{
+        self, SUPER,
+        ternary::{self, DELTA, DOWN, UP},
+    },
+};
+
+/// Elements in a sub-block.
+const SUB: usize = 32;
+
+/// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ1_S`).
+const SMALLEST_GROUP: f32 = 1e-12;
+
+/// Encodes rows.
+pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
+    let book = CodeBook::iq1();
+    iq_fit::encode_weighted_blocks(rows, out, |values, importance, block| {
+        encode_block(book, values, importance, block);
+    });
+}
+
+/// A split of the sorted values and its scale.
+struct Split {
+    /// The scale; may be negative.
+    scale: f32,
+    /// How many values are low.
+    first: usize,
+    /// How many values are low or middle.
+    second: usize,
+    /// Whether the levels are moved up.
+    up: bool,
+}
+
+/// Source: `quantize_row_iq1_s_impl` in `ggml/src/ggml-quants.c`.
+fn encode_block(
+    book: &CodeBook,
+    values: &[f32; SUPER],
+    importance: &[f32; SUPER],
+    block: &mut [u8; super::BYTES],
+) {
+    *block = [0; super::BYTES];
+    let sigma2 = 2.0 * fit::sum_of_squares(values) / SUPER as f32;
+    let mut heads = [0u16; 8];
+    let mut scales = [0.0f32; 8];
+    let mut down = [false; 8];
+    let mut max_scale = 0.0;
+    let subs = values.as_chunks::<SUB>().0.iter().zip(importance.as_chunks::<SUB>().0);
+    for (at, (values, importance)) in subs.enumerate() {
+        let weights = fit::importance_weights(values, importance, sigma2);
+        if values[1..].iter().fold(values[0].abs(), |max, x| iq_fit::larger(max, x.abs())) < SMALLEST_GROUP {
+            continue;
+        }
+        let order = ternary::ascending(values);
+        let Some(Split { mut scale, first, second, mut up }) = best_split(values, &weights, &order) else {
+            continue;
+        };
+        let mut codes = ternary::codes_of_split::<SUB, 4>(&order, first, second, scale < 0.0);
+        if scale < 0.0 {
+            (scale, up) = (-scale, !up);
+        }
+        let levels = if up { &UP } else { &DOWN };
+        if ternary::move_to_book(book, &mut codes, values, &weights, scale, [levels; 4]) {
+            let mut sums = [0.0; 2];
+            let groups = values.as_chunks::<8>().0.iter().zip(weights.as_chunks::<8>().0);
+            for (code, (values, weights)) in codes.into_iter().zip(groups) {
+                ternary::add_sums(&mut sums, code, values, weights, levels, 1.0);
+            }
+            if sums[0] > 0.0 && sums[1] > 0.0 {
+                scale = sums[0] / sums[1];
+            }
+        }
+        for (group, code) in codes.into_iter().enumerate() {
+            let index = book.index(code);
+            block[2 + 4 * at + group] = index as u8;
+            heads[at] |= (index >> 8) << (3 * group);
+        }
+        scales[at] = scale;
+        down[at] = !up;
+        max_scale = iq_fit::larger(max_scale, scale);
+    }
+    if max_scale != 0.0 {
+        let d = max_scale / 15.0;
+        put_f16(block, 0, d * 1.125);
+        let id = 1.0 / d;
+        for at in 0..8 {
+            let scale = u16::from(iq_fit::odd_scale(id, scales[at], 7)) | u16::from(down[at]) << 3;
+            heads[at] |= scale << 12;
+        }
+    }
+    for (at, head) in heads.into_iter().enumerate() {
+        put_u16(block, 34 + 2 * at, head);
+    }
+}
+
+/// The best of all splits of the sorted values into low, middle and high, levels moved up or down: the one with
+/// the largest `(sum w*q*x)^2 / sum w*q*q`, the first of equals. None when no sum is positive.
+fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> Option<Split> {
+    // Prefix sums in sorted order, and what of the two sums depends on one boundary alone.
+    let mut sum_x = [0.0f32; SUB + 1];
+    let mut sum_w = [0.0f32; SUB + 1];
+    for (rank, &element) in order.iter().enumerate() {
+        let element = usize::from(element);
+        sum_x[rank + 1] = sum_x[rank] + weights[element] * values[element];
+        sum_w[rank + 1] = sum_w[rank] + weights[element];
+    }
+    let shifts = [UP, DOWN];
+    let low = shifts.map(|q| (sum_x.map(|x| x * q[0]), sum_w.map(|w| w * q[0] * q[0])));
+    let high = shifts
+        .map(|q| (sum_x.map(|x| (sum_x[SUB] - x) * q[2]), sum_w.map(|w| (sum_w[SUB] - w) * q[2] * q[2])));
+
+    let mut best: Option<Split> = None;
+    let mut best_score = -f32::MAX;
+    for first in 0..=SUB {
+        // (shift, second) sums of all splits with this first boundary.
+        let mut sums_qx = [[0.0f32; SUB + 1]; 2];
+        let mut sums_q2 = [[0.0f32; SUB + 1]; 2];
+        for (shift, q) in shifts.iter().enumerate() {
+            for second in first..=SUB {
+                let middle_x = (sum_x[second] - sum_x[first]) * q[1];
+                let middle_w = (sum_w[second] - sum_w[first]) * q[1] * q[1];
+                sums_qx[shift][second] = low[shift].0[first] + middle_x + high[shift].0[second];
+                sums_q2[shift][second] = low[shift].1[first] + middle_w + high[shift].1[second];
+            }
+        }
+        for second in first..=SUB {
+            for shift in 0..2 {
+                let (sum_qx, sum_q2) = (sums_qx[shift][second], sums_q2[shift][second]);
+                if sum_q2 > 0.0 && sum_qx * sum_qx > best_score * sum_q2 {
+                    let scale = sum_qx / sum_q2;
+                    best_score = scale * sum_qx;
+                    best = Some(Split { scale, first, second, up: shift == 0 });
+                }
+            }
+        }
+    }
+    best
+}
+
+/// Decodes blocks.
+pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
+    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
+        let d = f16_at(block, 0);
+        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let head = u16_at(block, 34 + group / 4 * 2);
+            let scale = d * f32::from(2 * ((head >> 12) & 7) + 1);
+            let delta = if head & 0x8000 != 0 { -DELTA } else { DELTA };
+            let high = usize::from(head >> (3 * (group % 4)) & 7);
+            let point = IQ1_VALUES[usize::from(block[2 + group]) | high << 8];
+            for (value, level) in values.iter_mut().zip(point) {
+                *value = scale * (f32::from(level as i8) + delta);
+            }
+        }
+    });
+}

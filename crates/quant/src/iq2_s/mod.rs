@@ -1,0 +1,29 @@
+//! IQ2_S: magnitudes in eights from a book of 1024 points, all signs, a 4-bit scale for 16.
+//!
+//! ```text
+//! 0     2             34           66              74          82
+//! +-----+-------------+------------+---------------+-----------+
+//! | d   | indices     | signs      | high bits     | scales    |
+//! | f16 | 32 low u8   | 32 x u8    | 32 x 2 bits   | 16 nibbles|
+//! +-----+-------------+------------+---------------+-----------+
+//! ```
+//!
+//! `x = d * (scale + 1/2) / 4 * magnitude * sign`, magnitude in {8, 25, 43}. Multi-byte numbers are little-endian.
+//!
+//! Source: `block_iq2_s` in `ggml/src/ggml-common.h`, `quantize_iq2_s` and `dequantize_row_iq2_s` in
+//! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{Codec, block::assert_sizes};
+
+/// Bytes in a block of 256 elements.
+const BYTES: usize = 82;
+
+const _: () = assert_sizes(DType::IQ2_S, 256, BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ2_S, needs_weights: false, encode: Some(scalar::encode), decode: scalar::decode };

@@ -1,0 +1,33 @@
+//! IQ2_XXS: magnitudes in eights from a book of 256 points, signs with even parity, a 4-bit scale for 32.
+//!
+//! ```text
+//! 0     2                                                66
+//! +-----+------------------------------------------+
+//! | d   | 8 x (32-bit indices, 32-bit word)        |
+//! | f16 | 4 x u8 | 4 x 7 signs, 4-bit scale on top |
+//! +-----+------------------------------------------+
+//! ```
+//!
+//! `x = d * (scale + 1/2) / 4 * magnitude * sign`, magnitude in {8, 25, 43}. Multi-byte numbers are little-endian.
+//!
+//! Source: `block_iq2_xxs` in `ggml/src/ggml-common.h`, `quantize_iq2_xxs` and `dequantize_row_iq2_xxs` in
+//! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{Codec, block::assert_sizes};
+
+/// Bytes in a block of 256 elements.
+const BYTES: usize = 66;
+
+const _: () = assert_sizes(DType::IQ2_XXS, 256, BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec {
+    dtype: DType::IQ2_XXS,
+    needs_weights: true,
+    encode: Some(scalar::encode),
+    decode: scalar::decode,
+};

@@ -1,0 +1,29 @@
+//! IQ3_S: magnitudes in fours from a book of 512 points, all signs, a 4-bit scale for 32.
+//!
+//! ```text
+//! 0     2             66             74         106         110
+//! +-----+-------------+--------------+----------+-----------+
+//! | d   | indices     | high bits    | signs    | scales    |
+//! | f16 | 64 low u8   | 64 x 1 bit   | 32 x u8  | 8 nibbles |
+//! +-----+-------------+--------------+----------+-----------+
+//! ```
+//!
+//! `x = d * (2 * scale + 1) * magnitude * sign`, magnitude in {1, 3, ... 15}. Multi-byte numbers are little-endian.
+//!
+//! Source: `block_iq3_s` in `ggml/src/ggml-common.h`, `quantize_iq3_s` and `dequantize_row_iq3_s` in
+//! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{Codec, block::assert_sizes};
+
+/// Bytes in a block of 256 elements.
+const BYTES: usize = 110;
+
+const _: () = assert_sizes(DType::IQ3_S, 256, BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ3_S, needs_weights: false, encode: Some(scalar::encode), decode: scalar::decode };

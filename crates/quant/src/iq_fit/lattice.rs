@@ -1,0 +1,213 @@
+//! The search of IQ2 and IQ3: one scale for a sub-block whose groups of magnitudes must be points of a book.
+
+use super::{larger, nearest_point};
+use crate::{
+    grids::{CodeBook, Place},
+    round::nearest_int,
+};
+
+/// A sub-block, made ready for the search.
+#[derive(Debug, Clone, Copy)]
+pub struct Magnitudes<const SUB: usize> {
+    /// (SUB) magnitudes; one of a group is negative where a sign had to be flipped for parity.
+    pub values: [f32; SUB],
+    /// (SUB) weights.
+    pub weights: [f32; SUB],
+    /// (SUB) square roots of the weights: what the choice among neighbours uses.
+    pub roots: [f32; SUB],
+    /// A bit for each negative value, a byte for each 8 elements.
+    pub signs: [u8; 4],
+}
+
+impl<const SUB: usize> Magnitudes<SUB> {
+    /// Splits values into magnitudes and signs.
+    pub fn new(source: &[f32; SUB], weights: [f32; SUB]) -> Self {
+        let mut split = Magnitudes { values: [0.0; SUB], weights, roots: [0.0; SUB], signs: [0; 4] };
+        for i in 0..SUB {
+            let positive = source[i] >= 0.0;
+            split.values[i] = if positive { source[i] } else { -source[i] };
+            split.roots[i] = weights[i].sqrt();
+            split.signs[i / 8] |= u8::from(!positive) << (i % 8);
+        }
+        split
+    }
+
+    /// Makes the number of negative signs in each 8 even, at the least cost: the element with the least
+    /// `weight * value^2` (the first of equals) changes its sign and keeps the rest of it as a negative
+    /// magnitude. Leaves the seven low sign bits, which then say all.
+    pub fn make_even(mut self, source: &[f32; SUB]) -> Self {
+        for group in 0..SUB / 8 {
+            let cost = |i: usize| self.weights[8 * group + i] * source[8 * group + i] * source[8 * group + i];
+            if self.signs[group].count_ones() % 2 == 1 {
+                let (mut least, mut at) = (cost(0), 0);
+                for i in 1..8 {
+                    let cost = cost(i);
+                    if cost < least {
+                        (least, at) = (cost, i);
+                    }
+                }
+                self.values[8 * group + at] = -self.values[8 * group + at];
+                self.signs[group] ^= 1 << at;
+            }
+            self.signs[group] &= 127;
+        }
+        self
+    }
+
+    /// The largest magnitude.
+    pub fn max(&self) -> f32 {
+        self.values[1..].iter().fold(self.values[0], |max, &value| larger(max, value))
+    }
+}
+
+/// Which groups are placed again once the best scale is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refit {
+    /// All of them.
+    All,
+    /// All of them, if any was off the grid.
+    AllIfAnyOff,
+    /// Those that were off the grid.
+    OffGrid,
+}
+
+/// A sub-block's search: `SUB` elements in groups of `DIMS` with `LEVELS` (a power of two) levels of room.
+#[derive(Debug, Clone, Copy)]
+pub struct Lattice<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
+    /// The points.
+    pub book: &'static CodeBook,
+    /// Candidate scales run from `-n_steps` to `n_steps`.
+    pub n_steps: i32,
+    /// How far a step moves the divisor of the largest magnitude.
+    pub step: f32,
+    /// What is placed again at the end.
+    pub refit: Refit,
+}
+
+/// A scale and the codes of a sub-block's groups.
+#[derive(Debug, Clone, Copy)]
+pub struct Fit {
+    /// The scale; negative in rare cases, see [`Fit::make_positive`].
+    pub scale: f32,
+    /// The codes, all in the book; the first `SUB / DIMS` count.
+    pub codes: [u16; 8],
+}
+
+impl Fit {
+    /// A negative scale becomes positive and all signs under `mask` change: the scale is stored unsigned.
+    pub fn make_positive(&mut self, signs: &mut [u8], mask: u8) {
+        if self.scale < 0.0 {
+            self.scale = -self.scale;
+            signs.iter_mut().for_each(|signs| *signs = !*signs & mask);
+        }
+    }
+}
+
+/// What the elements of a sub-block add to `sum w*x*q` and `sum w*q*q`, for each level.
+type Terms<const SUB: usize, const LEVELS: usize> = [[[f32; 2]; LEVELS]; SUB];
+
+impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS, LEVELS> {
+    /// The highest level in use: IQ2 has three, IQ3 eight.
+    pub const TOP: i32 = if LEVELS == 4 { 2 } else { 7 };
+    /// Bits of a level.
+    const BITS: usize = LEVELS.trailing_zeros() as usize;
+    /// What a level stands for.
+    const ODD: [f32; LEVELS] = {
+        let mut odd = [0.0; LEVELS];
+        let mut level = 0;
+        while level < LEVELS {
+            odd[level] = (2 * level + 1) as f32;
+            level += 1;
+        }
+        odd
+    };
+
+    /// The search. `anchor` is the value that the middle candidate maps to the top level, `scale` the result
+    /// when no candidate is any good.
+    ///
+    /// Source: the loops over `is` and what follows them in `quantize_row_iq2_xxs_impl`, `..._iq2_xs_impl`,
+    /// `..._iq2_s_impl`, `..._iq3_xxs_impl` and `..._iq3_s_impl`, `ggml/src/ggml-quants.c`.
+    #[inline(always)]
+    pub fn search(&self, sub: &Magnitudes<SUB>, scale: f32, anchor: f32) -> Fit {
+        let n_groups = SUB / DIMS;
+        let terms = Self::terms(sub);
+        let mut fit = Fit { scale, codes: [0; 8] };
+        let mut off_grid = [self.refit == Refit::AllIfAnyOff; 8];
+        let mut best = 0.0;
+        for is in -self.n_steps..=self.n_steps {
+            let id = ((2 * Self::TOP + 1) as f32 + is as f32 * self.step) / anchor;
+            let scale = 1.0 / id;
+            let mut codes = [0; 8];
+            let mut off = [false; 8];
+            for group in 0..n_groups {
+                (codes[group], off[group]) = self.place(sub, group, id, scale);
+            }
+            let (sum_qx, sum_q2) = Self::sums(&terms, &codes);
+            if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
+                fit = Fit { scale: sum_qx / sum_q2, codes };
+                best = fit.scale * sum_qx;
+                off_grid = off;
+            }
+        }
+        let any_off = off_grid[..n_groups].contains(&true);
+        if fit.scale > 0.0 && (any_off || self.refit == Refit::All) {
+            let id = 1.0 / fit.scale;
+            for group in 0..n_groups {
+                if off_grid[group] || self.refit != Refit::OffGrid {
+                    fit.codes[group] = self.place(sub, group, id, fit.scale).0;
+                }
+            }
+            let (sum_qx, sum_q2) = Self::sums(&terms, &fit.codes);
+            if sum_q2 > 0.0 {
+                fit.scale = sum_qx / sum_q2;
+            }
+        }
+        fit
+    }
+
+    /// The code of one group at one scale, and whether rounding alone left the grid.
+    #[inline(always)]
+    fn place(&self, sub: &Magnitudes<SUB>, group: usize, id: f32, scale: f32) -> (u16, bool) {
+        let values = &sub.values.as_chunks::<DIMS>().0[group];
+        let mut code = 0;
+        for (dim, value) in values.iter().enumerate() {
+            let level = nearest_int(0.5 * (id * value - 1.0)).clamp(0, Self::TOP);
+            code |= (level as u16) << (Self::BITS * dim);
+        }
+        match self.book.place(code) {
+            Place::OnGrid => (code, false),
+            Place::OffGrid(candidates) => {
+                let roots = &sub.roots.as_chunks::<DIMS>().0[group];
+                (nearest_point(candidates, values, roots, scale, &Self::ODD), true)
+            }
+        }
+    }
+
+    /// All terms that the sums can meet.
+    #[inline(always)]
+    fn terms(sub: &Magnitudes<SUB>) -> Terms<SUB, LEVELS> {
+        let mut terms = [[[0.0; 2]; LEVELS]; SUB];
+        for i in 0..SUB {
+            let weight = sub.weights[i];
+            for level in 0..LEVELS {
+                let q = Self::ODD[level];
+                terms[i][level] = [weight * sub.values[i] * q, weight * q * q];
+            }
+        }
+        terms
+    }
+
+    /// `sum w*x*q` and `sum w*q*q` of these codes.
+    #[inline(always)]
+    fn sums(terms: &Terms<SUB, LEVELS>, codes: &[u16; 8]) -> (f32, f32) {
+        let mut sums = [0.0; 2];
+        for (terms, &code) in terms.as_chunks::<DIMS>().0.iter().zip(codes) {
+            for (dim, terms) in terms.iter().enumerate() {
+                let term = terms[usize::from(code >> (Self::BITS * dim)) & (LEVELS - 1)];
+                sums[0] += term[0];
+                sums[1] += term[1];
+            }
+        }
+        (sums[0], sums[1])
+    }
+}

@@ -1,0 +1,110 @@
+//! Searches that the IQ types share.
+//!
+//! `lattice` is the scale search of IQ2 and IQ3 (magnitudes on a grid, signs apart), `ternary` the one of IQ1
+//! (sorted values split in three), `nonlinear` the one of IQ4 (one table of 16 values).
+//!
+//! All sums run in the reference's order, product by product; where a product depends only on an element and
+//! its level, it is taken from a table that was filled with the same operations. A lane kernel can therefore
+//! replace any of these functions alone.
+
+pub mod lattice;
+pub mod nonlinear;
+pub mod ternary;
+
+use crate::{Rows, block, round::nearest_int};
+
+/// Elements in a super-block.
+pub const SUPER: usize = 256;
+
+/// Encodes block after block, with the importance weights of its columns if there are any.
+#[inline(always)]
+pub fn encode_blocks<const E: usize, const B: usize>(
+    rows: Rows<'_>,
+    out: &mut [u8],
+    encode: impl Fn(&[f32; E], Option<&[f32; E]>, &mut [u8; B]),
+) {
+    match rows.weights {
+        None => block::encode_blocks(rows.values, out, |values, block| encode(values, None, block)),
+        Some(weights) => block::encode_weighted_blocks(rows, weights, out, |values, weights, block| {
+            encode(values, Some(weights), block);
+        }),
+    }
+}
+
+/// Encodes block after block of a type that is never encoded without importance weights.
+#[inline(always)]
+pub fn encode_weighted_blocks<const E: usize, const B: usize>(
+    rows: Rows<'_>,
+    out: &mut [u8],
+    encode: impl Fn(&[f32; E], &[f32; E], &mut [u8; B]),
+) {
+    let weights = rows.weights.expect("`needs_weights` is checked before");
+    block::encode_weighted_blocks(rows, weights, out, encode);
+}
+
+/// The larger of two as the reference's `MAX` has it: the second where they do not compare.
+#[inline(always)]
+pub fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+/// Two points of four as one of eight.
+#[inline(always)]
+pub fn join(low: [u8; 4], high: [u8; 4]) -> [u8; 8] {
+    std::array::from_fn(|i| if i < 4 { low[i] } else { high[i - 4] })
+}
+
+/// Eight decoded elements of IQ2 or IQ3: `scale * magnitude * sign`.
+#[inline(always)]
+pub fn signed_values(scale: f32, magnitudes: [u8; 8], signs: u8, out: &mut [f32]) {
+    for (i, value) in out.iter_mut().enumerate() {
+        let sign = if signs >> i & 1 == 1 { -1.0 } else { 1.0 };
+        *value = scale * f32::from(magnitudes[i]) * sign;
+    }
+}
+
+/// The candidate code with the least weighted squared distance `sum w * (scale * q - x)^2`; the first of equals.
+///
+/// `levels[l]` is the `q` of level `l`; levels have `log2(LEVELS)` bits in a code. The reference aborts when no
+/// distance is below the largest f32 (which takes values or weights that are not finite, or close to
+/// overflow); here the first candidate is taken then.
+///
+/// Source: `iq2_find_best_neighbour`, `iq3_find_best_neighbour`, `iq1_find_best_neighbour2` in
+/// `ggml/src/ggml-quants.c`.
+#[inline(always)]
+pub fn nearest_point<const DIMS: usize, const LEVELS: usize>(
+    candidates: &[u16],
+    values: &[f32; DIMS],
+    weights: &[f32; DIMS],
+    scale: f32,
+    levels: &[f32; LEVELS],
+) -> u16 {
+    // The cost of each level in each dimension: at most 32 products, against 8 to 300 candidates.
+    let mut costs = [[0.0f32; LEVELS]; DIMS];
+    for dim in 0..DIMS {
+        for level in 0..LEVELS {
+            let diff = scale * levels[level] - values[dim];
+            costs[dim][level] = weights[dim] * diff * diff;
+        }
+    }
+    let bits = LEVELS.trailing_zeros();
+    let mut best = f32::MAX;
+    let mut found = candidates[0];
+    for &code in candidates {
+        let mut distance = 0.0;
+        for (dim, costs) in costs.iter().enumerate() {
+            distance += costs[usize::from(code >> (bits * dim as u32)) & (LEVELS - 1)];
+        }
+        if distance < best {
+            best = distance;
+            found = code;
+        }
+    }
+    found
+}
+
+/// The 4-bit or 3-bit integer that stands for a sub-block's scale: `round((id * scale - 1) / 2)` in `0..=top`.
+#[inline(always)]
+pub fn odd_scale(id: f32, scale: f32, top: i32) -> u8 {
+    nearest_int(0.5 * (id * scale - 1.0)).clamp(0, top) as u8
+}

@@ -1,0 +1,119 @@
+//! What IQ1_S and IQ1_M share: levels -1, 0, 1, moved up or down by 1/8, found by splitting sorted values in three.
+
+use super::nearest_point;
+use crate::grids::{CodeBook, Place};
+
+/// How far the three levels are moved (`IQ1S_DELTA`, `IQ1M_DELTA`).
+pub const DELTA: f32 = 0.125;
+
+/// The levels moved up.
+pub const UP: [f32; 4] = [-1.0 + DELTA, DELTA, 1.0 + DELTA, 0.0];
+/// The levels moved down.
+pub const DOWN: [f32; 4] = [-1.0 - DELTA, -DELTA, 1.0 - DELTA, 0.0];
+
+/// The order of ascending values, equal ones in the order of their index. `N` is a power of two.
+///
+/// The reference calls `qsort` with a comparator that knows only the values, so what happens to equal values is
+/// up to the C library. glibc's is a stable merge sort (the goldens were made with 2.36), and this is the same
+/// one, comparison for comparison: so NaNs, which that comparator calls equal to everything, end up at the same
+/// places, too.
+///
+/// Source: `iq1_sort_helper` in `ggml/src/ggml-quants.c`.
+pub fn ascending<const N: usize>(values: &[f32; N]) -> [u8; N] {
+    const { assert!(N.is_power_of_two() && N <= 256) };
+    let mut order: [u8; N] = std::array::from_fn(|i| i as u8);
+    let mut merged = order;
+    let mut width = 1;
+    while width < N {
+        for start in (0..N).step_by(2 * width) {
+            let (mut left, mut right) = (start, start + width);
+            for slot in &mut merged[start..start + 2 * width] {
+                let left_is_over = left == start + width;
+                let right_is_over = right == start + 2 * width;
+                let right_first = !right_is_over
+                    && (left_is_over || values[usize::from(order[left])] > values[usize::from(order[right])]);
+                let from = if right_first { &mut right } else { &mut left };
+                *slot = order[*from];
+                *from += 1;
+            }
+        }
+        std::mem::swap(&mut order, &mut merged);
+        width *= 2;
+    }
+    order
+}
+
+/// The codes of groups of eight, from a split: the first `first` in order are low, those up to `second` middle,
+/// the rest high. `flipped` exchanges low and high.
+pub fn codes_of_split<const N: usize, const GROUPS: usize>(
+    order: &[u8; N],
+    first: usize,
+    second: usize,
+    flipped: bool,
+) -> [u16; GROUPS] {
+    let mut codes = [0; GROUPS];
+    for (rank, &element) in order.iter().enumerate() {
+        let level = u16::from(rank >= first) + u16::from(rank >= second);
+        let level = if flipped { 2 - level } else { level };
+        codes[usize::from(element / 8)] |= level << (2 * (element % 8));
+    }
+    codes
+}
+
+/// Moves each code that is not in the book to its best neighbour; says whether any was not.
+pub fn move_to_book<const GROUPS: usize>(
+    book: &CodeBook,
+    codes: &mut [u16; GROUPS],
+    values: &[f32],
+    weights: &[f32],
+    scale: f32,
+    levels: [&[f32; 4]; GROUPS],
+) -> bool {
+    let mut moved = false;
+    let groups = values.as_chunks::<8>().0.iter().zip(weights.as_chunks::<8>().0);
+    for ((code, levels), (values, weights)) in codes.iter_mut().zip(levels).zip(groups) {
+        if let Place::OffGrid(candidates) = book.place(*code) {
+            *code = nearest_point(candidates, values, weights, scale, levels);
+            moved = true;
+        }
+    }
+    moved
+}
+
+/// Adds a group's `w*q*x` and `w*q*q` to the sums, with `q = levels[level] * factor`.
+#[inline(always)]
+pub fn add_sums(
+    sums: &mut [f32; 2],
+    code: u16,
+    values: &[f32],
+    weights: &[f32],
+    levels: &[f32; 4],
+    factor: f32,
+) {
+    for (i, (value, weight)) in values.iter().zip(weights).enumerate() {
+        let q = levels[usize::from(code >> (2 * i)) & 3] * factor;
+        sums[0] += weight * q * value;
+        sums[1] += weight * q * q;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_keep_their_order() {
+        let values: [f32; 32] = std::array::from_fn(|i| [0.0, -0.0, 3.0, -1.0][i % 4]);
+        let mut expected: Vec<u8> = (0..32).collect();
+        expected.sort_by(|&a, &b| values[usize::from(a)].partial_cmp(&values[usize::from(b)]).unwrap());
+        assert_eq!(ascending(&values).to_vec(), expected);
+    }
+
+    #[test]
+    fn not_a_number_is_survived() {
+        let values: [f32; 16] = std::array::from_fn(|i| if i % 3 == 0 { f32::NAN } else { -(i as f32) });
+        let mut order = ascending(&values);
+        order.sort_unstable();
+        assert_eq!(order, std::array::from_fn(|i| i as u8));
+    }
+}
