@@ -60,6 +60,14 @@ pub const CODECS: &[Codec] = &[
     crate::iq3_s::CODEC,
     crate::iq4_nl::CODEC,
     crate::iq4_xs::CODEC,
+    crate::q8_1::CODEC,
+    crate::q8_k::CODEC,
+    crate::tq1_0::CODEC,
+    crate::tq2_0::CODEC,
+    crate::mxfp4::CODEC,
+    crate::nvfp4::CODEC,
+    crate::q1_0::CODEC,
+    crate::q2_0::CODEC,
 ];
 
 /// Why rows cannot be encoded or decoded.

@@ -30,6 +30,26 @@ pub fn truncate_to_int(value: f32) -> i32 {
     if value.abs() < 2_147_483_648.0 { value as i32 } else { i32::MIN }
 }
 
+/// The floor of the binary logarithm, of a positive finite number, after that was rounded to single
+/// precision: C's `floorf(log2f(value))`.
+///
+/// So close below a power of two the logarithm rounds up to the whole number. By how many steps of 2^-24 a
+/// number may be below follows from the spacing of floats there: `ln 2` times half of it. The reference's
+/// C library rounds correctly at all of these places (glibc, checked with each of them).
+#[inline(always)]
+pub fn floor_log2(value: f32) -> i32 {
+    const STEPS: [u32; 9] = [0, 0, 1, 2, 5, 11, 22, 44, 88];
+    let bits = value.to_bits();
+    // Subnormal numbers are shifted until their leading bit is where that of normal ones is.
+    let shift = (bits.leading_zeros().saturating_sub(8)).min(23) * u32::from(bits < 0x0080_0000);
+    let exponent = (bits >> 23).max(1) as i32 - 127 - shift as i32;
+    let steps_below = (1 << 23) - (bits << shift & 0x007f_ffff);
+    let next = exponent + 1;
+    let magnitude = if next > 0 { next - 1 } else { -next } as u32;
+    let may_be_below = STEPS[(32 - magnitude.leading_zeros()) as usize];
+    if steps_below <= may_be_below { next } else { exponent }
+}
+
 /// Single to half precision, halves to even, any NaN to 0x7e00 with its sign.
 ///
 /// Source: `ggml_compute_fp32_to_fp16` in `ggml/src/ggml-impl.h`. The two products overflow to infinity
@@ -109,6 +129,24 @@ mod tests {
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2_147_483_648.0, -2_147_483_648.0, 3e38];
         assert_eq!(odd.map(truncate_to_int), [i32::MIN; 6]);
         assert_eq!([2.9, -2.9, 2_147_483_520.0].map(truncate_to_int), [2, -2, 2_147_483_520]);
+    }
+
+    #[test]
+    fn logarithms_round_before_the_floor() {
+        for exponent in -149..128 {
+            let power = f64::from(exponent).exp2() as f32;
+            assert_eq!(floor_log2(power), exponent);
+            // The double logarithm is exact enough to be rounded to single like the true one.
+            for below in 1..120 {
+                let value = f32::from_bits(power.to_bits().saturating_sub(below));
+                if value > 0.0 {
+                    let expected = (f64::from(value).log2() as f32).floor() as i32;
+                    assert_eq!(floor_log2(value), expected, "{below} below 2^{exponent}");
+                }
+            }
+        }
+        assert_eq!(floor_log2(f32::MAX), 128);
+        assert_eq!([1.5, 3.99, 0.3].map(floor_log2), [0, 1, -2]);
     }
 
     #[test]

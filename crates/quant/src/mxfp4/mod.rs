@@ -1,0 +1,32 @@
+//! MXFP4: 32 elements, `x = 2^(e - 128) * v[q]` with the doubled e2m1 values `v` of [`e2m1`](crate::e2m1).
+//!
+//! ```text
+//! byte  0     1                             17
+//!       e u8  qs: byte i holds q[i] in the low and q[i + 16] in the high half
+//! ```
+//!
+//! Source: `block_mxfp4` in `ggml/src/ggml-common.h`; `quantize_row_mxfp4_ref` and `dequantize_row_mxfp4` in
+//! `ggml/src/ggml-quants.c`; `ggml_e8m0_to_fp32_half` in `ggml/src/ggml-impl.h`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks},
+};
+
+const _: () = assert_sizes(DType::MXFP4, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::MXFP4, needs_weights: false, encode: Some(encode), decode };
+
+/// Importance weights change nothing: the scale follows from the values alone.
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    encode_blocks(rows.values, out, scalar::encode);
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

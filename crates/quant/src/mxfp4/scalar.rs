@@ -1,0 +1,43 @@
+//! The meaning of MXFP4.
+
+use crate::{
+    block::{array_at, array_at_mut},
+    e2m1,
+    fit::largest,
+    nibbles,
+    round::floor_log2,
+};
+
+/// Elements in a block.
+pub const ELEMS: usize = 32;
+/// Bytes of a block.
+pub const BYTES: usize = 17;
+
+/// Encodes a block. The exponent of the largest magnitude becomes that of the largest e2m1 value; below
+/// 2^-125 the reference's exponent wraps around in its byte, and so does this one.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    let magnitude = largest(values).1;
+    let exponent = if magnitude > 0.0 && magnitude < f32::INFINITY {
+        (floor_log2(magnitude) - 2 + 127) as u8
+    } else {
+        0
+    };
+    block[0] = exponent;
+    *array_at_mut(block, 1) = nibbles::pack(&e2m1::nearest(values, half_of_e8m0(exponent)));
+}
+
+/// `2^(exponent - 128)`: half of what the exponent means, because the values are doubled.
+#[inline(always)]
+fn half_of_e8m0(exponent: u8) -> f32 {
+    let exponent = u32::from(exponent);
+    f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 })
+}
+
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let scale = half_of_e8m0(block[0]);
+    let levels = nibbles::unpack(array_at(block, 1));
+    *values = levels.map(|level| f32::from(e2m1::VALUES[usize::from(level)]) * scale);
+}

@@ -1,0 +1,32 @@
+//! Q1_0: 128 elements, `x = d` or `x = -d`.
+//!
+//! ```text
+//! byte  0      2                              18
+//!       d f16  qs: bit i % 8 of byte i / 8 is set for plus
+//! ```
+//!
+//! Source: `block_q1_0` in `ggml/src/ggml-common.h`; `quantize_row_q1_0_ref` and `dequantize_row_q1_0` in
+//! `ggml/src/ggml-quants.c`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks},
+};
+
+const _: () = assert_sizes(DType::Q1_0, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::Q1_0, needs_weights: false, encode: Some(encode), decode };
+
+/// Importance weights change nothing: the scale follows from the values alone.
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    encode_blocks(rows.values, out, scalar::encode);
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

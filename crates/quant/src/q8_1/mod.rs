@@ -1,0 +1,32 @@
+//! Q8_1: 32 elements, `x = d * q`, with their sum: for dot products with types that have a minimum. Never in
+//! files; the reference has no decoder for it.
+//!
+//! ```text
+//! byte  0      2               4          36
+//!       d f16  s f16 = d * sum q: 32 i8
+//! ```
+//!
+//! Source: `block_q8_1` in `ggml/src/ggml-common.h`; `quantize_row_q8_1_ref` in `ggml/src/ggml-quants.c`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks},
+};
+
+const _: () = assert_sizes(DType::Q8_1, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::Q8_1, needs_weights: false, encode: Some(encode), decode };
+
+/// Importance weights change nothing: the scale follows from the values alone.
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    encode_blocks(rows.values, out, scalar::encode);
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

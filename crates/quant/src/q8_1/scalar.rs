@@ -1,0 +1,32 @@
+//! The meaning of Q8_1.
+
+use crate::{
+    block::{array_at, array_at_mut, f16_at, put_f16},
+    fit::largest_magnitude,
+    round::round_away,
+};
+
+/// Elements in a block.
+pub const ELEMS: usize = 32;
+/// Bytes of a block.
+pub const BYTES: usize = 36;
+
+/// Encodes a block as Q8_0 does; the sum is taken of the levels and multiplied by the scale before that is
+/// rounded.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    let scale = largest_magnitude(values) / 127.0;
+    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    let levels = values.map(|x| round_away(x * inv_scale) as i8);
+    let sum: i32 = levels.iter().map(|level| i32::from(*level)).sum();
+    put_f16(block, 0, scale);
+    put_f16(block, 2, sum as f32 * scale);
+    *array_at_mut::<ELEMS, _>(block, 4) = levels.map(|level| level as u8);
+}
+
+/// Decodes a block; the sum is not needed.
+#[inline(always)]
+pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let scale = f16_at(block, 0);
+    *values = array_at::<ELEMS, _>(block, 4).map(|level| f32::from(level as i8) * scale);
+}

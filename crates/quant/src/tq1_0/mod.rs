@@ -1,0 +1,37 @@
+//! TQ1_0: 256 ternary elements, `x = d * (q - 1)`, five digits of base 3 a byte.
+//!
+//! ```text
+//! byte  0                    48             52     54
+//!       qs: 5 digits a byte  qh: 4 digits   d f16
+//! ```
+//!
+//! Byte `i < 32` holds elements `i`, `i + 32` to `i + 128`; byte `32 + i` of the next 16 holds elements
+//! `160 + i`, `176 + i` to `224 + i`; byte `i` of `qh` holds elements `240 + i`, `244 + i` to `252 + i`. The first
+//! element is the leading digit, a missing fifth digit is 0. The number of base 3, below 243, is stored as
+//! `ceil(number * 256 / 243)`: then each multiplication by 3 moves the next digit out of the top of the byte.
+//!
+//! Source: `block_tq1_0` in `ggml/src/ggml-common.h`; `quantize_row_tq1_0_ref` and `dequantize_row_tq1_0` in
+//! `ggml/src/ggml-quants.c`.
+
+mod scalar;
+
+use tensor::DType;
+
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_blocks, encode_blocks},
+};
+
+const _: () = assert_sizes(DType::TQ1_0, scalar::ELEMS, scalar::BYTES);
+
+/// The row of this type.
+pub const CODEC: Codec = Codec { dtype: DType::TQ1_0, needs_weights: false, encode: Some(encode), decode };
+
+/// Importance weights change nothing: the scale follows from the values alone.
+fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    encode_blocks(rows.values, out, scalar::encode);
+}
+
+fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_blocks(blocks, out, scalar::decode);
+}

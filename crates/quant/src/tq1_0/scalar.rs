@@ -1,0 +1,48 @@
+//! The meaning of TQ1_0.
+
+use crate::{
+    block::{f16_at, put_f16},
+    fit::largest_magnitude,
+    round::round_away,
+};
+
+/// Elements in a block.
+pub const ELEMS: usize = 256;
+/// Bytes of a block.
+pub const BYTES: usize = 54;
+
+/// Where digits lie: `(first byte, first element, bytes, digits)`; digit `d` of byte `i` is the element
+/// `first element + d * bytes + i`.
+const GROUPS: [(usize, usize, usize, usize); 3] = [(0, 0, 32, 5), (32, 160, 16, 5), (48, 240, 4, 4)];
+
+/// Encodes a block: the largest magnitude becomes 1; halves are rounded away from zero.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    let scale = largest_magnitude(values);
+    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    let digits = values.map(|x| round_away(x * inv_scale).wrapping_add(1) as u8);
+    put_f16(block, 52, scale);
+    for (byte, elem, n_bytes, n_digits) in GROUPS {
+        for i in 0..n_bytes {
+            let digit = |d: usize| if d < n_digits { digits[elem + d * n_bytes + i] } else { 0 };
+            let number = (0..5).fold(0u8, |number, d| number.wrapping_mul(3).wrapping_add(digit(d)));
+            block[byte + i] = (u16::from(number) * 256).wrapping_add(242).div_euclid(243) as u8;
+        }
+    }
+}
+
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
+    let scale = f16_at(block, 52);
+    for (byte, elem, n_bytes, n_digits) in GROUPS {
+        for d in 0..n_digits {
+            for i in 0..n_bytes {
+                let rest = block[byte + i].wrapping_mul(POWERS[d]);
+                let digit = (u16::from(rest) * 3) >> 8;
+                values[elem + d * n_bytes + i] = (i32::from(digit) - 1) as f32 * scale;
+            }
+        }
+    }
+}

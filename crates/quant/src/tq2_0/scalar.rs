@@ -1,0 +1,33 @@
+//! The meaning of TQ2_0.
+
+use crate::{
+    block::{array_at, array_at_mut, f16_at, put_f16},
+    fit::largest_magnitude,
+    round::round_away,
+    two_bits,
+};
+
+/// Elements in a block.
+pub const ELEMS: usize = 256;
+/// Bytes of a block.
+pub const BYTES: usize = 66;
+
+/// Encodes a block: the largest magnitude becomes 1; halves are rounded away from zero.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    let scale = largest_magnitude(values);
+    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    let levels = values.map(|x| round_away(x * inv_scale).wrapping_add(1) as u8 & 3);
+    *array_at_mut(block, 0) = two_bits::pack(&levels);
+    put_f16(block, 64, scale);
+}
+
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let scale = f16_at(block, 64);
+    for (sub, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        let levels = two_bits::unpack(array_at(block, 0), sub);
+        *values = levels.map(|level| (i32::from(level) - 1) as f32 * scale);
+    }
+}
