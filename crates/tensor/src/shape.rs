@@ -56,7 +56,8 @@ impl Shape {
         }
         let mut shape = Shape { dims: [1; MAX_DIMS], n_dims: dims.len() };
         shape.dims[..dims.len()].copy_from_slice(dims);
-        let product = dims.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
+        // Zeros count as ones, so that no product of some of the dimensions overflows either.
+        let product = dims.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim.max(&1)));
         match product {
             Some(n) if i64::try_from(n).is_ok() => Ok(shape),
             _ => Err(ShapeError::Overflow { dims: dims.to_vec() }),
@@ -169,6 +170,7 @@ mod tests {
         assert_eq!(Shape::new(&[1; 5]), Err(ShapeError::TooManyDims { found: 5 }));
         assert!(matches!(Shape::new(&[u64::MAX, 2]), Err(ShapeError::Overflow { .. })));
         assert!(matches!(Shape::new(&[1 << 63]), Err(ShapeError::Overflow { .. })));
+        assert!(matches!(Shape::new(&[0, 1 << 40, 1 << 40]), Err(ShapeError::Overflow { .. })));
         let wide = Shape::new(&[1 << 62]).unwrap();
         assert!(matches!(wide.n_bytes(DType::F32), Err(ShapeError::Overflow { .. })));
         let odd = Shape::new(&[1152]).unwrap();
