@@ -15,12 +15,15 @@ pub struct Keys {
     pub entries: Metadata,
     /// Where `general.file_type` belongs, once [`Keys::file_type_here`] has said so.
     pub file_type_at: usize,
+    /// What a person should know of what could not be written, each one line.
+    pub notes: Vec<String>,
 }
 
 impl Keys {
     /// Starts with `general.architecture`.
     pub fn new(arch: &'static str) -> Keys {
-        Keys { arch, entries: vec![("general.architecture".into(), arch.into())], file_type_at: 1 }
+        let entries = vec![("general.architecture".into(), arch.into())];
+        Keys { arch, entries, file_type_at: 1, notes: Vec::new() }
     }
 
     /// Sets a key by its whole name.

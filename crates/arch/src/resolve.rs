@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::config::{Hparams, missing};
 use crate::keys::Keys;
 use crate::layout::{Data, Layout, OutTensor};
-use crate::registry::{self, Arch};
+use crate::registry::{self, Arch, Class};
 use crate::tensors::{self, Context};
 use crate::vocab::{self, VocabContext};
 use crate::{ArchError, Input, general};
@@ -96,9 +96,16 @@ impl Resolved {
         tensors.extend(mapped.tensors);
 
         let mut notes = hparams.notes.clone();
+        if untied_output_is_absent(arch, class, &hparams, &tensors) {
+            notes.push(
+                "no output tensor though `tie_word_embeddings` is false: the embedding will serve as one"
+                    .into(),
+            );
+        }
         let mut keys = Keys::new(arch.name);
-        notes.extend(general::keys(input, options, &tensors, &mut keys)?);
+        general::keys(input, options, &tensors, &mut keys)?;
         (arch.keys)(&hparams, &mut keys)?;
+        notes.append(&mut keys.notes);
         let layout = Layout {
             architecture: arch.name,
             file_type_at: keys.file_type_at,
@@ -110,6 +117,15 @@ impl Resolved {
         };
         Ok(Resolved { arch, hparams, layout })
     }
+}
+
+/// Whether a model that has an output of its own comes without it. The reference says nothing;
+/// llama.cpp then multiplies by the embedding.
+fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors: &[OutTensor]) -> bool {
+    arch.tensors.iter().any(|part| part.iter().any(|rule| rule.gguf == "output"))
+        && class.prefix.is_empty()
+        && hparams.get("tie_word_embeddings") == Some(&Json::Bool(false))
+        && !tensors.iter().any(|tensor| tensor.name == "output.weight")
 }
 
 /// The class that the config names: the first of `architectures`, that of `text_config` before

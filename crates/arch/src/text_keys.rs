@@ -85,6 +85,9 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             keys.rope_number("rope.scaling.yarn_beta_slow", rope, &["beta_slow"])?;
         }
         (Some("su" | "longrope"), _) => keys.own("rope.scaling.type", "longrope".into()),
+        (Some(kind), _) if !["default", "llama3"].contains(&kind.to_lowercase().as_str()) => {
+            keys.notes.push(format!("rotary scaling of type `{kind}` has no keys, as in the reference"));
+        }
         _ => {}
     }
     if let Some(Json::Array(sections)) = rope.get("mrope_section") {

@@ -264,6 +264,33 @@ fn inner_models_lack_the_prefix() {
 }
 
 #[test]
+fn what_the_file_cannot_say_is_noted() {
+    let notes = |config: &Json, tensors| resolve(config.clone(), tensors).unwrap().notes;
+    assert_eq!(notes(&config(), tensors(0)), [""; 0]);
+    assert!(
+        notes(&config(), without("lm_head.weight", tensors(0)))[0].contains("`tie_word_embeddings` is false")
+    );
+    let mut tied = config();
+    tied["tie_word_embeddings"] = json!(true);
+    assert_eq!(notes(&tied, without("lm_head.weight", tensors(0))), [""; 0]);
+    let mut dynamic = config();
+    dynamic["rope_scaling"] = json!({"type": "dynamic", "factor": 2.0});
+    assert!(notes(&dynamic, tensors(0))[0].contains("`dynamic`"));
+    let mut odd = config();
+    odd["rms_norm_eps"] = json!(1);
+    assert!(notes(&odd, tensors(0))[0].contains("taken as it stands"));
+}
+
+#[test]
+fn a_broken_rotary_width_takes_no_memory() {
+    let mut wide = config();
+    wide["head_dim"] = json!(1_u64 << 40);
+    wide["rope_scaling"] =
+        json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
+    refused(wide, tensors(0), "config.json: key `head_dim` is 1099511627776, expected at most 65536");
+}
+
+#[test]
 fn a_text_config_is_part_of_the_config() {
     let mut text = config();
     text.as_object_mut().unwrap().remove("architectures");

@@ -75,7 +75,6 @@ struct General {
     datasets: Option<Vec<Origin>>,
     tags: Option<Vec<Json>>,
     languages: Option<Vec<Json>>,
-    notes: Vec<String>,
 }
 
 /// A model or data set that this one was made from: keys after `general.base_model.0.`.
@@ -128,7 +127,7 @@ pub fn keys(
     options: &Options,
     tensors: &[OutTensor],
     keys: &mut Keys,
-) -> Result<Vec<String>, ArchError> {
+) -> Result<(), ArchError> {
     let size = Size::of(tensors);
     let empty = Json::Object(serde_json::Map::new());
     let overrides = options.metadata_override.as_ref().unwrap_or(&empty);
@@ -160,7 +159,7 @@ pub fn keys(
     keys.set("general.type", "model".into());
     sampling_keys(input.generation_config.as_ref().unwrap_or(&empty), overrides, keys)?;
     general.write(keys);
-    Ok(general.notes)
+    Ok(())
 }
 
 fn sampling_keys(generation: &Json, overrides: &Json, keys: &mut Keys) -> Result<(), ArchError> {
@@ -202,7 +201,7 @@ impl General {
             match text(&value) {
                 Some(text) => keys.set_text(format!("general.{key}"), &text),
                 None => {
-                    self.notes.push(format!("`{key}` of the model card is neither text nor a list of texts"))
+                    keys.notes.push(format!("`{key}` of the model card is neither text nor a list of texts"))
                 }
             }
         }

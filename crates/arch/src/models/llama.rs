@@ -65,6 +65,9 @@ fn rotary_dim(hparams: &Hparams) -> Result<u64, ArchError> {
         .ok_or_else(|| crate::config::bad("num_attention_heads", &0.into(), "a count above 0"))
 }
 
+/// Dimensions of a head beyond which a config is broken; known models have 256 at most.
+const MAX_ROTARY_DIM: u64 = 1 << 16;
+
 fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     let rope = hparams.rope();
     if !rope.kind().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
@@ -78,10 +81,8 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
         old_length: rope.f64_or("original_max_position_embeddings", 8192.0)?,
     };
     let dim = rotary_dim(hparams)?;
-    // A rotation is wider than a row of the embedding only in a config that is broken.
-    let hidden = hparams.need_u64(&["hidden_size"])?;
-    if dim > hidden.saturating_mul(16) {
-        return Err(crate::config::bad("head_dim", &dim.into(), "at most 16 times `hidden_size`"));
+    if dim > MAX_ROTARY_DIM {
+        return Err(crate::config::bad("head_dim", &dim.into(), "at most 65536"));
     }
     Ok(vec![("rope_freqs.weight", scaling.factors(dim))])
 }
