@@ -5,9 +5,108 @@
 #[non_exhaustive]
 pub enum VocabError {
     /// A kind of tokenizer that this program does not convert.
-    #[error("not supported: {what}")]
+    #[error("{what}: not supported")]
     NotSupported {
-        /// The kind.
+        /// The kind, with the file that it was found in.
         what: String,
     },
+    /// None of the files that a vocabulary could come from is there.
+    #[error("no tokenizer: looked for {looked_for}")]
+    NoTokenizer {
+        /// The files that were looked for.
+        looked_for: &'static str,
+    },
+    /// A file that is not what its name says.
+    #[error("`{file}`: {problem}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A token whose id does not fit below the config's `vocab_size`.
+    #[error("token `{token}` has id {id}, but the config's `vocab_size` is {vocab_size}")]
+    VocabTooLarge {
+        /// The token with the largest id.
+        token: String,
+        /// Its id.
+        id: u64,
+        /// What the config says.
+        vocab_size: u64,
+    },
+    /// More tokens than the embedding has rows.
+    #[error("the vocabulary has {tokens} tokens, but the token embedding has {rows} rows")]
+    EmbeddingTooSmall {
+        /// Number of tokens.
+        tokens: u64,
+        /// Rows of the embedding.
+        rows: u64,
+    },
+    /// Two tokens with one id.
+    #[error("id {id} is given to two tokens: `{first}` and `{second}`")]
+    RepeatedId {
+        /// The id.
+        id: u64,
+        /// The token that has it first.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// An id without a token where the format has no place for one.
+    #[error("`{file}`: no token has id {id}, although {tokens} tokens are listed")]
+    MissingId {
+        /// The file.
+        file: &'static str,
+        /// The first free id.
+        id: u64,
+        /// Number of tokens.
+        tokens: u64,
+    },
+    /// A merge of tokens that are not in the vocabulary.
+    #[error(
+        "`{file}`: merge {index} (`{left}` + `{right}`) needs token `{token}`, which is not in the vocabulary"
+    )]
+    MergeOfUnknown {
+        /// The file.
+        file: &'static str,
+        /// Position in the list of merges.
+        index: usize,
+        /// Its left part.
+        left: String,
+        /// Its right part.
+        right: String,
+        /// The absent token.
+        token: String,
+    },
+    /// A special token with a negative id.
+    #[error("`{key}` is {id}: a token id cannot be negative")]
+    NegativeId {
+        /// The key of the config.
+        key: String,
+        /// Its value.
+        id: i64,
+    },
+    /// Nothing is known about how this tokenizer splits text into words.
+    #[error("pre-tokenizer not recognized: it splits by {found} (token hash {hash})")]
+    UnknownPre {
+        /// The steps of its normal form.
+        found: String,
+        /// The reference's hash of the test text's tokens, or why there is none.
+        hash: String,
+    },
+}
+
+impl VocabError {
+    /// What a person can do about it, for a line of its own.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            VocabError::UnknownPre { .. } => {
+                Some("`--pre NAME` decides; `--pre default` if it does not matter")
+            }
+            VocabError::VocabTooLarge { .. } => {
+                Some("tokens that were added after training need rows in the embedding as well")
+            }
+            _ => None,
+        }
+    }
 }

@@ -1,0 +1,187 @@
+//! Added tokens: which ids they have, and which of them are special.
+//!
+//! tokenizer.json lists tokens that are looked for before the model sees the text;
+//! tokenizer_config.json may list more, change their flags, and name special ones. The reference
+//! sees the result of that through transformers.
+//!
+//! Source: `AddedVocabulary::add_tokens` of tokenizers 0.23; `TokenizersBackend.__init__` and
+//! `PreTrainedTokenizerBase._from_pretrained` of transformers 5.23.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::{Map, Value as Json};
+
+use super::error::VocabError;
+use super::hf::{AddedToken, HfTokenizer, class_of, json_object, malformed, tokenizer_config};
+use crate::Input;
+
+/// Names of special tokens that every tokenizer class knows, in its order.
+const NAMES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// All added tokens of a tokenizer.
+#[derive(Debug, Default)]
+pub(super) struct AddedVocab {
+    /// Added tokens by id.
+    pub by_id: BTreeMap<u32, AddedToken>,
+    /// Texts of the special tokens that tokenizer_config.json names, in its order.
+    pub specials: Vec<String>,
+    /// Ids of tokens that no vocabulary file lists: special tokens known by name only.
+    pub only_named: HashSet<u32>,
+    /// Things a person should know.
+    pub notes: Vec<String>,
+}
+
+/// Ids of the tokens of the model's vocabulary.
+pub(super) type Ids<'a> = HashMap<&'a str, u32>;
+
+impl AddedVocab {
+    /// Brings together what the files say.
+    pub(super) fn read(input: &Input<'_>, hf: &HfTokenizer, ids: &Ids<'_>) -> Result<Self, VocabError> {
+        let mut all = AddedVocab::default();
+        let mut texts = HashMap::new();
+        for token in &hf.added_tokens {
+            let id = all.add(token.clone(), &mut texts, ids);
+            if token.id.is_some_and(|stated| stated != id) {
+                all.notes.push(format!(
+                    "added token `{}` states id {}, but is loaded with id {id}",
+                    token.content,
+                    token.id.unwrap_or_default()
+                ));
+            }
+        }
+        let config = tokenizer_config(input)?.unwrap_or_default();
+        let specials = Specials::read(input, hf, &config)?;
+
+        let listed = listed_tokens(input, hf, &config, &specials)?;
+        for mut token in listed.into_values() {
+            token.special |= specials.named.contains(&token.content);
+            all.add(token, &mut texts, ids);
+        }
+        for text in specials.named.iter().chain(&specials.extra) {
+            if !text.is_empty() && !texts.contains_key(text) {
+                let id = all.add(AddedToken::special(text), &mut texts, ids);
+                if !ids.contains_key(text.as_str()) {
+                    all.only_named.insert(id);
+                }
+            }
+        }
+        let mut seen = HashSet::new();
+        all.specials =
+            specials.named.into_iter().chain(specials.extra).filter(|t| seen.insert(t.clone())).collect();
+        Ok(all)
+    }
+
+    /// Adds a token or replaces its flags; the id comes from where its text is known already,
+    /// else it is the next free one.
+    fn add(&mut self, token: AddedToken, texts: &mut HashMap<String, u32>, ids: &Ids<'_>) -> u32 {
+        let known = texts.get(&token.content).or_else(|| ids.get(token.content.as_str())).copied();
+        let id = known.unwrap_or_else(|| {
+            let n_model = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+            match self.by_id.last_key_value() {
+                Some((&last, _)) if last >= n_model => last.saturating_add(1),
+                _ => n_model,
+            }
+        });
+        texts.insert(token.content.clone(), id);
+        self.by_id.insert(id, token);
+        id
+    }
+}
+
+/// Texts of the special tokens that tokenizer_config.json names.
+struct Specials {
+    /// Those with a name (`bos_token`).
+    named: Vec<String>,
+    /// Those in a list (`additional_special_tokens`).
+    extra: Vec<String>,
+}
+
+impl Specials {
+    fn read(input: &Input<'_>, hf: &HfTokenizer, config: &Map<String, Json>) -> Result<Self, VocabError> {
+        let mut merged = config.clone();
+        if !config.contains_key("added_tokens_decoder")
+            && let Some(map) = json_object(input, "special_tokens_map.json")?
+        {
+            merged.extend(map);
+        }
+        let byte_level = hf.pre_tokenizer.to_string().contains("\"ByteLevel\"");
+        let defaults: &[(&str, &str)] = match class_of(input).as_str() {
+            "GPT2Tokenizer" => &[
+                ("unk_token", "<|endoftext|>"),
+                ("bos_token", "<|endoftext|>"),
+                ("eos_token", "<|endoftext|>"),
+            ],
+            "Qwen2Tokenizer" => &[
+                ("unk_token", "<|endoftext|>"),
+                ("eos_token", "<|endoftext|>"),
+                ("pad_token", "<|endoftext|>"),
+            ],
+            "LlamaTokenizer" if !byte_level => {
+                &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")]
+            }
+            _ => &[],
+        };
+        for (name, text) in defaults {
+            merged.entry(*name).or_insert_with(|| Json::from(*text));
+        }
+        let named_otherwise =
+            merged.keys().filter(|key| key.ends_with("_token") && !NAMES.contains(&key.as_str()));
+        let order: Vec<&str> = NAMES.into_iter().chain(named_otherwise.map(String::as_str)).collect();
+        let named = order.into_iter().filter_map(|name| merged.get(name).and_then(token_text)).collect();
+        let list = |key: &str| match merged.get(key) {
+            Some(Json::Array(items)) => items.iter().filter_map(token_text).collect(),
+            Some(Json::Object(items)) => items.values().filter_map(token_text).collect(),
+            _ => Vec::new(),
+        };
+        let mut extra = list("extra_special_tokens");
+        if extra.is_empty() {
+            extra = list("additional_special_tokens");
+        }
+        Ok(Specials { named, extra })
+    }
+}
+
+/// A token's text: a string, or the `content` of an object.
+fn token_text(value: &Json) -> Option<String> {
+    value.as_str().or_else(|| value.get("content")?.as_str()).map(str::to_owned)
+}
+
+/// The added tokens that tokenizer_config.json lists by id; in folders from before that list,
+/// those of added_tokens.json and tokenizer.json.
+fn listed_tokens(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    config: &Map<String, Json>,
+    specials: &Specials,
+) -> Result<BTreeMap<u32, AddedToken>, VocabError> {
+    let mut tokens = BTreeMap::new();
+    if let Some(listed) = config.get("added_tokens_decoder") {
+        let file = "tokenizer_config.json";
+        let listed =
+            listed.as_object().ok_or_else(|| malformed(file, &"`added_tokens_decoder` is not an object"))?;
+        for (id, token) in listed {
+            let problem = |what: &dyn std::fmt::Display| {
+                malformed(file, &format!("`added_tokens_decoder.{id}`: {what}"))
+            };
+            let number = id.parse::<u32>().map_err(|error| problem(&error))?;
+            tokens.insert(number, serde_json::from_value(token.clone()).map_err(|error| problem(&error))?);
+        }
+        return Ok(tokens);
+    }
+    for (text, id) in json_object(input, "added_tokens.json")?.unwrap_or_default() {
+        let number = id
+            .as_u64()
+            .and_then(|id| u32::try_from(id).ok())
+            .ok_or_else(|| malformed("added_tokens.json", &format!("`{text}`: {id} is not a token id")))?;
+        let special = specials.named.contains(&text) || specials.extra.contains(&text);
+        tokens
+            .insert(number, AddedToken { special, normalized: Some(!special), ..AddedToken::special(&text) });
+    }
+    for token in &hf.added_tokens {
+        if let Some(id) = token.id {
+            tokens.insert(id, token.clone());
+        }
+    }
+    Ok(tokens)
+}

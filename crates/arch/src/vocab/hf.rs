@@ -1,0 +1,339 @@
+//! `tokenizer.json`, and the older pair of `vocab.json` and `merges.txt`, as one structure.
+//!
+//! The file is read in one pass into vectors: half of the time of a conversion's metadata goes
+//! into the quarter of a million strings of a large vocabulary.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value as Json;
+
+use super::error::VocabError;
+use crate::Input;
+
+/// A Hugging Face tokenizer.
+#[derive(Debug, Default)]
+pub(super) struct HfTokenizer {
+    /// The file that the vocabulary comes from.
+    pub file: &'static str,
+    /// The model: vocabulary and merges.
+    pub model: HfModel,
+    /// Tokens beside (or marked in) the vocabulary, as the file lists them.
+    pub added_tokens: Vec<AddedToken>,
+    /// As in the file; null if absent.
+    pub normalizer: Json,
+    /// As in the file; null if absent.
+    pub pre_tokenizer: Json,
+    /// As in the file; null if absent.
+    pub post_processor: Json,
+    /// As in the file; null if absent.
+    pub decoder: Json,
+}
+
+/// The `model` of a tokenizer.json.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct HfModel {
+    /// `BPE`, `Unigram`, `WordPiece`, `WordLevel`.
+    #[serde(rename = "type", default)]
+    pub kind: Option<String>,
+    /// Token and id in file order; empty for kinds that list tokens otherwise.
+    #[serde(default)]
+    pub vocab: Tokens,
+    /// Merges in order.
+    #[serde(default)]
+    pub merges: Merges,
+    /// Whether unknown characters become byte tokens; `None` where the file does not say.
+    #[serde(default)]
+    pub byte_fallback: Option<bool>,
+    /// Whether a word that is a token is taken without looking at merges.
+    #[serde(default)]
+    pub ignore_merges: Option<bool>,
+    /// All else that the tokenizer library knows of a BPE.
+    #[serde(default)]
+    pub unk_token: Option<String>,
+    /// See the tokenizer library.
+    #[serde(default)]
+    pub fuse_unk: Option<bool>,
+    /// See the tokenizer library.
+    #[serde(default)]
+    pub continuing_subword_prefix: Option<String>,
+    /// See the tokenizer library.
+    #[serde(default)]
+    pub end_of_word_suffix: Option<String>,
+}
+
+impl From<serde::de::IgnoredAny> for HfModel {
+    fn from(_: serde::de::IgnoredAny) -> Self {
+        HfModel::default()
+    }
+}
+
+/// Token and id, in file order.
+#[derive(Debug, Default)]
+pub(super) struct Tokens(pub Vec<(String, u32)>);
+
+/// Merges in order.
+#[derive(Debug, Default)]
+pub(super) struct Merges(pub Vec<(String, String)>);
+
+/// An added token.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct AddedToken {
+    /// Its id as the file states it.
+    #[serde(default)]
+    pub id: Option<u32>,
+    /// Its text.
+    pub content: String,
+    /// Whether text is normalized before the token is looked for.
+    #[serde(default)]
+    pub normalized: Option<bool>,
+    /// Whether decoding may leave it out.
+    #[serde(default)]
+    pub special: bool,
+    /// Whether it takes the whitespace on its left.
+    #[serde(default)]
+    pub lstrip: bool,
+    /// Whether it takes the whitespace on its right.
+    #[serde(default)]
+    pub rstrip: bool,
+    /// Whether it must be a word of its own.
+    #[serde(default)]
+    pub single_word: bool,
+}
+
+impl AddedToken {
+    /// A special token that is known by name only.
+    pub(super) fn special(content: &str) -> Self {
+        AddedToken {
+            id: None,
+            content: content.to_owned(),
+            normalized: None,
+            special: true,
+            lstrip: false,
+            rstrip: false,
+            single_word: false,
+        }
+    }
+
+    /// Whether it is looked for in normalized text; special tokens are not unless they say so.
+    pub(super) fn is_normalized(&self) -> bool {
+        self.normalized.unwrap_or(!self.special)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tokens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TokensVisitor;
+        impl<'de> Visitor<'de> for TokensVisitor {
+            type Value = Tokens;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tokens and ids, or a list of tokens")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tokens, A::Error> {
+                let mut tokens = Vec::new();
+                while let Some(entry) = map.next_entry::<String, u32>()? {
+                    tokens.push(entry);
+                }
+                Ok(Tokens(tokens))
+            }
+
+            // Unigram: [piece, score] pairs; the kind is refused elsewhere, by name.
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tokens, A::Error> {
+                while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
+                Ok(Tokens::default())
+            }
+        }
+        deserializer.deserialize_any(TokensVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Merges {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ListVisitor;
+        impl<'de> Visitor<'de> for ListVisitor {
+            type Value = Merges;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of merges")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Merges, A::Error> {
+                let mut merges = Vec::new();
+                while let Some(Merge(left, right)) = seq.next_element()? {
+                    merges.push((left, right));
+                }
+                Ok(Merges(merges))
+            }
+        }
+        deserializer.deserialize_seq(ListVisitor)
+    }
+}
+
+/// One merge, in either spelling: `"a b"`, or since tokenizers 0.20 `["a", "b"]`, whose parts may
+/// hold spaces.
+struct Merge(String, String);
+
+impl<'de> Deserialize<'de> for Merge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MergeVisitor;
+        impl<'de> Visitor<'de> for MergeVisitor {
+            type Value = Merge;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a merge: two tokens with a space between, or a list of two tokens")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Merge, E> {
+                match text.split_once(' ') {
+                    Some((left, right)) if !right.contains(' ') => {
+                        Ok(Merge(left.to_owned(), right.to_owned()))
+                    }
+                    _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Merge, A::Error> {
+                let short = |have| serde::de::Error::invalid_length(have, &"two tokens");
+                let left = seq.next_element()?.ok_or_else(|| short(0))?;
+                let right = seq.next_element()?.ok_or_else(|| short(1))?;
+                match seq.next_element::<serde::de::IgnoredAny>()? {
+                    None => Ok(Merge(left, right)),
+                    Some(_) => Err(short(3)),
+                }
+            }
+        }
+        deserializer.deserialize_any(MergeVisitor)
+    }
+}
+
+impl HfTokenizer {
+    /// The tokenizer of a checkpoint: `tokenizer.json`, else `vocab.json` with `merges.txt`.
+    pub(super) fn read(input: &Input<'_>) -> Result<Option<Self>, VocabError> {
+        if let Some(bytes) = input.file("tokenizer.json") {
+            return Self::from_json::<HfModel>(bytes).map(Some);
+        }
+        match (input.file("vocab.json"), input.file("merges.txt")) {
+            (Some(vocab), Some(merges)) => Self::from_pair(vocab, merges, &class_of(input)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// tokenizer.json without its model: what is known of special tokens beside another
+    /// vocabulary.
+    pub(super) fn read_without_model(input: &Input<'_>) -> Result<Option<Self>, VocabError> {
+        let bytes = input.file("tokenizer.json");
+        bytes.map(Self::from_json::<serde::de::IgnoredAny>).transpose()
+    }
+
+    fn from_json<M: for<'de> Deserialize<'de> + Into<HfModel>>(bytes: &[u8]) -> Result<Self, VocabError> {
+        #[derive(Deserialize)]
+        struct File<M> {
+            model: M,
+            #[serde(default)]
+            added_tokens: Option<Vec<AddedToken>>,
+            #[serde(default)]
+            normalizer: Json,
+            #[serde(default)]
+            pre_tokenizer: Json,
+            #[serde(default)]
+            post_processor: Json,
+            #[serde(default)]
+            decoder: Json,
+        }
+        let file: File<M> =
+            serde_json::from_slice(bytes).map_err(|error| malformed("tokenizer.json", &error))?;
+        Ok(HfTokenizer {
+            file: "tokenizer.json",
+            model: file.model.into(),
+            added_tokens: file.added_tokens.unwrap_or_default(),
+            normalizer: file.normalizer,
+            pre_tokenizer: file.pre_tokenizer,
+            post_processor: file.post_processor,
+            decoder: file.decoder,
+        })
+    }
+
+    /// The pair of files says nothing about how text is split: that hangs on the class that
+    /// `tokenizer_config.json` names.
+    fn from_pair(vocab: &[u8], merges: &[u8], class: &str) -> Result<Self, VocabError> {
+        let vocab: Tokens = serde_json::from_slice(vocab).map_err(|error| malformed("vocab.json", &error))?;
+        let byte_level = |use_regex: bool| serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
+        let (normalizer, pre_tokenizer) = match class {
+            "Qwen2Tokenizer" => (
+                serde_json::json!({"type": "NFC"}),
+                serde_json::json!({"type": "Sequence", "pretokenizers": [
+                    {"type": "Split", "pattern": {"Regex": super::pre::QWEN2}, "behavior": "Isolated", "invert": false},
+                    byte_level(false)
+                ]}),
+            ),
+            _ => (Json::Null, byte_level(true)),
+        };
+        Ok(HfTokenizer {
+            file: "vocab.json",
+            model: HfModel {
+                kind: Some("BPE".into()),
+                vocab,
+                merges: Merges(read_merges_txt(merges)?),
+                ..HfModel::default()
+            },
+            normalizer,
+            pre_tokenizer,
+            decoder: byte_level(true),
+            ..HfTokenizer::default()
+        })
+    }
+}
+
+/// The lines of `merges.txt`: two tokens with whitespace between; a first line that starts with
+/// `#` is a comment, empty lines are nothing.
+pub(super) fn read_merges_txt(bytes: &[u8]) -> Result<Vec<(String, String)>, VocabError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| malformed("merges.txt", &error))?;
+    let mut merges = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if (index == 0 && line.trim_start().starts_with('#')) || line.trim().is_empty() {
+            continue;
+        }
+        let mut parts = line.split_whitespace();
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(left), Some(right), None) => merges.push((left.to_owned(), right.to_owned())),
+            _ => {
+                return Err(VocabError::Malformed {
+                    file: "merges.txt".into(),
+                    problem: format!("line {} is not two tokens: `{line}`", index + 1),
+                });
+            }
+        }
+    }
+    Ok(merges)
+}
+
+/// `tokenizer_class` of `tokenizer_config.json` without its `Fast`, or nothing.
+pub(super) fn class_of(input: &Input<'_>) -> String {
+    let config = tokenizer_config(input).ok().flatten();
+    let class = config.as_ref().and_then(|config| config.get("tokenizer_class")).and_then(Json::as_str);
+    class.map(|class| class.strip_suffix("Fast").unwrap_or(class).to_owned()).unwrap_or_default()
+}
+
+/// `tokenizer_config.json`, if there is one.
+pub(super) fn tokenizer_config(
+    input: &Input<'_>,
+) -> Result<Option<serde_json::Map<String, Json>>, VocabError> {
+    json_object(input, "tokenizer_config.json")
+}
+
+/// A JSON file that must be an object, if it is there.
+pub(super) fn json_object(
+    input: &Input<'_>,
+    file: &str,
+) -> Result<Option<serde_json::Map<String, Json>>, VocabError> {
+    let Some(bytes) = input.file(file) else { return Ok(None) };
+    serde_json::from_slice(bytes).map(Some).map_err(|error| malformed(file, &error))
+}
+
+/// An error of a reader as ours.
+pub(super) fn malformed(file: &str, error: &dyn fmt::Display) -> VocabError {
+    VocabError::Malformed { file: file.to_owned(), problem: error.to_string() }
+}

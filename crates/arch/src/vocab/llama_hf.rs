@@ -1,0 +1,101 @@
+//! A llama tokenizer as tokenizer.json, without tokenizer.model: `tokenizer.ggml.model` = `llama`.
+//!
+//! The scores of the model are lost in that file; the reference gives every token the same one,
+//! and llama.cpp then prefers merges by position instead.
+//!
+//! Source: `_set_vocab_llama_hf` in `conversion/base.py`, `LlamaHfVocab` in
+//! `gguf-py/gguf/vocab.py`.
+
+use std::collections::HashSet;
+
+use serde_json::Value as Json;
+
+use super::added::AddedVocab;
+use super::error::VocabError;
+use super::hf::HfTokenizer;
+use super::keys::{self, Keys, TokenTable, TokenType};
+use super::{VocabContext, bpe, check_rows, special};
+use crate::Input;
+
+/// The score of every token.
+const SCORE: f32 = -1000.0;
+
+/// Whether tokenizer.json is a llama tokenizer: a BPE that falls back to byte tokens.
+pub(super) fn is_one(hf: &HfTokenizer) -> bool {
+    hf.file == "tokenizer.json"
+        && hf.model.kind.as_deref() == Some("BPE")
+        && hf.model.byte_fallback == Some(true)
+        && hf.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
+}
+
+/// Puts the keys of a llama tokenizer.
+pub(super) fn put(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let ids = bpe::ids_of(hf)?;
+    bpe::check_merges(hf, &ids)?;
+    let mut added = AddedVocab::read(input, hf, &ids)?;
+    notes.append(&mut added.notes);
+    let mut table = tokens(hf, &added)?;
+    if let Some(vocab_size) = ctx.vocab_size.filter(|n| *n < table.len() as u64) {
+        let last = table.len() - 1;
+        return Err(VocabError::VocabTooLarge {
+            token: String::from_utf8_lossy(&table.texts[last]).into_owned(),
+            id: last as u64,
+            vocab_size,
+        });
+    }
+    check_rows(table.len(), ctx)?;
+    notes.extend(table.pad_to(ctx.embedding_rows, Some(SCORE)));
+    keys.put(keys::MODEL, "llama");
+    keys.put(keys::PRE, "default");
+    let n_tokens = table.len();
+    table.put(keys);
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+}
+
+/// The model's tokens by id, then the tokens added behind them.
+fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError> {
+    let n_model = hf.model.vocab.0.len();
+    let missing = |id: usize| VocabError::MissingId { file: hf.file, id: id as u64, tokens: n_model as u64 };
+    let mut by_id: Vec<Option<&str>> = vec![None; n_model];
+    for (text, id) in &hf.model.vocab.0 {
+        let slot = by_id.get_mut(*id as usize);
+        // An id beyond the end means that one before it is free.
+        *slot.ok_or_else(|| {
+            let taken: HashSet<u32> = hf.model.vocab.0.iter().map(|(_, id)| *id).collect();
+            missing((0..).find(|id| !taken.contains(id)).unwrap_or_default() as usize)
+        })? = Some(text);
+    }
+    let specials: HashSet<&str> = added.specials.iter().map(String::as_str).collect();
+    let mut table = TokenTable::default();
+    for (id, text) in by_id.into_iter().enumerate() {
+        let text = text.ok_or_else(|| missing(id))?;
+        let kind = match text {
+            _ if is_byte(text) => TokenType::Byte,
+            _ if specials.contains(text) => TokenType::Control,
+            _ => TokenType::Normal,
+        };
+        table.push_scored(text, kind, SCORE);
+    }
+    for (id, token) in added.by_id.range(u32::try_from(n_model).unwrap_or(u32::MAX)..) {
+        if *id as usize != table.len() {
+            return Err(missing(table.len()));
+        }
+        let special = specials.contains(token.content.as_str());
+        let kind = if special { TokenType::Control } else { TokenType::UserDefined };
+        table.push_scored(token.content.as_str(), kind, SCORE);
+    }
+    Ok(table)
+}
+
+/// Whether a token stands for a byte: `<0x0A>`.
+fn is_byte(text: &str) -> bool {
+    let digits = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    digits.is_some_and(|digits| digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}

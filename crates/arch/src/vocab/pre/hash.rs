@@ -1,0 +1,217 @@
+//! The reference's evidence: the hash of the tokens of a test text.
+//!
+//! The tokenizer library encodes the text, with a vocabulary cut down to the tokens that can
+//! come out: a quarter of a million tokens and merges would take half a second to load.
+//!
+//! Source: `get_vocab_base_pre` in `conversion/base.py`; `test_text.txt` and `hashes.txt` are
+//! its data.
+
+use std::collections::HashSet;
+
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+use tokenizers::{
+    NormalizedString, Normalizer as _, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString,
+    PreTokenizer as _, PreTokenizerWrapper, Tokenizer,
+};
+
+use super::super::added::{AddedVocab, Ids};
+use super::super::hf::{HfTokenizer, tokenizer_config};
+use crate::Input;
+
+const TEST_TEXT: &str = include_str!("test_text.txt");
+
+/// The name that the reference gives to a hash.
+pub(super) fn name_of(hash: &str) -> Option<&'static str> {
+    let lines = include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).find_map(|(have, name)| (have == hash).then_some(name))
+}
+
+/// Hashes of the test text's ids: as the tokenizer says; with bos and eos as the flags of
+/// tokenizer_config.json say, as transformers 4 did for some classes; without either.
+pub(super) fn hashes(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    added: &AddedVocab,
+    ids: &Ids<'_>,
+) -> Result<Vec<String>, String> {
+    let tokenizer = small_tokenizer(hf, added, ids)?;
+    let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
+        Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+        Err(error) => Err(format!("none: {error}")),
+    };
+    let (full, bare) = (encode(true)?, encode(false)?);
+    let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
+    let wanted = |name: &str| -> Option<u32> {
+        config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|wanted| *wanted)?;
+        let token = config.get(&format!("{name}_token"))?;
+        let text = token.as_str().or_else(|| token.get("content")?.as_str())?;
+        let by_text = |id: &u32| added.by_id.get(id).is_some_and(|token| token.content == text);
+        ids.get(text).copied().or_else(|| added.by_id.keys().copied().find(by_text))
+    };
+    let flagged: Vec<u32> =
+        wanted("bos").into_iter().chain(bare.iter().copied()).chain(wanted("eos")).collect();
+    let mut all = vec![hash_of(&full)];
+    for other in [flagged, bare] {
+        let hash = hash_of(&other);
+        if !all.contains(&hash) {
+            all.push(hash);
+        }
+    }
+    Ok(all)
+}
+
+/// The hash of a list of ids, spelled as Python prints it.
+fn hash_of(ids: &[u32]) -> String {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    let digest = Sha256::digest(format!("[{}]", ids.join(", ")));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The tokenizer with what can be reached from the test text: tokens that are a part of it after
+/// normalization and in the alphabet of the model, and merges of such tokens.
+fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Result<Tokenizer, String> {
+    let model = &hf.model;
+    let text = text_of_model(hf)?;
+    let parts = Parts::of(&text);
+    let affixed = [&model.continuing_subword_prefix, &model.end_of_word_suffix]
+        .into_iter()
+        .any(|affix| affix.as_deref().is_some_and(|affix| !affix.is_empty()));
+    let unknown = model.unk_token.as_deref();
+    let can_appear = |token: &str| {
+        affixed
+            || parts.contain(token)
+            || Some(token) == unknown
+            || (token.starts_with("<0x") && token.ends_with('>'))
+    };
+    let mut vocab: serde_json::Map<String, Json> = model
+        .vocab
+        .0
+        .iter()
+        .filter(|(text, _)| can_appear(text))
+        .map(|(text, id)| (text.clone(), Json::from(*id)))
+        .collect();
+    let merges: Vec<Json> = model
+        .merges
+        .0
+        .iter()
+        .filter(|(left, right)| can_appear(left) && can_appear(right))
+        .filter(|(left, right)| affixed || vocab.contains_key(&format!("{left}{right}")))
+        .map(|(left, right)| json!([left, right]))
+        .collect();
+    // Added tokens get their ids from the vocabulary, or else from its size, which is another one
+    // here: so all of them are put there.
+    for (id, token) in &added.by_id {
+        vocab
+            .entry(token.content.as_str())
+            .or_insert_with(|| Json::from(*ids.get(token.content.as_str()).unwrap_or(id)));
+    }
+    let added_tokens: Vec<Json> = added
+        .by_id
+        .iter()
+        .map(|(id, token)| {
+            json!({
+                "id": id, "content": token.content, "special": token.special, "normalized": token.is_normalized(),
+                "lstrip": token.lstrip, "rstrip": token.rstrip, "single_word": token.single_word,
+            })
+        })
+        .collect();
+    let small = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added_tokens,
+        "normalizer": hf.normalizer, "pre_tokenizer": hf.pre_tokenizer, "post_processor": hf.post_processor,
+        "decoder": null,
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": model.unk_token, "fuse_unk": model.fuse_unk.unwrap_or(false),
+            "continuing_subword_prefix": model.continuing_subword_prefix, "end_of_word_suffix": model.end_of_word_suffix,
+            "byte_fallback": model.byte_fallback.unwrap_or(false), "ignore_merges": model.ignore_merges.unwrap_or(false),
+            "vocab": vocab, "merges": merges,
+        },
+    });
+    Tokenizer::from_bytes(small.to_string()).map_err(|error| format!("none: {error}"))
+}
+
+/// The test text as the model sees it, all its words in one.
+fn text_of_model(hf: &HfTokenizer) -> Result<String, String> {
+    let problem = |what: &str, error: &dyn std::fmt::Display| format!("none: `{what}`: {error}");
+    let mut text = NormalizedString::from(TEST_TEXT);
+    if !hf.normalizer.is_null() {
+        let normalizer: NormalizerWrapper =
+            serde_json::from_value(hf.normalizer.clone()).map_err(|error| problem("normalizer", &error))?;
+        normalizer.normalize(&mut text).map_err(|error| problem("normalizer", &error))?;
+    }
+    let mut words = PreTokenizedString::from(text);
+    if !hf.pre_tokenizer.is_null() {
+        let pre: PreTokenizerWrapper = serde_json::from_value(hf.pre_tokenizer.clone())
+            .map_err(|error| problem("pre_tokenizer", &error))?;
+        pre.pre_tokenize(&mut words).map_err(|error| problem("pre_tokenizer", &error))?;
+    }
+    let words = words.get_splits(OffsetReferential::Normalized, OffsetType::None);
+    Ok(words.into_iter().map(|(word, _, _)| word).collect())
+}
+
+/// All parts of a text, to be asked for a quarter of a million times.
+struct Parts<'a> {
+    text: &'a str,
+    short: HashSet<&'a str>,
+}
+
+/// Longer parts are looked for in the text itself: few tokens are as long.
+const SHORT_CHARS: usize = 24;
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut short = HashSet::new();
+        for (start, _) in text.char_indices() {
+            let rest = &text[start..];
+            let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).take(SHORT_CHARS);
+            short.extend(ends.map(|end| &rest[..end]));
+        }
+        Parts { text, short }
+    }
+
+    /// Whether a token is a part; a space mark in front does not count, because some
+    /// pre-tokenizers put one before every piece of the text.
+    fn contain(&self, token: &str) -> bool {
+        let bare = token.strip_prefix(['\u{120}', '\u{2581}', ' ']).unwrap_or(token);
+        self.short.contains(bare) || bare.is_empty() || (bare.len() > SHORT_CHARS && self.text.contains(bare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_whole() {
+        let lines: Vec<&str> =
+            include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(lines.len(), 97);
+        for line in lines {
+            let (hash, name) = line.split_once(' ').unwrap();
+            assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
+            assert_eq!(name_of(hash), Some(name));
+        }
+        assert_eq!(name_of("b"), None);
+    }
+
+    #[test]
+    fn ids_are_hashed_as_python_prints_them() {
+        // sha256 of "[1, 22, 333]", from coreutils.
+        assert_eq!(
+            hash_of(&[1, 22, 333]),
+            "276d8737d9d5a80805e0731e8d5ae18972a8e3ba721f4988f67151c6e9159068"
+        );
+    }
+
+    #[test]
+    fn parts_of_any_length() {
+        let text = "ab\u{120}cd and something that is longer than the set of short parts";
+        let parts = Parts::of(text);
+        for part in ["ab", "\u{120}cd", "b\u{120}c", "\u{120}and", "something that is longer than the set"] {
+            assert!(parts.contain(part), "{part}");
+        }
+        for part in ["ac", "\u{120}x", "something that is longer than the bag"] {
+            assert!(!parts.contain(part), "{part}");
+        }
+    }
+}

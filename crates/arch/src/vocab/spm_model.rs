@@ -1,0 +1,314 @@
+//! Reads the part of a SentencePiece model that a conversion needs.
+//!
+//! The file is one protocol buffer message. Five wire types and a dozen fields do not need a
+//! generated reader; unknown fields are skipped, every length is checked against what is there,
+//! and nothing is allocated by a length alone.
+//!
+//! Source: `sentencepiece_model.proto` of SentencePiece 0.2: `ModelProto`, `TrainerSpec`,
+//! `NormalizerSpec`.
+
+/// A SentencePiece model.
+#[derive(Debug, PartialEq)]
+pub(super) struct SpmModel<'a> {
+    /// Pieces by id.
+    pub pieces: Vec<Piece<'a>>,
+    /// How text is cut.
+    pub kind: SpmModelType,
+    /// Whether a space is put before a text.
+    pub add_dummy_prefix: bool,
+    /// Whether runs of spaces become one.
+    pub remove_extra_whitespaces: bool,
+    /// Whether characters are replaced by a table.
+    pub has_charsmap: bool,
+}
+
+/// A token of the model.
+#[derive(Debug, PartialEq)]
+pub(super) struct Piece<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// Its score.
+    pub score: f32,
+    /// What it is.
+    pub kind: PieceType,
+}
+
+/// What a piece is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PieceType {
+    /// 1, the default.
+    Normal,
+    /// 2
+    Unknown,
+    /// 3
+    Control,
+    /// 4
+    UserDefined,
+    /// 5
+    Unused,
+    /// 6
+    Byte,
+}
+
+/// How text is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SpmModelType {
+    /// 1, the default.
+    Unigram,
+    /// 2
+    Bpe,
+    /// 3
+    Word,
+    /// 4
+    Char,
+}
+
+impl SpmModelType {
+    /// As SentencePiece spells it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            SpmModelType::Unigram => "unigram",
+            SpmModelType::Bpe => "bpe",
+            SpmModelType::Word => "word",
+            SpmModelType::Char => "char",
+        }
+    }
+}
+
+impl<'a> SpmModel<'a> {
+    /// Reads a model.
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, String> {
+        let mut model = SpmModel {
+            pieces: Vec::new(),
+            kind: SpmModelType::Unigram,
+            add_dummy_prefix: true,
+            remove_extra_whitespaces: true,
+            has_charsmap: false,
+        };
+        let not_one = |problem: String| format!("not a SentencePiece model: {problem}");
+        for field in Fields::of(bytes) {
+            match field.map_err(not_one)? {
+                (1, Field::Bytes(piece)) => {
+                    let id = model.pieces.len();
+                    model
+                        .pieces
+                        .push(Piece::read(piece).map_err(|problem| format!("piece {id}: {problem}"))?);
+                }
+                (2, Field::Bytes(spec)) => model.read_trainer(spec).map_err(not_one)?,
+                (3, Field::Bytes(spec)) => model.read_normalizer(spec).map_err(not_one)?,
+                (1..=3, _) => return Err(not_one("a part of it has the wrong wire type".into())),
+                _ => {}
+            }
+        }
+        if model.pieces.is_empty() {
+            return Err(not_one("it has no pieces".into()));
+        }
+        Ok(model)
+    }
+
+    fn read_trainer(&mut self, spec: &[u8]) -> Result<(), String> {
+        for field in Fields::of(spec) {
+            if let (3, Field::Varint(kind)) = field? {
+                self.kind = match kind {
+                    1 => SpmModelType::Unigram,
+                    2 => SpmModelType::Bpe,
+                    3 => SpmModelType::Word,
+                    4 => SpmModelType::Char,
+                    _ => return Err(format!("model type {kind} is unknown")),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn read_normalizer(&mut self, spec: &[u8]) -> Result<(), String> {
+        for field in Fields::of(spec) {
+            match field? {
+                (2, Field::Bytes(map)) => self.has_charsmap = !map.is_empty(),
+                (3, Field::Varint(on)) => self.add_dummy_prefix = on != 0,
+                (4, Field::Varint(on)) => self.remove_extra_whitespaces = on != 0,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Piece<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, String> {
+        let mut piece = Piece { text: "", score: 0.0, kind: PieceType::Normal };
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Field::Bytes(text)) => {
+                    piece.text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+                }
+                (2, Field::Fixed32(bits)) => piece.score = f32::from_bits(bits),
+                (3, Field::Varint(kind)) => {
+                    piece.kind = match kind {
+                        1 => PieceType::Normal,
+                        2 => PieceType::Unknown,
+                        3 => PieceType::Control,
+                        4 => PieceType::UserDefined,
+                        5 => PieceType::Unused,
+                        6 => PieceType::Byte,
+                        _ => return Err(format!("type {kind} is unknown")),
+                    }
+                }
+                (1..=3, _) => return Err("a field has the wrong wire type".into()),
+                _ => {}
+            }
+        }
+        if piece.text.is_empty() {
+            return Err("it has no text".into());
+        }
+        if piece.score.is_nan() {
+            return Err(format!("the score of `{}` is not a number", piece.text));
+        }
+        Ok(piece)
+    }
+}
+
+/// A field's value by wire type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field<'a> {
+    Varint(u64),
+    Fixed64,
+    Bytes(&'a [u8]),
+    Fixed32(u32),
+}
+
+/// The fields of a message in file order; ends after the first error.
+struct Fields<'a> {
+    rest: &'a [u8],
+    failed: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Fields { rest: bytes, failed: false }
+    }
+
+    fn varint(&mut self) -> Result<u64, String> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first().ok_or("it ends inside a number")?;
+            self.rest = rest;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a number is longer than 64 bits".into())
+    }
+
+    fn take(&mut self, len: u64) -> Result<&'a [u8], String> {
+        let have = self.rest.len();
+        let (taken, rest) = usize::try_from(len)
+            .ok()
+            .and_then(|len| self.rest.split_at_checked(len))
+            .ok_or_else(|| format!("a field of {len} bytes where {have} are left"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn field(&mut self) -> Result<(u64, Field<'a>), String> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Field::Varint(self.varint()?),
+            1 => self.take(8).map(|_| Field::Fixed64)?,
+            2 => {
+                let len = self.varint()?;
+                Field::Bytes(self.take(len)?)
+            }
+            5 => {
+                let bytes = self.take(4)?;
+                Field::Fixed32(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+            }
+            other => return Err(format!("wire type {other} is unknown")),
+        };
+        match tag >> 3 {
+            0 => Err("field number 0".into()),
+            number => Ok((number, value)),
+        }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Field<'a>), String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() || self.failed {
+            return None;
+        }
+        let field = self.field();
+        self.failed = field.is_err();
+        Some(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of one piece: text, score, type.
+    fn piece(text: &str, score: f32, kind: u8) -> Vec<u8> {
+        let mut inner = vec![0x0a, text.len() as u8];
+        inner.extend(text.as_bytes());
+        inner.push(0x15);
+        inner.extend(score.to_le_bytes());
+        inner.extend([0x18, kind]);
+        let mut outer = vec![0x0a, inner.len() as u8];
+        outer.extend(inner);
+        outer
+    }
+
+    #[test]
+    fn pieces_and_flags() {
+        let mut bytes = piece("<unk>", 0.0, 2);
+        bytes.extend(piece("ab", -1.5, 1));
+        bytes.extend([0x12, 2, 0x18, 2]); // trainer: model type bpe
+        bytes.extend([0x1a, 2, 0x18, 0]); // normalizer: no dummy prefix
+        bytes.extend([0xf8, 0x07, 0x96, 0x01]); // unknown field 127
+        let model = SpmModel::read(&bytes).unwrap();
+        assert_eq!(model.kind, SpmModelType::Bpe);
+        assert!(!model.add_dummy_prefix && model.remove_extra_whitespaces && !model.has_charsmap);
+        assert_eq!(model.pieces[1], Piece { text: "ab", score: -1.5, kind: PieceType::Normal });
+        assert_eq!(model.pieces[0].kind, PieceType::Unknown);
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_gives_an_answer() {
+        let mut bytes = piece("<unk>", 0.0, 2);
+        bytes.extend(piece("ab", -1.5, 1));
+        let whole = piece("<unk>", 0.0, 2).len();
+        for end in 0..bytes.len() {
+            assert_eq!(SpmModel::read(&bytes[..end]).is_ok(), end == whole, "cut at {end}");
+        }
+        for at in 0..bytes.len() * 8 {
+            bytes[at / 8] ^= 1 << (at % 8);
+            let _ = SpmModel::read(&bytes);
+            bytes[at / 8] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_model_is_named() {
+        for (bytes, expected) in [
+            (&b"version https://git-lfs.github.com/spec/v1\n"[..], "not a SentencePiece model"),
+            (b"IQ== 0\nIg== 1\n", "not a SentencePiece model"),
+            (b"", "no pieces"),
+            (&piece("ab", 0.0, 9), "piece 0: type 9 is unknown"),
+            (&piece("ab", f32::NAN, 1), "piece 0: the score of `ab` is not a number"),
+            (&piece("", 0.0, 1), "piece 0: it has no text"),
+            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], "not a SentencePiece model: a field of"),
+            (&[0xff; 12], "longer than 64 bits"),
+        ] {
+            let problem = SpmModel::read(bytes).unwrap_err();
+            assert!(problem.contains(expected), "{problem} lacks {expected}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Chat templates, from the places where they live: `chat_template` in tokenizer_config.json,
+//! else chat_template.jinja with additional_chat_templates/*.jinja, else chat_template.json.
+//!
+//! Source: `SpecialVocab._try_load_from_tokenizer_json` in `gguf-py/gguf/vocab.py`,
+//! `GGUFWriter.add_chat_template`. The reference lists named templates in the order of a Python
+//! set, which changes from run to run, and reads their folder in the order of the file system;
+//! here both are in a stated order: as listed, files by name.
+
+use gguf::Array;
+use serde_json::{Map, Value as Json};
+
+use super::error::VocabError;
+use super::hf::malformed;
+use super::keys::{self, Keys};
+use super::special::template_of_json;
+use crate::Input;
+
+/// One template, or several with names.
+pub(super) enum Templates {
+    /// Without a name.
+    One(String),
+    /// Name and template; `default` is the one without a name.
+    Named(Vec<(String, String)>),
+}
+
+/// The templates of a checkpoint. The files are read only where tokenizer_config.json has no
+/// `chat_template`; one that is null there means none.
+pub(super) fn read(
+    input: &Input<'_>,
+    config: &Map<String, Json>,
+    notes: Option<&mut Vec<String>>,
+) -> Result<Option<Templates>, VocabError> {
+    let value = match config.get("chat_template") {
+        Some(value) => value.clone(),
+        None => match input.file("chat_template.jinja") {
+            Some(bytes) => return from_files(input, bytes).map(Some),
+            None => template_of_json(input)?.unwrap_or(Json::Null),
+        },
+    };
+    Ok(match value {
+        Json::String(text) => Some(Templates::One(text)),
+        Json::Array(items) => Some(Templates::Named(
+            items
+                .iter()
+                .filter_map(|item| {
+                    let name = item.get("name").and_then(Json::as_str)?;
+                    let template = item.get("template").and_then(Json::as_str)?;
+                    Some((name.to_owned(), template.to_owned()))
+                })
+                .collect(),
+        )),
+        Json::Null => None,
+        _ => {
+            notes
+                .into_iter()
+                .for_each(|notes| notes.push("`chat_template` is neither text nor a list: left out".into()));
+            None
+        }
+    })
+}
+
+fn from_files(input: &Input<'_>, default: &[u8]) -> Result<Templates, VocabError> {
+    let default = text("chat_template.jinja", default)?;
+    let mut named = Vec::new();
+    for (file, bytes) in &input.files {
+        let stem =
+            file.strip_prefix("additional_chat_templates/").and_then(|file| file.strip_suffix(".jinja"));
+        if let Some(name) = stem.filter(|name| !name.contains('/')) {
+            named.push((name.to_owned(), text(file, bytes)?));
+        }
+    }
+    if named.is_empty() {
+        return Ok(Templates::One(default));
+    }
+    named.sort();
+    named.insert(0, ("default".to_owned(), default));
+    Ok(Templates::Named(named))
+}
+
+/// A text file as Python reads it: every kind of line end becomes a line feed.
+fn text(file: &str, bytes: &[u8]) -> Result<String, VocabError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| malformed(file, &error))?;
+    Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
+}
+
+/// Puts templates: named ones first, each under its own key, then the list of names, then the
+/// default.
+pub(super) fn put(templates: &Templates, keys: &mut Keys) {
+    let named = match templates {
+        Templates::One(text) => return keys.put(keys::CHAT_TEMPLATE, text.as_str()),
+        Templates::Named(named) => named,
+    };
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut default = None;
+    for (name, text) in named {
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        if name == "default" {
+            default = Some(text);
+        } else if !name.is_empty() {
+            keys.put(&format!("{}.{name}", keys::CHAT_TEMPLATE), text.as_str());
+            if !names.contains(&name.as_bytes().to_vec()) {
+                names.push(name.into_bytes());
+            }
+        }
+    }
+    keys.put(keys::CHAT_TEMPLATES, Array::String(names));
+    if let Some(default) = default {
+        keys.put(keys::CHAT_TEMPLATE, default.as_str());
+    }
+}

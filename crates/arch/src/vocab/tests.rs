@@ -1,0 +1,310 @@
+//! Tokenizers against what the reference makes of them, and what is wrong with bad ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf::{Array, Value};
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+
+use super::*;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/tokenizer")
+}
+
+/// A folder's small files, as whoever opens checkpoints gives them.
+struct Folder {
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Folder {
+    fn open(path: &Path) -> Self {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(path).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                let inner = Folder::open(&entry.path()).files;
+                files.extend(inner.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
+            } else {
+                files.insert(name, fs::read(entry.path()).unwrap());
+            }
+        }
+        Folder { files }
+    }
+
+    fn json(&self, file: &str) -> Json {
+        serde_json::from_slice(&self.files[file]).unwrap()
+    }
+
+    fn edit(&mut self, file: &str, change: impl FnOnce(&mut Json)) {
+        let mut json = self.json(file);
+        change(&mut json);
+        self.files.insert(file.to_owned(), json.to_string().into_bytes());
+    }
+
+    fn metadata(&self, ctx: &VocabContext) -> Result<Vocab, VocabError> {
+        let input = Input {
+            config: self.json("config.json"),
+            files: self.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
+            ..Input::default()
+        };
+        metadata(&input, ctx)
+    }
+
+    /// As the golden's `expected.json` and config say; no name for the pre-tokenizer.
+    fn context(&self) -> VocabContext {
+        let route = match self.json("expected.json")["route"].as_str().unwrap() {
+            "llama" => Route::Llama,
+            "gpt2" => Route::Gpt2,
+            "sentencepiece" => Route::SentencePiece,
+            "llama_hf" => Route::LlamaHf,
+            other => panic!("route {other}"),
+        };
+        let vocab_size = self.json("config.json")["vocab_size"].as_u64();
+        VocabContext { route, vocab_size, embedding_rows: vocab_size, pre: None }
+    }
+}
+
+/// A value as the goldens list it.
+fn listed(value: &Value) -> (String, Json) {
+    let hashed = |len: usize, bytes: Vec<u8>, all: Json| {
+        let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        if len > 16 { json!({"len": len, "sha256": digest}) } else { all }
+    };
+    match value {
+        Value::String(text) => ("str".into(), json!(String::from_utf8(text.clone()).unwrap())),
+        Value::U32(value) => ("u32".into(), json!(value)),
+        Value::Bool(value) => ("bool".into(), json!(value)),
+        Value::Array(Array::String(items)) => {
+            let bytes = items
+                .iter()
+                .flat_map(|item| [&(item.len() as u64).to_le_bytes()[..], item].concat())
+                .collect();
+            let all = items.iter().map(|item| String::from_utf8(item.clone()).unwrap()).collect();
+            ("arr[str]".into(), hashed(items.len(), bytes, all))
+        }
+        Value::Array(Array::F32(items)) => (
+            "arr[f32]".into(),
+            hashed(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
+        ),
+        Value::Array(Array::I32(items)) => (
+            "arr[i32]".into(),
+            hashed(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
+        ),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where a golden's `pre` is one that only `--pre` can give: without `ignore_merges`, the
+/// expressions of Llama 3 are `smaug-bpe`.
+fn own_pre(name: &str) -> Option<&'static str> {
+    ["bpe-eot", "bpe-spaces"].contains(&name).then_some("smaug-bpe")
+}
+
+#[test]
+fn goldens() {
+    let mut n_seen = 0;
+    for entry in fs::read_dir(golden()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let folder = Folder::open(&path);
+        let vocab = folder.metadata(&folder.context()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let ours: Vec<Json> = vocab
+            .entries
+            .iter()
+            .map(|(key, value)| {
+                let (kind, value) = listed(value);
+                let forced = own_pre(&name).filter(|_| key == keys::PRE);
+                if let Some(own) = forced {
+                    assert_eq!(value, own, "{name}");
+                    return json!([key, kind, "llama-bpe"]);
+                }
+                json!([key, kind, value])
+            })
+            .collect();
+        let expected = folder.json("expected.json");
+        let expected = expected["metadata"].as_array().unwrap();
+        for (at, (have, want)) in ours.iter().zip(expected).enumerate() {
+            assert_eq!(have, want, "{name}, key {at}; notes: {:#?}", vocab.notes);
+        }
+        assert_eq!(ours.len(), expected.len(), "{name}: {:?}", ours.last());
+        n_seen += 1;
+    }
+    assert_eq!(n_seen, 15, "a golden was added or lost");
+}
+
+/// The error of a golden that was changed.
+fn error_of(name: &str, change: impl FnOnce(&mut Folder, &mut VocabContext)) -> String {
+    let mut folder = Folder::open(&golden().join(name));
+    let mut ctx = folder.context();
+    change(&mut folder, &mut ctx);
+    match folder.metadata(&ctx) {
+        Ok(vocab) => panic!("{name}: no error, but {:?}", vocab.notes),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The notes of a golden that was changed.
+fn notes_of(name: &str, change: impl FnOnce(&mut Folder, &mut VocabContext)) -> String {
+    let mut folder = Folder::open(&golden().join(name));
+    let mut ctx = folder.context();
+    change(&mut folder, &mut ctx);
+    folder.metadata(&ctx).unwrap().notes.join("\n")
+}
+
+fn assert_has(text: &str, part: &str) {
+    assert!(text.contains(part), "`{text}` lacks `{part}`");
+}
+
+#[test]
+fn vocabularies_larger_than_config_or_embedding() {
+    let error = error_of("bpe-gpt2", |_, ctx| ctx.vocab_size = Some(300));
+    assert_eq!(error, "token `<|endoftext|>` has id 300, but the config's `vocab_size` is 300");
+    let error = error_of("bpe-llama3", |_, ctx| ctx.embedding_rows = Some(311));
+    assert_eq!(error, "the vocabulary has 312 tokens, but the token embedding has 311 rows");
+    let error = error_of("spm-llama2", |_, ctx| ctx.embedding_rows = Some(383));
+    assert_eq!(error, "the vocabulary has 384 tokens, but the token embedding has 383 rows");
+    let error = error_of("json-llama2-added", |_, ctx| ctx.vocab_size = Some(385));
+    assert_eq!(error, "token `plain` has id 385, but the config's `vocab_size` is 385");
+    for name in ["bpe-gpt2", "spm-llama2"] {
+        let error = error_of(name, |_, ctx| (ctx.vocab_size, ctx.embedding_rows) = (Some(u64::MAX), None));
+        assert_has(&error, "`vocab_size` 18446744073709551615 is more than");
+    }
+}
+
+#[test]
+fn rows_without_a_token_are_padded() {
+    for name in ["bpe-gpt2", "spm-llama2", "json-llama2"] {
+        let folder = Folder::open(&golden().join(name));
+        let mut ctx = folder.context();
+        ctx.embedding_rows = ctx.vocab_size.map(|n| n + 2);
+        let vocab = folder.metadata(&ctx).unwrap();
+        let tokens = vocab.entries.iter().find(|(key, _)| key == keys::TOKENS).unwrap().1.as_array().unwrap();
+        let Array::String(tokens) = tokens else { panic!("{name}") };
+        let last = format!("[PAD{}]", tokens.len() - 1);
+        assert_eq!(tokens.last().unwrap(), last.as_bytes(), "{name}");
+        assert_eq!(tokens.len() as u64, ctx.embedding_rows.unwrap());
+        assert_has(&vocab.notes.join("\n"), "rows for");
+    }
+}
+
+#[test]
+fn ids_with_holes_or_repeats() {
+    let error = error_of("bpe-gpt2", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["vocab"]["!"] = json!(1));
+    });
+    assert_eq!(error, "id 1 is given to two tokens: `!` and `\"`");
+    // The config has room for the token that moved: a hole, filled and told.
+    let notes = notes_of("bpe-llama3", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["vocab"]["!"] = json!(310));
+    });
+    assert_has(&notes, "1 ids below 310 have no token");
+    let error = error_of("json-llama2", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["vocab"]["<unk>"] = json!(999));
+    });
+    assert_has(&error, "no token has id 0, although 384 tokens are listed");
+    let error = error_of("bpe-gpt2", |folder, _| {
+        let text = String::from_utf8(folder.files["tokenizer.json"].clone()).unwrap();
+        folder.files.insert(
+            "tokenizer.json".into(),
+            text.replacen("\"!\":", "\"\\\"\":", 1).replacen("\"!\": ", "\"\\\"\": ", 1).into(),
+        );
+    });
+    assert_has(&error, "is listed twice");
+}
+
+#[test]
+fn merges_of_absent_tokens() {
+    let error = error_of("bpe-gpt2", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["merges"][1] = json!(["a", "zz"]));
+    });
+    assert_eq!(
+        error,
+        "`tokenizer.json`: merge 1 (`a` + `zz`) needs token `zz`, which is not in the vocabulary"
+    );
+    let error = error_of("bpe-slow", |folder, _| {
+        folder.files.insert("merges.txt".into(), b"#version\nq q\n".to_vec());
+    });
+    assert_eq!(error, "`merges.txt`: merge 0 (`q` + `q`) needs token `qq`, which is not in the vocabulary");
+    let error = error_of("bpe-slow", |folder, _| {
+        folder.files.insert("merges.txt".into(), b"a b c\n".to_vec());
+    });
+    assert_eq!(error, "`merges.txt`: line 1 is not two tokens: `a b c`");
+    let error = error_of("bpe-gpt2", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["merges"][0] = json!(["a", "b", "c"]));
+    });
+    assert_has(&error, "`tokenizer.json`: invalid length 3, expected two tokens");
+}
+
+#[test]
+fn special_ids_out_of_range() {
+    let error = error_of("spm-llama2", |folder, _| {
+        folder.edit("config.json", |json| json["bos_token_id"] = json!(-1))
+    });
+    assert_eq!(error, "`bos_token_id` is -1: a token id cannot be negative");
+    let notes = notes_of("spm-llama2", |folder, _| {
+        folder.edit("config.json", |json| json["pad_token_id"] = json!(384))
+    });
+    assert_has(&notes, "`config.json`: `pad_token_id` is 384, but there are 384 tokens: left out");
+    let notes = notes_of("bpe-gpt2", |folder, _| {
+        folder.edit("config.json", |json| json["pad_token_id"] = json!(999))
+    });
+    assert_has(&notes, "`tokenizer.ggml.padding_token_id` is 999, but there are 301 tokens");
+}
+
+#[test]
+fn files_that_are_not_what_they_say() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    let error = error_of("spm-llama2", |folder, _| {
+        folder.files.insert("tokenizer.model".into(), pointer.to_vec());
+    });
+    assert_has(&error, "`tokenizer.model`: not a SentencePiece model: ");
+    let error = error_of("bpe-gpt2", |folder, _| {
+        folder.files.insert("tokenizer.json".into(), pointer.to_vec());
+    });
+    assert_has(&error, "`tokenizer.json`: expected value at line 1 column 1");
+    let error = error_of("bpe-gpt2", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["type"] = json!("WordPiece"));
+    });
+    assert_eq!(error, "`tokenizer.json`: a tokenizer of kind `WordPiece`: not supported");
+    let error = error_of("bpe-gpt2", |folder, _| folder.files.retain(|name, _| name == "config.json"));
+    assert_has(&error, "no tokenizer: looked for");
+    let error = error_of("spm-added", |folder, _| {
+        folder.files.insert("added_tokens.json".into(), b"{\"<x>\": \"7\"}".to_vec());
+    });
+    assert_eq!(error, "`added_tokens.json`: `<x>`: \"7\" is not a token id");
+}
+
+#[test]
+fn unknown_pre_tokenizers_are_named_and_can_be_decided() {
+    let strange = |folder: &mut Folder| {
+        folder.edit("tokenizer.json", |json| {
+            json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": "[a-c\n]+"}, "behavior": "Isolated", "invert": false},
+                {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]});
+        });
+    };
+    let mut folder = Folder::open(&golden().join("bpe-gpt2"));
+    strange(&mut folder);
+    let mut ctx = folder.context();
+    let error = folder.metadata(&ctx).unwrap_err();
+    assert_has(&error.to_string(), r"it splits by `[a-c\n]+`, then bytes (token hash ");
+    assert_has(error.hint().unwrap(), "--pre NAME");
+    ctx.pre = Some("falcon".into());
+    let vocab = folder.metadata(&ctx).unwrap();
+    let pre = vocab.entries.iter().find(|(key, _)| key == keys::PRE).unwrap();
+    assert_eq!(pre.1.as_str(), Some("falcon"));
+    // Other spellings of the same are recognized.
+    let mut folder = Folder::open(&golden().join("bpe-qwen2"));
+    folder.edit("tokenizer.json", |json| {
+        let split = &mut json["pre_tokenizer"]["pretokenizers"][0];
+        let expression = split["pattern"]["Regex"].as_str().unwrap().replace(r"\r\n", "\r\n");
+        *split =
+            json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Removed", "invert": true});
+    });
+    let vocab = folder.metadata(&folder.context()).unwrap();
+    assert_has(&vocab.notes.join("\n"), "pre-tokenizer `qwen2`: by its expressions");
+}

@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+"""Makes golden/tokenizer/: tiny tokenizers and the keys that the reference converter makes of them.
+
+usage: tokenizer.py --reference DIR [--only NAME ...] OUT
+
+  --reference DIR   root of the llama.cpp tree
+  OUT               the golden folder
+
+Needs transformers, tokenizers, sentencepiece and gguf's own needs; no weights are made. The
+functions of the reference's model class are called on an object that has a config and a writer
+but no tensors. `expected.json` holds
+
+  route     which set_vocab ran: llama, gpt2, sentencepiece, llama_hf
+  pre       what the maker put in place of get_vocab_base_pre, whose hashes cannot know a tiny
+            tokenizer; null where the reference decided by itself
+  metadata  [key, type, value] in the order of the reference; arrays of more than 16 items as
+            {"len": n, "sha256": of the bytes that the file holds}
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+
+TEXT = """
+The quick brown fox jumps over the lazy dog while seven wizards mix a big quiz of jade vowels.
+A converter reads a checkpoint, names each tensor, and writes the same numbers in another order.
+It was the best of files, it was the worst of files, it was the age of floats and of integers.
+How many rows would a row mapper map if a row mapper could map rows? As many as it was given.
+Pack my box with five dozen liquor jugs; then unpack them, weigh them, and pack them again.
+Numbers such as 0, 1, 2, 3, 10, 42, 128, 1024 and 3.14159 appear in text, and so do (brackets).
+Größe, façade, naïve, Ωmega,日本語, привет, emoji 🦙 and    runs of     spaces\tand tabs.
+""".strip().splitlines()
+
+LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+                r"\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
+CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+
+
+def token(text: str, special: bool = True, normalized: bool = False, **more) -> dict:
+    return dict(content=text, lstrip=False, normalized=normalized, rstrip=False, single_word=False, special=special) | more
+
+
+def train_bpe(vocab_size: int, specials: list[str]) -> dict:
+    """A byte-level BPE as the JSON of tokenizer.json; specials come last, as most families have them."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(TEXT * 4, trainers.BpeTrainer(
+        vocab_size=vocab_size, show_progress=False, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    tokenizer.add_special_tokens(specials)
+    return json.loads(tokenizer.to_str())
+
+
+def train_spm(vocab_size: int, **options) -> bytes:
+    import sentencepiece
+    model = io.BytesIO()
+    options = dict(model_type="bpe", byte_fallback=True, character_coverage=0.99, normalization_rule_name="identity",
+                   unk_id=0, bos_id=1, eos_id=2, pad_id=-1) | options
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT * 4), model_writer=model, vocab_size=vocab_size,
+        num_threads=1, minloglevel=2, **options)
+    return model.getvalue()
+
+
+def llama_json(model: bytes, legacy: bool = True) -> dict:
+    """What the Hub holds as tokenizer.json of llama 2: pieces and merges of a SentencePiece model."""
+    from sentencepiece import SentencePieceProcessor
+    processor = SentencePieceProcessor(model_proto=model)
+    pieces = [processor.IdToPiece(i) for i in range(processor.vocab_size())]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    merges = []
+    for i, piece in enumerate(pieces):
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in vocab and right in vocab and not processor.IsByte(i):
+                merges.append((i, vocab[left], vocab[right], left, right))
+    merges.sort(key=lambda m: m[:3])
+    special = lambda i, text: dict(id=i) | token(text)
+    normalizers = [dict(type="Prepend", prepend="▁"), dict(type="Replace", pattern=dict(String=" "), content="▁")]
+    return dict(
+        version="1.0", truncation=None, padding=None,
+        added_tokens=[special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")],
+        normalizer=dict(type="Sequence", normalizers=normalizers), pre_tokenizer=None,
+        post_processor=dict(
+            type="TemplateProcessing",
+            single=[dict(SpecialToken=dict(id="<s>", type_id=0)), dict(Sequence=dict(id="A", type_id=0))],
+            pair=[dict(SpecialToken=dict(id="<s>", type_id=0)), dict(Sequence=dict(id="A", type_id=0)),
+                  dict(SpecialToken=dict(id="<s>", type_id=1)), dict(Sequence=dict(id="B", type_id=1))],
+            special_tokens={"<s>": dict(id="<s>", ids=[1], tokens=["<s>"])}),
+        decoder=dict(type="Sequence", decoders=[
+            dict(type="Replace", pattern=dict(String="▁"), content=" "), dict(type="ByteFallback"), dict(type="Fuse"),
+            dict(type="Strip", content=" ", start=1, stop=0)]),
+        model=dict(type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None, end_of_word_suffix=None,
+                   fuse_unk=True, byte_fallback=True, vocab=vocab,
+                   merges=[f"{left} {right}" for *_, left, right in merges] if legacy else
+                   [[left, right] for *_, left, right in merges]))
+
+
+def split(expression: str, behavior: str = "Isolated", invert: bool = False) -> dict:
+    return dict(type="Split", pattern=dict(Regex=expression), behavior=behavior, invert=invert)
+
+
+def byte_level(use_regex: bool, add_prefix_space: bool = False) -> dict:
+    return dict(type="ByteLevel", add_prefix_space=add_prefix_space, trim_offsets=True, use_regex=use_regex)
+
+
+def sequence(*steps: dict) -> dict:
+    return dict(type="Sequence", pretokenizers=list(steps))
+
+
+def template(single: list[str], pair: list[str], ids: dict[str, int]) -> dict:
+    part = lambda text: (dict(Sequence=dict(id=text, type_id=0)) if text in ("A", "B")
+                         else dict(SpecialToken=dict(id=text, type_id=0)))
+    return dict(type="TemplateProcessing", single=[part(p) for p in single], pair=[part(p) for p in pair],
+                special_tokens={t: dict(id=t, ids=[i], tokens=[t]) for t, i in ids.items()})
+
+
+FAST = "PreTrainedTokenizerFast"
+
+
+def make(name: str, folder: Path) -> tuple[str, str | None]:
+    """Writes the files of one tokenizer; gives its route and the pre-tokenizer that stands for the hash."""
+    files: dict[str, object] = {}
+    config: dict = dict(model_type="llama", architectures=["LlamaForCausalLM"])
+    route, pre = "llama", None
+    if name == "bpe-llama3":
+        tokenizer = train_bpe(300, ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|reserved_0|>"])
+        tokenizer["model"]["ignore_merges"] = True
+        tokenizer["pre_tokenizer"] = sequence(split(LLAMA3_SPLIT), byte_level(False))
+        begin = "<|begin_of_text|>"
+        tokenizer["post_processor"] = dict(type="Sequence", processors=[
+            byte_level(True, True), template([begin, "A"], [begin, "A", begin, "B"], {begin: 300})])
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(
+            bos_token=begin, eos_token="<|eot_id|>", tokenizer_class=FAST, clean_up_tokenization_spaces=True,
+            chat_template="{{ bos_token }}{% for m in messages %}{{ m['content'] }}<|eot_id|>{% endfor %}",
+            added_tokens_decoder={str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in tokenizer["added_tokens"]})
+        config |= dict(vocab_size=312, bos_token_id=300, eos_token_id=[301, 302], pad_token_id=303)
+        pre = "llama-bpe"
+    elif name == "bpe-smollm":
+        tokenizer = train_bpe(320, [])
+        # The family has its special tokens first, inside the vocabulary.
+        specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"]
+        vocab = {text: i for i, text in enumerate(specials)}
+        vocab |= {text: i + len(specials) for text, i in tokenizer["model"]["vocab"].items()}
+        tokenizer["model"]["vocab"] = vocab
+        tokenizer["added_tokens"] = [dict(id=i) | token(text) for i, text in enumerate(specials)]
+        tokenizer["pre_tokenizer"] = sequence(dict(type="Digits", individual_digits=True), byte_level(True))
+        tokenizer["model"]["merges"] = [" ".join(pair) for pair in tokenizer["model"]["merges"]]
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(
+            add_prefix_space=False, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|im_end|>",
+            unk_token="<|endoftext|>", chat_template=CHATML, tokenizer_class=FAST,
+            additional_special_tokens=["<|im_start|>", "<|im_end|>"],
+            added_tokens_decoder={str(i): token(text) for i, text in enumerate(specials)})
+        config |= dict(vocab_size=len(vocab), bos_token_id=1, eos_token_id=2)
+        pre = "smollm"
+    elif name == "bpe-gpt2":
+        tokenizer = train_bpe(300, ["<|endoftext|>"])
+        tokenizer["pre_tokenizer"] = byte_level(True)
+        tokenizer["post_processor"] = byte_level(True)
+        files["tokenizer.json"] = tokenizer
+        files["vocab.json"] = tokenizer["model"]["vocab"] | {"<|endoftext|>": 300}
+        files["merges.txt"] = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in tokenizer["model"]["merges"])
+        files["tokenizer_config.json"] = dict(tokenizer_class="GPT2Tokenizer", add_prefix_space=False, model_max_length=64)
+        config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=301, bos_token_id=300, eos_token_id=300)
+        route, pre = "gpt2", "gpt-2"
+    elif name == "bpe-slow":
+        tokenizer = train_bpe(290, [])
+        files["vocab.json"] = tokenizer["model"]["vocab"] | {"<|endoftext|>": 290}
+        lines = [f"{a} {b}\n" for a, b in tokenizer["model"]["merges"]]
+        files["merges.txt"] = "#version: 0.2 - of a tiny model\n" + "".join(lines)
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class="GPT2Tokenizer", bos_token="<|endoftext|>", eos_token="<|endoftext|>",
+            unk_token="<|endoftext|>", errors="replace", add_bos_token=False)
+        config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=291, eos_token_id=290)
+        route, pre = "gpt2", "gpt-2"
+    elif name == "bpe-qwen2":
+        tokenizer = train_bpe(300, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+        tokenizer["normalizer"] = dict(type="NFC")
+        tokenizer["pre_tokenizer"] = sequence(split(QWEN2_SPLIT), byte_level(False))
+        tokenizer["post_processor"] = byte_level(False)
+        tokenizer["added_tokens"] += [dict(id=303) | token("<tool_call>", special=False),
+                                      dict(id=304) | token("<|fim_prefix|>", special=False),
+                                      dict(id=305) | token("▁padded▁word", special=False, normalized=True)]
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class="Qwen2Tokenizer", add_bos_token=False, add_prefix_space=False, bos_token=None,
+            eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token=None, chat_template=[
+                dict(name="default", template=CHATML), dict(name="tool-use", template="{{ tools }}" + CHATML)],
+            added_tokens_decoder={str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in tokenizer["added_tokens"]})
+        config = dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], vocab_size=320, bos_token_id=300, eos_token_id=302)
+        route, pre = "gpt2", "qwen2"
+    elif name == "bpe-spaces":
+        # Merges as pairs with a space inside, specials that are only in the vocabulary, a token that
+        # looks special, no tokenizer_config flags, templates in files of their own.
+        tokenizer = train_bpe(280, ["<s>", "</s>"])
+        vocab = tokenizer["model"]["vocab"]
+        vocab |= {" ": 282, "  ": 283, "<mask>": 284, "<unused3>": 285, "<unk>": 286}
+        tokenizer["model"]["merges"].append([" ", " "])
+        tokenizer["model"]["unk_token"] = "<unk>"
+        tokenizer["added_tokens"] += [dict(id=284) | token("<mask>", special=False),
+                                      dict(id=285) | token("<unused3>", special=False, normalized=True)]
+        tokenizer["pre_tokenizer"] = sequence(split(LLAMA3_SPLIT), byte_level(False))
+        tokenizer["post_processor"] = template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "B", "</s>"],
+                                               {"<s>": 280, "</s>": 281})
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class=FAST, bos_token=token("<s>", __type="AddedToken"), eos_token=token("</s>", __type="AddedToken"), unk_token="<unk>", mask_token="<mask>",
+            model_max_length=1000000000000000019884624838656)
+        files["chat_template.jinja"] = "{{ messages }}\n"
+        files["additional_chat_templates/rag.jinja"] = "rag {{ documents }}"
+        config |= dict(vocab_size=287, pad_token_id=284)
+        pre = "llama-bpe"
+    elif name == "bpe-eot":
+        # The template's last token is not eos_token: the reference makes it eos and the other eot.
+        tokenizer = train_bpe(280, ["<|start|>", "<|end|>", "<|turn|>", "<|sep|>"])
+        tokenizer["pre_tokenizer"] = sequence(split(LLAMA3_SPLIT), byte_level(False))
+        tokenizer["post_processor"] = template(["<|start|>", "A", "<|end|>"], ["<|start|>", "A", "<|sep|>", "B", "<|end|>"],
+                                               {"<|start|>": 280, "<|end|>": 281, "<|sep|>": 283})
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class=FAST, bos_token="<|start|>", eos_token="<|turn|>", sep_token="<|sep|>", cls_token="<|start|>",
+            add_bos_token=True)
+        files["chat_template.json"] = dict(chat_template="from json {{ messages }}")
+        config |= dict(vocab_size=284)
+        pre = "llama-bpe"
+    elif name == "bpe-roberta":
+        tokenizer = train_bpe(280, ["<s>", "</s>", "<mask>"])
+        tokenizer["pre_tokenizer"] = byte_level(True)
+        tokenizer["post_processor"] = dict(type="RobertaProcessing", sep=["</s>", 281], cls=["<s>", 280],
+                                           trim_offsets=True, add_prefix_space=False)
+        tokenizer["normalizer"] = dict(type="Sequence", normalizers=[dict(type="Lowercase"), dict(type="NFC"), dict(type="StripAccents")])
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, mask_token=token("<mask>", __type="AddedToken"), bos_token="<s>")
+        config |= dict(vocab_size=283)
+        route, pre = "gpt2", "gpt-2"
+    elif name == "spm-llama2":
+        files["tokenizer.model"] = train_spm(384)
+        files["tokenizer_config.json"] = dict(
+            add_bos_token=True, add_eos_token=False, bos_token=token("<s>", normalized=True, __type="AddedToken"),
+            eos_token=token("</s>", normalized=True, __type="AddedToken"), unk_token=token("<unk>", __type="AddedToken"), pad_token=None,
+            tokenizer_class="LlamaTokenizer", legacy=False, chat_template="{{ messages }}")
+        config |= dict(vocab_size=384, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+    elif name == "spm-added":
+        # Tokens beside the model from both files, padding above, a token with the word mark, one out of range.
+        files["tokenizer.model"] = train_spm(
+            336, control_symbols="<ctl>", user_defined_symbols="<|user|>,a▁b", pad_id=3, pad_piece="<pad>")
+        files["added_tokens.json"] = {"<extra_0>": 336, "<extra_1>": 337, "<far>": 400}
+        files["tokenizer_config.json"] = dict(
+            add_bos_token=True, add_eos_token=True, add_prefix_space=False, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+            pad_token="<pad>", tokenizer_class="LlamaTokenizer",
+            added_tokens_decoder={"337": token("<extra_1b>", special=False), "338": token("<|looks|>", special=False),
+                                  "339": token("two▁words", special=False), "0": token("<unk>"), "401": token("<far2>")})
+        config |= dict(vocab_size=345, bos_token_id=1, eos_token_id=2, pad_token_id=399)
+    elif name == "spm-unigram":
+        # A unigram model with the default normalization, read by the same function; the config has fewer ids.
+        files["tokenizer.model"] = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc",
+                                             hard_vocab_limit=False)
+        files["tokenizer_config.json"] = dict(tokenizer_class="LlamaTokenizer", add_bos_token=False)
+        config |= dict(vocab_size=140, bos_token_id=1, eos_token_id=2, unk_token_id=0)
+        route = "sentencepiece"
+    elif name == "spm-and-json":
+        # Both files, as the Hub has llama 2: the model is read, ids and flags come from the JSON.
+        model = train_spm(384)
+        files["tokenizer.model"] = model
+        files["tokenizer.json"] = llama_json(model)
+        files["tokenizer_config.json"] = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="<unk>",
+                                              tokenizer_class="LlamaTokenizerFast", add_prefix_space=True)
+        config |= dict(vocab_size=384, bos_token_id=1, eos_token_id=2)
+    elif name == "spm-codellama":
+        # The Code Llama rule hangs on the vocabulary's size alone.
+        files["tokenizer.model"] = train_spm(384)
+        files["tokenizer_config.json"] = dict(add_bos_token=True, bos_token="<s>", tokenizer_class="LlamaTokenizer", chat_template="x")
+        config |= dict(vocab_size=32016, bos_token_id=1, eos_token_id=2)
+    elif name in ("json-llama2", "json-llama2-added"):
+        tokenizer = llama_json(train_spm(384), legacy=name == "json-llama2")
+        added = {}
+        if name.endswith("added"):
+            tokenizer["added_tokens"] += [dict(id=384) | token("<|im_end|>"), dict(id=385) | token("plain", special=False)]
+            added = dict(extra_special_tokens=["<|im_end|>"])
+            tokenizer["post_processor"] = None
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>", add_bos_token=True,
+                                              add_eos_token=False, tokenizer_class=FAST, **added)
+        config |= dict(vocab_size=384 + 2 * bool(added), bos_token_id=1, eos_token_id=2)
+    else:
+        raise KeyError(name)
+    files["config.json"] = config
+    if folder.exists():
+        shutil.rmtree(folder)
+    for file_name, content in files.items():
+        path = folder / file_name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        else:
+            path.write_text(json.dumps(content, ensure_ascii=False, indent=1 if file_name != "tokenizer.json" else None) + "\n",
+                            encoding="utf-8")
+    return route, pre
+
+
+NAMES = ["bpe-llama3", "bpe-smollm", "bpe-gpt2", "bpe-slow", "bpe-qwen2", "bpe-spaces", "bpe-eot", "bpe-roberta",
+         "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added"]
+
+
+def reference_listing(folder: Path, route: str, pre: str | None) -> list:
+    """The keys that the reference's set_vocab writes for the tokenizer in a folder."""
+    import gguf
+    from conversion.base import ModelBase
+    from conversion.llama import LlamaModel
+
+    class Bare(LlamaModel):
+        is_mistral_format = False
+        origin_hf_arch = "LlamaForCausalLM"
+        model_arch = gguf.MODEL_ARCH.LLAMA
+
+        def __init__(self):
+            self.dir_model = folder
+            self.hparams = ModelBase.load_hparams(folder, False)
+            self.gguf_writer = gguf.GGUFWriter(path=None, arch="llama")
+
+    model = Bare()
+    if pre is not None:
+        model.get_vocab_base_pre = lambda tokenizer: pre
+    start = len(model.gguf_writer.kv_data[0])
+    dict(llama=model.set_vocab, gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece,
+         llama_hf=model._set_vocab_llama_hf)[route]()
+    names = {v: n for n, v in dict(u8=0, i8=1, u16=2, i16=3, u32=4, i32=5, f32=6, bool=7, str=8, arr=9, u64=10, i64=11,
+                                   f64=12).items()}
+    listing = []
+    for key, item in list(model.gguf_writer.kv_data[0].items())[start:]:
+        kind, value = names[int(item.type)], item.value
+        if kind == "arr":
+            packed = model.gguf_writer._pack_val(value, item.type, add_vtype=False)
+            kind = f"arr[{names[int.from_bytes(packed[:4], 'little')]}]"
+            if len(value) > 16:
+                value = dict(len=len(value), sha256=hashlib.sha256(packed[12:]).hexdigest())
+            else:
+                value = [v.decode("utf-8") if isinstance(v, bytes) else v for v in value]
+        listing.append([key, kind, value])
+    return listing
+
+
+def write_expected(path: Path, route: str, pre: str | None, listing: list) -> None:
+    lines = ["{", f'  "route": {json.dumps(route)},', f'  "pre": {json.dumps(pre)},', '  "metadata": [']
+    lines.append(",\n".join("    " + json.dumps(entry, ensure_ascii=False) for entry in listing))
+    lines += ["  ]", "}"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    sys.path.insert(0, str(args.reference))
+    sys.path.insert(1, str(args.reference / "gguf-py"))
+    logging.basicConfig(level=logging.ERROR)
+    for name in NAMES:
+        if args.only and name not in args.only:
+            continue
+        folder = args.out / "tokenizer" / name
+        route, pre = make(name, folder)
+        write_expected(folder / "expected.json", route, pre, reference_listing(folder, route, pre))
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
