@@ -4,9 +4,9 @@
 //! index ([`Input`]) and answers with a [`Layout`]: metadata, output tensors, and where the
 //! rows of each come from.
 //!
-//! An architecture is a row of [`ARCHES`]: class names, a tensor table made of parts that
-//! architectures share ([`rules`]), the keys beyond the ones of every text model, and the kinds
-//! of tokenizers that it comes with.
+//! An architecture is a row of [`ARCHES`]: class names, defaults of its config ([`classes`]), a
+//! tensor table made of parts that architectures share ([`rules`]), the keys beyond the ones of
+//! every text model, and the kinds of tokenizers that it comes with.
 
 pub mod back;
 mod config;
@@ -19,11 +19,12 @@ mod models;
 mod naming;
 mod registry;
 mod resolve;
+mod rope_llama3;
 mod tensors;
 mod text_keys;
 pub mod vocab;
 
-pub use config::{Hparams, Rope};
+pub use config::{Hparams, Rope, classes};
 pub use error::ArchError;
 pub use input::{Input, SourceTensor};
 pub use keys::Keys;

@@ -2,6 +2,7 @@
 
 use crate::ArchError;
 use crate::config::Hparams;
+use crate::config::classes::ConfigClass;
 use crate::keys::Keys;
 use crate::models;
 use crate::tensors::rules::TensorRule;
@@ -19,6 +20,9 @@ pub struct Arch {
     pub classes: &'static [Class],
     /// A public checkpoint on the Hugging Face Hub.
     pub example: &'static str,
+    /// The config classes that transformers reads its files with; a file whose `model_type` no
+    /// class of any architecture has is taken as it stands.
+    pub configs: &'static [ConfigClass],
     /// Keys of `config.json` without which nothing can be said about the model. The reference
     /// takes transformers' defaults for these as well and writes a file that does not load.
     pub needs: &'static [&'static str],
@@ -92,10 +96,12 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_lower_case() {
+        let mut configs: Vec<&str> =
+            ARCHES.iter().flat_map(|arch| arch.configs).map(|class| class.model_type).collect();
         let mut names: Vec<&str> = ARCHES.iter().map(|arch| arch.name).collect();
         let mut classes: Vec<&str> =
             ARCHES.iter().flat_map(|arch| arch.classes).map(|class| class.name).collect();
-        for list in [&mut names, &mut classes] {
+        for list in [&mut names, &mut classes, &mut configs] {
             let n = list.len();
             list.sort_unstable();
             list.dedup();

@@ -1,153 +1,91 @@
-//! Defaults of transformers' config classes, one table row a class.
+//! The shape of a table of transformers' config classes: defaults, and the types that a class
+//! accepts. The rows stand beside the architectures that they belong to ([`crate::Arch`]).
 //!
-//! The numbers are those of transformers 5.23 (`models/NAME/configuration_NAME.py`). Fields that
-//! no converter reads (dropout, initializer range) are listed because their types decide
-//! whether transformers accepts the file at all.
+//! Fields that no converter reads (dropout, initializer range) are listed because their types
+//! decide whether transformers accepts the file at all.
 
 use serde_json::{Map, Value as Json};
 
 use super::rope;
+use crate::registry::ARCHES;
 
-/// A config class.
-struct ConfigClass {
+/// A config class of transformers.
+#[derive(Debug, Clone, Copy)]
+pub struct ConfigClass {
     /// `model_type` of the files that it reads.
-    model_type: &'static str,
+    pub model_type: &'static str,
     /// `default_theta`, for files without `rope_theta`.
-    default_theta: f64,
-    /// Fields in the order of the class.
-    fields: &'static [Field],
-    /// Fields that are computed where they are `null`, in this order.
-    derived: &'static [Derived],
+    pub default_theta: f64,
+    /// Fields, in parts that classes share.
+    pub fields: &'static [&'static [Field]],
+    /// Fields that are computed where they are `null`.
+    pub derived: &'static [Derived],
     /// Other spellings of fields: (spelling, field).
-    renamed: &'static [(&'static str, &'static str)],
+    pub renamed: &'static [(&'static str, &'static str)],
     /// Whether the class insists on whole heads.
-    heads_divide_hidden: bool,
+    pub heads_divide_hidden: bool,
 }
 
-/// A field: name, accepted JSON types, default.
-type Field = (&'static str, u8, Value);
+/// A field: name, accepted JSON types (a sum of the constants below), default.
+pub type Field = (&'static str, u8, FieldDefault);
 
-const INT: u8 = 1;
-const FLOAT: u8 = 2;
-const BOOL: u8 = 4;
-const TEXT: u8 = 8;
-const NULL: u8 = 16;
-const INTS: u8 = 32;
-const DICT: u8 = 64;
+/// An integer.
+pub const INT: u8 = 1;
+/// A number that is written with a point or an exponent.
+pub const FLOAT: u8 = 2;
+/// A truth value.
+pub const BOOL: u8 = 4;
+/// A text.
+pub const TEXT: u8 = 8;
+/// `null`.
+pub const NULL: u8 = 16;
+/// A list of integers.
+pub const INTS: u8 = 32;
+/// An object.
+pub const DICT: u8 = 64;
 
-/// A default.
-#[derive(Clone, Copy)]
-enum Value {
+/// The default of a field.
+#[derive(Debug, Clone, Copy)]
+pub enum FieldDefault {
+    /// An integer.
     Int(u64),
+    /// A float.
     Float(f64),
+    /// A truth value.
     Bool(bool),
+    /// A text.
     Text(&'static str),
+    /// `None`.
     Null,
 }
 
 /// A field that is computed from others.
-#[derive(Clone, Copy)]
-enum Derived {
+#[derive(Debug, Clone, Copy)]
+pub enum Derived {
     /// `head_dim` = `hidden_size` / `num_attention_heads`.
     HeadDim,
     /// `num_key_value_heads` = `num_attention_heads`.
     KvHeads,
 }
 
-use Value::{Bool, Float, Int, Null, Text};
+use FieldDefault::{Bool, Float, Int, Null, Text};
 
-const CLASSES: &[ConfigClass] = &[
-    ConfigClass {
-        model_type: "llama",
-        default_theta: 10_000.0,
-        fields: &[
-            ("vocab_size", INT, Int(32000)),
-            ("hidden_size", INT, Int(4096)),
-            ("intermediate_size", INT, Int(11008)),
-            ("num_hidden_layers", INT, Int(32)),
-            ("num_attention_heads", INT, Int(32)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("hidden_act", TEXT, Text("silu")),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("initializer_range", FLOAT, Float(0.02)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("use_cache", BOOL, Bool(true)),
-            ("pad_token_id", INT | NULL, Null),
-            ("bos_token_id", INT | NULL, Int(1)),
-            ("eos_token_id", INT | INTS | NULL, Int(2)),
-            ("pretraining_tp", INT | NULL, Int(1)),
-            ("tie_word_embeddings", BOOL, Bool(false)),
-            ("rope_parameters", DICT | NULL, Null),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("head_dim", INT | NULL, Null),
-        ],
-        derived: &[Derived::HeadDim, Derived::KvHeads],
-        renamed: &[],
-        heads_divide_hidden: true,
-    },
-    ConfigClass {
-        model_type: "mistral",
-        default_theta: 10_000.0,
-        fields: &[
-            ("vocab_size", INT, Int(32000)),
-            ("hidden_size", INT, Int(4096)),
-            ("intermediate_size", INT, Int(14336)),
-            ("num_hidden_layers", INT, Int(32)),
-            ("num_attention_heads", INT, Int(32)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT | NULL, Null),
-            ("hidden_act", TEXT, Text("silu")),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("initializer_range", FLOAT, Float(0.02)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("use_cache", BOOL, Bool(true)),
-            ("pad_token_id", INT | NULL, Null),
-            ("bos_token_id", INT | NULL, Int(1)),
-            ("eos_token_id", INT | INTS | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(false)),
-            ("rope_parameters", DICT | NULL, Null),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("attention_dropout", FLOAT | INT, Float(0.0)),
-        ],
-        derived: &[Derived::HeadDim, Derived::KvHeads],
-        renamed: &[],
-        heads_divide_hidden: false,
-    },
-    ConfigClass {
-        model_type: "mixtral",
-        default_theta: 1_000_000.0,
-        fields: &[
-            ("vocab_size", INT, Int(32000)),
-            ("hidden_size", INT, Int(4096)),
-            ("intermediate_size", INT, Int(14336)),
-            ("num_hidden_layers", INT, Int(32)),
-            ("num_attention_heads", INT, Int(32)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT | NULL, Null),
-            ("hidden_act", TEXT, Text("silu")),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("initializer_range", FLOAT, Float(0.02)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("use_cache", BOOL, Bool(true)),
-            ("pad_token_id", INT | NULL, Null),
-            ("bos_token_id", INT | NULL, Int(1)),
-            ("eos_token_id", INT | INTS | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(false)),
-            ("sliding_window", INT | NULL, Null),
-            ("attention_dropout", FLOAT | INT, Float(0.0)),
-            ("num_experts_per_tok", INT, Int(2)),
-            ("num_local_experts", INT, Int(8)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("router_jitter_noise", FLOAT, Float(0.0)),
-            ("rope_parameters", DICT | NULL, Null),
-        ],
-        derived: &[Derived::KvHeads],
-        renamed: &[("num_experts", "num_local_experts")],
-        heads_divide_hidden: false,
-    },
+/// Fields that decoders share, with the same defaults in transformers 5.23
+/// (`models/NAME/configuration_NAME.py`).
+pub const DECODER_FIELDS: &[Field] = &[
+    ("vocab_size", INT, Int(32000)),
+    ("hidden_size", INT, Int(4096)),
+    ("num_hidden_layers", INT, Int(32)),
+    ("num_attention_heads", INT, Int(32)),
+    ("hidden_act", TEXT, Text("silu")),
+    ("initializer_range", FLOAT, Float(0.02)),
+    ("use_cache", BOOL, Bool(true)),
+    ("pad_token_id", INT | NULL, Null),
+    ("bos_token_id", INT | NULL, Int(1)),
+    ("eos_token_id", INT | INTS | NULL, Int(2)),
+    ("tie_word_embeddings", BOOL, Bool(false)),
+    ("rope_parameters", DICT | NULL, Null),
+    ("head_dim", INT | NULL, Null),
 ];
 
 /// The config with the defaults of its class, or why the class would not take it.
@@ -156,12 +94,13 @@ pub fn standardize(raw: &Map<String, Json>) -> Result<Map<String, Json>, String>
         Some(Json::String(model_type)) => model_type,
         _ => return Err("no `model_type`".into()),
     };
-    let class = CLASSES
+    let class = ARCHES
         .iter()
+        .flat_map(|arch| arch.configs)
         .find(|class| class.model_type == model_type)
         .ok_or_else(|| format!("no defaults are known for `model_type` `{model_type}`"))?;
     let mut map = raw.clone();
-    for (name, types, default) in class.fields {
+    for (name, types, default) in class.fields.iter().copied().flatten() {
         match map.get(*name) {
             Some(value) if json_type(value) & types == 0 => {
                 return Err(format!("`{name}` has a type that transformers refuses"));
@@ -188,7 +127,7 @@ pub fn standardize(raw: &Map<String, Json>) -> Result<Map<String, Json>, String>
     Ok(map)
 }
 
-impl Value {
+impl FieldDefault {
     fn to_json(self) -> Json {
         match self {
             Int(value) => value.into(),

@@ -8,7 +8,7 @@
 //! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py` of
 //! llama.cpp as vendored in llama-cpp-python 0.3.36, with transformers 5.23.
 
-mod classes;
+pub mod classes;
 mod rope;
 
 use serde_json::{Map, Value as Json};

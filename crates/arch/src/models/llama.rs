@@ -14,8 +14,11 @@ use gguf::Value;
 
 use crate::ArchError;
 use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
 use crate::keys::{Keys, to_u32};
 use crate::registry::{Arch, Class, Computed};
+use crate::rope_llama3::rope_llama3;
 use crate::tensors::rules;
 use crate::text_keys::text_keys;
 use crate::vocab::Route;
@@ -31,6 +34,7 @@ pub const LLAMA: Arch = Arch {
         Class { name: "LlamaModel", prefix: "model." },
     ],
     example: "unsloth/Llama-3.2-1B-Instruct",
+    configs: &[LLAMA_CONFIG, MISTRAL_CONFIG, MIXTRAL_CONFIG],
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[
         rules::DECODER_ENDS,
@@ -43,6 +47,71 @@ pub const LLAMA: Arch = Arch {
     keys,
     computed,
     vocab: Route::Llama,
+};
+
+/// `LlamaConfig` of transformers 5.23.
+const LLAMA_CONFIG: ConfigClass = ConfigClass {
+    model_type: "llama",
+    default_theta: 10_000.0,
+    fields: &[
+        DECODER_FIELDS,
+        &[
+            ("intermediate_size", INT, Int(11008)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("pretraining_tp", INT | NULL, Int(1)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("mlp_bias", BOOL, Bool(false)),
+        ],
+    ],
+    derived: &[Derived::HeadDim, Derived::KvHeads],
+    renamed: &[],
+    heads_divide_hidden: true,
+};
+
+/// `MistralConfig` of transformers 5.23.
+const MISTRAL_CONFIG: ConfigClass = ConfigClass {
+    model_type: "mistral",
+    fields: &[
+        DECODER_FIELDS,
+        &[
+            ("intermediate_size", INT, Int(14336)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ],
+    ],
+    heads_divide_hidden: false,
+    ..LLAMA_CONFIG
+};
+
+/// `MixtralConfig` of transformers 5.23. It leaves `head_dim` empty.
+const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
+    model_type: "mixtral",
+    default_theta: 1_000_000.0,
+    fields: &[
+        DECODER_FIELDS,
+        &[
+            ("intermediate_size", INT, Int(14336)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("sliding_window", INT | NULL, Null),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("num_experts_per_tok", INT, Int(2)),
+            ("num_local_experts", INT, Int(8)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("router_jitter_noise", FLOAT, Float(0.0)),
+        ],
+    ],
+    derived: &[Derived::KvHeads],
+    renamed: &[("num_experts", "num_local_experts")],
+    heads_divide_hidden: false,
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
@@ -65,70 +134,7 @@ fn rotary_dim(hparams: &Hparams) -> Result<u64, ArchError> {
         .ok_or_else(|| crate::config::bad("num_attention_heads", &0.into(), "a count above 0"))
 }
 
-/// Dimensions of a head beyond which a config is broken; known models have 256 at most.
-const MAX_ROTARY_DIM: u64 = 1 << 16;
-
 fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
-    let rope = hparams.rope();
-    if !rope.kind().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
-        return Ok(Vec::new());
-    }
-    let scaling = Llama3 {
-        theta: rope.f64_or("rope_theta", 10_000.0)?,
-        factor: rope.f64_or("factor", 8.0)?,
-        low_freq_factor: rope.f64_or("low_freq_factor", 1.0)?,
-        high_freq_factor: rope.f64_or("high_freq_factor", 4.0)?,
-        old_length: rope.f64_or("original_max_position_embeddings", 8192.0)?,
-    };
-    let dim = rotary_dim(hparams)?;
-    if dim > MAX_ROTARY_DIM {
-        return Err(crate::config::bad("head_dim", &dim.into(), "at most 65536"));
-    }
-    Ok(vec![("rope_freqs.weight", scaling.factors(dim))])
-}
-
-/// Rotary scaling of Llama 3.1: low frequencies are slowed down by `factor`, high ones are left
-/// alone, and those between are blended.
-struct Llama3 {
-    theta: f64,
-    factor: f64,
-    low_freq_factor: f64,
-    high_freq_factor: f64,
-    old_length: f64,
-}
-
-impl Llama3 {
-    /// One divisor for each rotated pair, shape `[dim / 2]`.
-    ///
-    /// The arithmetic follows torch: a number with a tensor of single precision is rounded to
-    /// single precision first, and number / tensor is the tensor's reciprocal times the number.
-    /// The power is the one step that torch leaves to a vector library, which is off by one
-    /// unit in the last place for 1 input in 220; we round it correctly. On the scalings of
-    /// published models (dim 64, 80, 128; theta 500000; length 8192) no divisor differs.
-    ///
-    /// Source: `LlamaModel.generate_extra_tensors` in `conversion/llama.py`.
-    fn factors(&self, dim: u64) -> Vec<f32> {
-        let theta = self.theta as f32;
-        let (low, factor, length) = (self.low_freq_factor as f32, self.factor as f32, self.old_length as f32);
-        let longest = (self.old_length / self.low_freq_factor) as f32;
-        let shortest = (self.old_length / self.high_freq_factor) as f32;
-        let span = (self.high_freq_factor - self.low_freq_factor) as f32;
-        (0..dim)
-            .step_by(2)
-            .map(|at| {
-                let exponent = at as f32 / dim as f32;
-                let power = f64::from(theta).powf(exponent.into()) as f32;
-                let frequency = 1.0 / power;
-                let wavelength = (1.0 / frequency) * std::f64::consts::TAU as f32;
-                if wavelength < shortest {
-                    1.0
-                } else if wavelength > longest {
-                    factor
-                } else {
-                    let smooth = ((1.0 / wavelength) * length - low) / span;
-                    1.0 / ((1.0 - smooth) / factor + smooth)
-                }
-            })
-            .collect()
-    }
+    let factors = rope_llama3(hparams.rope(), || rotary_dim(hparams))?;
+    Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
 }
