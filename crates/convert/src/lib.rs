@@ -7,6 +7,7 @@
 mod error;
 pub mod export;
 mod finite;
+pub mod imatrix;
 mod job;
 mod output;
 mod plan;

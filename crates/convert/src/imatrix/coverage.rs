@@ -1,0 +1,120 @@
+//! What an importance matrix says about a model, before anything is encoded.
+
+use crate::recipes::TensorFacts;
+
+use super::{Entry, Imatrix, values_of};
+
+/// What there is for one tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// An entry of the right size.
+    Covered {
+        /// Least and most that any of its matrices saw: tokens in GGUF, calls in the older format.
+        seen: (i64, i64),
+        /// The experts without data, which get weights of one. The older format hides them.
+        experts_without_data: Vec<usize>,
+        /// Number of experts that the entry tells apart.
+        n_experts: usize,
+    },
+    /// An entry of another size.
+    WrongSize {
+        /// Row length times experts.
+        expected: u64,
+        /// Values in the entry.
+        found: u64,
+    },
+    /// No entry.
+    Missing,
+}
+
+/// One tensor of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TensorCoverage {
+    /// The tensor.
+    pub name: String,
+    /// What there is for it.
+    pub status: Status,
+}
+
+/// How well an importance matrix fits a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Coverage {
+    /// The tensors asked about, in their order.
+    pub tensors: Vec<TensorCoverage>,
+    /// Entries that belong to none of them.
+    pub unused: Vec<String>,
+}
+
+/// Reports on `tensors`: those that are about to be encoded, under the names that they have in
+/// the model that the matrix was made for.
+pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
+    let status = |tensor: &TensorFacts<'_>| match imatrix.entries.get(tensor.name) {
+        None => Status::Missing,
+        Some(entry) => status_of(entry, values_of(tensor)),
+    };
+    let rows =
+        tensors.iter().map(|tensor| TensorCoverage { name: tensor.name.to_owned(), status: status(tensor) });
+    let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+    let unused = imatrix.entries.keys().filter(|name| !names.contains(name.as_str())).cloned();
+    Coverage { tensors: rows.collect(), unused: unused.collect() }
+}
+
+fn status_of(entry: &Entry, expected: u64) -> Status {
+    let found = entry.weights.len() as u64;
+    if found != expected {
+        return Status::WrongSize { expected, found };
+    }
+    let least = entry.seen.iter().copied().min().unwrap_or(0);
+    let most = entry.seen.iter().copied().max().unwrap_or(0);
+    let without = entry.seen.iter().enumerate().filter(|(_, seen)| **seen <= 0).map(|(expert, _)| expert);
+    Status::Covered {
+        seen: (least, most),
+        experts_without_data: without.collect(),
+        n_experts: entry.seen.len(),
+    }
+}
+
+impl Coverage {
+    /// Whether the matrix is most likely of another model: it says something, and nothing of
+    /// it fits.
+    pub fn is_of_another_model(&self) -> bool {
+        let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
+        let says = !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
+        says && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tensor::{DType, Shape};
+
+    use super::*;
+    use crate::imatrix::Format;
+
+    #[test]
+    fn what_is_there_and_what_is_not() {
+        let entry = |n: usize, seen: &[i64]| Entry { weights: vec![1.0; n], seen: seen.to_vec() };
+        let entries = BTreeMap::from([
+            ("a".to_owned(), entry(12, &[5, 0, 7])),
+            ("b".to_owned(), entry(4, &[9])),
+            ("z".to_owned(), entry(4, &[9])),
+        ]);
+        let imatrix =
+            Imatrix { entries, datasets: vec![], n_chunks: 1, chunk_tokens: 9, format: Format::Gguf };
+        let tensor =
+            |name, dims: &[u64]| TensorFacts { name, shape: Shape::new(dims).unwrap(), dtype: DType::F32 };
+        let report =
+            coverage(&imatrix, &[tensor("a", &[4, 2, 3]), tensor("b", &[8, 2]), tensor("c", &[8, 2])]);
+        let statuses: Vec<&Status> = report.tensors.iter().map(|row| &row.status).collect();
+        let partial = Status::Covered { seen: (0, 7), experts_without_data: vec![1], n_experts: 3 };
+        assert_eq!(statuses, [&partial, &Status::WrongSize { expected: 8, found: 4 }, &Status::Missing]);
+        assert_eq!(report.unused, ["z"]);
+        assert!(!report.is_of_another_model());
+        assert!(coverage(&imatrix, &[tensor("c", &[8, 2])]).is_of_another_model());
+    }
+}
