@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fmt::Write, path::PathBuf};
 
 use clap::{ArgMatches, Args, FromArgMatches};
+use convert::recipes::RECIPES;
 use gguf::{Array, Endian, File, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -48,10 +49,14 @@ struct ShowArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ShowArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let file = File::open(&args.file).map_err(|error| match error {
-        // This one carries its path.
-        error @ gguf::Error::Io { .. } => Failure::new(error),
-        error => Failure::at(&args.file, error),
+    let file = File::open(&args.file).map_err(|error| {
+        let hint = error.hint();
+        match error {
+            // This one carries its path.
+            error @ gguf::Error::Io { .. } => Failure::new(error),
+            error => Failure::at(&args.file, error),
+        }
+        .hint(hint)
     })?;
     let text = if args.json { json(&file)? } else { listing(&file, args.full) };
     ui.data(&text)
@@ -113,7 +118,11 @@ fn listing(file: &File, full: bool) -> String {
     let _ = writeln!(text, "Metadata: {} keys\n", file.metadata().len());
     let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
     for (key, value) in file.metadata() {
-        rows.push(vec![printable(key), type_of(value), shown(value, full)]);
+        let mut shown = shown(value, full);
+        if let Some(name) = file_type_name(key, value) {
+            let _ = write!(shown, " ({name})");
+        }
+        rows.push(vec![printable(key), type_of(value), shown]);
     }
     text += &table(&rows, &[]);
 
@@ -158,8 +167,20 @@ fn shown(value: &Value, full: bool) -> String {
     match value {
         Value::String(bytes) => shown_text(bytes, full),
         Value::Array(array) => shown_array(array, full),
+        // With the point or the exponent that tells a float from an integer.
+        Value::F32(number) => format!("{number:?}"),
+        Value::F64(number) => format!("{number:?}"),
         value => value.to_string(),
     }
+}
+
+/// The recipe that the number of a file type stands for.
+fn file_type_name(key: &str, value: &Value) -> Option<&'static str> {
+    let id = value.as_u64().filter(|_| key == "general.file_type")?;
+    let recipe = RECIPES
+        .iter()
+        .find(|recipe| u64::from(recipe.file_type.id()) == id && recipe.alias_of.is_none() && !recipe.copy)?;
+    Some(recipe.name)
 }
 
 fn shown_text(bytes: &[u8], full: bool) -> String {
@@ -188,13 +209,13 @@ fn shown_array(array: &Array, full: bool) -> String {
         Array::I16(v) => items(v, full, i16::to_string),
         Array::U32(v) => items(v, full, u32::to_string),
         Array::I32(v) => items(v, full, i32::to_string),
-        Array::F32(v) => items(v, full, f32::to_string),
+        Array::F32(v) => items(v, full, |number| format!("{number:?}")),
         Array::Bool(v) => items(v, full, bool::to_string),
         Array::String(v) => items(v, full, |text| format!("{:?}", String::from_utf8_lossy(text))),
         Array::Array(v) => items(v, full, |inner| shown_array(inner, full)),
         Array::U64(v) => items(v, full, u64::to_string),
         Array::I64(v) => items(v, full, i64::to_string),
-        Array::F64(v) => items(v, full, f64::to_string),
+        Array::F64(v) => items(v, full, |number| format!("{number:?}")),
         other => format!("({} items)", other.len()),
     }
 }

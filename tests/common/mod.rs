@@ -1,0 +1,182 @@
+//! Runs the built binaries as a user does: in a fresh folder, with relative paths, so that what
+//! they print can be pinned.
+#![expect(dead_code, reason = "every test file uses another part of this")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+/// What a run gave.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A fresh folder to run in.
+pub struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A place whose folder `NAME` is a copy of `golden/arch/NAME`, as plain files; a model without
+    /// a name of its own has that of its folder.
+    pub fn with_golden(name: &str) -> Place {
+        let place = Place::new();
+        copy_folder(&golden("arch").join(name), &place.path(name));
+        fs::create_dir(place.path("out")).unwrap();
+        place
+    }
+
+    /// The command of a binary, to be run here.
+    pub fn command(&self, binary: &str) -> Command {
+        let mut command = Command::new(binary);
+        command.current_dir(self.folder.path()).env_remove("GGUF_CPU_LEVEL").stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, binary: &str, args: &[&str]) -> Ran {
+        let output = self.command(binary).args(args).output().unwrap();
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    pub fn convert(&self, args: &[&str]) -> Ran {
+        self.run(env!("CARGO_BIN_EXE_gguf-convert"), args)
+    }
+
+    pub fn inspect(&self, args: &[&str]) -> Ran {
+        self.run(env!("CARGO_BIN_EXE_gguf-inspect"), args)
+    }
+
+    /// Every file below `folder` with the digest of its bytes.
+    pub fn listing(&self, folder: &str) -> BTreeMap<String, String> {
+        let mut files = BTreeMap::new();
+        list(&self.path(folder), "", &mut files);
+        files
+    }
+
+    /// The names of the files in `out`.
+    pub fn outputs(&self) -> Vec<String> {
+        self.listing("out").into_keys().collect()
+    }
+
+    /// Replaces a text in a file; the text must be there.
+    pub fn edit(&self, file: &str, from: &str, to: &str) {
+        let bytes = fs::read(self.path(file)).unwrap();
+        let at = bytes.windows(from.len()).position(|window| window == from.as_bytes());
+        let at = at.unwrap_or_else(|| panic!("`{from}` is not in {file}"));
+        let edited = [&bytes[..at], to.as_bytes(), &bytes[at + from.len()..]].concat();
+        fs::write(self.path(file), edited).unwrap();
+    }
+}
+
+pub fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
+}
+
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        // Only the bytes: the permissions of a checkout are its own affair.
+        fs::write(to.join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
+    }
+}
+
+fn list(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{prefix}{}", entry.file_name().into_string().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            list(&entry.path(), &format!("{name}/"), files);
+        } else {
+            files.insert(name, sha256(&fs::read(entry.path()).unwrap()));
+        }
+    }
+}
+
+/// A llama checkpoint to be written into `tiny`: the tokenizer of `golden/arch/llama`, weights of
+/// any size that are all zero and take no space on the disk.
+pub struct Checkpoint {
+    pub hidden: u64,
+    pub feed_forward: u64,
+    pub heads: u64,
+}
+
+impl Checkpoint {
+    /// Writes it. Two heads share a key-value head; one layer; vocabulary of 384.
+    pub fn write(&self, place: &Place) {
+        let Checkpoint { hidden, feed_forward, heads } = *self;
+        let (vocab, head_dim) = (384, hidden / heads);
+        let kv = hidden / 2;
+        fs::create_dir_all(place.path("tiny")).unwrap();
+        fs::create_dir_all(place.path("out")).unwrap();
+        for file in ["tokenizer.model", "tokenizer_config.json"] {
+            let bytes = fs::read(golden("arch/llama").join(file)).unwrap();
+            fs::write(place.path("tiny").join(file), bytes).unwrap();
+        }
+        let config = format!(
+            r#"{{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": {hidden},
+            "intermediate_size": {feed_forward}, "num_attention_heads": {heads}, "head_dim": {head_dim},
+            "num_key_value_heads": {}, "num_hidden_layers": 1, "vocab_size": {vocab},
+            "max_position_embeddings": 512, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+            "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": false}}"#,
+            heads / 2
+        );
+        fs::write(place.path("tiny/config.json"), config).unwrap();
+        let layer = "model.layers.0";
+        let tensors = [
+            ("model.embed_tokens.weight".to_owned(), vec![vocab, hidden]),
+            ("lm_head.weight".to_owned(), vec![vocab, hidden]),
+            ("model.norm.weight".to_owned(), vec![hidden]),
+            (format!("{layer}.input_layernorm.weight"), vec![hidden]),
+            (format!("{layer}.post_attention_layernorm.weight"), vec![hidden]),
+            (format!("{layer}.self_attn.q_proj.weight"), vec![hidden, hidden]),
+            (format!("{layer}.self_attn.k_proj.weight"), vec![kv, hidden]),
+            (format!("{layer}.self_attn.v_proj.weight"), vec![kv, hidden]),
+            (format!("{layer}.self_attn.o_proj.weight"), vec![hidden, hidden]),
+            (format!("{layer}.mlp.gate_proj.weight"), vec![feed_forward, hidden]),
+            (format!("{layer}.mlp.up_proj.weight"), vec![feed_forward, hidden]),
+            (format!("{layer}.mlp.down_proj.weight"), vec![hidden, feed_forward]),
+        ];
+        let mut end = 0;
+        let entries: Vec<String> = tensors
+            .iter()
+            .map(|(name, shape)| {
+                let begin = end;
+                end += 2 * shape.iter().product::<u64>();
+                format!(r#""{name}":{{"dtype":"BF16","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#)
+            })
+            .collect();
+        let header = format!("{{{}}}", entries.join(","));
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(header.as_bytes());
+        let path = place.path("tiny/model.safetensors");
+        fs::write(&path, &bytes).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(bytes.len() as u64 + end).unwrap();
+    }
+}

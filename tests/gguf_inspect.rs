@@ -1,0 +1,93 @@
+//! `gguf-inspect show`: what it lists of files that the reference wrote.
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{Place, golden};
+
+#[test]
+fn show_lists_metadata_tensors_and_totals() {
+    let place = Place::with_golden("llama");
+    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "q4_k_m", "-q"]).code, Some(0));
+    let ran = place.inspect(&["show", "x.gguf"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-inspect-show.txt");
+    assert_eq!(ran.stdout, fs::read_to_string(expected).unwrap());
+
+    let full = place.inspect(&["show", "x.gguf", "--full"]);
+    assert_eq!(full.code, Some(0));
+    assert!(ran.stdout.contains("(384 items)") && !full.stdout.contains("(384 items)"));
+    assert!(full.stdout.len() > ran.stdout.len() + 384 * 4);
+}
+
+/// Against the listing that the reference's converter made of the same checkpoint.
+#[test]
+fn json_is_whole_and_is_the_reference_s_metadata() {
+    let place = Place::with_golden("llama");
+    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let ran = place.inspect(&["show", "x.gguf", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let expected = fs::read_to_string(golden("arch/llama/expected.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+    let rows = expected["metadata"].as_array().unwrap();
+    let metadata = json["metadata"].as_object().unwrap();
+    assert_eq!(metadata.len(), rows.len());
+    for (row, (key, entry)) in rows.iter().zip(metadata) {
+        assert_eq!(row[0], *key);
+        assert_eq!(row[1], entry["type"], "{key}");
+        match (&row[2], &entry["value"]) {
+            (serde_json::Value::Object(array), value) => {
+                assert_eq!(array["len"], value.as_array().unwrap().len(), "{key}");
+            }
+            (serde_json::Value::Number(expected), value) if expected.is_f64() => {
+                assert_eq!(expected.as_f64().unwrap() as f32, value.as_f64().unwrap() as f32, "{key}");
+            }
+            (expected, value) => assert_eq!(expected, value, "{key}"),
+        }
+    }
+    assert_eq!(json["tensors"].as_array().unwrap().len(), 21);
+    assert_eq!(json["totals"]["f32"]["tensors"], 21);
+    assert_eq!(json["bits_per_weight"], 32.0);
+    assert_eq!(json["file_bytes"], 5_520_672);
+}
+
+#[test]
+fn files_of_both_byte_orders_are_shown() {
+    let place = Place::new();
+    for (name, endian) in [("py-little.gguf", "little"), ("py-big.gguf", "big")] {
+        fs::copy(golden("gguf").join(name), place.path(name)).unwrap();
+        let ran = place.inspect(&["show", name]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
+        assert!(ran.stdout.starts_with(&format!("GGUF version 3, {endian} endian")), "{}", ran.stdout);
+        let json = place.inspect(&["show", name, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+        assert_eq!(json["endian"], endian);
+    }
+}
+
+#[test]
+fn what_is_no_gguf_file_is_refused() {
+    let place = Place::new();
+    fs::write(place.path("x.gguf"), "GGML and more").unwrap();
+    fs::write(place.path("cut.gguf"), b"GGUF\x03\0\0\0\x01").unwrap();
+    for (file, stderr) in [
+        ("x.gguf", "error: x.gguf: not a gguf file: it starts with `GGML`, not with `GGUF`\n"),
+        (
+            "cut.gguf",
+            "error: cut.gguf: file ends inside the number of tensors: 8 bytes needed at offset 8, 1 left\n\
+             hint: was the download or copy complete?\n",
+        ),
+        ("none.gguf", "error: open `none.gguf` failed: No such file or directory (os error 2)\n"),
+    ] {
+        let ran = place.inspect(&["show", file]);
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(1), "", stderr));
+    }
+    for args in [&[][..], &["show"], &["peek", "x.gguf"], &["show", "x.gguf", "--json", "--full"]] {
+        assert_eq!(place.inspect(args).code, Some(2), "{args:?}");
+    }
+    let script = place.inspect(&["--completions", "bash"]);
+    assert_eq!(script.code, Some(0));
+    assert!(script.stdout.contains("gguf-inspect"));
+}

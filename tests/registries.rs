@@ -1,0 +1,90 @@
+//! The tables that are the feature list: unique and well spelled.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use gguf_tools::commands::{BINARIES, COMMANDS, define};
+
+fn is_lower_kebab(name: &str) -> bool {
+    !name.is_empty()
+        && name.split('-').all(|part| part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()))
+}
+
+#[test]
+fn binaries_are_those_of_the_package() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin");
+    let files: BTreeSet<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let named: BTreeSet<String> = BINARIES.iter().map(|binary| binary.name.to_owned()).collect();
+    assert_eq!(files, named);
+    assert_eq!(BINARIES.len(), named.len());
+}
+
+#[test]
+fn every_command_has_a_binary_a_name_of_its_own_and_help() {
+    let mut seen = BTreeSet::new();
+    for command in COMMANDS {
+        assert!(seen.insert((command.binary, command.verb)), "{:?} twice", command.verb);
+        assert!(BINARIES.iter().any(|binary| binary.name == command.binary), "{}", command.binary);
+        assert!(command.verb.is_none_or(is_lower_kebab));
+    }
+    for binary in BINARIES {
+        assert!(COMMANDS.iter().any(|command| command.binary == binary.name), "{}", binary.name);
+        assert!(is_lower_kebab(binary.name) && binary.name.starts_with("gguf-"));
+        assert!(binary.about.ends_with('.'), "{}", binary.about);
+        // Panics on options that contradict each other.
+        let mut definition = define(binary.name).unwrap();
+        definition.clone().debug_assert();
+        definition.build();
+        for command in definition.get_subcommands().chain([&definition]) {
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "{} {arg} has no help", command.get_name());
+            }
+        }
+    }
+    assert!(define("gguf-nothing").is_none());
+}
+
+#[test]
+fn recipes_and_dtypes_share_no_name_with_another_meaning() {
+    // People write both `q4_k` the recipe and `q4_K` the dtype; where a recipe is named as a
+    // dtype, that dtype is its default.
+    for recipe in convert::recipes::RECIPES {
+        assert!(recipe.name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+        if let Ok(dtype) = tensor::DType::from_name(recipe.name)
+            && recipe.name != "IQ2_S"
+        {
+            assert_eq!(recipe.default, dtype, "{}", recipe.name);
+        }
+    }
+}
+
+#[test]
+fn architectures_are_unique() {
+    let mut names = BTreeSet::new();
+    let mut classes = BTreeSet::new();
+    for arch in arch::ARCHES {
+        assert!(names.insert(arch.name), "{} twice", arch.name);
+        assert!(!arch.example.is_empty() && arch.example.contains('/'), "{}", arch.example);
+        for class in arch.classes {
+            assert!(classes.insert(class.name), "{} twice", class.name);
+        }
+    }
+}
+
+#[test]
+fn input_formats_are_unique() {
+    let names: BTreeSet<&str> = source::FORMATS.iter().map(|format| format.name).collect();
+    assert_eq!(names.len(), source::FORMATS.len());
+    assert!(source::FORMATS.iter().any(|format| format.is_read()));
+}
+
+#[test]
+fn codecs_are_unique() {
+    let dtypes: BTreeSet<_> = quant::CODECS.iter().map(|codec| codec.dtype.id()).collect();
+    assert_eq!(dtypes.len(), quant::CODECS.len());
+    for codec in quant::CODECS {
+        assert_eq!(quant::codec(codec.dtype).unwrap().dtype, codec.dtype);
+    }
+}
