@@ -51,37 +51,53 @@ pub fn importance_weights<const N: usize>(values: &[f32; N], importance: &[f32; 
     std::array::from_fn(|i| importance[i] * (sigma2 + values[i] * values[i]).sqrt())
 }
 
-/// The value of largest magnitude, the first of equals, with its sign; and that magnitude.
+/// The extreme of some numbers by `better(new, old)`, skipping NaN. Which of two equals it gives is left
+/// open, so that eight numbers can be compared at once.
 #[inline(always)]
-pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
-    let (mut max, mut magnitude) = (0.0, 0.0);
-    for &x in values {
-        if x.abs() > magnitude {
-            (max, magnitude) = (x, x.abs());
+fn extreme(numbers: impl Iterator<Item = [f32; 8]>, start: f32, better: impl Fn(f32, f32) -> bool) -> f32 {
+    let mut lanes = [start; 8];
+    for numbers in numbers {
+        for i in 0..8 {
+            lanes[i] = if better(numbers[i], lanes[i]) { numbers[i] } else { lanes[i] };
         }
     }
-    (max, magnitude)
+    lanes.into_iter().fold(start, |best, x| if better(x, best) { x } else { best })
+}
+
+/// The value of largest magnitude, the first of equals, with its sign; and that magnitude. Skips NaN.
+#[inline(always)]
+pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
+    const { assert!(N.is_multiple_of(8)) };
+    let magnitudes = values.as_chunks::<8>().0.iter().map(|values| values.map(f32::abs));
+    let magnitude = extreme(magnitudes, 0.0, |new, old| new > old);
+    if magnitude == 0.0 {
+        return (0.0, 0.0);
+    }
+    (values.iter().copied().find(|x| x.abs() == magnitude).unwrap_or(0.0), magnitude)
 }
 
 /// The largest magnitude as `MAX(largest, magnitude)` finds it, which forgets what came before a NaN.
 #[inline(always)]
 pub fn largest_magnitude<const N: usize>(values: &[f32; N]) -> f32 {
+    // Magnitudes are ordered as their bits are, and NaN lies above all numbers.
+    let bits = values.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
+    if bits <= f32::INFINITY.to_bits() {
+        return f32::from_bits(bits);
+    }
     values.iter().fold(0.0, |largest, x| if largest > x.abs() { largest } else { x.abs() })
 }
 
-/// The smallest and the largest value.
+/// The smallest and the largest value. Skips NaN; of two zeros it takes the first.
 #[inline(always)]
 pub fn range<const N: usize>(values: &[f32; N]) -> (f32, f32) {
-    let (mut min, mut max) = (f32::MAX, -f32::MAX);
-    for &x in values {
-        if x < min {
-            min = x;
-        }
-        if x > max {
-            max = x;
-        }
-    }
-    (min, max)
+    const { assert!(N.is_multiple_of(8)) };
+    let chunks = || values.as_chunks::<8>().0.iter().copied();
+    let first_zero = |extreme: f32| {
+        if extreme == 0.0 { values.iter().copied().find(|x| *x == 0.0).unwrap_or(extreme) } else { extreme }
+    };
+    let min = extreme(chunks(), f32::MAX, |new, old| new < old);
+    let max = extreme(chunks(), -f32::MAX, |new, old| new > old);
+    (first_zero(min), first_zero(max))
 }
 
 /// Fits `x = scale * level + min` with levels in `0..=max_level` and `min <= 0`; gives `(scale, -min)`.
@@ -170,43 +186,51 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
 
 /// Fits `x = scale * level` with levels in `-half..half`, stored as `level + half`.
 ///
+/// The 19 candidate scales do not depend on each other: four at a time are summed up side by side, each in
+/// its own order, and then judged in the reference's order, the middle one first.
+///
 /// Source: `make_qx_quants` with `rmse_type` 1; its weights where none are given are the squares.
 #[inline(always)]
 pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, levels: &mut [u8; N]) -> f32 {
+    /// Steps of the candidates; the last repeats the one before, so that there are five times four.
+    const STEPS: [f32; 20] = [
+        0.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0,
+        9.0, 9.0,
+    ];
     let (max, magnitude) = largest(values);
     if magnitude < SMALLEST_GROUP {
         *levels = [0; N];
         return 0.0;
     }
     let half_level = i32::from(half);
-    let levels_of = |inv_scale: f32| -> [f32; N] {
-        std::array::from_fn(|i| nearest_int(inv_scale * values[i]).clamp(-half_level, half_level - 1) as f32)
-    };
-    let sums_of = |level: &[f32; N]| {
-        let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
-        for i in 0..N {
-            sum_lx += weights[i] * values[i] * level[i];
-            sum_l2 += weights[i] * level[i] * level[i];
-        }
-        (sum_lx, sum_l2)
-    };
+    let level_of = |inv_scale: f32, x: f32| nearest_int(inv_scale * x).clamp(-half_level, half_level - 1);
+    let inv_scales = STEPS.map(|step| -(f32::from(half) + 0.1 * step) / max);
+    let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);
 
-    let mut best_levels = levels_of(-f32::from(half) / max);
-    let (sum_lx, sum_l2) = sums_of(&best_levels);
-    let mut scale = if sum_l2 != 0.0 { sum_lx / sum_l2 } else { 0.0 };
-    let mut best = scale * sum_lx;
-    for step in (-9i8..=9).filter(|step| *step != 0) {
-        let trial = levels_of(-(f32::from(half) + 0.1 * f32::from(step)) / max);
-        let (sum_lx, sum_l2) = sums_of(&trial);
+    let (mut sums_lx, mut sums_l2) = ([0.0; 20], [0.0; 20]);
+    let groups = sums_lx.as_chunks_mut::<4>().0.iter_mut().zip(sums_l2.as_chunks_mut::<4>().0);
+    for (inv_scales, (sums_lx, sums_l2)) in inv_scales.as_chunks::<4>().0.iter().zip(groups) {
+        for i in 0..N {
+            for c in 0..4 {
+                let level = level_of(inv_scales[c], values[i]) as f32;
+                sums_lx[c] += weighted[i] * level;
+                sums_l2[c] += weights[i] * level * level;
+            }
+        }
+    }
+
+    let mut chosen = inv_scales[0];
+    let mut scale = if sums_l2[0] != 0.0 { sums_lx[0] / sums_l2[0] } else { 0.0 };
+    let mut best = scale * sums_lx[0];
+    for c in 1..19 {
+        let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
         if sum_l2 > 0.0 && sum_lx * sum_lx > best * sum_l2 {
-            best_levels = trial;
+            chosen = inv_scales[c];
             scale = sum_lx / sum_l2;
             best = scale * sum_lx;
         }
     }
-    for i in 0..N {
-        levels[i] = (best_levels[i] as i32 + half_level) as u8;
-    }
+    *levels = values.map(|x| (level_of(chosen, x) + half_level) as u8);
     scale
 }
 

@@ -23,6 +23,26 @@ pub fn round_away(value: f32) -> i32 {
     truncate_to_int(value + 0.499_999_97_f32.copysign(value))
 }
 
+/// The low byte of [`round_away`], under the bounds of [`truncate_to_byte`].
+#[inline(always)]
+pub fn round_away_to_byte(value: f32) -> u8 {
+    truncate_to_byte(value + 0.499_999_97_f32.copysign(value))
+}
+
+/// The low byte of [`truncate_to_int`] for magnitudes below 2^22, and 0 for all others. Values times the
+/// reciprocal of their block's scale are small numbers, or infinite or NaN, for which 0 is right too.
+///
+/// Adding 2^23 rounds the magnitude to an integer in the low bits; where that went up, one is taken off.
+/// The language's own conversion saturates, which costs a block of 32 about half of its time.
+#[inline(always)]
+pub fn truncate_to_byte(value: f32) -> u8 {
+    let magnitude = value.abs();
+    let shifted = magnitude + 8_388_608.0;
+    let level = shifted.to_bits() as i32 - i32::from(shifted - 8_388_608.0 > magnitude);
+    let signed = if value < 0.0 { -level } else { level };
+    if magnitude < 4_194_304.0 { signed as u8 } else { 0 }
+}
+
 /// A float cut to an integer, as x86-64's conversion instruction does it: `i32::MIN` for NaN and for
 /// everything that does not fit. Its low byte, which is all that block formats keep, is 0.
 #[inline(always)]
@@ -119,6 +139,10 @@ mod tests {
             (0x3e00_0000u32..0x4e80_0000).step_by(61).chain((0x3f00_0000..0x4b00_0000).step_by(1 << 16))
         {
             for value in [f32::from_bits(bits), -f32::from_bits(bits)] {
+                if value.abs() < 4_194_304.0 {
+                    assert_eq!(truncate_to_byte(value), value as i32 as u8, "{value:e}");
+                    assert_eq!(round_away_to_byte(value), value.round() as i32 as u8, "{value:e}");
+                }
                 assert_eq!(round_away(value), value.round() as i32, "{value:e}");
             }
         }
@@ -128,6 +152,7 @@ mod tests {
     fn integers_that_do_not_fit_are_the_smallest() {
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2_147_483_648.0, -2_147_483_648.0, 3e38];
         assert_eq!(odd.map(truncate_to_int), [i32::MIN; 6]);
+        assert_eq!(odd.map(truncate_to_byte), [0; 6]);
         assert_eq!([2.9, -2.9, 2_147_483_520.0].map(truncate_to_int), [2, -2, 2_147_483_520]);
     }
 

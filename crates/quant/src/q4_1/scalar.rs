@@ -4,7 +4,7 @@ use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16},
     fit::{WEIGHTED, importance_weights, range, scale_and_min},
     nibbles,
-    round::truncate_to_int,
+    round::truncate_to_byte,
 };
 
 /// Elements in a block.
@@ -21,7 +21,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     put_f16(block, 0, scale);
     put_f16(block, 2, min);
     let levels =
-        std::array::from_fn(|i| (truncate_to_int((values[i] - min) * inv_scale + 0.5) as i8).min(15) as u8);
+        std::array::from_fn(|i| (truncate_to_byte((values[i] - min) * inv_scale + 0.5) as i8).min(15) as u8);
     *array_at_mut(block, 4) = nibbles::pack(&levels);
 }
 

@@ -4,7 +4,7 @@ use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16, put_u32, u32_at},
     fit::{importance_weights, largest, signed},
     nibbles,
-    round::truncate_to_int,
+    round::truncate_to_byte,
 };
 
 /// Elements in a block.
@@ -17,7 +17,8 @@ pub const BYTES: usize = 22;
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest(values).0 / -16.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let levels = std::array::from_fn(|i| (truncate_to_int(values[i] * inv_scale + 16.5) as i8).min(31) as u8);
+    let levels =
+        std::array::from_fn(|i| (truncate_to_byte(values[i] * inv_scale + 16.5) as i8).min(31) as u8);
     put(scale, &levels, block);
 }
 

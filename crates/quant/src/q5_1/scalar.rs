@@ -4,7 +4,7 @@ use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16, put_u32, u32_at},
     fit::{WEIGHTED, importance_weights, range, scale_and_min},
     nibbles,
-    round::truncate_to_int,
+    round::truncate_to_byte,
 };
 
 /// Elements in a block.
@@ -18,7 +18,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let (min, max) = range(values);
     let scale = (max - min) / 31.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let levels = std::array::from_fn(|i| truncate_to_int((values[i] - min) * inv_scale + 0.5) as u8);
+    let levels = std::array::from_fn(|i| truncate_to_byte((values[i] - min) * inv_scale + 0.5));
     put(scale, min, &levels, block);
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16},
     fit::largest_magnitude,
-    round::round_away,
+    round::round_away_to_byte,
 };
 
 /// Elements in a block.
@@ -17,7 +17,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest_magnitude(values) / 127.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
     put_f16(block, 0, scale);
-    *array_at_mut::<ELEMS, _>(block, 2) = values.map(|x| round_away(x * inv_scale) as u8);
+    *array_at_mut::<ELEMS, _>(block, 2) = values.map(|x| round_away_to_byte(x * inv_scale));
 }
 
 /// Decodes a block.

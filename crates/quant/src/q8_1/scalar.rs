@@ -3,7 +3,7 @@
 use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16},
     fit::largest_magnitude,
-    round::round_away,
+    round::round_away_to_byte,
 };
 
 /// Elements in a block.
@@ -17,7 +17,7 @@ pub const BYTES: usize = 36;
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest_magnitude(values) / 127.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let levels = values.map(|x| round_away(x * inv_scale) as i8);
+    let levels = values.map(|x| round_away_to_byte(x * inv_scale) as i8);
     let sum: i32 = levels.iter().map(|level| i32::from(*level)).sum();
     put_f16(block, 0, scale);
     put_f16(block, 2, sum as f32 * scale);

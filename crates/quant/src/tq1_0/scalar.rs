@@ -3,7 +3,7 @@
 use crate::{
     block::{f16_at, put_f16},
     fit::largest_magnitude,
-    round::round_away,
+    round::round_away_to_byte,
 };
 
 /// Elements in a block.
@@ -20,7 +20,7 @@ const GROUPS: [(usize, usize, usize, usize); 3] = [(0, 0, 32, 5), (32, 160, 16, 
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest_magnitude(values);
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let digits = values.map(|x| round_away(x * inv_scale).wrapping_add(1) as u8);
+    let digits = values.map(|x| round_away_to_byte(x * inv_scale).wrapping_add(1));
     put_f16(block, 52, scale);
     for (byte, elem, n_bytes, n_digits) in GROUPS {
         for i in 0..n_bytes {
