@@ -44,8 +44,14 @@ pub fn card(keys: &Keys<'_>) -> Result<String, BackError> {
         let items = keys.texts(of)?.unwrap_or_default();
         list(&mut head, key, items.into_iter().map(Json::from).collect());
     }
-    list(&mut head, "base_model", parents(keys, "general.base_model")?);
-    list(&mut head, "datasets", parents(keys, "general.dataset")?);
+    for (key, of) in [("base_model", "general.base_model"), ("datasets", "general.dataset")] {
+        let parents = parents(keys, of)?;
+        // A count of none is something that a card can say.
+        if parents.is_empty() && keys.count(&format!("{of}.count"))?.is_some() {
+            head += &format!("{key}: []\n");
+        }
+        list(&mut head, key, parents);
+    }
     let title = keys.text("general.name")?.unwrap_or_else(|| "A language model".to_owned());
     // One line, and nothing that would read as markup.
     let title: String =

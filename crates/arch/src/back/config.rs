@@ -231,7 +231,7 @@ fn put_rope(config: &mut Map<String, Json>, scaling: Map<String, Json>) {
 fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<String, Json>, BackError> {
     let factor = f64::from(freqs.iter().copied().fold(1.0f32, f32::max));
     let theta = config.get("rope_theta").and_then(Json::as_f64).unwrap_or(10_000.0);
-    let mut candidates: Vec<(f64, f64)> = (10..=20).map(|log| (4.0, f64::from(1u32 << log))).collect();
+    let mut candidates: Vec<(f64, f64)> = (4..=24).map(|log| (4.0, f64::from(1u32 << log))).collect();
     let n = freqs.len() as f64;
     let points: Vec<(f64, f64)> = freqs
         .iter()
@@ -242,6 +242,8 @@ fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<
             (inverse_wave, (1.0 / f64::from(*d) - 1.0 / factor) / (1.0 - 1.0 / factor))
         })
         .collect();
+    // With one divisor between there is a line only if high is 4, as in every published model.
+    candidates.extend(points.iter().map(|(x, s)| (4.0, ((3.0 * s + 1.0) / x).round())));
     if let [(x0, s0), .., (x1, s1)] = points[..] {
         let slope = (s1 - s0) / (x1 - x0);
         let at_zero = s0 - slope * x0;

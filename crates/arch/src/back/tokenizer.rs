@@ -163,7 +163,7 @@ pub fn files(
         false => Some(bpe::find(&keys.text("tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?),
     };
     let adds_bos = is_spm || pre.is_some_and(|pre| pre.adds_bos);
-    let tokens = tokens(keys, model, adds_bos, notes)?;
+    let tokens = tokens(keys, model, is_spm, adds_bos, notes)?;
     let mut files = Vec::new();
     let mut config = tokenizer_config(keys, model, &tokens)?;
     match pre {
@@ -194,6 +194,7 @@ pub fn files(
 fn tokens(
     keys: &Keys<'_>,
     model: &Model,
+    is_spm: bool,
     adds_bos: bool,
     notes: &mut Vec<String>,
 ) -> Result<Tokens, BackError> {
@@ -229,18 +230,20 @@ fn tokens(
             notes.push(format!("tokens {first} and {id} have the same text; only {id} is kept"));
         }
     }
-    let id = |of: &str| -> Result<Option<usize>, BackError> {
-        let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?;
+    // A SentencePiece vocabulary has special tokens where the file names none: llama 2's, as
+    // `llama_vocab` has them by default.
+    let id = |of: &str, default: u64| -> Result<Option<usize>, BackError> {
+        let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?.or(is_spm.then_some(default));
         Ok(id.and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len()))
     };
     let adds = |of: &str, default| {
         keys.flag(&format!("tokenizer.ggml.add_{of}_token")).map(|f| f.unwrap_or(default))
     };
     Ok(Tokens {
-        bos: id("bos")?.filter(|_| matches!(adds("bos", adds_bos), Ok(true))),
-        eos: id("eos")?.filter(|_| matches!(adds("eos", false), Ok(true))),
+        bos: id("bos", 1)?.filter(|_| matches!(adds("bos", adds_bos), Ok(true))),
+        eos: id("eos", 2)?.filter(|_| matches!(adds("eos", false), Ok(true))),
         bos_of_second: keys.flag("tokenizer.ggml.add_sep_token")?.is_some(),
-        unknown: id("unknown")?,
+        unknown: id("unknown", 0)?,
         space_prefix: keys.flag("tokenizer.ggml.add_space_prefix")?,
         texts,
         kinds,

@@ -1,0 +1,244 @@
+//! The way back: every checkpoint of `golden/arch/` becomes a GGUF file, a folder, and a layout
+//! again, and nothing is lost. What the reference and transformers make of such a folder was
+//! seen by hand; `scripts/real-models` sees it again on a real model.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use arch::Layout;
+use convert::{
+    Error, RunOptions, Watch,
+    export::{self, ExportError, ExportOptions},
+    recipes::{Overrides, Recipe},
+};
+use gguf::{Array, Metadata, Value};
+use tensor::DType;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn watch() -> Watch<'static> {
+    Watch { cancel: &NEVER, done: &|_, _| {} }
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch").join(name)
+}
+
+fn resolve(checkpoint: &source::Checkpoint) -> Layout {
+    // Tiny byte-level tokenizers are in no list.
+    let pre = checkpoint.file("tokenizer.model").is_none().then(|| "llama-bpe".to_owned());
+    convert::resolve(checkpoint, &arch::Options { pre, ..arch::Options::default() })
+        .expect("a golden resolves")
+}
+
+/// Converts a folder to one file of the type `recipe`.
+fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
+    let checkpoint = source::open(dir).expect("a golden opens");
+    let layout = resolve(&checkpoint);
+    let recipe = Recipe::from_name(recipe).expect("a recipe");
+    let files = [convert::plan_file(&layout, recipe, &Overrides::default()).expect("a plan")];
+    let works = convert::works(&checkpoint, &layout, &files, None).expect("works");
+    let plans = [(path, &files[0].plan)];
+    convert::write(&works, &plans, false, &RunOptions::default(), watch()).expect("written");
+    layout
+}
+
+fn to_hf(
+    path: &Path,
+    dir: &Path,
+    dtype: DType,
+    shard_bytes: u64,
+    force: bool,
+) -> Result<Vec<String>, ExportError> {
+    let file = gguf::File::open(path).expect("a GGUF file");
+    let plan = export::plan(&file, &ExportOptions { dtype, shard_bytes })?;
+    export::write(&file, path, &plan, dir, force, &RunOptions::default(), watch())?;
+    let on_disk: u64 = files(dir).values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(on_disk, plan.n_bytes());
+    Ok(plan.back.notes)
+}
+
+/// Every file of a folder.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(dir).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            all.extend(files(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            all.insert(name, fs::read(&path).expect("a file"));
+        }
+    }
+    all
+}
+
+/// Shape and values in f32 of every tensor.
+fn weights(checkpoint: &source::Checkpoint) -> BTreeMap<String, (Vec<u64>, Vec<u32>)> {
+    let read = |tensor: &source::Tensor| {
+        let view = checkpoint.view(tensor);
+        let mut values = vec![0.0f32; tensor.shape.iter().product::<u64>() as usize];
+        source::read_rows(&view, 0, view.n_rows(), &mut values).expect("readable");
+        (tensor.name.clone(), (tensor.shape.clone(), values.iter().map(|v| v.to_bits()).collect()))
+    };
+    checkpoint.tensors.iter().map(read).collect()
+}
+
+#[test]
+fn folders_go_there_and_back() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut n = 0;
+    for entry in fs::read_dir(golden("")).unwrap() {
+        let dir = entry.unwrap().path();
+        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
+        if !dir.join("config.json").is_file() {
+            continue;
+        }
+        n += 1;
+        let (path, back) = (temporary.path().join(format!("{name}.gguf")), temporary.path().join(&name));
+        let layout = to_gguf(&dir, "f32", &path);
+        to_hf(&path, &back, DType::F32, 20_000, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (original, returned) = (source::open(&dir).unwrap(), source::open(&back).unwrap());
+        assert!(returned.parts.len() > 1, "{name} is cut");
+        let mut expected = weights(&original);
+        expected.retain(|tensor, _| !layout.dropped.iter().any(|dropped| dropped.name == *tensor));
+        assert!(weights(&returned) == expected, "{name}: weights differ");
+        let again = resolve(&returned);
+        let tensors = |layout: &Layout| {
+            let mut tensors: Vec<_> =
+                layout.tensors.iter().map(|t| (t.name.clone(), t.shape, t.keep_f32)).collect();
+            tensors.sort_by(|a, b| a.0.cmp(&b.0));
+            tensors
+        };
+        assert_eq!(tensors(&again), tensors(&layout), "{name}");
+        compare(&name, &layout.metadata, &again.metadata);
+    }
+    assert!(n >= 20, "{n} goldens");
+}
+
+/// Keys that a folder written back says, though the first one left them to a default that is
+/// the same.
+const NEWLY_SAID: &[&str] =
+    &["tokenizer.ggml.add_bos_token", "llama.attention.key_length", "llama.attention.value_length"];
+
+fn compare(name: &str, before: &Metadata, after: &Metadata) {
+    let find = |metadata: &Metadata, key: &str| {
+        metadata.iter().find(|(have, _)| have == key).map(|(_, v)| v.clone())
+    };
+    for (key, value) in before {
+        assert_eq!(find(after, key).as_ref(), Some(value), "{name}: {key}");
+    }
+    for (key, _) in after.iter().filter(|(key, _)| find(before, key).is_none()) {
+        assert!(NEWLY_SAID.contains(&key.as_str()), "{name}: {key} is new");
+    }
+}
+
+#[test]
+fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("m.gguf");
+    to_gguf(&golden("llama"), "q4_k_m", &path);
+    let dirs = ["a", "b"].map(|name| temporary.path().join(name));
+    for (dir, threads) in dirs.iter().zip([1, 3]) {
+        let file = gguf::File::open(&path).unwrap();
+        let plan = export::plan(&file, &ExportOptions::default()).unwrap();
+        let options = RunOptions { threads: std::num::NonZeroUsize::new(threads), ..RunOptions::default() };
+        export::write(&file, &path, &plan, dir, false, &options, watch()).unwrap();
+    }
+    assert_eq!(files(&dirs[0]), files(&dirs[1]));
+    // What is read again is what the blocks hold, rounded once.
+    let file = gguf::File::open(&path).unwrap();
+    let tensor = file.tensor("blk.0.ffn_down.weight").unwrap();
+    let n_elems = tensor.shape.n_elems() as usize;
+    let (mut values, mut rounded) = (vec![0.0; n_elems], vec![0u8; 2 * n_elems]);
+    quant::decode(tensor.dtype, quant::Level::Scalar, file.data(tensor).unwrap(), &mut values).unwrap();
+    let rows = quant::Rows { values: &values, row_elems: n_elems, weights: None };
+    quant::encode(DType::BF16, quant::Level::Scalar, rows, &mut rounded).unwrap();
+    let returned = source::open(&dirs[0]).unwrap();
+    assert!(tensor.dtype.is_quantized());
+    assert_eq!(returned.view(returned.tensor("model.layers.0.mlp.down_proj.weight").unwrap()).bytes, rounded);
+    assert_eq!(returned.config["dtype"], "bfloat16");
+}
+
+#[test]
+fn the_folder_appears_whole_or_not_at_all() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("m.gguf");
+    to_gguf(&golden("llama-tied"), "f16", &path);
+    let names = || {
+        let mut names: Vec<String> = fs::read_dir(temporary.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let export = |dir: &str, force| to_hf(&path, &temporary.path().join(dir), DType::F16, 1 << 30, force);
+    export("hf", false).unwrap();
+    let first = files(&temporary.path().join("hf"));
+    assert!(matches!(
+        export("hf", false),
+        Err(ExportError::Convert(Error::Gguf(gguf::Error::Exists { .. })))
+    ));
+    fs::write(temporary.path().join("hf/stale"), "x").unwrap();
+    export("hf", true).unwrap();
+    assert_eq!(files(&temporary.path().join("hf")), first);
+    // An empty folder is as good as none.
+    fs::create_dir(temporary.path().join("empty")).unwrap();
+    export("empty", false).unwrap();
+    assert_eq!(files(&temporary.path().join("empty")), first);
+
+    fs::create_dir(temporary.path().join("other")).unwrap();
+    fs::write(temporary.path().join("other/letter.txt"), "dear").unwrap();
+    assert!(matches!(export("other", true), Err(ExportError::NotReplaceable { .. })));
+    assert!(matches!(export("m.gguf", true), Err(ExportError::NotReplaceable { .. })));
+    assert!(matches!(export("none/hf", false), Err(ExportError::Convert(Error::NoFolder { .. }))));
+    fs::write(temporary.path().join("config.json"), "{}").unwrap();
+    let whole = to_hf(&path, temporary.path(), DType::F16, 1 << 30, true);
+    assert!(matches!(whole, Err(ExportError::InputInside { .. })));
+    assert!(matches!(
+        to_hf(&path, &temporary.path().join("q"), DType::Q4_0, 1, false),
+        Err(ExportError::Dtype { dtype: DType::Q4_0 })
+    ));
+
+    let cancelled = AtomicBool::new(true);
+    let file = gguf::File::open(&path).unwrap();
+    let plan = export::plan(&file, &ExportOptions::default()).unwrap();
+    let watch = Watch { cancel: &cancelled, done: &|_, _| {} };
+    let stopped =
+        export::write(&file, &path, &plan, &temporary.path().join("c"), false, &RunOptions::default(), watch);
+    assert!(matches!(stopped, Err(ExportError::Convert(Error::Cancelled))));
+    assert_eq!(names(), ["config.json", "empty", "hf", "m.gguf", "other"]);
+    assert_eq!(fs::read(temporary.path().join("other/letter.txt")).unwrap(), b"dear");
+}
+
+#[test]
+fn the_index_and_templates_are_where_transformers_looks() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("m.gguf");
+    to_gguf(&golden("llama-2-7b-chat-v0.3-noise"), "f32", &path);
+    let file = gguf::File::open(&path).unwrap();
+    let mut metadata = file.metadata().clone();
+    metadata.retain(|(key, _)| !key.starts_with("tokenizer.chat_template"));
+    let names = ["rag", "../evil"].map(|name| name.as_bytes().to_vec());
+    metadata.push(("tokenizer.chat_templates".to_owned(), Value::Array(Array::String(names.to_vec()))));
+    metadata.push(("tokenizer.chat_template".to_owned(), "default".into()));
+    metadata.push(("tokenizer.chat_template.rag".to_owned(), "named".into()));
+    metadata.push(("tokenizer.chat_template.../evil".to_owned(), "evil".into()));
+    let input = arch::back::GgufInput {
+        metadata: &metadata,
+        tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),
+        rope_freqs: None,
+        dtype: "float32",
+    };
+    let back = arch::back::back(&input).unwrap();
+    let file =
+        |name: &str| back.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.as_slice());
+    assert_eq!(file("chat_template.jinja"), Some(&b"default"[..]));
+    assert_eq!(file("additional_chat_templates/rag.jinja"), Some(&b"named"[..]));
+    assert!(!back.files.iter().any(|(name, _)| name.contains("evil")));
+}
