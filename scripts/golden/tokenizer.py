@@ -201,23 +201,25 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
     elif name == "bpe-spaces":
         # Merges as pairs with a space inside, specials that are only in the vocabulary, a token that
         # looks special, no tokenizer_config flags, templates in files of their own.
-        tokenizer = train_bpe(280, ["<s>", "</s>"])
+        tokenizer = train_bpe(280, [])
         vocab = tokenizer["model"]["vocab"]
-        vocab |= {" ": 282, "  ": 283, "<mask>": 284, "<unused3>": 285, "<unk>": 286}
+        vocab |= {" ": 280, "  ": 281, "<mask>": 282, "<unused3>": 283, "<unk>": 284}
         tokenizer["model"]["merges"].append([" ", " "])
         tokenizer["model"]["unk_token"] = "<unk>"
-        tokenizer["added_tokens"] += [dict(id=284) | token("<mask>", special=False),
-                                      dict(id=285) | token("<unused3>", special=False, normalized=True)]
+        tokenizer["added_tokens"] = [dict(id=282) | token("<mask>", special=False),
+                                     dict(id=283) | token("<unused3>", special=False, normalized=True),
+                                     dict(id=285) | token("<s>"), dict(id=286) | token("</s>"),
+                                     dict(id=287) | token("Ġspaced", special=False), dict(id=288) | token("kept▁mark", special=False)]
         tokenizer["pre_tokenizer"] = sequence(split(LLAMA3_SPLIT), byte_level(False))
         tokenizer["post_processor"] = template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "B", "</s>"],
-                                               {"<s>": 280, "</s>": 281})
+                                               {"<s>": 285, "</s>": 286})
         files["tokenizer.json"] = tokenizer
         files["tokenizer_config.json"] = dict(
             tokenizer_class=FAST, bos_token=token("<s>", __type="AddedToken"), eos_token=token("</s>", __type="AddedToken"), unk_token="<unk>", mask_token="<mask>",
             model_max_length=1000000000000000019884624838656)
         files["chat_template.jinja"] = "{{ messages }}\n"
         files["additional_chat_templates/rag.jinja"] = "rag {{ documents }}"
-        config |= dict(vocab_size=287, pad_token_id=284)
+        config |= dict(vocab_size=289, pad_token_id=282)
         pre = "llama-bpe"
     elif name == "bpe-eot":
         # The template's last token is not eos_token: the reference makes it eos and the other eot.

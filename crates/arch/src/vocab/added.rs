@@ -40,8 +40,19 @@ impl AddedVocab {
     pub(super) fn read(input: &Input<'_>, hf: &HfTokenizer, ids: &Ids<'_>) -> Result<Self, VocabError> {
         let mut all = AddedVocab::default();
         let mut texts = HashMap::new();
+        let last_of_model = ids.values().copied().max().unwrap_or(0);
         for token in &hf.added_tokens {
+            let known = texts.contains_key(&token.content) || ids.contains_key(token.content.as_str());
             let id = all.add(token.clone(), &mut texts, ids);
+            let taken =
+                if !known && id <= last_of_model { ids.iter().find(|(_, have)| **have == id) } else { None };
+            if let Some((text, _)) = taken {
+                return Err(VocabError::RepeatedId {
+                    id: id.into(),
+                    first: (*text).to_owned(),
+                    second: token.content.clone(),
+                });
+            }
             if token.id.is_some_and(|stated| stated != id) {
                 all.notes.push(format!(
                     "added token `{}` states id {}, but is loaded with id {id}",

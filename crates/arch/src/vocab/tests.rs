@@ -201,7 +201,16 @@ fn ids_with_holes_or_repeats() {
     let notes = notes_of("bpe-llama3", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["vocab"]["!"] = json!(310));
     });
-    assert_has(&notes, "1 ids below 310 have no token");
+    assert_has(&notes, "7 ids below 310 have no token");
+    // Added tokens get their ids from the number of tokens, which may lead into those of others.
+    let error = error_of("bpe-gpt2", |folder, _| {
+        folder.edit("tokenizer.json", |json| {
+            json["model"]["vocab"].as_object_mut().unwrap().remove("z");
+            json["model"]["vocab"]["!"] = json!(299);
+            json["model"]["vocab"]["\""] = json!(0);
+        });
+    });
+    assert_has(&error, "id 299 is given to two tokens: ");
     let error = error_of("json-llama2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["vocab"]["<unk>"] = json!(999));
     });

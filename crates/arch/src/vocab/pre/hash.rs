@@ -21,10 +21,14 @@ use crate::Input;
 
 const TEST_TEXT: &str = include_str!("test_text.txt");
 
-/// The name that the reference gives to a hash.
+/// The name that the reference gives to a hash; of several, it takes the last.
 pub(super) fn name_of(hash: &str) -> Option<&'static str> {
     let lines = include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(' ')).find_map(|(have, name)| (have == hash).then_some(name))
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(have, _)| *have == hash)
+        .last()
+        .map(|(_, name)| name)
 }
 
 /// Hashes of the test text's ids: as the tokenizer says; with bos and eos as the flags of
@@ -189,7 +193,11 @@ mod tests {
         for line in lines {
             let (hash, name) = line.split_once(' ').unwrap();
             assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
-            assert_eq!(name_of(hash), Some(name));
+            assert!(
+                name_of(hash).is_some_and(|taken| taken == name
+                    || [("mpt", "olmo"), ("bert-bge", "jina-v2-en")].contains(&(name, taken))),
+                "{line}"
+            );
         }
         assert_eq!(name_of("b"), None);
     }
