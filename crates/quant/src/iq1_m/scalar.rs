@@ -151,21 +151,28 @@ fn best_split(
 
     let mut best = None;
     let mut best_score = -f32::MAX;
-    for first in 0..=SUB {
+    for first in 0..SUB + 1 {
         // (shift, second) sums of all splits with this first boundary.
         let mut sums_qx = [[0.0f32; SUB + 1]; 4];
         let mut sums_q2 = [[0.0f32; SUB + 1]; 4];
-        for second in first..=SUB {
-            let inner = [0, 1].map(|half| sum_x[half][first] + sum_x[half][second]);
-            let qx = totals_qx.map(|total| [total[0] - inner[0], total[1] - inner[1]]);
-            let q2 = [0, 1]
-                .map(|way| [0, 1].map(|half| first_q2[way][half][first] + second_q2[way][half][second]));
-            for shift in 0..4 {
-                sums_qx[shift][second] = qx[shift / 2][0] + qx[shift % 2][1];
-                sums_q2[shift][second] = q2[shift / 2][0] + q2[shift % 2][1];
+        // Whether any of them beats what was best so far; mostly none does.
+        let mut any = false;
+        for shift in 0..4 {
+            let (low, high) = (shift / 2, shift % 2);
+            for second in first..SUB + 1 {
+                let inner = [0, 1].map(|half| sum_x[half][first] + sum_x[half][second]);
+                let sum_qx = (totals_qx[low][0] - inner[0]) + (totals_qx[high][1] - inner[1]);
+                let sum_q2 = (first_q2[low][0][first] + second_q2[low][0][second])
+                    + (first_q2[high][1][first] + second_q2[high][1][second]);
+                any |= (sum_q2 > 0.0) & (sum_qx * sum_qx > best_score * sum_q2);
+                sums_qx[shift][second] = sum_qx;
+                sums_q2[shift][second] = sum_q2;
             }
         }
-        for second in first..=SUB {
+        if !any {
+            continue;
+        }
+        for second in first..SUB + 1 {
             for shift in 0..4 {
                 let (sum_qx, sum_q2) = (sums_qx[shift][second], sums_q2[shift][second]);
                 if sum_q2 > 0.0 && sum_qx * sum_qx > best_score * sum_q2 {

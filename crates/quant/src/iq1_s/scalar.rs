@@ -116,19 +116,27 @@ fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> O
 
     let mut best: Option<Split> = None;
     let mut best_score = -f32::MAX;
-    for first in 0..=SUB {
+    for first in 0..SUB + 1 {
         // (shift, second) sums of all splits with this first boundary.
         let mut sums_qx = [[0.0f32; SUB + 1]; 2];
         let mut sums_q2 = [[0.0f32; SUB + 1]; 2];
+        // Whether any of them beats what was best so far; mostly none does.
+        let mut any = false;
         for (shift, q) in shifts.iter().enumerate() {
-            for second in first..=SUB {
+            for second in first..SUB + 1 {
                 let middle_x = (sum_x[second] - sum_x[first]) * q[1];
                 let middle_w = (sum_w[second] - sum_w[first]) * q[1] * q[1];
-                sums_qx[shift][second] = low[shift].0[first] + middle_x + high[shift].0[second];
-                sums_q2[shift][second] = low[shift].1[first] + middle_w + high[shift].1[second];
+                let sum_qx = low[shift].0[first] + middle_x + high[shift].0[second];
+                let sum_q2 = low[shift].1[first] + middle_w + high[shift].1[second];
+                any |= (sum_q2 > 0.0) & (sum_qx * sum_qx > best_score * sum_q2);
+                sums_qx[shift][second] = sum_qx;
+                sums_q2[shift][second] = sum_q2;
             }
         }
-        for second in first..=SUB {
+        if !any {
+            continue;
+        }
+        for second in first..SUB + 1 {
             for shift in 0..2 {
                 let (sum_qx, sum_q2) = (sums_qx[shift][second], sums_q2[shift][second]);
                 if sum_q2 > 0.0 && sum_qx * sum_qx > best_score * sum_q2 {

@@ -108,3 +108,39 @@ pub fn nearest_point<const DIMS: usize, const LEVELS: usize>(
 pub fn odd_scale(id: f32, scale: f32, top: i32) -> u8 {
     nearest_int(0.5 * (id * scale - 1.0)).clamp(0, top) as u8
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Data, Importance};
+
+    use crate::{CODECS, Level, Rows, encode};
+
+    /// Where the reference aborts or reads past an array (overflowing squares, infinities, NaN), these codecs
+    /// must still come to an end; and a row's bytes must not depend on the rows before it.
+    #[test]
+    fn any_value_is_survived_and_rows_stand_alone() {
+        const ROW: usize = 512;
+        let codecs = CODECS.iter().filter(|codec| codec.dtype.name().starts_with("iq"));
+        let mut n_codecs = 0;
+        for codec in codecs {
+            n_codecs += 1;
+            let row_bytes = ROW / codec.dtype.block_elems() as usize * codec.dtype.block_bytes() as usize;
+            for (seed, data) in [Data::Extreme, Data::Bits, Data::Nasty].into_iter().enumerate() {
+                let values = data.values(seed as u64, 32 * ROW);
+                for importance in Importance::ALL {
+                    let weights = importance.weights(seed as u64, ROW);
+                    let encode = |values: &[f32]| {
+                        let rows = Rows { values, row_elems: ROW, weights: Some(&weights) };
+                        let mut out = vec![0; values.len() / ROW * row_bytes];
+                        encode(codec.dtype, Level::Scalar, rows, &mut out).unwrap();
+                        out
+                    };
+                    let together = encode(&values);
+                    let apart: Vec<u8> = values.chunks(ROW).flat_map(encode).collect();
+                    assert!(together == apart, "{} {}", codec.dtype, data.name());
+                }
+            }
+        }
+        assert_eq!(n_codecs, 9);
+    }
+}
