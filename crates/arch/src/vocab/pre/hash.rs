@@ -24,11 +24,7 @@ const TEST_TEXT: &str = include_str!("test_text.txt");
 /// The name that the reference gives to a hash; of several, it takes the last.
 pub(super) fn name_of(hash: &str) -> Option<&'static str> {
     let lines = include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| line.split_once(' '))
-        .filter(|(have, _)| *have == hash)
-        .last()
-        .map(|(_, name)| name)
+    lines.filter_map(|line| line.split_once(' ')).rfind(|(have, _)| *have == hash).map(|(_, name)| name)
 }
 
 /// Hashes of the test text's ids: as the tokenizer says; with bos and eos as the flags of
