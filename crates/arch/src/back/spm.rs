@@ -57,7 +57,7 @@ fn unknown(tokens: &Tokens) -> Option<usize> {
     tokens.kinds.iter().position(|kind| *kind == Kind::Unknown).or(tokens.unknown)
 }
 
-/// Every way to make a token of two others, best score first.
+/// Every way to make a token of two others, the one to be tried first first.
 fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
     let mut merges = Vec::new();
     for (id, text) in tokens.texts.iter().enumerate() {
@@ -73,11 +73,19 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
         merges.extend(own.into_iter().map(|(left, right)| (id, left, right)));
     }
     let n_chars: Vec<usize> = tokens.texts.iter().map(|text| text.chars().count()).collect();
-    // Descending, and stable.
-    merges.sort_by(|a, b| {
-        let by_score = scores[b.0].total_cmp(&scores[a.0]);
-        by_score.then(n_chars[b.1].cmp(&n_chars[a.1])).then(n_chars[b.2].cmp(&n_chars[a.2]))
-    });
+    let mut normal = (0..scores.len()).filter(|id| tokens.kinds[*id] == Kind::Normal).map(|id| scores[id]);
+    let first = normal.next();
+    if normal.all(|score| Some(score) == first) {
+        // The reference's converter gives every token the same score when there is no
+        // tokenizer.model. Ids then tell the order, for training numbers tokens by it.
+        merges.sort_by_key(|(id, left, right)| (*id, n_chars[*left], n_chars[*right]));
+    } else {
+        // Descending, and stable.
+        merges.sort_by(|a, b| {
+            let by_score = scores[b.0].total_cmp(&scores[a.0]);
+            by_score.then(n_chars[b.1].cmp(&n_chars[a.1])).then(n_chars[b.2].cmp(&n_chars[a.2]))
+        });
+    }
     merges.into_iter().map(|(_, left, right)| json!([tokens.texts[left], tokens.texts[right]])).collect()
 }
 

@@ -1,0 +1,267 @@
+//! What the way back refuses, and what it finds again.
+
+use std::collections::BTreeMap;
+
+use arch::back::{Back, BackError, GgufInput, back};
+use gguf::{Array, Metadata, Value};
+use serde_json::{Value as Json, json};
+use tensor::Shape;
+
+/// A model of one layer that has everything it needs.
+struct Tiny {
+    metadata: Metadata,
+    tensors: Vec<(String, Shape)>,
+    rope_freqs: Option<Vec<f32>>,
+}
+
+fn texts(items: &[&str]) -> Value {
+    Value::Array(Array::String(items.iter().map(|item| item.as_bytes().to_vec()).collect()))
+}
+
+impl Tiny {
+    fn new() -> Tiny {
+        let count = |key: &str, value: u32| (format!("llama.{key}"), Value::U32(value));
+        let metadata = vec![
+            ("general.architecture".to_owned(), "llama".into()),
+            count("block_count", 1),
+            count("context_length", 64),
+            count("embedding_length", 8),
+            count("feed_forward_length", 16),
+            count("attention.head_count", 2),
+            count("attention.head_count_kv", 1),
+            ("llama.attention.layer_norm_rms_epsilon".to_owned(), Value::F32(1e-5)),
+            ("tokenizer.ggml.model".to_owned(), "gpt2".into()),
+            ("tokenizer.ggml.pre".to_owned(), "gpt-2".into()),
+            ("tokenizer.ggml.tokens".to_owned(), texts(&["a", "b", "ab", "<end>"])),
+            ("tokenizer.ggml.token_type".to_owned(), Value::Array(Array::I32(vec![1, 1, 1, 3]))),
+            ("tokenizer.ggml.merges".to_owned(), texts(&["a b"])),
+        ];
+        let shapes: [(&str, &[u64]); 11] = [
+            ("token_embd", &[8, 5]),
+            ("output_norm", &[8]),
+            ("blk.0.attn_norm", &[8]),
+            ("blk.0.attn_q", &[8, 8]),
+            ("blk.0.attn_k", &[8, 4]),
+            ("blk.0.attn_v", &[8, 4]),
+            ("blk.0.attn_output", &[8, 8]),
+            ("blk.0.ffn_norm", &[8]),
+            ("blk.0.ffn_gate", &[8, 16]),
+            ("blk.0.ffn_up", &[8, 16]),
+            ("blk.0.ffn_down", &[16, 8]),
+        ];
+        let tensors = shapes
+            .into_iter()
+            .map(|(name, dims)| (format!("{name}.weight"), Shape::new(dims).unwrap()))
+            .collect();
+        Tiny { metadata, tensors, rope_freqs: None }
+    }
+
+    fn with(mut self, key: &str, value: impl Into<Value>) -> Tiny {
+        self = self.without(key);
+        self.metadata.push((key.to_owned(), value.into()));
+        self
+    }
+
+    fn without(mut self, key: &str) -> Tiny {
+        self.metadata.retain(|(have, _)| have != key);
+        self
+    }
+
+    fn tensor(mut self, name: &str, dims: &[u64]) -> Tiny {
+        self.tensors.retain(|(have, _)| have != name);
+        self.tensors.push((name.to_owned(), Shape::new(dims).unwrap()));
+        self
+    }
+
+    fn back(self) -> Result<Back, BackError> {
+        let Tiny { metadata, tensors, rope_freqs } = self;
+        back(&GgufInput { metadata: &metadata, tensors, rope_freqs, dtype: "float16" })
+    }
+
+    #[track_caller]
+    fn refused(self, message: &str) {
+        match self.back() {
+            Ok(_) => panic!("not refused"),
+            Err(error) => assert_eq!(error.to_string(), message),
+        }
+    }
+
+    #[track_caller]
+    fn json(self, file: &str) -> Json {
+        let back = self.back().unwrap_or_else(|error| panic!("{error}"));
+        let files: BTreeMap<_, _> = back.files.into_iter().collect();
+        serde_json::from_slice(&files[file]).unwrap()
+    }
+}
+
+#[test]
+fn a_whole_model_goes_back() {
+    let back = Tiny::new().back().unwrap();
+    assert_eq!(back.notes, [""; 0]);
+    let names: Vec<&str> = back.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(names[0], "model.embed_tokens.weight");
+    assert_eq!(names[3], "model.layers.0.self_attn.q_proj.weight");
+    assert_eq!(back.tensors[4].rows, arch::RowMap::RopePermute { n_head: 1 });
+    let config = Tiny::new().json("config.json");
+    for (key, value) in [
+        ("architectures", json!(["LlamaForCausalLM"])),
+        ("head_dim", json!(4)),
+        ("rms_norm_eps", json!(1e-5)),
+        ("tie_word_embeddings", json!(true)),
+        ("vocab_size", json!(5)),
+        ("dtype", json!("float16")),
+        ("rope_parameters", json!({"rope_type": "default", "rope_theta": 10000.0})),
+    ] {
+        assert_eq!(config[key], value, "{key}");
+    }
+}
+
+#[test]
+fn rows_go_back_to_where_they_came_from() {
+    for (n_head, n_rows) in [(1, 8), (3, 24), (4, 64)] {
+        for map in [arch::RowMap::RopePermute { n_head }, arch::RowMap::Concat] {
+            for row in 0..n_rows {
+                assert_eq!(map.source_row(map.output_row(row, n_rows), n_rows), row, "{map:?}");
+            }
+        }
+    }
+    assert_eq!(arch::RowMap::Slice { start: 7 }.output_row(9, 4), 2);
+}
+
+#[test]
+fn what_lacks_is_named() {
+    Tiny::new()
+        .with("general.architecture", "mamba")
+        .refused("architecture `mamba` cannot be written as a Hugging Face folder; these can: llama");
+    for key in ["llama.block_count", "llama.embedding_length", "llama.attention.layer_norm_rms_epsilon"] {
+        Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
+    }
+    for key in ["tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"] {
+        Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
+    }
+    Tiny::new()
+        .with("llama.block_count", "three")
+        .refused("metadata key `llama.block_count`: expected a count, found three");
+    Tiny::new()
+        .with("llama.feed_forward_length", Array::U32(vec![1, 2]))
+        .refused("metadata key `llama.feed_forward_length`: expected a count, found an array of 2 items");
+    let mut tiny = Tiny::new();
+    tiny.tensors.retain(|(name, _)| !name.contains("ffn_up"));
+    tiny.refused("1 missing tensor(s): `blk.0.ffn_up.weight`");
+    let huge = Tiny::new().with("llama.block_count", u32::MAX).back();
+    assert!(matches!(huge, Err(BackError::MissingTensors { names }) if names.len() < 200));
+    Tiny::new()
+        .tensor("blk.0.odd.weight", &[8])
+        .tensor("blk.7.attn_q.weight", &[8, 8])
+        .refused("2 tensor(s) without a place in a checkpoint: `blk.0.odd.weight`, `blk.7.attn_q.weight`");
+    Tiny::new()
+        .tensor("blk.0.attn_q.weight", &[8, 6])
+        .refused("tensor `blk.0.attn_q.weight`: shape [8, 6], expected 2 heads of 4 rows");
+    Tiny::new()
+        .tensor("token_embd.weight", &[9, 5])
+        .refused("tensor `token_embd.weight`: shape [9, 5], expected rows of 8 elements");
+    Tiny::new()
+        .tensor("token_embd.weight", &[8, 3])
+        .refused("`tokenizer.ggml.tokens` has 4 entries, expected at most the 3 rows of the embedding");
+    Tiny::new()
+        .with("llama.attention.head_count", 0u32)
+        .refused("metadata key `llama.attention.head_count`: expected heads of an even number of rows, found 0 heads of 0 rows");
+    Tiny::new()
+        .with("llama.rope.dimension_count", 2u32)
+        .refused("`llama.rope.dimension_count` 2 with heads of 4 cannot be said in a Hugging Face config of this architecture");
+    Tiny::new().with("llama.rope.scaling.type", "longrope").refused(
+        "rotary scaling of type `longrope` cannot be said in a Hugging Face config of this architecture",
+    );
+}
+
+#[test]
+fn tokenizers_that_cannot_be_rebuilt() {
+    let pre = Tiny::new().with("tokenizer.ggml.pre", "martian").back();
+    assert!(
+        matches!(pre, Err(BackError::Tokenizer { what: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
+    );
+    let kind = Tiny::new().with("tokenizer.ggml.model", "bert").back();
+    assert!(matches!(kind, Err(BackError::Tokenizer { what: "tokenizer", found, .. }) if found == "bert"));
+    let bytes = Array::String(vec![b"a".to_vec(), vec![0xff]]);
+    Tiny::new().with("tokenizer.ggml.tokens", bytes).refused("token 1 is not UTF-8");
+    Tiny::new()
+        .with("tokenizer.ggml.token_type", Array::I32(vec![1]))
+        .refused("`tokenizer.ggml.token_type` has 1 entries, expected the 4 numbers of the tokens");
+    let merge = Tiny::new().with("tokenizer.ggml.merges", texts(&["ab"])).back();
+    assert!(matches!(merge, Err(BackError::BadKey { found, .. }) if found == "`ab` at 0"));
+    let twice = Tiny::new().with("tokenizer.ggml.tokens", texts(&["a", "b", "b", "<end>"])).back().unwrap();
+    assert_eq!(twice.notes, ["tokens 1 and 2 have the same text; only 2 is kept"]);
+    // A SentencePiece vocabulary in which some bytes have no token makes no tokenizer.model.
+    let spm = Tiny::new()
+        .with("tokenizer.ggml.model", "llama")
+        .with("tokenizer.ggml.tokens", texts(&["<unk>", "<0x41>", "a"]))
+        .with("tokenizer.ggml.token_type", Array::I32(vec![2, 6, 1]))
+        .with("tokenizer.ggml.scores", Array::F32(vec![0.0; 3]))
+        .back()
+        .unwrap();
+    assert_eq!(spm.notes, ["tokenizer.model is left out: some bytes have a token and others have none"]);
+    assert!(!spm.files.iter().any(|(name, _)| name == "tokenizer.model"));
+}
+
+#[test]
+fn rotary_scaling_is_found_again() {
+    let rope = |tiny: Tiny| tiny.json("config.json")["rope_parameters"].clone();
+    let linear =
+        Tiny::new().with("llama.rope.scaling.type", "linear").with("llama.rope.scaling.factor", 4.0f32);
+    assert_eq!(rope(linear), json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}));
+    let yarn = Tiny::new()
+        .with("llama.rope.scaling.type", "yarn")
+        .with("llama.rope.scaling.factor", 4.0f32)
+        .with("llama.rope.scaling.original_context_length", 32u32)
+        .with("llama.rope.scaling.yarn_beta_fast", 32.0f32);
+    let expected = json!({
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32.0,
+        "rope_theta": 10000.0,
+    });
+    assert_eq!(rope(yarn), expected);
+    // Divisors that no parameters give.
+    let mut odd = Tiny::new().tensor("rope_freqs.weight", &[2]);
+    odd.rope_freqs = Some(vec![3.0, 1.5]);
+    odd.refused("`rope_freqs.weight` with 2 divisors up to 3 cannot be said in a Hugging Face config of this architecture");
+    // Divisors that change nothing.
+    let mut ones = Tiny::new().tensor("rope_freqs.weight", &[2]);
+    ones.rope_freqs = Some(vec![1.0, 1.0]);
+    assert_eq!(rope(ones), json!({"rope_type": "default", "rope_theta": 10000.0}));
+}
+
+#[test]
+fn keys_without_a_counterpart_are_noted() {
+    let back = Tiny::new().with("llama.attention.clamp_kqv", 8.0f32).back().unwrap();
+    assert_eq!(
+        back.notes,
+        ["metadata key `llama.attention.clamp_kqv` has no counterpart in a config and is left out"]
+    );
+}
+
+#[test]
+fn cards_and_generation() {
+    let tiny = Tiny::new()
+        .with("general.name", "Tiny \"no\": <b>")
+        .with("general.license", "no")
+        .with("general.languages", texts(&["no", "en"]))
+        .with("general.base_model.count", 2u32)
+        .with("general.base_model.0.name", "Base")
+        .with("general.base_model.0.repo_url", "https://huggingface.co/org/base")
+        .with("general.base_model.1.name", "Elsewhere")
+        .with("general.sampling.top_k", Value::I32(40))
+        .with("general.sampling.temp", 0.7f32)
+        .with("tokenizer.ggml.eos_token_id", 3u32)
+        .with("tokenizer.ggml.eot_token_id", 2u32);
+    let back = tiny.back().unwrap();
+    let file = |name: &str| {
+        let bytes = back.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.clone());
+        String::from_utf8(bytes.unwrap()).unwrap()
+    };
+    let head = "---\nname: \"Tiny \\\"no\\\": <b>\"\nlicense: \"no\"\nlanguage:\n- \"no\"\n- \"en\"\nbase_model:\n- \"org/base\"\n- {\"name\":\"Elsewhere\"}\n---\n";
+    assert!(file("README.md").starts_with(head), "{}", file("README.md"));
+    let generation: Json = serde_json::from_str(&file("generation_config.json")).unwrap();
+    let expected = json!({
+        "_from_model_config": true, "eos_token_id": [3, 2], "top_k": 40, "do_sample": true, "temperature": 0.7,
+    });
+    assert_eq!(generation, expected);
+}
