@@ -51,7 +51,7 @@ impl Tiny {
         ];
         let tensors = shapes
             .into_iter()
-            .map(|(name, dims)| (format!("{name}.weight"), Shape::new(dims).unwrap()))
+            .map(|(name, dims)| (format!("{name}.weight"), Shape::new(dims).expect("a small shape")))
             .collect();
         Tiny { metadata, tensors, rope_freqs: None }
     }
@@ -69,7 +69,7 @@ impl Tiny {
 
     fn tensor(mut self, name: &str, dims: &[u64]) -> Tiny {
         self.tensors.retain(|(have, _)| have != name);
-        self.tensors.push((name.to_owned(), Shape::new(dims).unwrap()));
+        self.tensors.push((name.to_owned(), Shape::new(dims).expect("a small shape")));
         self
     }
 
@@ -90,7 +90,7 @@ impl Tiny {
     fn json(self, file: &str) -> Json {
         let back = self.back().unwrap_or_else(|error| panic!("{error}"));
         let files: BTreeMap<_, _> = back.files.into_iter().collect();
-        serde_json::from_slice(&files[file]).unwrap()
+        serde_json::from_slice(&files[file]).expect("the file is JSON")
     }
 }
 
@@ -264,4 +264,69 @@ fn cards_and_generation() {
         "_from_model_config": true, "eos_token_id": [3, 2], "top_k": 40, "do_sample": true, "temperature": 0.7,
     });
     assert_eq!(generation, expected);
+}
+
+/// Tokenizers that the tokenizers library made, through the file's keys and back.
+#[test]
+fn byte_level_tokenizers_come_back_as_they_were() {
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/tokenizer");
+    for (name, pre) in
+        [("bpe-gpt2", "gpt-2"), ("bpe-llama3", "llama-bpe"), ("bpe-qwen2", "qwen2"), ("bpe-smollm", "smollm")]
+    {
+        let read = |file: &str| std::fs::read(golden.join(name).join(file)).unwrap();
+        let files = ["config.json", "tokenizer.json", "tokenizer_config.json"].map(|file| (file, read(file)));
+        let config: Json = serde_json::from_slice(&files[0].1).unwrap();
+        let original: Json = serde_json::from_slice(&files[1].1).unwrap();
+        let vocab_size = config["vocab_size"].as_u64();
+        let input = arch::Input {
+            config,
+            files: files.iter().map(|(file, bytes)| ((*file).to_owned(), bytes.as_slice())).collect(),
+            ..arch::Input::default()
+        };
+        let context = arch::vocab::VocabContext {
+            route: arch::vocab::Route::Gpt2,
+            vocab_size,
+            embedding_rows: vocab_size,
+            pre: Some(pre.to_owned()),
+        };
+        let mut tiny = Tiny::new().tensor("token_embd.weight", &[8, vocab_size.unwrap()]);
+        tiny.metadata.retain(|(key, _)| !key.starts_with("tokenizer."));
+        tiny.metadata.extend(arch::vocab::metadata(&input, &context).unwrap().entries);
+        let returned = tiny.json("tokenizer.json");
+
+        for part in ["normalizer", "pre_tokenizer"] {
+            assert_eq!(returned[part], original[part], "{name}: {part}");
+        }
+        assert_eq!(returned["model"]["ignore_merges"], original["model"]["ignore_merges"], "{name}");
+        let merges = |json: &Json| -> Vec<(String, String)> {
+            let pair = |merge: &Json| match merge {
+                Json::String(text) => {
+                    text.split_once(' ').map(|(l, r)| (l.to_owned(), r.to_owned())).unwrap()
+                }
+                pair => (pair[0].as_str().unwrap().to_owned(), pair[1].as_str().unwrap().to_owned()),
+            };
+            json["model"]["merges"].as_array().unwrap().iter().map(pair).collect()
+        };
+        assert_eq!(merges(&returned), merges(&original), "{name}");
+        for (text, id) in original["model"]["vocab"].as_object().unwrap() {
+            assert_eq!(&returned["model"]["vocab"][text], id, "{name}: {text}");
+        }
+        let specials = |json: &Json| -> BTreeMap<u64, String> {
+            let added = json["added_tokens"].as_array().unwrap().iter();
+            let special = added.filter(|token| token["special"] == true);
+            special.map(|t| (t["id"].as_u64().unwrap(), t["content"].as_str().unwrap().to_owned())).collect()
+        };
+        for (id, text) in specials(&original) {
+            assert_eq!(specials(&returned).get(&id), Some(&text), "{name}");
+        }
+        // The step around a text, where there is one; which of two texts a token counts to is not
+        // in the file.
+        let template = |json: &Json| -> Option<String> {
+            let steps = json["post_processor"]["processors"].as_array().cloned();
+            let steps = steps.unwrap_or_else(|| vec![json["post_processor"].clone()]);
+            let step = steps.into_iter().find(|step| step["type"] == "TemplateProcessing")?;
+            Some(step.to_string().replace("\"type_id\":1", "\"type_id\":0"))
+        };
+        assert_eq!(template(&returned), template(&original), "{name}");
+    }
 }
