@@ -1,6 +1,8 @@
 //! Importance matrices against what the reference makes of them, for `golden/recipes/imatrix/`
 //! (see `scripts/golden/recipes_imatrix.py`), and against damage.
 
+#![expect(clippy::unwrap_used, reason = "a test may, its helpers too")]
+
 use std::{fs, path::PathBuf};
 
 use convert::{

@@ -4,6 +4,8 @@
 //! types; `dry-run/` what its tool said of small models made for the rules that those miss.
 //! Both are folded alike, see `scripts/golden/recipes.py`.
 
+#![expect(clippy::unwrap_used, reason = "a test may, its helpers too")]
+
 use std::{
     collections::BTreeMap,
     fs,
