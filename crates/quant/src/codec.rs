@@ -30,7 +30,8 @@ pub struct Codec {
     /// Whether the reference's kernel refuses to run without importance weights
     /// (`ggml_quantize_requires_imatrix`).
     pub needs_weights: bool,
-    /// Rows to blocks. None for types that can only be read.
+    /// Rows to blocks. None for types that can only be read. Q8_1 and Q8_K have one too, though no file may
+    /// hold them: who writes files asks [`DType::is_encodable`] first.
     pub encode: Option<EncodeFn>,
     /// Blocks to rows.
     pub decode: DecodeFn,

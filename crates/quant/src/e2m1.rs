@@ -14,6 +14,9 @@ pub fn nearest<const N: usize>(numbers: &[f32; N], scale: f32) -> [u8; N] {
         let mut best = [0u32; 8];
         let mut best_error = numbers.map(|x| (0.0 * scale - x).abs());
         for index in 1..16 {
+            if index == 8 {
+                continue; // Minus zero is as far as zero.
+            }
             let value = f32::from(VALUES[index]) * scale;
             for i in 0..8 {
                 let error = (value - numbers[i]).abs();

@@ -8,7 +8,7 @@
 //! Source: `make_qx_quants`, `make_q3_quants`, `make_qkx2_quants`, `make_qkx3_quants` and `make_qp_quants`
 //! in `ggml/src/ggml-quants.c`.
 
-use crate::round::nearest_int;
+use crate::round::{nearest_int, round_away, round_away_to_byte};
 
 /// Below this largest magnitude a (sub-)block counts as zero (`GROUP_MAX_EPS`).
 pub const SMALLEST_GROUP: f32 = 1e-15;
@@ -76,15 +76,27 @@ pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
     (values.iter().copied().find(|x| x.abs() == magnitude).unwrap_or(0.0), magnitude)
 }
 
-/// The largest magnitude as `MAX(largest, magnitude)` finds it, which forgets what came before a NaN.
+/// The scale that makes the largest magnitude `top`, and the low bytes of the values in steps of it, halves
+/// rounded away from zero.
+///
+/// The reference finds the largest magnitude with `MAX(largest, magnitude)`, which forgets what came before
+/// a NaN; so only then can a value be out of reach of the quick rounding.
 #[inline(always)]
-pub fn largest_magnitude<const N: usize>(values: &[f32; N]) -> f32 {
+pub fn steps_of_largest<const N: usize>(values: &[f32; N], top: f32) -> (f32, [u8; N]) {
     // Magnitudes are ordered as their bits are, and NaN lies above all numbers.
     let bits = values.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
-    if bits <= f32::INFINITY.to_bits() {
-        return f32::from_bits(bits);
+    let has_nan = bits > f32::INFINITY.to_bits();
+    let magnitude = if has_nan {
+        values.iter().fold(0.0, |largest, x| if largest > x.abs() { largest } else { x.abs() })
+    } else {
+        f32::from_bits(bits)
+    };
+    let scale = magnitude / top;
+    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    if has_nan {
+        return (scale, values.map(|x| round_away(x * inv_scale) as u8));
     }
-    values.iter().fold(0.0, |largest, x| if largest > x.abs() { largest } else { x.abs() })
+    (scale, values.map(|x| round_away_to_byte(x * inv_scale)))
 }
 
 /// The smallest and the largest value. Skips NaN; of two zeros it takes the first.

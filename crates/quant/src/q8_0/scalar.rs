@@ -2,8 +2,7 @@
 
 use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16},
-    fit::largest_magnitude,
-    round::round_away_to_byte,
+    fit::steps_of_largest,
 };
 
 /// Elements in a block.
@@ -14,10 +13,9 @@ pub const BYTES: usize = 34;
 /// Encodes a block: the largest magnitude becomes 127; halves are rounded away from zero.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    let scale = largest_magnitude(values) / 127.0;
-    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    let (scale, steps) = steps_of_largest(values, 127.0);
     put_f16(block, 0, scale);
-    *array_at_mut::<ELEMS, _>(block, 2) = values.map(|x| round_away_to_byte(x * inv_scale));
+    *array_at_mut(block, 2) = steps;
 }
 
 /// Decodes a block.

@@ -2,8 +2,7 @@
 
 use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16},
-    fit::largest_magnitude,
-    round::round_away_to_byte,
+    fit::steps_of_largest,
 };
 
 /// Elements in a block.
@@ -15,13 +14,12 @@ pub const BYTES: usize = 36;
 /// rounded.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    let scale = largest_magnitude(values) / 127.0;
-    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let levels = values.map(|x| round_away_to_byte(x * inv_scale) as i8);
+    let (scale, steps) = steps_of_largest(values, 127.0);
+    let levels = steps.map(|step| step as i8);
     let sum: i32 = levels.iter().map(|level| i32::from(*level)).sum();
     put_f16(block, 0, scale);
     put_f16(block, 2, sum as f32 * scale);
-    *array_at_mut::<ELEMS, _>(block, 4) = levels.map(|level| level as u8);
+    *array_at_mut(block, 4) = steps;
 }
 
 /// Decodes a block; the sum is not needed.

@@ -2,8 +2,7 @@
 
 use crate::{
     block::{f16_at, put_f16},
-    fit::largest_magnitude,
-    round::round_away_to_byte,
+    fit::steps_of_largest,
 };
 
 /// Elements in a block.
@@ -18,9 +17,8 @@ const GROUPS: [(usize, usize, usize, usize); 3] = [(0, 0, 32, 5), (32, 160, 16, 
 /// Encodes a block: the largest magnitude becomes 1; halves are rounded away from zero.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    let scale = largest_magnitude(values);
-    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let digits = values.map(|x| round_away_to_byte(x * inv_scale).wrapping_add(1));
+    let (scale, steps) = steps_of_largest(values, 1.0);
+    let digits = steps.map(|step| step.wrapping_add(1));
     put_f16(block, 52, scale);
     for (byte, elem, n_bytes, n_digits) in GROUPS {
         for i in 0..n_bytes {

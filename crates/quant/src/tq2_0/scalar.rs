@@ -2,8 +2,7 @@
 
 use crate::{
     block::{array_at, array_at_mut, f16_at, put_f16},
-    fit::largest_magnitude,
-    round::round_away_to_byte,
+    fit::steps_of_largest,
     two_bits,
 };
 
@@ -15,9 +14,8 @@ pub const BYTES: usize = 66;
 /// Encodes a block: the largest magnitude becomes 1; halves are rounded away from zero.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    let scale = largest_magnitude(values);
-    let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    let levels = values.map(|x| round_away_to_byte(x * inv_scale).wrapping_add(1) & 3);
+    let (scale, steps) = steps_of_largest(values, 1.0);
+    let levels = steps.map(|step| step.wrapping_add(1) & 3);
     *array_at_mut(block, 0) = two_bits::pack(&levels);
     put_f16(block, 64, scale);
 }
