@@ -1,4 +1,5 @@
-//! `gguf-convert SRC [OUT] --type T`: a checkpoint folder to GGUF files of one or several types.
+//! `gguf-convert SRC [OUT] --type T`: a checkpoint folder to GGUF files of one or several types;
+//! with `--to hf`, the way back.
 
 use std::{
     num::NonZeroUsize,
@@ -7,7 +8,7 @@ use std::{
 };
 
 use arch::Layout;
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     Error, NonFinite, PlannedFile, RunOptions, Watch,
     recipes::{Overrides, Recipe},
@@ -16,7 +17,12 @@ use source::Checkpoint;
 use tensor::DType;
 
 use crate::{
-    commands::{Command, cpu_level, plan_report::Report},
+    commands::{
+        Command,
+        convert_to_hf::{self, ToHf},
+        cpu_level,
+        plan_report::Report,
+    },
     failure::{EXIT_INTERRUPTED, Failure},
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
@@ -36,22 +42,36 @@ Examples:
   gguf-convert Llama-3.2-1B out/ --type q4_k_m,q8_0
   gguf-convert Llama-3.2-1B llama-{ftype}.gguf --type bf16 --threads 4
   gguf-convert Llama-3.2-1B --type q4_k_m --dry-run
+  gguf-convert model-Q8_0.gguf folder --to hf --type bf16
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
-    /// Checkpoint folder: config.json, safetensors, tokenizer files.
-    #[arg(value_hint = ValueHint::DirPath)]
+    /// Checkpoint folder: config.json, safetensors, tokenizer files. With --to hf, a GGUF file.
+    #[arg(value_hint = ValueHint::AnyPath)]
     src: PathBuf,
     /// Output file or folder; may hold {ftype}. Without it the model names a file in the current
     /// folder.
     #[arg(value_hint = ValueHint::AnyPath)]
     out: Option<PathBuf>,
     /// File type: name in any case or number; several, divided by commas, are made from one read.
-    #[arg(short = 't', long = "type", value_name = "TYPE", value_delimiter = ',', required = true,
-          value_parser = parse_recipe)]
+    /// With --to hf, the weights' type: f32, f16 or bf16 (the default).
+    #[arg(
+        short = 't',
+        long = "type",
+        value_name = "TYPE",
+        value_delimiter = ',',
+        required_unless_present = "to",
+        value_parser = parse_recipe
+    )]
     types: Vec<&'static Recipe>,
+    /// What to make: GGUF files of a checkpoint (the default), or a checkpoint folder of a GGUF file.
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    /// With --to hf: bytes of weights that a file holds at most.
+    #[arg(long, value_name = "BYTES", requires = "to", value_parser = clap::value_parser!(u64).range(1..))]
+    shard_bytes: Option<u64>,
     /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -82,6 +102,15 @@ struct ConvertArgs {
     /// Say more.
     #[arg(short, long)]
     verbose: bool,
+}
+
+/// What to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// GGUF files of a checkpoint folder.
+    Gguf,
+    /// A Hugging Face folder of a GGUF file.
+    Hf,
 }
 
 /// A recipe that can make a file out of a checkpoint.
@@ -116,7 +145,38 @@ fn about_input(path: &Path, error: Error) -> Failure {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let level = cpu_level()?;
+    let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    let run_options = RunOptions { threads: args.threads, level: cpu_level()?, nonfinite };
+    match args.to {
+        Some(Format::Hf) => to_hf(&args, &run_options, ui),
+        Some(Format::Gguf) | None => to_gguf(&args, &run_options, ui),
+    }
+}
+
+fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+    let out = args.out.as_deref().ok_or_else(|| Failure::usage("--to hf needs the folder to write"))?;
+    let dtype = match &args.types[..] {
+        [] => DType::BF16,
+        [recipe] if recipe.default.is_float() => recipe.default,
+        _ => return Err(Failure::usage("--to hf takes one --type: f32, f16 or bf16")),
+    };
+    let asked = ToHf {
+        input: &args.src,
+        out,
+        dtype,
+        shard_bytes: args.shard_bytes,
+        force: args.force,
+        dry_run: args.dry_run,
+        json: args.json,
+        options,
+    };
+    convert_to_hf::run(&asked, ui)
+}
+
+fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+    if args.types.is_empty() {
+        return Err(Failure::usage("--to gguf needs a --type"));
+    }
     let failed = |error| about_input(&args.src, error);
     let checkpoint = source::open(&args.src).map_err(|error| failed(Error::Source(error)))?;
     let options = arch::Options {
@@ -125,7 +185,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         ..arch::Options::default()
     };
     let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
-    let files = plan(&args, &layout).map_err(failed)?;
+    let files = plan(args, &layout).map_err(failed)?;
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
     tell(&checkpoint, &layout, ui);
 
@@ -139,12 +199,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     planned.iter().try_for_each(|file| convert::check_ready(&layout, file)).map_err(failed)?;
     let works = convert::works(&checkpoint, &layout, &planned, args.via).map_err(failed)?;
     let cancel = cancel_on_interrupt();
-    let run_options = RunOptions {
-        threads: args.threads,
-        level,
-        nonfinite: if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse },
-    };
-    write(&works, &files, args.force, &run_options, &cancel, ui).map_err(failed)?;
+    write(&works, &files, args.force, run_options, &cancel, ui).map_err(failed)?;
     for (path, file) in &files {
         let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
         ui.status(&format!(

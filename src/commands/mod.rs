@@ -1,6 +1,7 @@
 //! The verbs of all binaries, one file each, and the table of them.
 
 mod convert;
+mod convert_to_hf;
 mod plan_report;
 mod show;
 mod table;
@@ -44,7 +45,7 @@ pub struct Binary {
 
 /// Every binary.
 pub const BINARIES: &[Binary] = &[
-    Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files." },
+    Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files, and back." },
     Binary { name: "gguf-inspect", about: "Shows what is in GGUF files." },
 ];
 

@@ -1,7 +1,11 @@
 //! `gguf-inspect show FILE`: metadata and tensors, as the viewer on the Hugging Face Hub lists
 //! them.
 
-use std::{collections::BTreeMap, fmt::Write, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::recipes::RECIPES;
@@ -49,17 +53,25 @@ struct ShowArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ShowArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let file = File::open(&args.file).map_err(|error| {
+    let file = open(&args.file)?;
+    let text = if args.json { json(&file)? } else { listing(&file, args.full) };
+    ui.data(&text)
+}
+
+/// Opens a GGUF file.
+///
+/// # Errors
+/// What is wrong with it, with its path and advice.
+pub(super) fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| {
         let hint = error.hint();
         match error {
             // This one carries its path.
             error @ gguf::Error::Io { .. } => Failure::new(error),
-            error => Failure::at(&args.file, error),
+            error => Failure::at(path, error),
         }
         .hint(hint)
-    })?;
-    let text = if args.json { json(&file)? } else { listing(&file, args.full) };
-    ui.data(&text)
+    })
 }
 
 /// Tensors of one dtype together.
