@@ -13,10 +13,8 @@ pub fn nearest<const N: usize>(numbers: &[f32; N], scale: f32) -> [u8; N] {
     for (numbers, indices) in numbers.as_chunks::<8>().0.iter().zip(indices.as_chunks_mut::<8>().0) {
         let mut best = [0u32; 8];
         let mut best_error = numbers.map(|x| (0.0 * scale - x).abs());
+        // Index 8, minus zero, is never nearer than zero; skipping it was slower (10 for 6 ns an element).
         for index in 1..16 {
-            if index == 8 {
-                continue; // Minus zero is as far as zero.
-            }
             let value = f32::from(VALUES[index]) * scale;
             for i in 0..8 {
                 let error = (value - numbers[i]).abs();
