@@ -4,13 +4,12 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
 };
 
 use arch::Layout;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
-    Error, NonFinite, PlannedFile, RunOptions, Watch,
+    Error, NonFinite, PlannedFile, RunOptions,
     recipes::{Overrides, Recipe},
 };
 use source::Checkpoint;
@@ -21,10 +20,11 @@ use crate::{
         Command,
         convert_to_hf::{self, ToHf},
         cpu_level,
-        plan_report::Report,
+        plan_report::{Origin, Report, stored_as},
+        run_and_tell,
     },
     failure::{EXIT_INTERRUPTED, Failure},
-    ui::{Ui, cancel_on_interrupt, human_bytes},
+    ui::Ui,
 };
 
 /// The row of [`super::COMMANDS`].
@@ -189,25 +189,21 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
     tell(&checkpoint, &layout, ui);
 
-    let report = Report::new(&args.src, &checkpoint, &layout, &files, args.dry_run);
+    let origin = Origin {
+        input: &args.src,
+        format: checkpoint.format,
+        architecture: layout.architecture,
+        dropped: &layout.dropped,
+        notes: checkpoint.notes.iter().chain(&layout.notes).cloned().collect(),
+        stored_as: &|choice| stored_as(&checkpoint, &layout.tensors[choice.tensor].data),
+    };
+    let report = Report::new(&origin, &files, args.dry_run);
     if args.dry_run {
         return ui.data(&if args.json { report.json()? } else { report.text() });
     }
-    for line in report.fallbacks() {
-        ui.warning(&line);
-    }
     planned.iter().try_for_each(|file| convert::check_ready(&layout, file)).map_err(failed)?;
     let works = convert::works(&checkpoint, &layout, &planned, args.via).map_err(failed)?;
-    let cancel = cancel_on_interrupt();
-    write(&works, &files, args.force, run_options, &cancel, ui).map_err(failed)?;
-    for (path, file) in &files {
-        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
-        ui.status(&format!(
-            "wrote {}: {n_bytes} bytes ({}), {bits:.2} bits/weight",
-            path.display(),
-            human_bytes(n_bytes)
-        ));
-    }
+    run_and_tell(&works, &files, args.force, run_options, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -226,21 +222,6 @@ fn plan(args: &ConvertArgs, layout: &Layout) -> Result<Vec<(PathBuf, PlannedFile
         files.push((path, convert::plan_file(layout, recipe, &Overrides::default())?));
     }
     Ok(files)
-}
-
-fn write(
-    works: &[convert::Work<'_>],
-    files: &[(PathBuf, PlannedFile)],
-    force: bool,
-    options: &RunOptions,
-    cancel: &AtomicBool,
-    ui: &Ui,
-) -> Result<(), Error> {
-    let n_bytes = works.iter().map(|work| work.rows.input_bytes(work.rows.view().n_rows)).sum();
-    let progress = ui.progress(n_bytes);
-    let watch = Watch { cancel, done: &|_, bytes| progress.add(bytes) };
-    let outputs: Vec<_> = files.iter().map(|(path, file)| (path.as_path(), &file.plan)).collect();
-    convert::write(works, &outputs, force, options, watch)
 }
 
 /// What is odd about the checkpoint, and what has no place in the output.

@@ -3,11 +3,13 @@
 mod convert;
 mod convert_to_hf;
 mod plan_report;
+mod quantize;
 mod show;
 mod table;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+use ::convert::{Error, PlannedFile, RunOptions, Watch, Work};
 use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
 use quant::{LEVEL_VARIABLE, Level};
@@ -16,8 +18,9 @@ pub use table::table;
 
 use crate::{
     failure::{EXIT_FAILURE, Failure},
-    ui::Ui,
+    ui::{Ui, cancel_on_interrupt, human_bytes},
 };
+use plan_report::Report;
 
 /// One verb of one binary.
 #[derive(Clone, Copy)]
@@ -46,11 +49,12 @@ pub struct Binary {
 /// Every binary.
 pub const BINARIES: &[Binary] = &[
     Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files, and back." },
+    Binary { name: "gguf-quantize", about: "Converts GGUF files to other types." },
     Binary { name: "gguf-inspect", about: "Shows what is in GGUF files." },
 ];
 
 /// Every verb of every binary.
-pub const COMMANDS: &[Command] = &[convert::COMMAND, show::COMMAND];
+pub const COMMANDS: &[Command] = &[convert::COMMAND, quantize::COMMAND, show::COMMAND];
 
 /// The definition of a binary: help, completions and parsing come from it. None for a name that
 /// is not in [`BINARIES`].
@@ -92,6 +96,35 @@ fn cpu_level() -> Result<Level, Failure> {
                 .hint([format!("available are {}", available.join(", "))])
         }),
     }
+}
+
+/// Writes planned files with a progress bar, Ctrl-C and a line for each file.
+///
+/// # Errors
+/// As [`::convert::write`].
+fn run_and_tell(
+    works: &[Work<'_>],
+    files: &[(PathBuf, PlannedFile)],
+    force: bool,
+    options: &RunOptions,
+    report: &Report,
+    ui: &Ui,
+) -> Result<(), Error> {
+    for line in report.fallbacks() {
+        ui.warning(&line);
+    }
+    let cancel = cancel_on_interrupt();
+    let progress = ui.progress(works.iter().map(|work| work.rows.input_bytes(work.rows.view().n_rows)).sum());
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes) };
+    let outputs: Vec<_> = files.iter().map(|(path, file)| (path.as_path(), &file.plan)).collect();
+    ::convert::write(works, &outputs, force, options, watch)?;
+    drop(progress);
+    for (path, file) in files {
+        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
+        let (path, size) = (path.display(), human_bytes(n_bytes));
+        ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
+    }
+    Ok(())
 }
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.

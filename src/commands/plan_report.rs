@@ -19,7 +19,7 @@ use crate::{
 pub struct Report {
     input: String,
     format: &'static str,
-    architecture: &'static str,
+    architecture: String,
     dry_run: bool,
     outputs: Vec<Output>,
     dropped: Vec<Dropped>,
@@ -65,15 +65,25 @@ struct Dropped {
     reason: &'static str,
 }
 
+/// Where files are made from.
+pub struct Origin<'a> {
+    /// Path of the input.
+    pub input: &'a Path,
+    /// Its format.
+    pub format: &'static str,
+    /// What the model is.
+    pub architecture: &'a str,
+    /// Tensors that have no place in the output.
+    pub dropped: &'a [arch::Dropped],
+    /// Things a person should know.
+    pub notes: Vec<String>,
+    /// How the input stores what a choice is about.
+    pub stored_as: &'a dyn Fn(&Choice) -> String,
+}
+
 impl Report {
-    /// Of files planned from a checkpoint.
-    pub fn new(
-        input: &Path,
-        checkpoint: &Checkpoint,
-        layout: &Layout,
-        files: &[(std::path::PathBuf, PlannedFile)],
-        dry_run: bool,
-    ) -> Report {
+    /// Of planned files.
+    pub fn new(origin: &Origin<'_>, files: &[(std::path::PathBuf, PlannedFile)], dry_run: bool) -> Report {
         let output = |(path, file): &(std::path::PathBuf, PlannedFile)| {
             let mut totals: BTreeMap<&'static str, Total> = BTreeMap::new();
             let tensor = |(choice, planned): (&Choice, &PlannedTensor)| {
@@ -84,7 +94,7 @@ impl Report {
                 Tensor {
                     name: planned.name.clone(),
                     shape: planned.shape.dims().to_vec(),
-                    from: stored_as(checkpoint, &layout.tensors[choice.tensor].data),
+                    from: (origin.stored_as)(choice),
                     dtype: choice.dtype.name(),
                     offset: planned.offset,
                     bytes: planned.n_bytes,
@@ -104,15 +114,15 @@ impl Report {
                 tensors,
             }
         };
-        let dropped = layout.dropped.iter();
+        let dropped = origin.dropped.iter();
         Report {
-            input: input.display().to_string(),
-            format: checkpoint.format,
-            architecture: layout.architecture,
+            input: origin.input.display().to_string(),
+            format: origin.format,
+            architecture: origin.architecture.to_owned(),
             dry_run,
             outputs: files.iter().map(output).collect(),
             dropped: dropped.map(|it| Dropped { name: it.name.clone(), reason: it.reason }).collect(),
-            notes: checkpoint.notes.iter().chain(&layout.notes).cloned().collect(),
+            notes: origin.notes.clone(),
         }
     }
 
@@ -208,7 +218,7 @@ impl Tensor {
 }
 
 /// How the checkpoint stores what a tensor is made of.
-fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
+pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
     match data {
         Data::Computed(_) => "computed".to_owned(),
         Data::Rows { sources, .. } => {

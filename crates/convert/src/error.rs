@@ -30,6 +30,33 @@ pub enum Error {
         /// The recipe.
         recipe: &'static str,
     },
+    /// An importance matrix that says nothing about a tensor that needs it.
+    #[error("tensor `{tensor}` becomes {dtype} and is not in the importance matrix")]
+    NotInImatrix {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        dtype: DType,
+    },
+    /// An importance matrix is wrong, or of another model.
+    #[error("importance matrix: {0}")]
+    Imatrix(crate::imatrix::ImatrixError),
+    /// Weights that are quantized already.
+    #[error("tensor `{tensor}` is quantized already: {from} would become {to}")]
+    Requantize {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        from: DType,
+        /// The dtype that it would get.
+        to: DType,
+    },
+    /// The output would replace what is read.
+    #[error("output `{}` is the input", path.display())]
+    OutputIsInput {
+        /// The path.
+        path: PathBuf,
+    },
     /// A shape that ggml does not have.
     #[error("tensor `{tensor}`: {source}")]
     Shape {
@@ -146,6 +173,14 @@ impl Error {
             Error::Source(error) => return error.hint().map(str::to_owned),
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
+            Error::NeedsImatrix { .. } => "make one with llama-imatrix and give it with --imatrix",
+            Error::NotInImatrix { .. } => {
+                "was the importance matrix made for this model, with text that reaches every expert?"
+            }
+            Error::Requantize { .. } => {
+                "start from the original weights, or give --allow-requantize and lose precision twice"
+            }
+            Error::OutputIsInput { .. } => "give another name; the input is never written to",
             Error::CopyOfCheckpoint => "f32, f16 and bf16 keep the weights as plain numbers",
             Error::NonFinite { .. } => {
                 "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"

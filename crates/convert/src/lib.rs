@@ -11,13 +11,15 @@ pub mod imatrix;
 mod job;
 mod output;
 mod plan;
+mod quantize;
 pub mod recipes;
 mod rows;
 mod run;
 
 pub use error::Error;
 pub use job::{JOB_ELEMS, Job, Schedule, Target, Weights, Work};
-pub use output::{check_output, output_path, write};
+pub use output::{check_output, check_output_beside, output_path, write};
 pub use plan::{Choice, PlannedFile, arch_input, check_ready, plan_file, resolve, works};
+pub use quantize::{Importance, check_quantized, plan_quantized, quantize_works};
 pub use rows::{CheckpointRows, TensorRows};
 pub use run::{NonFinite, RunOptions, Watch, run};

@@ -65,22 +65,44 @@ fn fill(name: &str, type_name: &str) -> Result<String, Error> {
     Ok(filled + rest)
 }
 
-/// Checks that `path` can be written without touching the input, before hours of work.
+/// Checks that `path` can be written without touching the folder that is read, before hours of
+/// work.
 ///
 /// # Errors
 /// [`Error::NoFolder`], [`Error::OutputInsideInput`], and [`gguf::Error::Exists`] where something
 /// is there and `force` is not given.
 pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(), Error> {
+    let real_folder = real_folder_of(path)?;
+    if fs::canonicalize(input_folder).is_ok_and(|input| real_folder.starts_with(input)) {
+        return Err(Error::OutputInsideInput { path: path.to_owned() });
+    }
+    check_absent(path, force)
+}
+
+/// Checks that `path` can be written and is none of the files that are read, which may lie in
+/// the same folder.
+///
+/// # Errors
+/// As [`check_output`], and [`Error::OutputIsInput`] even with `force`.
+pub fn check_output_beside(path: &Path, inputs: &[&Path], force: bool) -> Result<(), Error> {
+    real_folder_of(path)?;
+    if let Ok(real) = fs::canonicalize(path)
+        && inputs.iter().any(|input| fs::canonicalize(input).is_ok_and(|input| input == real))
+    {
+        return Err(Error::OutputIsInput { path: path.to_owned() });
+    }
+    check_absent(path, force)
+}
+
+fn real_folder_of(path: &Path) -> Result<PathBuf, Error> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let Ok(real_folder) = fs::canonicalize(folder) else {
-        return Err(Error::NoFolder { folder: folder.to_owned() });
-    };
-    if fs::canonicalize(input_folder).is_ok_and(|input| real_folder.starts_with(input)) {
-        return Err(Error::OutputInsideInput { path: path.to_owned() });
-    }
+    fs::canonicalize(folder).map_err(|_| Error::NoFolder { folder: folder.to_owned() })
+}
+
+fn check_absent(path: &Path, force: bool) -> Result<(), Error> {
     if !force && fs::symlink_metadata(path).is_ok() {
         return Err(Error::Gguf(gguf::Error::Exists { path: path.to_owned() }));
     }

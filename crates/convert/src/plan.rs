@@ -182,7 +182,7 @@ pub fn plan_file(
 }
 
 /// The dimensions that `gguf.cpp` writes.
-fn without_trailing_ones(shape: Shape) -> Result<Shape, tensor::ShapeError> {
+pub(crate) fn without_trailing_ones(shape: Shape) -> Result<Shape, tensor::ShapeError> {
     let dims: Vec<u64> = (0..shape.n_dims_effective()).map(|i| shape.dim(i)).collect();
     // A shape of no dimensions has one element.
     Shape::new(&dims)

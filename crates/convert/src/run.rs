@@ -212,7 +212,9 @@ fn encode(
         let first = (rows.start - job.rows.start) as usize;
         let end = (rows.end - job.rows.start) as usize;
         let of_expert = weights.map(|weights| {
-            let expert = (rows.start / weights.rows_per_expert) as usize;
+            // A stack of stacks repeats its weights.
+            let n_experts = (weights.values.len() / row_elems.max(1)).max(1);
+            let expert = (rows.start / weights.rows_per_expert) as usize % n_experts;
             &weights.values[expert * row_elems..(expert + 1) * row_elems]
         });
         let rows =
