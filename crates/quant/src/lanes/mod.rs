@@ -13,11 +13,15 @@
 
 pub mod k_scales;
 pub mod scale_and_min;
+pub mod unsigned;
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use crate::round::{f16_to_f32, f32_to_f16};
+use crate::{
+    Rows,
+    round::{f16_to_f32, f32_to_f16},
+};
 
 /// The number that, added to a float below 2^22, leaves its nearest integer in the low bits.
 const MAGIC: f32 = 12_582_912.0;
@@ -27,8 +31,9 @@ const MAGIC_MANTISSA: u32 = 0x0040_0000;
 /// The widest vectors of any level, in lanes.
 pub const MAX_LANES: usize = 16;
 
-/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(x, words)` is the lane kernel and
-/// returns the bits of the wild lanes; `scalar(index, block)` encodes the block of that index.
+/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(first, x, words)` is the lane kernel
+/// of the blocks from `first` on and returns the bits of the wild lanes; `scalar(index, block)` encodes the
+/// block of that index.
 #[inline(always)]
 pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     simd: S,
@@ -45,7 +50,7 @@ pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     let mut words = [S::u32s::splat(simd, 0); W];
     for (unit, blocks) in blocks.chunks_mut(lanes).enumerate() {
         let first = unit * lanes;
-        transpose(simd, first, values, &mut x);
+        transpose(simd, values, blocks_from(first, values.len()), &mut x);
         let wild = kernel(first, &x, &mut words);
         store_words::<S, B, W>(&words, blocks);
         for (lane, block) in blocks.iter_mut().enumerate() {
@@ -56,25 +61,65 @@ pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     }
 }
 
-/// Element `i` of the LEN blocks from `first` on into `out[i]`, a lane a block. Lanes beyond the last block
-/// repeat it.
+/// As [`encode_units`], with importance weights, which go by the block's column:
+/// `kernel(x, importance, words)` and `scalar(values, importance, block)`. `weights` holds one row.
+#[inline(always)]
+pub fn encode_weighted_units<S: Simd, const E: usize, const B: usize, const W: usize>(
+    simd: S,
+    rows: Rows<'_>,
+    weights: &[f32],
+    out: &mut [u8],
+    mut kernel: impl FnMut(&[S::f32s; E], &[S::f32s; E], &mut [S::u32s; W]) -> u64,
+    scalar: impl Fn(&[f32; E], &[f32; E], &mut [u8; B]),
+) {
+    let values = rows.values.as_chunks::<E>().0;
+    let weights = weights.as_chunks::<E>().0;
+    let mut importance = [S::f32s::splat(simd, 0.0); E];
+    // The columns that are transposed already: rows as long as a unit, or a whole part of it, share them.
+    let mut at_hand = None;
+    encode_units::<S, E, B, W>(
+        simd,
+        rows.values,
+        out,
+        #[inline(always)]
+        |first, x, words| {
+            let mut columns = blocks_from(first, values.len());
+            for column in &mut columns {
+                *column %= weights.len();
+            }
+            if at_hand != Some(columns) {
+                transpose(simd, weights, columns, &mut importance);
+                at_hand = Some(columns);
+            }
+            kernel(x, &importance, words)
+        },
+        |index, block| scalar(&values[index], &weights[index % weights.len()], block),
+    );
+}
+
+/// The block of each lane of the unit that starts at `first`; lanes beyond the last block repeat it.
+#[inline(always)]
+fn blocks_from(first: usize, n_blocks: usize) -> [usize; MAX_LANES] {
+    std::array::from_fn(|lane| (first + lane).min(n_blocks - 1))
+}
+
+/// Element `i` of the LEN blocks `chosen` into `out[i]`, a lane a block.
 ///
 /// Squares of LEN x LEN are transposed by zipping halves: after log2(LEN) perfect shuffles of the rows
 /// the columns stand where the rows stood.
 #[simd]
 pub fn transpose<S: Simd, const E: usize>(
     simd: S,
-    first: usize,
     blocks: &[[f32; E]],
+    chosen: [usize; MAX_LANES],
     out: &mut [S::f32s; E],
 ) {
     let lanes = S::f32s::LEN;
-    let last = blocks.len() - 1;
     for square in 0..E / lanes {
         let at = square * lanes;
         let mut rows = [S::f32s::splat(simd, 0.0); MAX_LANES];
         for lane in 0..lanes {
-            rows[lane] = S::f32s::from_slice(simd, &blocks[(first + lane).min(last)][at..at + lanes]);
+            rows[lane] = S::f32s::from_slice(simd, &blocks[chosen[lane]][at..at + lanes]);
         }
         let mut pass = 1;
         while pass < lanes {
@@ -144,4 +189,56 @@ pub fn half<S: Simd>(simd: S, value: S::f32s) -> (S::u32s, S::f32s) {
         seen.as_mut_slice()[lane] = f16_to_f32(half);
     }
     (bits, seen)
+}
+
+/// The sum of squares, first to last.
+#[simd]
+pub fn sum_of_squares<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> S::f32s {
+    let mut sum = S::f32s::splat(simd, 0.0);
+    for x in x {
+        sum += *x * *x;
+    }
+    sum
+}
+
+/// `nearest_int((x + m) / d).clamp(low, high) - low` for each element; any number where `d` is zero. Lanes
+/// with a NaN must be wild anyway.
+///
+/// Products with the reciprocal replace the quotients, which take three times as long: they differ by less
+/// than `2^-22` of their size, so they round alike unless one lies that close to a half, and then the
+/// quotients are formed after all.
+#[simd]
+pub fn divide_to_levels<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::f32s; N],
+    m: S::f32s,
+    d: S::f32s,
+    low: i32,
+    high: i32,
+    levels: &mut [S::u32s; N],
+) {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let (zero, magic) = (splat(0.0), splat(MAGIC));
+    let (floor, ceiling) = (splat(MAGIC + low as f32), splat(MAGIC + high as f32));
+    let zero_level = floor.bitcast::<S::u32s>();
+    let empty = d.simd_eq(zero);
+    let inverse = empty.select(zero, splat(1.0) / d);
+    let (mut farthest, mut largest) = (zero, zero);
+    for i in 0..N {
+        let quotient = (x[i] + m) * inverse;
+        let rounded = quotient + magic;
+        farthest = farthest.max((rounded - magic - quotient).abs());
+        largest = largest.max(quotient.abs());
+        levels[i] = rounded.max(floor).min(ceiling).bitcast::<S::u32s>() - zero_level;
+    }
+    let size = inverse.abs();
+    let precise = empty | (size.simd_gt(splat(1e-30)) & size.simd_lt(splat(1e30)));
+    let sure = precise & (farthest + largest * splat(2.4e-7)).simd_lt(splat(0.5));
+    if !sure.all_true() {
+        for i in 0..N {
+            let level = nearest_int(simd, (x[i] + m) / d).bitcast::<S::i32s>();
+            let (low, high) = (S::i32s::splat(simd, low), S::i32s::splat(simd, high));
+            levels[i] = (level.max(low).min(high) - low).bitcast::<S::u32s>();
+        }
+    }
 }

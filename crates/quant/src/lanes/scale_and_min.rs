@@ -1,157 +1,281 @@
 //! [`fit::scale_and_min`](crate::fit::scale_and_min), a (sub-)block a lane.
+//!
+//! Vectors go in pairs, so that one's additions fill the latency of the other's, and `P` pairs take turns:
+//! while the divisions of one pair are on their way, the sums of another are formed. Wide divisions take as
+//! long as 32 additions, so this hides them altogether.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use super::MAGIC;
+use super::{MAGIC, nearest_level};
 use crate::fit::Candidates;
 
-/// What the search found for `G` groups of lanes.
-pub struct Found<S: Simd, const G: usize> {
+/// Vectors in a pair.
+const PAIR: usize = 2;
+
+/// What the search found for one vector of (sub-)blocks.
+pub struct Found<S: Simd> {
     /// The scale; 0 where the values are flat.
-    pub scale: [S::f32s; G],
+    pub scale: S::f32s,
     /// The minimum, negated.
-    pub min: [S::f32s; G],
-    /// Lanes whose values are all equal and not negative, or whose largest value is not positive and equal
-    /// to the smallest: every level is 0.
-    pub flat: [S::mask32s; G],
-    /// Lanes in which rounding by the magic number was out of its range.
-    pub wild: S::mask32s,
+    pub min: S::f32s,
+    /// The levels of the search are those of `(x - base) * inv_scale`, see [`searched_level`].
+    pub inv_scale: S::f32s,
+    /// See `inv_scale`.
+    pub base: S::f32s,
 }
 
-/// Searches `G` groups of lanes at once, so that one's additions fill the latency of the other's.
+impl<S: Simd> Copy for Found<S> {}
+
+impl<S: Simd> Clone for Found<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Simd> Found<S> {
+    /// Nothing found yet.
+    #[inline(always)]
+    pub fn none(simd: S) -> Self {
+        let zero = S::f32s::splat(simd, 0.0);
+        Found { scale: zero, min: zero, inv_scale: zero, base: zero }
+    }
+}
+
+/// The level that the search gave to an element.
+#[simd]
+pub fn searched_level<S: Simd>(simd: S, found: &Found<S>, x: S::f32s, max_level: u32) -> S::u32s {
+    nearest_level(simd, found.inv_scale * (x - found.base), max_level)
+}
+
+/// A pair of vectors in the middle of its search.
+struct Search<'a, S: Simd, const N: usize> {
+    x: [&'a [S::f32s; N]; PAIR],
+    w: [&'a [S::f32s; N]; PAIR],
+    lowest: [S::f32s; PAIR],
+    highest: [S::f32s; PAIR],
+    flat: [S::mask32s; PAIR],
+    sum_w: [S::f32s; PAIR],
+    sum_x: [S::f32s; PAIR],
+    best: [Found<S>; PAIR],
+    best_error: [S::f32s; PAIR],
+    tame: [S::mask32s; PAIR],
+    inv_scale: [S::f32s; PAIR],
+    sum_l: [S::f32s; PAIR],
+    sum_l2: [S::f32s; PAIR],
+    sum_xl: [S::f32s; PAIR],
+    trial: [[S::f32s; PAIR]; N],
+}
+
+/// Searches `V` vectors of (sub-)blocks and gives the lanes that are wild.
 ///
 /// Rounding stays in floats: `(v + MAGIC)` clamped, less MAGIC. That equals the reference's integers as
 /// long as `|v|` is below 2^22; since `v` grows with `x`, it is enough to look at the smallest and the
-/// largest `x` of each lane, once for each candidate.
+/// largest `x` of each lane, once for each candidate. Where these two need no clamping, none does.
 #[simd]
-pub fn scale_and_min<S: Simd, const N: usize, const G: usize, const MAGNITUDES: bool>(
+pub fn scale_and_min<S: Simd, const N: usize, const P: usize, const MAGNITUDES: bool>(
     simd: S,
-    x: [&[S::f32s; N]; G],
-    w: [&[S::f32s; N]; G],
+    x: [[&[S::f32s; N]; PAIR]; P],
+    w: [[&[S::f32s; N]; PAIR]; P],
     max_level: u8,
     candidates: Candidates,
-) -> Found<S, G> {
-    let splat = |value: f32| S::f32s::splat(simd, value);
-    let (zero, top) = (splat(0.0), f32::from(max_level));
-    let ceiling = splat(MAGIC + top);
-
-    let mut lowest = x.map(|x| x[0]);
-    let mut max = lowest;
-    let mut sum_w = w.map(|w| w[0]);
-    let mut sum_x = [zero; G];
-    for g in 0..G {
-        sum_x[g] = w[g][0] * x[g][0];
+    found: &mut [[Found<S>; PAIR]; P],
+) -> S::mask32s {
+    let top = f32::from(max_level);
+    let mut searches: [Search<'_, S, N>; P] = std::array::from_fn(|p| start(simd, x[p], w[p]));
+    for search in &mut searches {
+        sum_levels(simd, search, top, top);
+        first_judgement::<S, N, MAGNITUDES>(simd, search);
     }
+    for step in 0..=candidates.n_steps {
+        let span = candidates.first + candidates.step * f32::from(step) + top;
+        for search in &mut searches {
+            sum_levels(simd, search, span, top);
+        }
+        for search in &mut searches {
+            judge::<S, N, MAGNITUDES>(simd, search);
+        }
+    }
+    let zero = S::f32s::splat(simd, 0.0);
+    let mut tame = S::mask32s::splat(simd, true);
+    for (search, found) in searches.iter().zip(found) {
+        for g in 0..PAIR {
+            let (flat, best) = (search.flat[g], search.best[g]);
+            let no_lower = search.lowest[g].simd_gt(zero).select(zero, search.lowest[g]);
+            found[g].scale = flat.select(zero, best.scale);
+            found[g].min = -flat.select(no_lower, best.min);
+            found[g].inv_scale = flat.select(zero, best.inv_scale);
+            found[g].base = flat.select(zero, best.base);
+            tame &= search.tame[g];
+        }
+    }
+    !tame
+}
+
+/// The range of the values and the sums that do not depend on the candidate.
+#[simd]
+fn start<'a, S: Simd, const N: usize>(
+    simd: S,
+    x: [&'a [S::f32s; N]; PAIR],
+    w: [&'a [S::f32s; N]; PAIR],
+) -> Search<'a, S, N> {
+    let zero = S::f32s::splat(simd, 0.0);
+    let none = Found::none(simd);
+    let mut lowest = [x[0][0], x[1][0]];
+    let mut highest = lowest;
+    let mut sum_w = [w[0][0], w[1][0]];
+    let mut sum_x = [w[0][0] * x[0][0], w[1][0] * x[1][0]];
     for i in 1..N {
-        for g in 0..G {
+        for g in 0..PAIR {
             let (x, w) = (x[g][i], w[g][i]);
             lowest[g] = x.simd_lt(lowest[g]).select(x, lowest[g]);
-            max[g] = x.simd_gt(max[g]).select(x, max[g]);
+            highest[g] = x.simd_gt(highest[g]).select(x, highest[g]);
             sum_w[g] += w;
             sum_x[g] += w * x;
         }
     }
-
-    let mut first_min = lowest;
-    for min in &mut first_min {
-        *min = min.simd_gt(zero).select(zero, *min);
+    let mut best = [none; PAIR];
+    let (mut flat, mut tame) = ([S::mask32s::splat(simd, true); PAIR], [S::mask32s::splat(simd, true); PAIR]);
+    for g in 0..PAIR {
+        best[g].min = lowest[g].simd_gt(zero).select(zero, lowest[g]);
+        flat[g] = highest[g].simd_le(best[g].min);
+        // A NaN anywhere shows in the sum.
+        tame[g] = sum_x[g].simd_eq(sum_x[g]);
     }
-    let mut tame = S::mask32s::splat(simd, true);
-    let (mut flat, mut min, mut scale, mut best_error) = ([tame; G], first_min, [zero; G], [zero; G]);
-    for g in 0..G {
-        flat[g] = max[g].simd_le(min[g]);
-        let inv_scale = splat(top) / (max[g] - min[g]);
-        scale[g] = splat(1.0) / inv_scale;
-        tame &= flat[g] | in_range(simd, inv_scale, min[g], lowest[g], max[g]);
-        for i in 0..N {
-            let level = level_of(simd, inv_scale, min[g], x[g][i], ceiling);
-            best_error[g] += w[g][i] * error_of::<S, MAGNITUDES>(simd, level, scale[g], min[g], x[g][i]);
-        }
+    Search {
+        x,
+        w,
+        lowest,
+        highest,
+        flat,
+        sum_w,
+        sum_x,
+        best,
+        best_error: [zero; PAIR],
+        tame,
+        inv_scale: [zero; PAIR],
+        sum_l: [zero; PAIR],
+        sum_l2: [zero; PAIR],
+        sum_xl: [zero; PAIR],
+        trial: [[zero; PAIR]; N],
     }
-
-    let mut trial = [[zero; N]; G];
-    for step in 0..=candidates.n_steps {
-        let span = splat(candidates.first + candidates.step * f32::from(step) + top);
-        let (mut sum_l, mut sum_l2, mut sum_xl) = ([zero; G], [zero; G], [zero; G]);
-        let mut inv_scale = [zero; G];
-        for g in 0..G {
-            inv_scale[g] = span / (max[g] - min[g]);
-            tame &= flat[g] | in_range(simd, inv_scale[g], min[g], lowest[g], max[g]);
-        }
-        for i in 0..N {
-            for g in 0..G {
-                let x = x[g][i];
-                let level = level_of(simd, inv_scale[g], min[g], x, ceiling);
-                trial[g][i] = level;
-                let wl = w[g][i] * level;
-                sum_l[g] += wl;
-                sum_l2[g] += wl * level;
-                sum_xl[g] += wl * x;
-            }
-        }
-        let (mut this_scale, mut this_min, mut solvable) = ([zero; G], [zero; G], flat);
-        for g in 0..G {
-            let determinant = sum_w[g] * sum_l2[g] - sum_l[g] * sum_l[g];
-            solvable[g] = determinant.simd_gt(zero);
-            this_scale[g] = (sum_w[g] * sum_xl[g] - sum_x[g] * sum_l[g]) / determinant;
-            this_min[g] = (sum_l2[g] * sum_x[g] - sum_l[g] * sum_xl[g]) / determinant;
-            let positive = this_min[g].simd_gt(zero);
-            if positive.any_true() {
-                this_scale[g] = positive.select(sum_xl[g] / sum_l2[g], this_scale[g]);
-                this_min[g] = positive.select(zero, this_min[g]);
-            }
-        }
-        let mut error = [zero; G];
-        for i in 0..N {
-            for g in 0..G {
-                error[g] += w[g][i]
-                    * error_of::<S, MAGNITUDES>(simd, trial[g][i], this_scale[g], this_min[g], x[g][i]);
-            }
-        }
-        for g in 0..G {
-            let better = error[g].simd_lt(best_error[g]) & solvable[g];
-            best_error[g] = better.select(error[g], best_error[g]);
-            scale[g] = better.select(this_scale[g], scale[g]);
-            min[g] = better.select(this_min[g], min[g]);
-        }
-    }
-    for g in 0..G {
-        scale[g] = flat[g].select(zero, scale[g]);
-        min[g] = -flat[g].select(first_min[g], min[g]);
-    }
-    Found { scale, min, flat, wild: !tame }
 }
 
-/// Whether the magic number rounds every value of the lane rightly. False for NaN.
+/// The levels of a candidate and the sums over them.
 #[simd]
-fn in_range<S: Simd>(
+fn sum_levels<S: Simd, const N: usize>(simd: S, search: &mut Search<'_, S, N>, span: f32, top: f32) {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let (limit, magic, ceiling) = (splat(4_000_000.0), splat(MAGIC), splat(MAGIC + top));
+    let mut inside = S::mask32s::splat(simd, true);
+    for g in 0..PAIR {
+        let min = search.best[g].min;
+        let inv_scale = splat(span) / (search.highest[g] - min);
+        let low = inv_scale * (search.lowest[g] - min);
+        let high = inv_scale * (search.highest[g] - min);
+        search.tame[g] &= search.flat[g] | (low.abs().simd_lt(limit) & high.abs().simd_lt(limit));
+        search.inv_scale[g] = inv_scale;
+        for end in [low + magic, high + magic] {
+            inside &= end.simd_ge(magic) & end.simd_le(ceiling);
+        }
+    }
+    if inside.all_true() {
+        sum_levels_of::<S, N, false>(simd, search, ceiling);
+    } else {
+        sum_levels_of::<S, N, true>(simd, search, ceiling);
+    }
+}
+
+#[simd]
+fn sum_levels_of<S: Simd, const N: usize, const CLAMP: bool>(
     simd: S,
-    inv_scale: S::f32s,
-    min: S::f32s,
-    lowest: S::f32s,
-    highest: S::f32s,
-) -> S::mask32s {
-    let limit = S::f32s::splat(simd, 4_000_000.0);
-    (inv_scale * (lowest - min)).abs().simd_lt(limit) & (inv_scale * (highest - min)).abs().simd_lt(limit)
-}
-
-/// The level of `x` as a float, clamped to 0 and to `ceiling` less the magic number.
-#[simd]
-fn level_of<S: Simd>(simd: S, inv_scale: S::f32s, min: S::f32s, x: S::f32s, ceiling: S::f32s) -> S::f32s {
+    search: &mut Search<'_, S, N>,
+    ceiling: S::f32s,
+) {
+    let zero = S::f32s::splat(simd, 0.0);
     let magic = S::f32s::splat(simd, MAGIC);
-    (inv_scale * (x - min) + magic).max(magic).min(ceiling) - magic
+    let inv_scale = search.inv_scale;
+    let min = [search.best[0].min, search.best[1].min];
+    let (mut sum_l, mut sum_l2, mut sum_xl) = ([zero; PAIR], [zero; PAIR], [zero; PAIR]);
+    for i in 0..N {
+        for g in 0..PAIR {
+            let x = search.x[g][i];
+            let mut level = inv_scale[g] * (x - min[g]) + magic;
+            if CLAMP {
+                level = level.max(magic).min(ceiling);
+            }
+            let level = level - magic;
+            search.trial[i][g] = level;
+            let wl = search.w[g][i] * level;
+            sum_l[g] += wl;
+            sum_l2[g] += wl * level;
+            sum_xl[g] += wl * x;
+        }
+    }
+    search.sum_l = sum_l;
+    search.sum_l2 = sum_l2;
+    search.sum_xl = sum_xl;
 }
 
-/// The error of one element before its weight.
+/// The error of the first try, whose scale is not fitted.
 #[simd]
-fn error_of<S: Simd, const MAGNITUDES: bool>(
-    _simd: S,
-    level: S::f32s,
-    scale: S::f32s,
-    min: S::f32s,
-    x: S::f32s,
-) -> S::f32s {
-    let miss = scale * level + min - x;
-    if MAGNITUDES { miss.abs() } else { miss * miss }
+fn first_judgement<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut Search<'_, S, N>) {
+    let one = S::f32s::splat(simd, 1.0);
+    for g in 0..PAIR {
+        let best = &mut search.best[g];
+        best.inv_scale = search.inv_scale[g];
+        best.base = best.min;
+        best.scale = one / search.inv_scale[g];
+    }
+    let scale = [search.best[0].scale, search.best[1].scale];
+    let min = [search.best[0].min, search.best[1].min];
+    search.best_error = errors::<S, N, MAGNITUDES>(simd, search, scale, min);
+}
+
+/// Fits scale and minimum to the levels of a candidate and keeps them where their error is less.
+#[simd]
+fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut Search<'_, S, N>) {
+    let zero = S::f32s::splat(simd, 0.0);
+    let (mut scale, mut min, mut solvable) = ([zero; PAIR], [zero; PAIR], search.flat);
+    for g in 0..PAIR {
+        let (sum_w, sum_x) = (search.sum_w[g], search.sum_x[g]);
+        let (sum_l, sum_l2, sum_xl) = (search.sum_l[g], search.sum_l2[g], search.sum_xl[g]);
+        let determinant = sum_w * sum_l2 - sum_l * sum_l;
+        solvable[g] = determinant.simd_gt(zero);
+        scale[g] = (sum_w * sum_xl - sum_x * sum_l) / determinant;
+        min[g] = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
+        let positive = min[g].simd_gt(zero);
+        if positive.any_true() {
+            scale[g] = positive.select(sum_xl / sum_l2, scale[g]);
+            min[g] = positive.select(zero, min[g]);
+        }
+    }
+    let error = errors::<S, N, MAGNITUDES>(simd, search, scale, min);
+    for g in 0..PAIR {
+        let better = error[g].simd_lt(search.best_error[g]) & solvable[g];
+        let best = &mut search.best[g];
+        search.best_error[g] = better.select(error[g], search.best_error[g]);
+        best.inv_scale = better.select(search.inv_scale[g], best.inv_scale);
+        best.base = better.select(best.min, best.base);
+        best.scale = better.select(scale[g], best.scale);
+        best.min = better.select(min[g], best.min);
+    }
+}
+
+/// The weighted sums of squares, or of magnitudes, of what the levels miss.
+#[simd]
+fn errors<S: Simd, const N: usize, const MAGNITUDES: bool>(
+    simd: S,
+    search: &Search<'_, S, N>,
+    scale: [S::f32s; PAIR],
+    min: [S::f32s; PAIR],
+) -> [S::f32s; PAIR] {
+    let mut errors = [S::f32s::splat(simd, 0.0); PAIR];
+    for i in 0..N {
+        for g in 0..PAIR {
+            let miss = scale[g] * search.trial[i][g] + min[g] - search.x[g][i];
+            let weighed = if MAGNITUDES { miss.abs() } else { miss * miss };
+            errors[g] += search.w[g][i] * weighed;
+        }
+    }
+    errors
 }

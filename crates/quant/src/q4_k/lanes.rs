@@ -5,8 +5,9 @@ use fearless_simd_macros::simd;
 
 use super::scalar::{self, BYTES, CANDIDATES, ELEMS};
 use crate::{
+    Rows,
     block::array_at_mut,
-    lanes::{encode_units, k_scales},
+    lanes::{encode_units, encode_weighted_units, k_scales},
 };
 
 const WORDS: usize = BYTES / 4;
@@ -23,23 +24,34 @@ pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
         #[inline(always)]
         |_, x, words| {
             let wild = k_scales::fit(simd, x, 15, CANDIDATES, array_at_mut(words, 0), &mut levels);
-            put_levels(simd, &levels, array_at_mut(words, 4));
+            put_levels(simd, &levels, words);
             wild.to_bitmask()
         },
         |index, block| scalar::encode(&blocks[index], block),
     );
 }
 
+/// Encodes with importance weights, of which `weights` holds a row.
 #[simd]
-fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s; 32]) {
-    for (levels, words) in levels.as_chunks::<64>().0.iter().zip(words.as_chunks_mut::<8>().0) {
-        for (at, word) in words.iter_mut().enumerate() {
-            *word = S::u32s::splat(simd, 0);
-            for byte in 0..4 {
-                let i = 4 * at + byte;
-                let both = levels[i] | (levels[i + 32] << 4);
-                *word |= both << (8 * byte as u32);
-            }
-        }
-    }
+pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
+    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
+    encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
+        simd,
+        rows,
+        weights,
+        out,
+        #[inline(always)]
+        |x, importance, words| {
+            let head = array_at_mut(words, 0);
+            let wild = k_scales::fit_weighted(simd, x, importance, 15, u8::MAX, head, &mut levels);
+            put_levels(simd, &levels, words);
+            wild.to_bitmask()
+        },
+        scalar::encode_weighted,
+    );
+}
+
+#[simd]
+fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s; WORDS]) {
+    k_scales::put_nibbles(simd, levels, array_at_mut(words, 4));
 }

@@ -34,7 +34,11 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
             simd => lanes::encode(simd, rows.values, out),
             encode_blocks(rows.values, out, scalar::encode)
         ),
-        Some(weights) => encode_weighted_blocks(rows, weights, out, scalar::encode_weighted),
+        Some(weights) => at_level!(
+            level,
+            simd => lanes::encode_weighted(simd, rows, weights, out),
+            encode_weighted_blocks(rows, weights, out, scalar::encode_weighted)
+        ),
     }
 }
 

@@ -11,7 +11,8 @@ pub const ELEMS: usize = 256;
 /// Bytes of a block.
 pub const BYTES: usize = 176;
 
-const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
+/// The candidate scales of the search without importance weights.
+pub const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
 
 /// Encodes without importance weights.
 #[inline(always)]

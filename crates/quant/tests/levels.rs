@@ -1,0 +1,96 @@
+//! Every codec at every level that this machine has, against its scalar code: rows of one block and of many,
+//! tails of every length, one row and several, ordinary, heavy-tailed and nasty values.
+//!
+//! The goldens compare with the reference; here it is the shapes that vary, because a vector of blocks does
+//! not end where rows do.
+
+use quant::{CODECS, Codec, LEVEL_NAMES, Level, Rows};
+use testkit::{Data, Importance, compare_blocks};
+
+/// `(blocks in a row, rows)` beside single rows of 1 to 17 blocks.
+const SHAPES: [(usize, usize); 8] = [(1, 17), (1, 33), (2, 9), (3, 7), (5, 5), (7, 3), (16, 2), (32, 1)];
+/// Elements from which the values of all shapes are cut.
+const POOL_ELEMS: usize = 256 * 28 * 9;
+
+#[test]
+fn levels_give_the_bytes_of_scalar() {
+    let (levels, skipped) = levels();
+    println!("levels run: {levels:?}, levels skipped: {skipped:?}");
+    let single_rows = (1..=17).map(|n| (n, 1));
+    let shapes: Vec<(usize, usize)> = single_rows.chain(SHAPES).collect();
+    let all_pools = Data::ALL.map(|data| (data.name(), data.values(11, POOL_ELEMS)));
+    let mut differences = Vec::new();
+    for codec in CODECS.iter().filter(|codec| codec.encode.is_some()) {
+        let mut pools = all_pools.clone();
+        if !takes_nans(codec) {
+            pools.iter_mut().flat_map(|(_, pool)| pool).filter(|x| x.is_nan()).for_each(|x| *x = 1.0);
+        }
+        for (at, &(row_blocks, n_rows)) in shapes.iter().enumerate() {
+            let row_elems = row_blocks * codec.dtype.block_elems() as usize;
+            let n_elems = row_elems * n_rows;
+            // Two kinds of values and all kinds of weights for each shape; shapes that follow take other ones.
+            for (name, pool) in [&pools[at % 5], &pools[(at + 2) % 5]] {
+                let first = at * 1031 * 256 % (POOL_ELEMS - n_elems);
+                let values = &pool[first / 32 * 32..][..n_elems];
+                let importance = Importance::ALL[at % 2].weights(at as u64, row_elems);
+                for weights in [None, Some(&importance[..])] {
+                    if codec.needs_weights && weights.is_none() {
+                        continue;
+                    }
+                    let rows = Rows { values, row_elems, weights };
+                    let kind = if weights.is_some() { "weighted" } else { "unweighted" };
+                    let case = format!("{} {name} {kind}, {n_rows} rows of {row_blocks}", codec.dtype);
+                    compare(codec, &levels, rows, &case, &mut differences);
+                }
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Whether the goldens hold any NaN. Elsewhere the bytes depend on the payload of what arithmetic makes of
+/// two NaN, which is up to the compiler.
+fn takes_nans(codec: &Codec) -> bool {
+    let path = format!("{}/../../golden/quant/{}.txt", env!("CARGO_MANIFEST_DIR"), codec.dtype);
+    let golden = std::fs::read_to_string(path).expect("every codec has a golden file");
+    golden.lines().any(|line| line.starts_with("encode bits "))
+}
+
+/// All levels but scalar, and the names of those that this machine does not have.
+fn levels() -> (Vec<Level>, Vec<&'static str>) {
+    let levels: Vec<Level> = Level::available().into_iter().filter(|level| *level != Level::Scalar).collect();
+    let skipped = LEVEL_NAMES
+        .iter()
+        .copied()
+        .filter(|name| *name != Level::Scalar.name() && levels.iter().all(|level| level.name() != *name))
+        .collect();
+    (levels, skipped)
+}
+
+fn compare(codec: &Codec, levels: &[Level], rows: Rows<'_>, case: &str, differences: &mut Vec<String>) {
+    let dtype = codec.dtype;
+    let block_bytes = dtype.block_bytes() as usize;
+    let n_bytes = rows.values.len() / dtype.block_elems() as usize * block_bytes;
+    let encode = |level: Level| {
+        // What was there before must not matter.
+        let mut bytes = vec![0xa5; n_bytes];
+        quant::encode(dtype, level, rows, &mut bytes).expect("lengths agree");
+        bytes
+    };
+    let decode = |level: Level, bytes: &[u8]| {
+        let mut values = vec![f32::MAX; rows.values.len()];
+        quant::decode(dtype, level, bytes, &mut values).expect("lengths agree");
+        values.iter().map(|x| if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }).collect::<Vec<u32>>()
+    };
+    let expected = encode(Level::Scalar);
+    let decoded = decode(Level::Scalar, &expected);
+    for &level in levels {
+        let found = encode(level);
+        if let Some(report) = compare_blocks(&expected, &found, block_bytes) {
+            differences.push(format!("{case}, level {level:?}: {report}"));
+        }
+        if decode(level, &expected) != decoded {
+            differences.push(format!("{case}, level {level:?}: decoded values differ"));
+        }
+    }
+}
