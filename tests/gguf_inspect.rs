@@ -1,4 +1,5 @@
 //! `gguf-inspect show`: what it lists of files that the reference wrote.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The list of `ARCHITECTURE.md`, who may use whom, against the manifests.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
-use arch::{Data, Layout};
+use arch::Data;
 use convert::{Choice, PlannedFile, recipes::Reason};
 use gguf::PlannedTensor;
 use serde::Serialize;

@@ -41,7 +41,12 @@ pub fn plan_quantized(
     let tensors: Vec<TensorFacts<'_>> = model.tensors().map(|(_, tensor)| facts(tensor)).collect();
     let order = reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>());
     let ordered: Vec<TensorFacts<'_>> = order.iter().map(|&index| tensors[index]).collect();
-    let model_facts = ModelFacts::from_metadata(model.metadata()).map_err(Error::Recipe)?;
+    let model_facts = match ModelFacts::from_metadata(model.metadata()) {
+        Ok(facts) => facts,
+        // Copying asks nothing of a model.
+        Err(_) if recipe.copy => ModelFacts::default(),
+        Err(error) => return Err(Error::Recipe(error)),
+    };
     let assignments = assign(recipe, &model_facts, &ordered, overrides).map_err(Error::Recipe)?;
 
     let file_type =

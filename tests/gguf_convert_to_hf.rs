@@ -1,0 +1,89 @@
+//! `gguf-convert FILE DIR --to hf`: out and back again.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::fs;
+
+use common::{Place, Ran};
+
+fn silent() -> Ran {
+    Ran { code: Some(0), stdout: String::new(), stderr: String::new() }
+}
+
+/// The tensor data of a file, without the header.
+fn data(place: &Place, file: &str) -> Vec<u8> {
+    let json = place.inspect(&["show", file, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let offset = json["data_offset"].as_u64().unwrap() as usize;
+    fs::read(place.path(file)).unwrap()[offset..].to_vec()
+}
+
+#[test]
+fn out_and_back_keeps_every_bit() {
+    for model in ["llama", "mistral", "llama-bias", "llama-tied", "llama-llama3"] {
+        let place = Place::with_golden(model);
+        assert_eq!(place.convert(&[model, "there.gguf", "-t", "f32", "-q"]), silent());
+        assert_eq!(
+            place.convert(&["there.gguf", "out/hf", "--to", "hf", "-t", "f32", "-q"]),
+            silent(),
+            "{model}"
+        );
+        let ran = place.convert(&["out/hf", "back.gguf", "-t", "f32", "-q"]);
+        assert_eq!(ran, silent(), "{model}");
+        assert!(data(&place, "there.gguf") == data(&place, "back.gguf"), "{model}: other tensors");
+    }
+}
+
+#[test]
+fn a_dry_run_and_json_tell_the_files() {
+    let place = Place::with_golden("llama");
+    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    let ran = place.convert(&["x.gguf", "out/hf", "--to", "hf", "--dry-run", "--json", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(place.outputs().is_empty());
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&json["dtype"], &json["dry_run"]), (&"bf16".into(), &true.into()));
+    assert_eq!(place.convert(&["x.gguf", "out/hf", "--to", "hf", "-q"]), silent());
+    let mut listed: Vec<String> = json["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| format!("hf/{}", file["name"].as_str().unwrap()))
+        .collect();
+    listed.sort();
+    assert_eq!(place.outputs(), listed);
+    let bytes: u64 =
+        listed.iter().map(|name| fs::metadata(place.path("out").join(name)).unwrap().len()).sum();
+    assert_eq!(json["bytes"], bytes);
+    // Small files make several.
+    let ran = place.convert(&["x.gguf", "out/many", "--to", "hf", "--shard-bytes", "1000000", "-q"]);
+    assert_eq!(ran, silent());
+    assert!(place.path("out/many/model.safetensors.index.json").is_file());
+}
+
+#[test]
+fn what_is_refused() {
+    let place = Place::with_golden("llama");
+    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    for args in [
+        &["x.gguf", "--to", "hf"][..],
+        &["x.gguf", "out/hf", "--to", "hf", "-t", "q8_0"],
+        &["x.gguf", "out/hf", "--to", "hf", "-t", "f16,f32"],
+        &["llama", "out/x", "--to", "gguf"],
+        &["llama", "out/x", "--to", "onnx"],
+    ] {
+        assert_eq!(place.convert(args).code, Some(2), "{args:?}");
+    }
+    let ran = place.convert(&["llama/config.json", "out/hf", "--to", "hf"]);
+    let stderr = "error: llama/config.json: not a gguf file: it starts with `{\\n  `, not with `GGUF`\n";
+    assert_eq!(ran, Ran { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+    // What is there stays.
+    fs::create_dir(place.path("out/mine")).unwrap();
+    fs::write(place.path("out/mine/letter"), "dear").unwrap();
+    for force in [&[][..], &["--force"]] {
+        let ran = place.convert(&[&["x.gguf", "out/mine", "--to", "hf"], force].concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert_eq!(place.outputs(), ["mine/letter"]);
+    }
+}
