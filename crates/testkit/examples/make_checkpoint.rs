@@ -3,6 +3,7 @@
 //!
 //! With the default of 24 layers it has 1.17 G parameters in three safetensors files with an index. The
 //! tokenizer is a small SentencePiece model; converters pad its vocabulary to the embedding's rows.
+//! `imatrix.dat` beside it holds seeded importance weights in the reference's older format.
 
 use std::{
     env,
@@ -36,6 +37,8 @@ fn main() -> io::Result<()> {
     fs::create_dir_all(out)?;
     fs::copy(tokenizer, out.join("tokenizer.model"))?;
     fs::write(out.join("config.json"), config(layers))?;
+
+    fs::write(out.join("imatrix.dat"), imatrix(layers))?;
 
     let tensors = tensors(layers);
     let per_shard = tensors.len().div_ceil(SHARDS);
@@ -114,6 +117,40 @@ fn values(seed: u64, n: usize) -> Vec<u8> {
             });
         }
     });
+    bytes
+}
+
+/// Importance weights for every matrix of every layer, as `llama-imatrix` wrote them before GGUF: the number
+/// of entries; for each its name, calls, length and sums; the last chunk and the name of the text.
+fn imatrix(layers: usize) -> Vec<u8> {
+    let parts = [
+        ("attn_q", HIDDEN),
+        ("attn_k", HIDDEN),
+        ("attn_v", HIDDEN),
+        ("attn_output", HIDDEN),
+        ("ffn_gate", HIDDEN),
+        ("ffn_up", HIDDEN),
+        ("ffn_down", FFN),
+    ];
+    let int = |n: usize| (n as i32).to_le_bytes();
+    let mut bytes = int(layers * parts.len()).to_vec();
+    for layer in 0..layers {
+        for (at, (part, n)) in parts.into_iter().enumerate() {
+            let name = format!("blk.{layer}.{part}.weight");
+            bytes.extend(int(name.len()));
+            bytes.extend(name.as_bytes());
+            bytes.extend(int(1));
+            bytes.extend(int(n));
+            let seed = 1_000_000 + (layer * parts.len() + at) as u64;
+            for i in 0..n as u64 {
+                bytes.extend((testkit::normal(seed, i).abs() + 0.001).to_le_bytes());
+            }
+        }
+    }
+    let text = b"seeded";
+    bytes.extend(int(1));
+    bytes.extend(int(text.len()));
+    bytes.extend(text);
     bytes
 }
 
