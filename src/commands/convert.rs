@@ -21,7 +21,7 @@ use crate::{
         convert_to_hf::{self, ToHf},
         cpu_level,
         plan_report::{Origin, Report, stored_as},
-        run_and_tell,
+        run_and_tell, types_help,
     },
     failure::{EXIT_INTERRUPTED, Failure},
     ui::Ui,
@@ -31,7 +31,12 @@ use crate::{
 pub const COMMAND: Command = Command {
     binary: "gguf-convert",
     verb: None,
-    define: |command| ConvertArgs::augment_args(command).arg_required_else_help(true).after_help(EXAMPLES),
+    define: |command| {
+        ConvertArgs::augment_args(command)
+            .arg_required_else_help(true)
+            .after_help(EXAMPLES)
+            .after_long_help(types_help(EXAMPLES))
+    },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") },
     run,
 };

@@ -9,7 +9,7 @@ mod table;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ::convert::{Error, PlannedFile, RunOptions, Watch, Work};
+use ::convert::{Error, PlannedFile, RunOptions, Watch, Work, recipes::RECIPES};
 use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
 use quant::{LEVEL_VARIABLE, Level};
@@ -98,10 +98,27 @@ fn cpu_level() -> Result<Level, Failure> {
     }
 }
 
+/// Every type that the table of recipes has, for `--help`.
+fn types_help(examples: &str) -> String {
+    let rows: Vec<Vec<String>> = RECIPES
+        .iter()
+        .map(|recipe| {
+            let number = if recipe.copy { String::new() } else { recipe.file_type.id().to_string() };
+            let about = match recipe.alias_of {
+                Some(other) => format!("another name of {other}"),
+                None if recipe.needs_imatrix => format!("{}; needs an importance matrix", recipe.about),
+                None => recipe.about.to_owned(),
+            };
+            vec![format!("  {}", recipe.name), number, about]
+        })
+        .collect();
+    format!("{examples}\n\nTypes:\n{}", table(&rows, &[1]))
+}
+
 /// Writes planned files with a progress bar, Ctrl-C and a line for each file.
 ///
 /// # Errors
-/// As [`::convert::write`].
+/// As the `write` of the crate `convert`.
 fn run_and_tell(
     works: &[Work<'_>],
     files: &[(PathBuf, PlannedFile)],

@@ -20,7 +20,7 @@ use crate::{
     commands::{
         Command, cpu_level,
         plan_report::{Origin, Report},
-        run_and_tell,
+        run_and_tell, types_help,
     },
     failure::{EXIT_INTERRUPTED, Failure},
     ui::Ui,
@@ -35,6 +35,7 @@ pub const COMMAND: Command = Command {
             .arg_required_else_help(true)
             .override_usage("gguf-quantize [OPTIONS] <IN> [OUT] <TYPE> [THREADS]")
             .after_help(EXAMPLES)
+            .after_long_help(types_help(EXAMPLES))
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") },
     run,
@@ -57,7 +58,7 @@ Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its n
 #[derive(Debug, Args)]
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
-    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 2..=4, required = true)]
+    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 2..=4, required = true, hide = true)]
     what: Vec<String>,
     /// Quantize weights that are quantized already, and lose precision twice.
     #[arg(long)]
