@@ -191,7 +191,7 @@ fn round_again<S: Simd>(
         let m = min * to_float(simd, min_levels[sub]);
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
         let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(levels, sub * SUB_ELEMS);
-        divide_to_levels(simd, x, m, d, 0, top, levels);
+        divide_to_levels(simd, x, Some(m), d, 0, top, levels);
         let empty = d.simd_eq(S::f32s::splat(simd, 0.0));
         if empty.any_true() {
             for i in 0..SUB_ELEMS {

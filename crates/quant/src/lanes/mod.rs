@@ -11,8 +11,11 @@
 //! All functions carry `#[simd]` or `#[inline(always)]`: only then are they compiled with the
 //! instructions of the level that calls them.
 
+pub mod descent;
 pub mod k_scales;
 pub mod scale_and_min;
+pub mod signed;
+pub mod two_bits;
 pub mod unsigned;
 
 use fearless_simd::{Simd, prelude::*};
@@ -201,8 +204,8 @@ pub fn sum_of_squares<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> S::
     sum
 }
 
-/// `nearest_int((x + m) / d).clamp(low, high) - low` for each element; any number where `d` is zero. Lanes
-/// with a NaN must be wild anyway.
+/// `nearest_int((x + m) / d).clamp(low, high) - low`, without the `m` where that is none, for each
+/// element; any number where `d` is zero. Lanes with a NaN must be wild anyway.
 ///
 /// Products with the reciprocal replace the quotients, which take three times as long: they differ by less
 /// than `2^-22` of their size, so they round alike unless one lies that close to a half, and then the
@@ -211,7 +214,7 @@ pub fn sum_of_squares<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> S::
 pub fn divide_to_levels<S: Simd, const N: usize>(
     simd: S,
     x: &[S::f32s; N],
-    m: S::f32s,
+    m: Option<S::f32s>,
     d: S::f32s,
     low: i32,
     high: i32,
@@ -225,7 +228,7 @@ pub fn divide_to_levels<S: Simd, const N: usize>(
     let inverse = empty.select(zero, splat(1.0) / d);
     let (mut farthest, mut largest) = (zero, zero);
     for i in 0..N {
-        let quotient = (x[i] + m) * inverse;
+        let quotient = plus::<S>(x[i], m) * inverse;
         let rounded = quotient + magic;
         farthest = farthest.max((rounded - magic - quotient).abs());
         largest = largest.max(quotient.abs());
@@ -236,9 +239,17 @@ pub fn divide_to_levels<S: Simd, const N: usize>(
     let sure = precise & (farthest + largest * splat(2.4e-7)).simd_lt(splat(0.5));
     if !sure.all_true() {
         for i in 0..N {
-            let level = nearest_int(simd, (x[i] + m) / d).bitcast::<S::i32s>();
+            let level = nearest_int(simd, plus::<S>(x[i], m) / d).bitcast::<S::i32s>();
             let (low, high) = (S::i32s::splat(simd, low), S::i32s::splat(simd, high));
             levels[i] = (level.max(low).min(high) - low).bitcast::<S::u32s>();
         }
+    }
+}
+
+#[inline(always)]
+fn plus<S: Simd>(x: S::f32s, m: Option<S::f32s>) -> S::f32s {
+    match m {
+        Some(m) => x + m,
+        None => x,
     }
 }

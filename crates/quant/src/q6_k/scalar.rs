@@ -11,8 +11,10 @@ pub const ELEMS: usize = 256;
 /// Bytes of a block.
 pub const BYTES: usize = 210;
 
-const SUBS: usize = 16;
-const SUB_ELEMS: usize = ELEMS / SUBS;
+/// Sub-blocks of a block.
+pub const SUBS: usize = 16;
+/// Elements in a sub-block.
+pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
 /// Encodes without importance weights: squares weigh.
 #[inline(always)]

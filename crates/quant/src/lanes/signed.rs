@@ -1,0 +1,180 @@
+//! [`fit::signed`](crate::fit::signed), a (sub-)block a lane.
+//!
+//! The candidate scales do not depend on each other, so five of them are summed up side by side: that hides
+//! the latency of the additions and loads each element once for five.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::{MAGIC, nearest_int};
+use crate::fit::SMALLEST_GROUP;
+
+/// Candidates that are summed up side by side.
+const SIDES: usize = 5;
+/// Steps of the candidates in the reference's order. The extreme value becomes `-(half + step / 10)`, so that
+/// only the last group has values below the lowest level. The last of the third group fills it up: a
+/// candidate met twice in a row changes nothing, because all that it sets depends on itself alone.
+const STEPS: [[f32; SIDES]; 4] = [
+    [0.0, -9.0, -8.0, -7.0, -6.0],
+    [-5.0, -4.0, -3.0, -2.0, -1.0],
+    [1.0, 2.0, 3.0, 4.0, 4.0],
+    [5.0, 6.0, 7.0, 8.0, 9.0],
+];
+
+/// What the search found for one vector of (sub-)blocks.
+pub struct Found<S: Simd> {
+    /// The scale; 0 where the values are as good as zero.
+    pub scale: S::f32s,
+    /// The levels are those of `x * inv_scale`.
+    pub inv_scale: S::f32s,
+    /// Where the values are as good as zero and every level is stored as 0.
+    pub empty: S::mask32s,
+}
+
+impl<S: Simd> Copy for Found<S> {}
+
+impl<S: Simd> Clone for Found<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Simd> Found<S> {
+    /// Nothing found yet.
+    #[inline(always)]
+    pub fn none(simd: S) -> Self {
+        let zero = S::f32s::splat(simd, 0.0);
+        Found { scale: zero, inv_scale: zero, empty: S::mask32s::splat(simd, true) }
+    }
+
+    /// The level that the search gave to an element, as stored: plus `half`.
+    #[inline(always)]
+    pub fn searched_level(&self, simd: S, x: S::f32s, half: u8) -> S::u32s {
+        let level = stored_level(simd, self.inv_scale * x, half);
+        self.empty.select(S::u32s::splat(simd, 0), level)
+    }
+}
+
+/// `nearest_int(value).clamp(-half, half - 1) + half`.
+#[simd]
+pub fn stored_level<S: Simd>(simd: S, value: S::f32s, half: u8) -> S::u32s {
+    let half = i32::from(half);
+    let (low, high) = (S::i32s::splat(simd, -half), S::i32s::splat(simd, half - 1));
+    (nearest_int(simd, value).bitcast::<S::i32s>().max(low).min(high) - low).bitcast()
+}
+
+/// The value of largest magnitude, the first of equals, with its sign; and that magnitude.
+#[simd]
+pub fn largest<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, S::f32s) {
+    let zero = S::f32s::splat(simd, 0.0);
+    let (mut max, mut magnitude) = (zero, zero);
+    for x in x {
+        let size = x.abs();
+        let larger = size.simd_gt(magnitude);
+        magnitude = larger.select(size, magnitude);
+        max = larger.select(*x, max);
+    }
+    (max, magnitude)
+}
+
+/// The value of largest magnitude as [`largest`], and the two ends of the range, zero included. Lanes with a
+/// NaN give anything.
+#[simd]
+pub fn ends<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, [S::f32s; 2]) {
+    let zero = S::f32s::splat(simd, 0.0);
+    let (mut low, mut high) = (zero, zero);
+    for x in x {
+        low = low.min(*x);
+        high = high.max(*x);
+    }
+    let max = high.simd_gt(-low).select(high, low);
+    let tie = high.simd_eq(-low) & high.simd_gt(zero);
+    let max = if tie.any_true() { tie.select(largest(simd, x).0, max) } else { max };
+    (max, [low, high])
+}
+
+/// Fits one vector of (sub-)blocks; adds its wild lanes to `wild`.
+#[simd]
+pub fn signed<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::f32s; N],
+    w: &[S::f32s; N],
+    half: u8,
+    wild: &mut S::mask32s,
+) -> Found<S> {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let (zero, half) = (splat(0.0), f32::from(half));
+    let (max, [low, high]) = ends(simd, x);
+    let empty = max.abs().simd_lt(splat(SMALLEST_GROUP));
+    let mut weighted = [zero; N];
+    for i in 0..N {
+        weighted[i] = w[i] * x[i];
+    }
+    // Whether any candidate, and then the last one, lifts the other end above the highest level.
+    let widest = splat(-(half + 0.1 * 9.0)) / max;
+    let ceiling = splat(MAGIC + half - 1.0);
+    let crowded =
+        (widest * low + splat(MAGIC)).simd_gt(ceiling) | (widest * high + splat(MAGIC)).simd_gt(ceiling);
+    let crowded = (crowded & !empty).any_true();
+
+    let (mut chosen, mut scale, mut best) = (zero, zero, zero);
+    for (group, steps) in STEPS.iter().enumerate() {
+        let inv_scales = steps.map(|step| splat(-(half + 0.1 * step)) / max);
+        let (sums_lx, sums_l2) = match (group == STEPS.len() - 1, crowded) {
+            (false, false) => sums::<S, N, false, false>(simd, x, w, &weighted, half, inv_scales),
+            (false, true) => sums::<S, N, false, true>(simd, x, w, &weighted, half, inv_scales),
+            (true, false) => sums::<S, N, true, false>(simd, x, w, &weighted, half, inv_scales),
+            (true, true) => sums::<S, N, true, true>(simd, x, w, &weighted, half, inv_scales),
+        };
+        for c in 0..SIDES {
+            let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
+            let this_scale = sum_lx / sum_l2;
+            let mut better = sum_l2.simd_gt(zero) & (sum_lx * sum_lx).simd_gt(best * sum_l2);
+            let mut quality = this_scale * sum_lx;
+            let mut this_scale = this_scale;
+            if group == 0 && c == 0 {
+                // Infinity or NaN anywhere shows in this sum.
+                *wild |= !empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
+                let hollow = sum_l2.simd_eq(zero);
+                this_scale = hollow.select(zero, this_scale);
+                quality = this_scale * sum_lx;
+                better = S::mask32s::splat(simd, true);
+            }
+            chosen = better.select(inv_scales[c], chosen);
+            scale = better.select(this_scale, scale);
+            best = better.select(quality, best);
+        }
+    }
+    Found { scale: empty.select(zero, scale), inv_scale: empty.select(zero, chosen), empty }
+}
+
+/// The sums of `weight * x * level` and `weight * level^2` of some candidates; clamps only at the ends where
+/// that can matter.
+#[simd]
+fn sums<S: Simd, const N: usize, const LOW: bool, const HIGH: bool>(
+    simd: S,
+    x: &[S::f32s; N],
+    w: &[S::f32s; N],
+    weighted: &[S::f32s; N],
+    half: f32,
+    inv_scales: [S::f32s; SIDES],
+) -> ([S::f32s; SIDES], [S::f32s; SIDES]) {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let (magic, floor, ceiling) = (splat(MAGIC), splat(MAGIC - half), splat(MAGIC + half - 1.0));
+    let (mut sums_lx, mut sums_l2) = ([splat(0.0); SIDES], [splat(0.0); SIDES]);
+    for i in 0..N {
+        for c in 0..SIDES {
+            let mut level = inv_scales[c] * x[i] + magic;
+            if LOW {
+                level = level.max(floor);
+            }
+            if HIGH {
+                level = level.min(ceiling);
+            }
+            let level = level - magic;
+            sums_lx[c] += weighted[i] * level;
+            sums_l2[c] += w[i] * level * level;
+        }
+    }
+    (sums_lx, sums_l2)
+}

@@ -1,0 +1,188 @@
+//! Q3_K, a block a lane.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::scalar::{self, BYTES, ELEMS, SUB_ELEMS, SUBS};
+use crate::{
+    Rows,
+    block::{array_at, array_at_mut},
+    lanes::{
+        descent, divide_to_levels, encode_units, encode_weighted_units, half,
+        signed::{self, largest, signed, stored_level},
+        sum_of_squares, two_bits,
+    },
+};
+
+const WORDS: usize = BYTES.div_ceil(4);
+/// Levels go from `-HALF` on.
+const HALF: u8 = 4;
+/// Scales go from `-SCALE_HALF` on.
+const SCALE_HALF: u8 = 32;
+
+/// Encodes without importance weights.
+#[simd]
+pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
+    let blocks = values.as_chunks::<ELEMS>().0;
+    let mut found = [descent::Found::none(simd); SUBS];
+    encode_units::<S, ELEMS, BYTES, WORDS>(
+        simd,
+        values,
+        out,
+        #[inline(always)]
+        |_, x, words| fit(simd, x, &mut found, words),
+        |index, block| scalar::encode(&blocks[index], block),
+    );
+}
+
+/// Encodes with importance weights, of which `weights` holds a row.
+#[simd]
+pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
+    encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
+        simd,
+        rows,
+        weights,
+        out,
+        #[inline(always)]
+        |x, importance, words| fit_weighted(simd, x, importance, words),
+        scalar::encode_weighted,
+    );
+}
+
+#[simd]
+fn fit<S: Simd>(
+    simd: S,
+    x: &[S::f32s; ELEMS],
+    found: &mut [descent::Found<S, SUB_ELEMS>; SUBS],
+    words: &mut [S::u32s; WORDS],
+) -> u64 {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
+    let mut wild = descent::signed_by_descent(simd, x.as_chunks().0, HALF, found);
+    let mut scales = [zero; SUBS];
+    for sub in 0..SUBS {
+        scales[sub] = found[sub].scale;
+        wild |= !scales[sub].simd_eq(scales[sub]);
+    }
+    let (max_scale, _) = largest(simd, &scales);
+    // Without any scale, all levels of scales and the block's own are stored as 0.
+    let hollow = max_scale.simd_eq(zero);
+    let inv_scale = splat(-32.0) / max_scale;
+    let mut scale_levels = [none; SUBS];
+    for sub in 0..SUBS {
+        scale_levels[sub] = hollow.select(none, stored_level(simd, inv_scale * scales[sub], SCALE_HALF));
+    }
+    let scale = hollow.select(zero, splat(1.0) / inv_scale);
+    finish(
+        simd,
+        x,
+        &scale_levels,
+        scale,
+        #[inline(always)]
+        |sub, i| found[sub].searched_level(simd, i, HALF),
+        words,
+    );
+    wild.to_bitmask()
+}
+
+#[simd]
+fn fit_weighted<S: Simd>(
+    simd: S,
+    x: &[S::f32s; ELEMS],
+    importance: &[S::f32s; ELEMS],
+    words: &mut [S::u32s; WORDS],
+) -> u64 {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
+    let mut wild = S::mask32s::splat(simd, false);
+    let sigma2 = splat(2.0) * sum_of_squares(simd, x) / splat(256.0);
+    let mut found = [signed::Found::none(simd); SUBS];
+    let (mut scales, mut sum_w) = ([zero; SUBS], [zero; SUBS]);
+    for sub in 0..SUBS {
+        let importance: &[S::f32s; SUB_ELEMS] = array_at(importance, sub * SUB_ELEMS);
+        let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
+        let mut w = [zero; SUB_ELEMS];
+        for i in 0..SUB_ELEMS {
+            w[i] = importance[i] * (sigma2 + x[i] * x[i]).sqrt();
+            sum_w[sub] += w[i];
+        }
+        found[sub] = signed(simd, x, &w, HALF, &mut wild);
+        scales[sub] = found[sub].scale;
+    }
+    let of_scales = signed(simd, &scales, &sum_w, SCALE_HALF, &mut wild);
+    wild |= !of_scales.scale.simd_eq(of_scales.scale);
+    let mut scale_levels = [none; SUBS];
+    for sub in 0..SUBS {
+        scale_levels[sub] = of_scales.searched_level(simd, scales[sub], SCALE_HALF);
+    }
+    finish(
+        simd,
+        x,
+        &scale_levels,
+        of_scales.scale,
+        #[inline(always)]
+        |sub, i| found[sub].searched_level(simd, x[sub * SUB_ELEMS + i], HALF),
+        words,
+    );
+    wild.to_bitmask()
+}
+
+/// As the scalar `finish`; `searched_level(sub, i)` is the level that the search gave to an element.
+#[simd]
+fn finish<S: Simd>(
+    simd: S,
+    x: &[S::f32s; ELEMS],
+    scale_levels: &[S::u32s; SUBS],
+    scale: S::f32s,
+    searched_level: impl Fn(usize, usize) -> S::u32s,
+    words: &mut [S::u32s; WORDS],
+) {
+    let zero = S::f32s::splat(simd, 0.0);
+    let (scale_bits, scale) = half(simd, scale);
+    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
+    for sub in 0..SUBS {
+        let level: S::f32s = scale_levels[sub].to_float();
+        let d = scale * (level - S::f32s::splat(simd, 32.0));
+        let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
+        let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(&mut levels, sub * SUB_ELEMS);
+        divide_to_levels(simd, x, None, d, -i32::from(HALF), i32::from(HALF) - 1, levels);
+        let lost = d.simd_eq(zero);
+        if lost.any_true() {
+            for i in 0..SUB_ELEMS {
+                levels[i] = lost.select(searched_level(sub, i), levels[i]);
+            }
+        }
+    }
+    put_levels(simd, &levels, words);
+    put_scales(simd, scale_levels, array_at_mut(words, 24));
+    words[27] = scale_bits;
+}
+
+#[simd]
+fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s; WORDS]) {
+    let one = S::u32s::splat(simd, 1);
+    for at in 0..8 {
+        let mut thirds = S::u32s::splat(simd, 0);
+        for byte in 0..4 {
+            for octant in 0..8 {
+                let third = (levels[32 * octant + 4 * at + byte] >> 2) & one;
+                thirds |= third << (8 * byte + octant) as u32;
+            }
+        }
+        words[at] = thirds;
+    }
+    two_bits::pack(simd, levels, array_at_mut(words, 8));
+}
+
+#[simd]
+fn put_scales<S: Simd>(simd: S, levels: &[S::u32s; SUBS], words: &mut [S::u32s; 3]) {
+    let nibble = S::u32s::splat(simd, 0x0f);
+    *words = [S::u32s::splat(simd, 0); 3];
+    for i in 0..8 {
+        let both = (levels[i] & nibble) | ((levels[i + 8] & nibble) << 4);
+        words[i / 4] |= both << (8 * (i % 4)) as u32;
+    }
+    for i in 0..SUBS {
+        words[2] |= (levels[i] >> 4) << (8 * (i % 4) + 2 * (i / 4)) as u32;
+    }
+}
