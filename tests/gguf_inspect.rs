@@ -92,3 +92,20 @@ fn what_is_no_gguf_file_is_refused() {
     assert_eq!(script.code, Some(0));
     assert!(script.stdout.contains("gguf-inspect"));
 }
+
+#[test]
+fn cpu_shows_the_levels_and_obeys_the_variable() {
+    let inspect = || std::process::Command::new(env!("CARGO_BIN_EXE_gguf-inspect"));
+    let output = inspect().args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", "scalar").output().unwrap();
+    assert!(output.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["used"], "scalar");
+    assert_eq!(report["available"][0], "scalar");
+
+    let text = inspect().arg("cpu").env("GGUF_CPU_LEVEL", "scalar").output().unwrap();
+    assert!(String::from_utf8(text.stdout).unwrap().starts_with("scalar   in use\n"));
+
+    let refused = inspect().arg("cpu").env("GGUF_CPU_LEVEL", "mmx").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("`mmx`"));
+}

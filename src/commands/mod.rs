@@ -2,6 +2,7 @@
 
 mod convert;
 mod convert_to_hf;
+mod cpu;
 mod plan_report;
 mod quantize;
 mod show;
@@ -54,7 +55,7 @@ pub const BINARIES: &[Binary] = &[
 ];
 
 /// Every verb of every binary.
-pub const COMMANDS: &[Command] = &[convert::COMMAND, quantize::COMMAND, show::COMMAND];
+pub const COMMANDS: &[Command] = &[convert::COMMAND, quantize::COMMAND, show::COMMAND, cpu::COMMAND];
 
 /// The definition of a binary: help, completions and parsing come from it. None for a name that
 /// is not in [`BINARIES`].

@@ -1,0 +1,61 @@
+//! `gguf-inspect cpu`: the levels of vector instructions that the kernels can use here.
+
+use std::fmt::Write;
+
+use clap::{ArgMatches, Args, FromArgMatches};
+use quant::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
+use serde_json::json;
+
+use crate::{
+    commands::{Command, cpu_level},
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("cpu"),
+    define: |command| {
+        CpuArgs::augment_args(command)
+            .about("Shows the levels of vector instructions that this machine permits, and the one in use.")
+            .after_help(EXAMPLES)
+    },
+    ui: |_| Ui::default(),
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect cpu
+  GGUF_CPU_LEVEL=scalar gguf-convert Llama-3.2-1B --type q4_k_m
+
+The bytes of an output do not depend on the level.";
+
+#[derive(Debug, Args)]
+struct CpuArgs {
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = CpuArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let used = cpu_level()?.name();
+    let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
+    if args.json {
+        let text = json!({ "used": used, "available": available, "known": LEVEL_NAMES });
+        return ui.data(&format!("{text}\n"));
+    }
+    let mut text = String::new();
+    for name in LEVEL_NAMES {
+        let state = match (*name == used, available.contains(name)) {
+            (true, _) => "in use",
+            (false, true) => "available",
+            (false, false) => "not on this machine",
+        };
+        let _ = writeln!(text, "{name:8} {state}");
+    }
+    let _ = writeln!(text, "force one with {LEVEL_VARIABLE}");
+    ui.data(&text)
+}
