@@ -1,6 +1,6 @@
 //! The way back: a GGUF file becomes a Hugging Face folder.
 //!
-//! [`plan`] decides everything and reads no weight; [`write`] runs the same jobs as a conversion
+//! [`plan`] decides everything and reads no weight; [`write()`] runs the same jobs as a conversion
 //! does, over files whose headers are fixed before. The folder has its name only when all of
 //! it is written.
 
@@ -152,7 +152,7 @@ fn rope_freqs(file: &File) -> Result<Option<Vec<f32>>, ExportError> {
     Ok(Some(values))
 }
 
-/// Bytes of input that [`write`] covers, for progress.
+/// Bytes of input that [`write()`] covers, for progress.
 pub fn input_bytes(file: &File) -> u64 {
     file.tensors().iter().map(|tensor| tensor.n_bytes).sum()
 }
@@ -185,13 +185,10 @@ pub fn write(
             let back = &plan.back.tensors[*index];
             let missing = || Error::NoSuchTensor { name: back.source.clone(), wanted_by: back.name.clone() };
             let tensor = file.tensor(&back.source).ok_or_else(missing)?;
-            works.push(Work {
-                name: back.name.clone(),
-                rows: TensorRows::Back(BackRows::new(file, tensor, back)),
-                weights: None,
-                via: None,
-                targets: vec![Target { output, dtype: plan.dtype, offset: *offset }],
-            });
+            let rows = TensorRows::Back(BackRows::new(file, tensor, back));
+            let mut work = Work::new(back.name.clone(), rows);
+            work.targets.push(Target { output, dtype: plan.dtype, offset: *offset, needs_weights: false });
+            works.push(work);
         }
     }
     run(&works, &Schedule::new(&works, JOB_ELEMS), &outputs, options, watch)?;
