@@ -1,225 +1,250 @@
 //! [`fit::signed_by_descent`](crate::fit::signed_by_descent), a sub-block a lane.
 //!
-//! The first sweep over the elements changes a level in one lane of fifty, the second in one of two hundred,
-//! the later ones hardly ever. So the first is done without branches, several vectors side by side because each
-//! step waits for the one before; the others first ask whether any lane could change at all.
+//! Levels move in few sub-blocks. Where the value of largest magnitude is positive, all the shares of the sum
+//! of `weight * x * level` are negative and no level ever moves; of the others, the first sweep leaves two in
+//! three as they are, which can be told without sweeping. So the sub-blocks that may change are collected from
+//! the whole unit into dense vectors of their own. Each step of a sweep waits for the one before, so several
+//! vectors go side by side, without branches.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use super::{MAGIC, nearest_int, signed::ends};
+use super::{
+    MAGIC, MAX_LANES, nearest_int,
+    signed::{Found, ends},
+    transpose,
+};
 use crate::fit::SMALLEST_GROUP;
 
 /// Vectors that go side by side.
 const SIDES: usize = 4;
+/// Sub-blocks of a block.
+const SUBS: usize = 16;
+/// Elements in a sub-block.
+const SUB_ELEMS: usize = 16;
 
-/// What the search found for one vector of sub-blocks.
-pub struct Found<S: Simd, const N: usize> {
-    /// The scale; 0 where the values are as good as zero.
-    pub scale: S::f32s,
-    /// The levels as floats, from `-half` on.
-    levels: [S::f32s; N],
-    /// Where the values are as good as zero and every level is stored as 0.
-    empty: S::mask32s,
-    sum_lx: S::f32s,
-    sum_l2: S::f32s,
-    /// Lanes in which the last sweep changed a level.
-    active: S::mask32s,
-}
-
-impl<S: Simd, const N: usize> Copy for Found<S, N> {}
-
-impl<S: Simd, const N: usize> Clone for Found<S, N> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S: Simd, const N: usize> Found<S, N> {
-    /// Nothing found yet.
-    #[inline(always)]
-    pub fn none(simd: S) -> Self {
-        let zero = S::f32s::splat(simd, 0.0);
-        let never = S::mask32s::splat(simd, false);
-        Found { scale: zero, levels: [zero; N], empty: never, sum_lx: zero, sum_l2: zero, active: never }
-    }
-
-    /// The level that the search gave to an element, as stored: plus `half`.
-    #[inline(always)]
-    pub fn searched_level(&self, simd: S, i: usize, half: u8) -> S::u32s {
-        let base = S::f32s::splat(simd, MAGIC - f32::from(half)).bitcast::<S::u32s>();
-        let level = (self.levels[i] + S::f32s::splat(simd, MAGIC)).bitcast::<S::u32s>() - base;
-        self.empty.select(S::u32s::splat(simd, 0), level)
-    }
-}
-
-/// Fits vectors of sub-blocks, a multiple of four; gives the wild lanes.
+/// Fits all sub-blocks of the unit `x` whose first block is block `first` of `values`. Gives the wild lanes,
+/// and for each sub-block the lanes whose levels are no longer those of `inv_scale`.
 #[simd]
-pub fn signed_by_descent<S: Simd, const N: usize>(
+pub fn signed_by_descent<S: Simd>(
     simd: S,
-    x: &[[S::f32s; N]],
+    values: &[f32],
+    first: usize,
+    x: &[S::f32s; SUBS * SUB_ELEMS],
     half: u8,
-    found: &mut [Found<S, N>],
-) -> S::mask32s {
+    found: &mut [Found<S>; SUBS],
+) -> (S::mask32s, [u64; SUBS]) {
+    let lanes = S::f32s::LEN;
+    let subs = values.as_chunks::<SUB_ELEMS>().0;
+    let in_unit = (subs.len() / SUBS - first).min(lanes);
     let mut wild = S::mask32s::splat(simd, false);
-    for (x, found) in x.as_chunks::<SIDES>().0.iter().zip(found.as_chunks_mut::<SIDES>().0) {
-        wild |= start(simd, x, half, found);
-        first_sweep(simd, x, half, found);
-        for (x, found) in x.iter().zip(found) {
-            later_sweeps(simd, x, half, found);
-            let zero = S::f32s::splat(simd, 0.0);
-            let usable = found.sum_l2.simd_gt(zero) & !found.empty;
-            found.scale = usable.select(found.sum_lx / found.sum_l2, zero);
+    // Numbers of sub-blocks in the unit, lane by lane within one sub-block after another.
+    let mut open = [0u16; SUBS * MAX_LANES];
+    let mut n_open = 0;
+    for (sub, (x, found)) in x.as_chunks::<SUB_ELEMS>().0.iter().zip(&mut *found).enumerate() {
+        let (this_wild, may_move) = start(simd, x, half, found);
+        wild |= this_wild;
+        let mut bits = may_move.to_bitmask() & ((1 << in_unit) - 1);
+        while bits != 0 {
+            open[n_open] = (sub * MAX_LANES) as u16 + bits.trailing_zeros() as u16;
+            n_open += 1;
+            bits &= bits - 1;
         }
     }
-    wild
+    let mut moved = [0; SUBS];
+    let zero = S::f32s::splat(simd, 0.0);
+    for open in open[..n_open].chunks(SIDES * lanes) {
+        let mut dense = [Dense::<S>::none(simd); SIDES];
+        for (dense, open) in dense.iter_mut().zip(open.chunks(lanes)) {
+            let mut chosen = [first * SUBS; MAX_LANES];
+            let mut inv_scale = zero;
+            for (lane, number) in open.iter().enumerate() {
+                let (sub, from) = (usize::from(*number) / MAX_LANES, usize::from(*number) % MAX_LANES);
+                chosen[lane] = (first + from) * SUBS + sub;
+                inv_scale.as_mut_slice()[lane] = found[sub].inv_scale.as_slice()[from];
+            }
+            transpose(simd, subs, chosen, &mut dense.x);
+            dense.round(simd, inv_scale, half);
+        }
+        descend(simd, half, &mut dense);
+        for (dense, open) in dense.iter().zip(open.chunks(lanes)) {
+            let scale = dense.sum_l2.simd_gt(zero).select(dense.sum_lx / dense.sum_l2, zero);
+            let bits = dense.moved.to_bitmask();
+            for (lane, number) in open.iter().enumerate() {
+                let (sub, to) = (usize::from(*number) / MAX_LANES, usize::from(*number) % MAX_LANES);
+                found[sub].scale.as_mut_slice()[to] = scale.as_slice()[lane];
+                moved[sub] |= (bits >> lane & 1) << to;
+            }
+        }
+    }
+    (wild, moved)
 }
 
-/// Rounds to the scale that the largest value sets.
+/// Rounds to the scale that the largest value sets. Gives the wild lanes, and those whose levels may move.
 #[simd]
-fn start<S: Simd, const N: usize>(
+fn start<S: Simd>(
     simd: S,
-    x: &[[S::f32s; N]; SIDES],
+    x: &[S::f32s; SUB_ELEMS],
     half: u8,
-    found: &mut [Found<S, N>; SIDES],
+    found: &mut Found<S>,
+) -> (S::mask32s, S::mask32s) {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let zero = splat(0.0);
+    let (max, _) = ends(simd, x);
+    found.empty = max.abs().simd_lt(splat(SMALLEST_GROUP));
+    found.inv_scale = found.empty.select(zero, splat(-f32::from(half)) / max);
+    let (mut sum_lx, mut sum_l2) = (zero, zero);
+    let mut levels = [zero; SUB_ELEMS];
+    for i in 0..SUB_ELEMS {
+        levels[i] = add_rounded(simd, x[i], found.inv_scale, half, &mut sum_lx, &mut sum_l2);
+    }
+    let usable = sum_l2.simd_gt(zero) & !found.empty;
+    found.scale = usable.select(sum_lx / sum_l2, zero);
+    // Infinity or NaN anywhere shows in the sum.
+    let wild = !found.empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
+    let open = max.simd_lt(zero) & !found.empty & !wild;
+    (wild, open & may_move(simd, x, &levels, half, sum_lx, sum_l2))
+}
+
+/// Whether the first sweep may move any level; false only where it surely does not.
+///
+/// With `lx` and `l2` the sums without the element, its best level `x * l2 / lx` rounds to the one it has if
+/// `|x * l2 - level * lx| < lx / 2`. The sums with the element give the same difference, because its own share
+/// cancels out. All rounding errors, the scalar code's too, are below a 10000th of the sum plus a 1000th of
+/// `lx`, unless the sum is subnormal or nearly so.
+#[simd]
+fn may_move<S: Simd>(
+    simd: S,
+    x: &[S::f32s; SUB_ELEMS],
+    levels: &[S::f32s; SUB_ELEMS],
+    half: u8,
+    sum_lx: S::f32s,
+    sum_l2: S::f32s,
 ) -> S::mask32s {
     let splat = |value: f32| S::f32s::splat(simd, value);
-    let half = f32::from(half);
-    let (zero, magic) = (splat(0.0), splat(MAGIC));
-    let (floor, ceiling) = (splat(MAGIC - half), splat(MAGIC + half - 1.0));
-    let mut wild = S::mask32s::splat(simd, false);
-    for (x, found) in x.iter().zip(found) {
-        let (max, _) = ends(simd, x);
-        found.empty = max.abs().simd_lt(splat(SMALLEST_GROUP));
-        let inv_scale = found.empty.select(zero, splat(-half) / max);
-        let (mut sum_lx, mut sum_l2) = (zero, zero);
-        for i in 0..N {
-            let level = (inv_scale * x[i] + magic).max(floor).min(ceiling) - magic;
-            found.levels[i] = level;
-            let w = x[i] * x[i];
-            sum_lx += w * x[i] * level;
-            sum_l2 += w * level * level;
-        }
-        (found.sum_lx, found.sum_l2) = (sum_lx, sum_l2);
-        // Infinity or NaN anywhere shows in the sum. A small one is too coarse for the test of the later sweeps.
-        let size = sum_lx.abs();
-        wild |= !found.empty & !(size.simd_gt(splat(1e-30)) & size.simd_lt(splat(f32::INFINITY)));
+    let (lowest, highest) = (splat(-f32::from(half)), splat(f32::from(half) - 1.0));
+    let near_half = splat(0.499);
+    let nearly_all = sum_lx * splat(0.9999);
+    let mut moves = sum_lx.simd_lt(splat(1e-30));
+    for (x, level) in x.iter().zip(levels) {
+        let (x, level) = (*x, *level);
+        let miss = x * sum_l2 - level * sum_lx;
+        let bound = (nearly_all - x * x * x * level) * near_half;
+        moves |= miss.simd_gt(bound) & level.simd_lt(highest);
+        moves |= (-miss).simd_gt(bound) & level.simd_gt(lowest);
     }
-    wild
+    moves
 }
 
+/// The level of an element; adds its shares to the sums.
 #[simd]
-fn first_sweep<S: Simd, const N: usize>(
+fn add_rounded<S: Simd>(
     simd: S,
-    x: &[[S::f32s; N]; SIDES],
+    x: S::f32s,
+    inv_scale: S::f32s,
     half: u8,
-    found: &mut [Found<S, N>; SIDES],
-) {
-    let mut state = [State::<S>::none(simd); SIDES];
-    for g in 0..SIDES {
-        state[g] = State { sum_lx: found[g].sum_lx, sum_l2: found[g].sum_l2, active: found[g].active };
-    }
-    for i in 0..N {
-        for g in 0..SIDES {
-            found[g].levels[i] = step(simd, x[g][i], found[g].levels[i], half, &mut state[g]);
-        }
-    }
-    for g in 0..SIDES {
-        found[g].sum_lx = state[g].sum_lx;
-        found[g].sum_l2 = state[g].sum_l2;
-        found[g].active = state[g].active;
-    }
+    sum_lx: &mut S::f32s,
+    sum_l2: &mut S::f32s,
+) -> S::f32s {
+    let (magic, half) = (S::f32s::splat(simd, MAGIC), f32::from(half));
+    let floor = S::f32s::splat(simd, MAGIC - half);
+    let ceiling = S::f32s::splat(simd, MAGIC + half - 1.0);
+    let level = (inv_scale * x + magic).max(floor).min(ceiling) - magic;
+    let w = x * x;
+    *sum_lx += w * x * level;
+    *sum_l2 += w * level * level;
+    level
 }
 
-/// The sums of a vector in the middle of a sweep, and where this sweep changed a level.
-struct State<S: Simd> {
+/// A vector of collected sub-blocks.
+struct Dense<S: Simd> {
+    x: [S::f32s; SUB_ELEMS],
+    /// As floats, from `-half` on.
+    levels: [S::f32s; SUB_ELEMS],
     sum_lx: S::f32s,
     sum_l2: S::f32s,
-    active: S::mask32s,
+    /// Lanes in which any sweep has moved a level.
+    moved: S::mask32s,
 }
 
-impl<S: Simd> Copy for State<S> {}
+impl<S: Simd> Copy for Dense<S> {}
 
-impl<S: Simd> Clone for State<S> {
+impl<S: Simd> Clone for Dense<S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S: Simd> State<S> {
+impl<S: Simd> Dense<S> {
     #[inline(always)]
     fn none(simd: S) -> Self {
         let zero = S::f32s::splat(simd, 0.0);
-        State { sum_lx: zero, sum_l2: zero, active: S::mask32s::splat(simd, false) }
+        let never = S::mask32s::splat(simd, false);
+        let zeros = [zero; SUB_ELEMS];
+        Dense { x: zeros, levels: zeros, sum_lx: zero, sum_l2: zero, moved: never }
+    }
+
+    #[inline(always)]
+    fn round(&mut self, simd: S, inv_scale: S::f32s, half: u8) {
+        for i in 0..SUB_ELEMS {
+            self.levels[i] =
+                add_rounded(simd, self.x[i], inv_scale, half, &mut self.sum_lx, &mut self.sum_l2);
+        }
     }
 }
 
-/// Moves the level of an element where that helps; equal to the scalar code for every input.
+/// Sweeps until no level moves any more, at most five times. A lane that has come to rest stays as it is,
+/// because its next sweep would be the one before.
 #[simd]
-fn step<S: Simd>(simd: S, x: S::f32s, level: S::f32s, half: u8, state: &mut State<S>) -> S::f32s {
+fn descend<S: Simd>(simd: S, half: u8, dense: &mut [Dense<S>; SIDES]) {
+    for _ in 0..5 {
+        let mut sums = [(dense[0].sum_lx, dense[0].sum_l2, S::mask32s::splat(simd, false)); SIDES];
+        for g in 0..SIDES {
+            (sums[g].0, sums[g].1) = (dense[g].sum_lx, dense[g].sum_l2);
+        }
+        for i in 0..SUB_ELEMS {
+            for g in 0..SIDES {
+                let dense = &mut dense[g];
+                dense.levels[i] = step(simd, dense.x[i], dense.levels[i], half, &mut sums[g]);
+            }
+        }
+        let mut active = S::mask32s::splat(simd, false);
+        for g in 0..SIDES {
+            (dense[g].sum_lx, dense[g].sum_l2) = (sums[g].0, sums[g].1);
+            dense[g].moved |= sums[g].2;
+            active |= sums[g].2;
+        }
+        if !active.any_true() {
+            break;
+        }
+    }
+}
+
+/// Moves the level of an element where that helps; equal to the scalar code for every input. The sums are
+/// those of `weight * x * level` and of `weight * level^2`, and the lanes that have moved.
+#[simd]
+fn step<S: Simd>(
+    simd: S,
+    x: S::f32s,
+    level: S::f32s,
+    half: u8,
+    (sum_lx, sum_l2, moved): &mut (S::f32s, S::f32s, S::mask32s),
+) -> S::f32s {
     let zero = S::f32s::splat(simd, 0.0);
     let half = i32::from(half);
     let (low, high) = (S::i32s::splat(simd, -half), S::i32s::splat(simd, half - 1));
     let w = x * x;
     let weighted = w * x;
-    let mut lx = state.sum_lx - weighted * level;
-    let mut l2 = state.sum_l2 - w * level * level;
+    let mut lx = *sum_lx - weighted * level;
+    let mut l2 = *sum_l2 - w * level * level;
     let new = nearest_int(simd, x * l2 / lx).bitcast::<S::i32s>().max(low).min(high);
     let new: S::f32s = new.to_float();
     let mut better = lx.simd_gt(zero) & !new.simd_eq(level);
     lx += weighted * new;
     l2 += w * new * new;
-    better &= l2.simd_gt(zero) & (lx * lx * state.sum_l2).simd_gt(state.sum_lx * state.sum_lx * l2);
-    state.sum_lx = better.select(lx, state.sum_lx);
-    state.sum_l2 = better.select(l2, state.sum_l2);
-    state.active |= better;
+    better &= l2.simd_gt(zero) & (lx * lx * *sum_l2).simd_gt(*sum_lx * *sum_lx * l2);
+    *sum_lx = better.select(lx, *sum_lx);
+    *sum_l2 = better.select(l2, *sum_l2);
+    *moved |= better;
     better.select(new, level)
-}
-
-/// Sweeps until no lane changes any more, at most four times.
-///
-/// With `lx` and `l2` the sums without the element, its best level `x * l2 / lx` rounds to the one it has if
-/// `|x * l2 - level * lx| < lx / 2`; the sums with the element give the same difference, because its own share
-/// cancels out. Beyond the lowest and the highest level the bound is wide, since those are clamped to. All
-/// rounding errors, the scalar code's too, are below a 10000th of the sum plus a 1000th of `lx`.
-#[simd]
-fn later_sweeps<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N], half: u8, found: &mut Found<S, N>) {
-    if !found.active.any_true() {
-        return;
-    }
-    let splat = |value: f32| S::f32s::splat(simd, value);
-    let zero = splat(0.0);
-    let bounds_of = |level: S::f32s| {
-        let above = level.simd_ge(splat(f32::from(half) - 1.0)).select(splat(1000.0), splat(0.499));
-        let below = level.simd_le(splat(-f32::from(half))).select(splat(-1000.0), splat(-0.499));
-        (above, below)
-    };
-    let (mut above, mut below, mut share) = ([zero; N], [zero; N], [zero; N]);
-    for i in 0..N {
-        let level = found.levels[i];
-        (above[i], below[i]) = bounds_of(level);
-        share[i] = x[i] * x[i] * x[i] * level;
-    }
-    let mut state: State<S> = State { sum_lx: found.sum_lx, sum_l2: found.sum_l2, active: found.active };
-    for _ in 1..5 {
-        let unsettled: S::mask32s = state.active;
-        if !unsettled.any_true() {
-            break;
-        }
-        state.active = S::mask32s::splat(simd, false);
-        for i in 0..N {
-            let level = found.levels[i];
-            let miss = x[i] * state.sum_l2 - level * state.sum_lx;
-            let lx = state.sum_lx * splat(0.9999) - share[i];
-            let settled = miss.simd_lt(above[i] * lx) & miss.simd_gt(below[i] * lx);
-            if (unsettled & !settled).any_true() {
-                let new = step(simd, x[i], level, half, &mut state);
-                found.levels[i] = new;
-                (above[i], below[i]) = bounds_of(new);
-                share[i] = x[i] * x[i] * x[i] * new;
-            }
-        }
-    }
-    found.sum_lx = state.sum_lx;
-    found.sum_l2 = state.sum_l2;
 }

@@ -8,8 +8,9 @@ use crate::{
     Rows,
     block::{array_at, array_at_mut},
     lanes::{
-        descent, divide_to_levels, encode_units, encode_weighted_units, half,
-        signed::{self, largest, signed, stored_level},
+        descent::signed_by_descent,
+        divide_to_levels, encode_units, encode_weighted_units, half,
+        signed::{Found, largest, signed, stored_level},
         sum_of_squares, two_bits,
     },
 };
@@ -24,13 +25,12 @@ const SCALE_HALF: u8 = 32;
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     let blocks = values.as_chunks::<ELEMS>().0;
-    let mut found = [descent::Found::none(simd); SUBS];
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         values,
         out,
         #[inline(always)]
-        |_, x, words| fit(simd, x, &mut found, words),
+        |first, x, words| fit(simd, values, first, x, words),
         |index, block| scalar::encode(&blocks[index], block),
     );
 }
@@ -52,13 +52,15 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
 #[simd]
 fn fit<S: Simd>(
     simd: S,
+    values: &[f32],
+    first: usize,
     x: &[S::f32s; ELEMS],
-    found: &mut [descent::Found<S, SUB_ELEMS>; SUBS],
     words: &mut [S::u32s; WORDS],
 ) -> u64 {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
-    let mut wild = descent::signed_by_descent(simd, x.as_chunks().0, HALF, found);
+    let mut found = [Found::none(simd); SUBS];
+    let (mut wild, moved) = signed_by_descent(simd, values, first, x, HALF, &mut found);
     let mut scales = [zero; SUBS];
     for sub in 0..SUBS {
         scales[sub] = found[sub].scale;
@@ -73,16 +75,12 @@ fn fit<S: Simd>(
         scale_levels[sub] = hollow.select(none, stored_level(simd, inv_scale * scales[sub], SCALE_HALF));
     }
     let scale = hollow.select(zero, splat(1.0) / inv_scale);
-    finish(
-        simd,
-        x,
-        &scale_levels,
-        scale,
-        #[inline(always)]
-        |sub, i| found[sub].searched_level(simd, i, HALF),
-        words,
-    );
-    wild.to_bitmask()
+    let lost = finish(simd, x, &scale_levels, scale, &found, words);
+    let mut wild = wild.to_bitmask();
+    for sub in 0..SUBS {
+        wild |= lost[sub] & moved[sub];
+    }
+    wild
 }
 
 #[simd]
@@ -96,7 +94,7 @@ fn fit_weighted<S: Simd>(
     let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
     let mut wild = S::mask32s::splat(simd, false);
     let sigma2 = splat(2.0) * sum_of_squares(simd, x) / splat(256.0);
-    let mut found = [signed::Found::none(simd); SUBS];
+    let mut found = [Found::none(simd); SUBS];
     let (mut scales, mut sum_w) = ([zero; SUBS], [zero; SUBS]);
     for sub in 0..SUBS {
         let importance: &[S::f32s; SUB_ELEMS] = array_at(importance, sub * SUB_ELEMS);
@@ -115,47 +113,43 @@ fn fit_weighted<S: Simd>(
     for sub in 0..SUBS {
         scale_levels[sub] = of_scales.searched_level(simd, scales[sub], SCALE_HALF);
     }
-    finish(
-        simd,
-        x,
-        &scale_levels,
-        of_scales.scale,
-        #[inline(always)]
-        |sub, i| found[sub].searched_level(simd, x[sub * SUB_ELEMS + i], HALF),
-        words,
-    );
+    finish(simd, x, &scale_levels, of_scales.scale, &found, words);
     wild.to_bitmask()
 }
 
-/// As the scalar `finish`; `searched_level(sub, i)` is the level that the search gave to an element.
+/// As the scalar `finish`. Gives for each sub-block the lanes that keep the levels of the search, where those
+/// of `found` are taken.
 #[simd]
 fn finish<S: Simd>(
     simd: S,
     x: &[S::f32s; ELEMS],
     scale_levels: &[S::u32s; SUBS],
     scale: S::f32s,
-    searched_level: impl Fn(usize, usize) -> S::u32s,
+    found: &[Found<S>; SUBS],
     words: &mut [S::u32s; WORDS],
-) {
+) -> [u64; SUBS] {
     let zero = S::f32s::splat(simd, 0.0);
     let (scale_bits, scale) = half(simd, scale);
     let mut levels = [S::u32s::splat(simd, 0); ELEMS];
+    let mut lost = [0; SUBS];
     for sub in 0..SUBS {
         let level: S::f32s = scale_levels[sub].to_float();
         let d = scale * (level - S::f32s::splat(simd, 32.0));
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
         let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(&mut levels, sub * SUB_ELEMS);
         divide_to_levels(simd, x, None, d, -i32::from(HALF), i32::from(HALF) - 1, levels);
-        let lost = d.simd_eq(zero);
-        if lost.any_true() {
+        let keeps = d.simd_eq(zero);
+        if keeps.any_true() {
+            lost[sub] = keeps.to_bitmask();
             for i in 0..SUB_ELEMS {
-                levels[i] = lost.select(searched_level(sub, i), levels[i]);
+                levels[i] = keeps.select(found[sub].searched_level(simd, x[i], HALF), levels[i]);
             }
         }
     }
     put_levels(simd, &levels, words);
     put_scales(simd, scale_levels, array_at_mut(words, 24));
     words[27] = scale_bits;
+    lost
 }
 
 #[simd]
