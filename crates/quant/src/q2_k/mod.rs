@@ -12,6 +12,7 @@
 //! Source: `block_q2_K` in `ggml/src/ggml-common.h`; `quantize_row_q2_K_ref`, `quantize_row_q2_K_impl` and
 //! `dequantize_row_q2_K` in `ggml/src/ggml-quants.c`.
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
@@ -19,6 +20,7 @@ use tensor::DType;
 use crate::{
     Codec, Level, Rows,
     block::{assert_sizes, decode_blocks, encode_blocks, encode_weighted_blocks},
+    level::at_level,
 };
 
 const _: () = assert_sizes(DType::Q2_K, scalar::ELEMS, scalar::BYTES);
@@ -26,10 +28,18 @@ const _: () = assert_sizes(DType::Q2_K, scalar::ELEMS, scalar::BYTES);
 /// The row of this type.
 pub const CODEC: Codec = Codec { dtype: DType::Q2_K, needs_weights: false, encode: Some(encode), decode };
 
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {
-        None => encode_blocks(rows.values, out, scalar::encode),
-        Some(weights) => encode_weighted_blocks(rows, weights, out, scalar::encode_weighted),
+        None => at_level!(
+            level,
+            simd => lanes::encode(simd, rows.values, out),
+            encode_blocks(rows.values, out, scalar::encode)
+        ),
+        Some(weights) => at_level!(
+            level,
+            simd => lanes::encode_weighted(simd, rows, weights, out),
+            encode_weighted_blocks(rows, weights, out, scalar::encode_weighted)
+        ),
     }
 }
 

@@ -12,9 +12,12 @@ pub const ELEMS: usize = 256;
 /// Bytes of a block.
 pub const BYTES: usize = 84;
 
-const SUBS: usize = 16;
-const SUB_ELEMS: usize = ELEMS / SUBS;
-const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
+/// Sub-blocks of a block.
+pub const SUBS: usize = 16;
+/// Elements in a sub-block.
+pub const SUB_ELEMS: usize = ELEMS / SUBS;
+/// The candidate scales of the search without importance weights.
+pub const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
 
 /// Encodes without importance weights: a sub-block's error is weighed by magnitude and not squared.
 #[inline(always)]
