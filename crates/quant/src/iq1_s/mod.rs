@@ -13,11 +13,12 @@
 //! Source: `block_iq1_s` in `ggml/src/ggml-common.h`, `quantize_iq1_s` and `dequantize_row_iq1_s` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
 
-use crate::{Codec, block::assert_sizes};
+use crate::{Codec, Level, Rows, block::assert_sizes, level::at_level};
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 50;
@@ -26,4 +27,13 @@ const _: () = assert_sizes(DType::IQ1_S, 256, BYTES);
 
 /// The row of this type.
 pub const CODEC: Codec =
-    Codec { dtype: DType::IQ1_S, needs_weights: true, encode: Some(scalar::encode), decode: scalar::decode };
+    Codec { dtype: DType::IQ1_S, needs_weights: true, encode: Some(encode), decode: scalar::decode };
+
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    let weights = rows.weights.expect("`needs_weights` is checked before");
+    at_level!(
+        level,
+        simd => lanes::encode(simd, rows, weights, out),
+        scalar::encode(rows, weights, out)
+    );
+}

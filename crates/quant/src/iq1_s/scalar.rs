@@ -12,15 +12,15 @@ use crate::{
 };
 
 /// Elements in a sub-block.
-const SUB: usize = 32;
+pub const SUB: usize = 32;
 
 /// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ1_S`).
-const SMALLEST_GROUP: f32 = 1e-12;
+pub const SMALLEST_GROUP: f32 = 1e-12;
 
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
+pub fn encode(rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
     let book = CodeBook::iq1();
-    iq_fit::encode_weighted_blocks(rows, out, |values, importance, block| {
+    block::encode_weighted_blocks(rows, weights, out, |values, importance, block| {
         encode_block(book, values, importance, block);
     });
 }
@@ -38,7 +38,7 @@ struct Split {
 }
 
 /// Source: `quantize_row_iq1_s_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(
+pub fn encode_block(
     book: &CodeBook,
     values: &[f32; SUPER],
     importance: &[f32; SUPER],

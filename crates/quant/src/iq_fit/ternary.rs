@@ -1,5 +1,8 @@
 //! What IQ1_S and IQ1_M share: levels -1, 0, 1, moved up or down by 1/8, found by splitting sorted values in three.
 
+pub mod points;
+pub mod split;
+
 use super::nearest_point;
 use crate::grids::{CodeBook, Place};
 
