@@ -118,7 +118,21 @@ pub fn encode_weighted_rows<const E: usize, const B: usize, S: Copy>(
     }
 }
 
-/// Decodes block after block: `decode_block(block, values)`.
+/// Decodes block after block with the instructions of a level: `decode_block(block, values)`, which must be
+/// `#[inline(always)]`. One source for all levels is enough: each element is decoded by itself, so the compiler
+/// makes vectors of the plain loops, and they are as fast as the memory.
+macro_rules! decode_at_level {
+    ($level:expr, $blocks:expr, $out:expr, $decode_block:expr) => {
+        $crate::level::at_level!(
+            $level,
+            _simd => $crate::block::decode_blocks($blocks, $out, $decode_block),
+            $crate::block::decode_blocks($blocks, $out, $decode_block)
+        )
+    };
+}
+pub(crate) use decode_at_level;
+
+/// The loop of [`decode_at_level`].
 #[inline(always)]
 pub fn decode_blocks<const E: usize, const B: usize>(
     blocks: &[u8],

@@ -8,7 +8,7 @@ use tensor::DType;
 
 use crate::{
     Codec, Level, Rows,
-    block::{assert_sizes, decode_blocks, encode_blocks},
+    block::{assert_sizes, decode_at_level, encode_blocks},
 };
 
 const _: () = assert_sizes(DType::F32, scalar::ELEMS, scalar::BYTES);
@@ -21,6 +21,6 @@ fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
     encode_blocks(rows.values, out, scalar::encode);
 }
 
-fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_blocks(blocks, out, scalar::decode);
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, scalar::decode);
 }

@@ -17,7 +17,10 @@ mod scalar;
 
 use tensor::DType;
 
-use crate::{Codec, block::assert_sizes};
+use crate::{
+    Codec, Level,
+    block::{assert_sizes, decode_at_level},
+};
 
 /// Bytes in a block of 32 elements.
 const BYTES: usize = 18;
@@ -25,9 +28,9 @@ const BYTES: usize = 18;
 const _: () = assert_sizes(DType::IQ4_NL, 32, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::IQ4_NL,
-    needs_weights: false,
-    encode: Some(scalar::encode),
-    decode: scalar::decode,
-};
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ4_NL, needs_weights: false, encode: Some(scalar::encode), decode };
+
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, scalar::decode);
+}

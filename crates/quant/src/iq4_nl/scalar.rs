@@ -2,7 +2,7 @@
 
 use crate::{
     Level, Rows,
-    block::{self, f16_at, put_f16},
+    block::{f16_at, put_f16},
     fit,
     grids::IQ4_VALUES,
     iq_fit::{
@@ -25,13 +25,12 @@ fn encode_block(values: &[f32; SUB], importance: Option<&[f32; SUB]>, block: &mu
     nonlinear::pack(&values.map(|value| nonlinear::nearest_index(id * value)), &mut block[2..]);
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUB]| {
-        let d = f16_at(block, 0);
-        for (i, byte) in block[2..].iter().enumerate() {
-            values[i] = d * f32::from(IQ4_VALUES[usize::from(byte & 15)]);
-            values[i + 16] = d * f32::from(IQ4_VALUES[usize::from(byte >> 4)]);
-        }
-    });
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUB]) {
+    let d = f16_at(block, 0);
+    for (i, byte) in block[2..].iter().enumerate() {
+        values[i] = d * f32::from(IQ4_VALUES[usize::from(byte & 15)]);
+        values[i + 16] = d * f32::from(IQ4_VALUES[usize::from(byte >> 4)]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Level, Rows,
-    block::{self, f16_at, put_f16, put_u16, u16_at},
+    block::{f16_at, put_f16, put_u16, u16_at},
     fit,
     grids::IQ4_VALUES,
     iq_fit::{
@@ -45,19 +45,18 @@ fn encode_block(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block:
     put_u16(block, 2, high_bits);
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let d = f16_at(block, 0);
-        let high_bits = u16_at(block, 2);
-        for (at, values) in values.as_chunks_mut::<SUB>().0.iter_mut().enumerate() {
-            let low = i32::from(block[4 + at / 2] >> (4 * (at % 2)) & 15);
-            let high = i32::from(high_bits >> (2 * at) & 3);
-            let scale = d * (low + 16 * high - 32) as f32;
-            for (i, byte) in block[8 + 16 * at..][..16].iter().enumerate() {
-                values[i] = scale * f32::from(IQ4_VALUES[usize::from(byte & 15)]);
-                values[i + 16] = scale * f32::from(IQ4_VALUES[usize::from(byte >> 4)]);
-            }
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let d = f16_at(block, 0);
+    let high_bits = u16_at(block, 2);
+    for (at, values) in values.as_chunks_mut::<SUB>().0.iter_mut().enumerate() {
+        let low = i32::from(block[4 + at / 2] >> (4 * (at % 2)) & 15);
+        let high = i32::from(high_bits >> (2 * at) & 3);
+        let scale = d * (low + 16 * high - 32) as f32;
+        for (i, byte) in block[8 + 16 * at..][..16].iter().enumerate() {
+            values[i] = scale * f32::from(IQ4_VALUES[usize::from(byte & 15)]);
+            values[i + 16] = scale * f32::from(IQ4_VALUES[usize::from(byte >> 4)]);
         }
-    });
+    }
 }

@@ -12,9 +12,12 @@
 //! instructions of the level that calls them.
 
 pub mod descent;
+pub mod elements;
+pub mod halves;
 pub mod k_scales;
 pub mod scale_and_min;
 pub mod signed;
+pub mod thirty_two;
 pub mod two_bits;
 pub mod unsigned;
 

@@ -8,14 +8,16 @@
 //! Source: `block_q4_1` in `ggml/src/ggml-common.h`; `quantize_row_q4_1_ref`, `quantize_row_q4_1_impl` and
 //! `dequantize_row_q4_1` in `ggml/src/ggml-quants.c`.
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
 
 use crate::{
     Codec, Level, Rows,
-    block::{assert_sizes, decode_blocks, encode_blocks, encode_weighted_rows},
+    block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_rows},
     fit::mean_square,
+    level::at_level,
 };
 
 const _: () = assert_sizes(DType::Q4_1, scalar::ELEMS, scalar::BYTES);
@@ -23,15 +25,21 @@ const _: () = assert_sizes(DType::Q4_1, scalar::ELEMS, scalar::BYTES);
 /// The row of this type.
 pub const CODEC: Codec = Codec { dtype: DType::Q4_1, needs_weights: false, encode: Some(encode), decode };
 
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {
-        None => encode_blocks(rows.values, out, scalar::encode),
-        Some(weights) => {
-            encode_weighted_rows(rows, weights, out, mean_square, scalar::encode_weighted);
-        }
+        None => at_level!(
+            level,
+            simd => lanes::encode(simd, rows.values, out),
+            encode_blocks(rows.values, out, scalar::encode)
+        ),
+        Some(weights) => at_level!(
+            level,
+            simd => lanes::encode_weighted(simd, rows, weights, out),
+            encode_weighted_rows(rows, weights, out, mean_square, scalar::encode_weighted)
+        ),
     }
 }
 
-fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_blocks(blocks, out, scalar::decode);
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, scalar::decode);
 }

@@ -18,7 +18,7 @@ use tensor::DType;
 
 use crate::{
     Codec, Level, Rows,
-    block::{assert_sizes, decode_blocks, encode_blocks, encode_weighted_blocks},
+    block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_blocks},
     level::at_level,
 };
 
@@ -42,6 +42,6 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     }
 }
 
-fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_blocks(blocks, out, scalar::decode);
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, scalar::decode);
 }

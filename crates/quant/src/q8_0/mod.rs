@@ -8,13 +8,15 @@
 //! Source: `block_q8_0` in `ggml/src/ggml-common.h`; `quantize_row_q8_0_ref` and `dequantize_row_q8_0` in
 //! `ggml/src/ggml-quants.c`.
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
 
 use crate::{
     Codec, Level, Rows,
-    block::{assert_sizes, decode_blocks, encode_blocks},
+    block::{assert_sizes, decode_at_level, encode_blocks},
+    level::at_level,
 };
 
 const _: () = assert_sizes(DType::Q8_0, scalar::ELEMS, scalar::BYTES);
@@ -23,10 +25,14 @@ const _: () = assert_sizes(DType::Q8_0, scalar::ELEMS, scalar::BYTES);
 pub const CODEC: Codec = Codec { dtype: DType::Q8_0, needs_weights: false, encode: Some(encode), decode };
 
 /// Importance weights change nothing: the scale follows from the values alone.
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    encode_blocks(rows.values, out, scalar::encode);
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    at_level!(
+        level,
+        simd => lanes::encode(simd, rows.values, out),
+        encode_blocks(rows.values, out, scalar::encode)
+    );
 }
 
-fn decode(_level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_blocks(blocks, out, scalar::decode);
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, scalar::decode);
 }

@@ -1,0 +1,51 @@
+//! Half precision in every lane.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+/// [`f32_to_f16`](crate::round::f32_to_f16) in every lane; equal for every input.
+#[simd]
+pub fn to_half<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
+    let splat = |bits: u32| S::u32s::splat(simd, bits);
+    let power = |bits: u32| S::f32s::splat(simd, f32::from_bits(bits));
+    let scaled = (value.abs() * power(0x7780_0000)) * power(0x0880_0000);
+    let bits = value.bitcast::<S::u32s>();
+    let sign = (bits >> 16) & splat(0x8000);
+    let magnitude = bits + bits;
+    let exponent = (magnitude & splat(0xff00_0000)).max(splat(0x7100_0000));
+    let base = ((exponent >> 1) + splat(0x0780_0000)).bitcast::<S::f32s>();
+    let rounded = (base + scaled).bitcast::<S::u32s>();
+    let number = ((rounded >> 13) & splat(0x7c00)) + (rounded & splat(0x0fff));
+    sign | magnitude.simd_gt(splat(0xff00_0000)).select(splat(0x7e00), number)
+}
+
+#[cfg(test)]
+mod tests {
+    use fearless_simd::{Simd, prelude::*};
+
+    use crate::{Level, level::at_level, round::f32_to_f16};
+
+    #[test]
+    fn every_level_rounds_as_scalar_does() {
+        // Every 4099th float, and all that lie near a tie between two halves.
+        let strided = (0..=u32::MAX).step_by(4099);
+        let ties = (0..=u32::MAX).step_by(1 << 12).flat_map(|tie| [tie.wrapping_sub(1), tie, tie | 1]);
+        let values: Vec<f32> = strided.chain(ties).map(f32::from_bits).collect();
+        let expected: Vec<u32> = values.iter().map(|value| u32::from(f32_to_f16(*value))).collect();
+        for level in Level::available() {
+            let found = at_level!(level, simd => halves(simd, &values), expected.clone());
+            assert!(found == expected, "{level:?}");
+        }
+    }
+
+    #[inline(always)]
+    fn halves<S: Simd>(simd: S, values: &[f32]) -> Vec<u32> {
+        let mut found = Vec::new();
+        for values in values.chunks(S::f32s::LEN) {
+            let padded = S::f32s::from_fn(simd, |lane| values.get(lane).copied().unwrap_or(0.0));
+            let halves = super::to_half(simd, padded);
+            found.extend_from_slice(&halves.as_slice()[..values.len()]);
+        }
+        found
+    }
+}
