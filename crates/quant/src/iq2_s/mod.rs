@@ -13,11 +13,12 @@
 //! Source: `block_iq2_s` in `ggml/src/ggml-common.h`, `quantize_iq2_s` and `dequantize_row_iq2_s` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
 
-use crate::{Codec, block::assert_sizes};
+use crate::{Codec, Level, Rows, block::assert_sizes, iq_fit::lanes::Lookup, level::at_level};
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 82;
@@ -26,4 +27,17 @@ const _: () = assert_sizes(DType::IQ2_S, 256, BYTES);
 
 /// The row of this type.
 pub const CODEC: Codec =
-    Codec { dtype: DType::IQ2_S, needs_weights: false, encode: Some(scalar::encode), decode: scalar::decode };
+    Codec { dtype: DType::IQ2_S, needs_weights: false, encode: Some(encode), decode: scalar::decode };
+
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    at_level!(level, simd => encode_at(simd, rows, out), scalar::encode(rows, out));
+}
+
+#[inline(always)]
+fn encode_at<S: Lookup>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
+    if S::AVAILABLE {
+        lanes::encode(simd, rows, out);
+    } else {
+        scalar::encode(rows, out);
+    }
+}

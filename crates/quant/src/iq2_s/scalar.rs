@@ -3,70 +3,77 @@
 use crate::{
     Level, Rows,
     block::{self, f16_at, put_f16},
-    fit,
     grids::{CodeBook, IQ2_S_VALUES},
     iq_fit::{
         self, SUPER,
-        lattice::{Lattice, Magnitudes, Refit},
+        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
     },
 };
 
 /// Elements in a sub-block.
-const SUB: usize = 16;
+pub const SUB: usize = 16;
+/// Sub-blocks in a block.
+pub const N_SUBS: usize = SUPER / SUB;
 
 /// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ2_S`).
 const SMALLEST_GROUP: f32 = 1e-8;
 
+/// How this type searches.
+///
+/// Source: `quantize_row_iq2_s_impl` in `ggml/src/ggml-quants.c`.
+pub fn recipe() -> Recipe<SUB, 8, 4> {
+    let book = CodeBook::iq2_s();
+    Recipe {
+        lattice: Lattice { book, n_steps: 9, step: 0.1, refit: Refit::OffGrid },
+        sigma_factor: 2.0,
+        unweighted: Unweighted::SquaresAndMean,
+        even: false,
+        smallest: SMALLEST_GROUP,
+        start: Start::Largest,
+    }
+}
+
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
-    let search =
-        Lattice::<SUB, 8, 4> { book: CodeBook::iq2_s(), n_steps: 9, step: 0.1, refit: Refit::OffGrid };
+pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
+    let recipe = recipe();
     iq_fit::encode_blocks(rows, out, |values, importance, block| {
-        encode_block(&search, values, importance, block);
+        encode_block(&recipe, values, importance, block);
     });
 }
 
-/// Source: `quantize_row_iq2_s_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(
-    search: &Lattice<SUB, 8, 4>,
+/// Encodes one block.
+pub fn encode_block(
+    recipe: &Recipe<SUB, 8, 4>,
     values: &[f32; SUPER],
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
+    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+}
+
+/// Writes what was found.
+#[inline(always)]
+pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
-    let sigma2 = 2.0 * fit::sum_of_squares(values) / SUPER as f32;
-    let mut scales = [0.0f32; 16];
-    let mut max_scale = 0.0;
-    for (at, values) in values.as_chunks::<SUB>().0.iter().enumerate() {
-        let weights = match importance {
-            Some(importance) => fit::importance_weights(values, &importance.as_chunks::<SUB>().0[at], sigma2),
-            None => values.map(|value| 0.25 * sigma2 + value * value),
-        };
-        let mut sub = Magnitudes::new(values, weights);
-        let max = sub.max();
-        if max < SMALLEST_GROUP {
-            continue;
-        }
-        let mut found = search.search(&sub, max / 5.0, max);
-        found.make_positive(&mut sub.signs, 255);
+    for (at, choice) in choices.iter().enumerate().filter(|(_, choice)| choice.present) {
         for half in 0..2 {
             let group = 2 * at + half;
-            let index = search.book.index(found.codes[half]);
+            let index = book.index(choice.codes[half]);
             block[2 + group] = index as u8;
-            block[34 + group] = sub.signs[half];
+            block[34 + group] = choice.signs[half];
             block[66 + group / 4] |= ((index >> 8) as u8) << (2 * (group % 4));
         }
-        scales[at] = found.scale;
-        max_scale = iq_fit::larger(max_scale, found.scale);
     }
+    let max_scale = max_scale(choices);
     if max_scale == 0.0 {
         return;
     }
     let d = max_scale / 31.0;
     put_f16(block, 0, d * 0.9875);
     let id = 1.0 / d;
-    for (byte, scales) in block[74..].iter_mut().zip(scales.as_chunks::<2>().0) {
-        *byte = iq_fit::odd_scale(id, scales[0], 15) | iq_fit::odd_scale(id, scales[1], 15) << 4;
+    for (byte, choices) in block[74..].iter_mut().zip(choices.as_chunks::<2>().0) {
+        let nibbles = choices.map(|choice| iq_fit::odd_scale(id, choice.scale, 15));
+        *byte = nibbles[0] | nibbles[1] << 4;
     }
 }
 

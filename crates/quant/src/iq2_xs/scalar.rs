@@ -7,62 +7,68 @@ use crate::{
     grids::{CodeBook, IQ2_XS_VALUES, even_signs},
     iq_fit::{
         self, SUPER,
-        lattice::{Lattice, Magnitudes, Refit},
+        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
     },
 };
 
 /// Elements in a sub-block.
-const SUB: usize = 16;
+pub const SUB: usize = 16;
+/// Sub-blocks in a block.
+pub const N_SUBS: usize = SUPER / SUB;
+
+/// How this type searches.
+///
+/// Source: `quantize_row_iq2_xs_impl` in `ggml/src/ggml-quants.c`.
+pub fn recipe() -> Recipe<SUB, 8, 4> {
+    let book = CodeBook::iq2_xs();
+    Recipe {
+        lattice: Lattice { book, n_steps: 9, step: 0.1, refit: Refit::OffGrid },
+        sigma_factor: 1.0,
+        unweighted: Unweighted::Squares,
+        even: true,
+        smallest: fit::SMALLEST_GROUP,
+        start: Start::Largest,
+    }
+}
 
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
-    let search =
-        Lattice::<SUB, 8, 4> { book: CodeBook::iq2_xs(), n_steps: 9, step: 0.1, refit: Refit::OffGrid };
+pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
+    let recipe = recipe();
     iq_fit::encode_weighted_blocks(rows, out, |values, importance, block| {
-        encode_block(&search, values, importance, block);
+        encode_block(&recipe, values, Some(importance), block);
     });
 }
 
-/// Source: `quantize_row_iq2_xs_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(
-    search: &Lattice<SUB, 8, 4>,
+/// Encodes one block.
+pub fn encode_block(
+    recipe: &Recipe<SUB, 8, 4>,
     values: &[f32; SUPER],
-    importance: &[f32; SUPER],
+    importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
+    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+}
+
+/// Writes what was found.
+#[inline(always)]
+pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
-    let sigma2 = fit::sum_of_squares(values) / SUPER as f32;
-    let mut words = [0u16; 32];
-    let mut scales = [0.0f32; 16];
-    let mut max_scale = 0.0;
-    let subs = values.as_chunks::<SUB>().0.iter().zip(importance.as_chunks::<SUB>().0);
-    for (at, (values, importance)) in subs.enumerate() {
-        let weights = fit::importance_weights(values, importance, sigma2);
-        let mut sub = Magnitudes::new(values, weights).make_even(values);
-        let max = sub.max();
-        if max < fit::SMALLEST_GROUP {
-            continue;
-        }
-        let mut found = search.search(&sub, max / 5.0, max);
-        found.make_positive(&mut sub.signs, 127);
-        for group in 0..2 {
-            let index = search.book.index(found.codes[group]);
-            words[2 * at + group] = index | u16::from(sub.signs[group]) << 9;
-        }
-        scales[at] = found.scale;
-        max_scale = iq_fit::larger(max_scale, found.scale);
-    }
+    let max_scale = max_scale(choices);
     if max_scale == 0.0 {
         return;
     }
     let d = max_scale / 31.0;
     put_f16(block, 0, d);
-    for (group, word) in words.into_iter().enumerate() {
-        put_u16(block, 2 + 2 * group, word);
+    for (at, choice) in choices.iter().enumerate().filter(|(_, choice)| choice.present) {
+        for half in 0..2 {
+            let word = book.index(choice.codes[half]) | u16::from(choice.signs[half]) << 9;
+            put_u16(block, 2 + 2 * (2 * at + half), word);
+        }
     }
     let id = 1.0 / d;
-    for (byte, scales) in block[66..].iter_mut().zip(scales.as_chunks::<2>().0) {
-        *byte = iq_fit::odd_scale(id, scales[0], 15) | iq_fit::odd_scale(id, scales[1], 15) << 4;
+    for (byte, choices) in block[66..].iter_mut().zip(choices.as_chunks::<2>().0) {
+        let nibbles = choices.map(|choice| iq_fit::odd_scale(id, choice.scale, 15));
+        *byte = nibbles[0] | nibbles[1] << 4;
     }
 }
 

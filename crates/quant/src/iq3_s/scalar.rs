@@ -3,72 +3,78 @@
 use crate::{
     Level, Rows,
     block::{self, f16_at, put_f16},
-    fit,
     grids::{CodeBook, IQ3_S_VALUES},
     iq_fit::{
         self, SUPER,
-        lattice::{Lattice, Magnitudes, Refit},
+        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
     },
 };
 
 /// Elements in a sub-block.
-const SUB: usize = 32;
+pub const SUB: usize = 32;
+/// Sub-blocks in a block.
+pub const N_SUBS: usize = SUPER / SUB;
+
+/// How this type searches.
+///
+/// Source: `quantize_row_iq3_s_impl` in `ggml/src/ggml-quants.c`.
+pub fn recipe() -> Recipe<SUB, 4, 8> {
+    let book = CodeBook::iq3_s();
+    Recipe {
+        lattice: Lattice { book, n_steps: 9, step: 0.2, refit: Refit::AllIfAnyOff },
+        sigma_factor: 2.0,
+        unweighted: Unweighted::Squares,
+        even: false,
+        smallest: f32::from_bits(1),
+        start: Start::Largest,
+    }
+}
 
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
-    let search =
-        Lattice::<SUB, 4, 8> { book: CodeBook::iq3_s(), n_steps: 9, step: 0.2, refit: Refit::AllIfAnyOff };
+pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
+    let recipe = recipe();
     iq_fit::encode_blocks(rows, out, |values, importance, block| {
-        encode_block(&search, values, importance, block);
+        encode_block(&recipe, values, importance, block);
     });
 }
 
-/// Where a sub-block is all zeros, the reference does not step over its place: the indices and signs of the
-/// sub-blocks after it land one place too early, while their scales and high bits stay where they belong, so
-/// such a super-block decodes to something else. Its bytes are the contract, so this does the same.
-///
-/// Source: `quantize_row_iq3_s_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(
-    search: &Lattice<SUB, 4, 8>,
+/// Encodes one block.
+pub fn encode_block(
+    recipe: &Recipe<SUB, 4, 8>,
     values: &[f32; SUPER],
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
+    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+}
+
+/// Writes what was found.
+///
+/// Where a sub-block is all zeros, the reference does not step over its place: the indices and signs of the
+/// sub-blocks after it land one place too early, while their scales and high bits stay where they belong, so
+/// such a super-block decodes to something else. Its bytes are the contract, so this does the same.
+#[inline(always)]
+pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
-    let sigma2 = 2.0 * fit::sum_of_squares(values) / SUPER as f32;
-    let mut scales = [0.0f32; 8];
-    let mut max_scale = 0.0;
-    let mut place = 0;
-    for (at, values) in values.as_chunks::<SUB>().0.iter().enumerate() {
-        let weights = match importance {
-            Some(importance) => fit::importance_weights(values, &importance.as_chunks::<SUB>().0[at], sigma2),
-            None => values.map(|value| value * value),
-        };
-        let mut sub = Magnitudes::new(values, weights);
-        let max = sub.max();
-        if max == 0.0 {
-            continue;
-        }
-        let mut found = search.search(&sub, max / 15.0, max);
-        found.make_positive(&mut sub.signs, 255);
-        for (group, &code) in found.codes.iter().enumerate() {
-            let index = search.book.index(code);
+    let present = choices.iter().enumerate().filter(|(_, choice)| choice.present);
+    for (place, (at, choice)) in present.enumerate() {
+        for (group, &code) in choice.codes.iter().enumerate() {
+            let index = book.index(code);
             block[2 + 8 * place + group] = index as u8;
             block[66 + at] |= ((index >> 8) as u8) << group;
         }
-        block[74 + 4 * place..][..4].copy_from_slice(&sub.signs);
-        place += 1;
-        scales[at] = found.scale;
-        max_scale = iq_fit::larger(max_scale, found.scale);
+        block[74 + 4 * place..][..4].copy_from_slice(&choice.signs);
     }
+    let max_scale = max_scale(choices);
     if max_scale == 0.0 {
         return;
     }
     let d = max_scale / 31.0;
     put_f16(block, 0, d * 1.033);
     let id = 1.0 / d;
-    for (byte, scales) in block[106..].iter_mut().zip(scales.as_chunks::<2>().0) {
-        *byte = iq_fit::odd_scale(id, scales[0], 15) | iq_fit::odd_scale(id, scales[1], 15) << 4;
+    for (byte, choices) in block[106..].iter_mut().zip(choices.as_chunks::<2>().0) {
+        let nibbles = choices.map(|choice| iq_fit::odd_scale(id, choice.scale, 15));
+        *byte = nibbles[0] | nibbles[1] << 4;
     }
 }
 

@@ -1,10 +1,121 @@
 //! The search of IQ2 and IQ3: one scale for a sub-block whose groups of magnitudes must be points of a book.
 
-use super::{larger, nearest_point};
+use super::{SUPER, larger, nearest_point};
 use crate::{
+    fit,
     grids::{CodeBook, Place},
     round::nearest_int,
 };
+
+/// How a format searches the sub-blocks of a super-block.
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
+    /// The search of one sub-block.
+    pub lattice: Lattice<SUB, DIMS, LEVELS>,
+    /// The mean of the squares, which importance is combined with, is multiplied by this power of two.
+    pub sigma_factor: f32,
+    /// The weights where there is no importance.
+    pub unweighted: Unweighted,
+    /// Whether the number of negative signs in eight elements has to be even.
+    pub even: bool,
+    /// Below this largest magnitude a sub-block counts as zero.
+    pub smallest: f32,
+    /// Where the search begins.
+    pub start: Start,
+}
+
+/// The weights of a search without importance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unweighted {
+    /// The squares of the values.
+    Squares,
+    /// The squares, and a quarter of their mean (times the factor of the recipe).
+    SquaresAndMean,
+}
+
+/// Where a search begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At the best scale without a grid, with one level more than there is.
+    Fitted,
+    /// With the largest magnitude on the top level.
+    Largest,
+}
+
+/// What was found for a sub-block.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Choice {
+    /// Whether there was anything to find: not where all is (nearly) zero.
+    pub present: bool,
+    /// The scale, not negative.
+    pub scale: f32,
+    /// The codes, all in the book; the first `SUB / DIMS` count.
+    pub codes: [u16; 8],
+    /// The signs, as the format stores them.
+    pub signs: [u8; 4],
+}
+
+impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS, LEVELS> {
+    /// Searches all sub-blocks of a super-block.
+    #[inline(always)]
+    pub fn search<const N_SUBS: usize>(
+        &self,
+        values: &[f32; SUPER],
+        importance: Option<&[f32; SUPER]>,
+    ) -> [Choice; N_SUBS] {
+        const { assert!(N_SUBS * SUB == SUPER) };
+        let sigma2 = self.sigma_factor * fit::sum_of_squares(values) / SUPER as f32;
+        let mut choices = [Choice::default(); N_SUBS];
+        for (at, (values, choice)) in values.as_chunks::<SUB>().0.iter().zip(&mut choices).enumerate() {
+            let weights = match (importance, self.unweighted) {
+                (Some(importance), _) => {
+                    fit::importance_weights(values, &importance.as_chunks::<SUB>().0[at], sigma2)
+                }
+                (None, Unweighted::Squares) => values.map(|value| value * value),
+                (None, Unweighted::SquaresAndMean) => values.map(|value| 0.25 * sigma2 + value * value),
+            };
+            let mut sub = Magnitudes::new(values, weights);
+            if self.even {
+                sub = sub.make_even(values);
+            }
+            let max = sub.max();
+            if max < self.smallest {
+                continue;
+            }
+            let (start, anchor) = match self.start {
+                Start::Fitted => {
+                    let start = fit::unsigned(&sub.values, &sub.weights, 4, &mut [0; SUB]);
+                    (start, start * 3.0)
+                }
+                Start::Largest => (max / (2 * Lattice::<SUB, DIMS, LEVELS>::TOP + 1) as f32, max),
+            };
+            if anchor <= 0.0 {
+                continue;
+            }
+            let found = self.lattice.search(&sub, start, anchor);
+            *choice = self.choice(found.scale, found.codes, sub.signs);
+        }
+        choices
+    }
+
+    /// A choice; a negative scale becomes positive and all signs change, because the scale is stored unsigned.
+    #[inline(always)]
+    pub fn choice(&self, scale: f32, codes: [u16; 8], signs: [u8; 4]) -> Choice {
+        let mask = if self.even { 127 } else { 255 };
+        if scale < 0.0 {
+            Choice { present: true, scale: -scale, codes, signs: signs.map(|signs| !signs & mask) }
+        } else {
+            Choice { present: true, scale, codes, signs }
+        }
+    }
+}
+
+/// The largest scale of a super-block as the reference finds it; 0 if there is none.
+#[inline(always)]
+pub fn max_scale(choices: &[Choice]) -> f32 {
+    let present = choices.iter().filter(|choice| choice.present);
+    present.fold(0.0, |max, choice| larger(max, choice.scale))
+}
 
 /// A sub-block, made ready for the search.
 #[derive(Debug, Clone, Copy)]
@@ -87,20 +198,10 @@ pub struct Lattice<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
 /// A scale and the codes of a sub-block's groups.
 #[derive(Debug, Clone, Copy)]
 pub struct Fit {
-    /// The scale; negative in rare cases, see [`Fit::make_positive`].
+    /// The scale; negative in rare cases, see [`Recipe::choice`].
     pub scale: f32,
     /// The codes, all in the book; the first `SUB / DIMS` count.
     pub codes: [u16; 8],
-}
-
-impl Fit {
-    /// A negative scale becomes positive and all signs under `mask` change: the scale is stored unsigned.
-    pub fn make_positive(&mut self, signs: &mut [u8], mask: u8) {
-        if self.scale < 0.0 {
-            self.scale = -self.scale;
-            signs.iter_mut().for_each(|signs| *signs = !*signs & mask);
-        }
-    }
 }
 
 /// What the elements of a sub-block add to `sum w*x*q` and `sum w*q*q`, for each level.
@@ -210,4 +311,21 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
         }
         (sums[0], sums[1])
     }
+}
+
+/// The weighted squared distance of a point, in the order of operations of [`nearest_point`].
+#[inline(always)]
+pub fn distance<const DIMS: usize, const LEVELS: usize>(
+    code: u16,
+    values: &[f32; DIMS],
+    weights: &[f32; DIMS],
+    scale: f32,
+) -> f32 {
+    let mut distance = 0.0;
+    for dim in 0..DIMS {
+        let level = usize::from(code >> (LEVELS.trailing_zeros() as usize * dim)) & (LEVELS - 1);
+        let diff = scale * (2 * level + 1) as f32 - values[dim];
+        distance += weights[dim] * diff * diff;
+    }
+    distance
 }

@@ -7,6 +7,7 @@
 //! its level, it is taken from a table that was filled with the same operations. A lane kernel can therefore
 //! replace any of these functions alone.
 
+pub mod lanes;
 pub mod lattice;
 pub mod nonlinear;
 pub mod ternary;

@@ -1,0 +1,52 @@
+//! A code book in the form that the lane search reads: lists of near points that can be read a vector at a time.
+
+use crate::grids::{CodeBook, Place};
+
+/// What reading a vector at the last point may read beyond it.
+const PADDING: usize = 16;
+
+/// Bits of a list's length in an [`entry`](Points::entry).
+const LENGTH_BITS: u32 = 11;
+
+/// Lists of the points near each code that is not in the book.
+#[derive(Debug)]
+pub struct Points {
+    /// For each code: 0 if it is in the book, otherwise where its list starts and how long it is.
+    entries: Vec<u32>,
+    /// (points) codes, list after list in the order of [`CodeBook`], and some padding.
+    codes: Vec<u16>,
+}
+
+impl Points {
+    /// All lists of a book whose levels have `bits` bits and run to `top`.
+    pub fn new(book: &CodeBook, dims: usize, bits: usize, top: u16) -> Points {
+        let mut points = Points { entries: vec![0; 1 << (dims * bits)], codes: Vec::new() };
+        for code in 0..points.entries.len() {
+            let level = |dim: usize| (code >> (bits * dim)) as u16 & ((1 << bits) - 1);
+            if (0..dims).any(|dim| level(dim) > top) {
+                continue;
+            }
+            if let Place::OffGrid(near) = book.place(code as u16) {
+                debug_assert!(near.len() < 1 << LENGTH_BITS);
+                points.entries[code] = (points.codes.len() << LENGTH_BITS | near.len()) as u32;
+                points.codes.extend(near);
+            }
+        }
+        points.codes.extend([0; PADDING]);
+        points
+    }
+
+    /// The list of a code: 0 for codes in the book.
+    #[inline(always)]
+    pub fn entry(&self, code: u32) -> u32 {
+        self.entries[code as usize]
+    }
+
+    /// The codes of an entry's list, and then any others: a vector may be read at its last point.
+    #[inline(always)]
+    pub fn list(&self, entry: u32) -> (&[u16], usize) {
+        let n = (entry & ((1 << LENGTH_BITS) - 1)) as usize;
+        let start = (entry >> LENGTH_BITS) as usize;
+        (&self.codes[start..start + n + PADDING], n)
+    }
+}

@@ -1,0 +1,564 @@
+//! The scale search of one sub-block, a candidate scale a lane.
+//!
+//! Most of the scalar search's time goes into neighbour lists: for every candidate scale, every group that is off
+//! the grid has tens of points whose weighted distances are summed in eight roundings. Three facts save nearly all
+//! of that:
+//!
+//! 1. Neighbouring scales round a group to the same code, so that they share the list.
+//! 2. The distance is `s^2 A - 2 s B + X`, with `A = sum r q^2`, `B = sum r x q` and `X = sum r x^2`: its part that
+//!    depends on the point, over `s`, is the line `s A - 2 B`. A point whose line is lowest at both ends of a
+//!    range of scales is the nearest at all scales between them.
+//! 3. Lines are cheap: `A` and `B` are sums over a few fields of the code, each looked up in a register.
+//!
+//! Lines are not the numbers that the reference compares. Its sums differ from the true distances, and so do the
+//! lines, by bounded errors; a point is taken by its line only if no other comes closer than both errors together
+//! ([`MARGIN`]). Those that do are measured by the reference's own sums, in its order.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::{Lookup, Sub, points::Points};
+use crate::iq_fit::lattice::{self, Lattice, Refit};
+
+/// Vectors of candidate scales: 31 scales are four of eight.
+const MAX_VECTORS: usize = 4;
+/// Candidate scales, filled up to whole vectors.
+const MAX_SCALES: usize = 32;
+/// Groups in a sub-block.
+const MAX_GROUPS: usize = 8;
+/// Fields of a code that are looked up at once: single levels, or pairs where registers hold 16 floats.
+const MAX_FIELDS: usize = 8;
+/// Vectors of points in a list.
+const MAX_POINT_VECTORS: usize = 48;
+
+/// How far lines must be apart, in parts of `2 X / s + line`, to decide like the reference's sums.
+///
+/// Write `u` for `2^-24`, `c` for a point's distance. The reference's sum errs by at most
+/// `27 u (s^2 A + X)` (13.5 roundings of `r (|s q| + |x|)^2` an element), `s` times the line by at most
+/// `21 u (s^2 A + X)`, and `s^2 A <= 2 X + 2 c`: together `48 u (3 X + 2 c)`. For two points with `c` and
+/// `c + d` that is `48 u (6 X + 4 c + 2 d)`, which is below `d` if `d >= 290 u (X + c)`, and `X + c` is
+/// `s (2 X / s + line)`. This is `512 u`. Where it holds at both ends of a range it holds within, because the
+/// difference of two lines is a line and the margin is convex in `s`.
+const MARGIN: f32 = 1.0 / 32768.0;
+
+/// What underflow may do to a distance at most, for scales below 2^20: two points this close are measured.
+const TINY: f32 = 1.262_177_4e-29;
+
+/// The lines of a group: `A` and `2 B` of each value of each field of a code.
+struct Lines<S: Simd> {
+    a: [S::f32s; MAX_FIELDS],
+    b: [S::f32s; MAX_FIELDS],
+    /// [`MARGIN`] `* 2 X +` [`TINY`].
+    margin: f32,
+}
+
+/// A group whose code is off the grid for the scales `first..=last`.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    group: u8,
+    first: u8,
+    last: u8,
+    entry: u32,
+}
+
+/// A search and its memory.
+pub struct Search<'a, S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize> {
+    lattice: &'a Lattice<SUB, DIMS, LEVELS>,
+    points: &'a Points,
+    /// `(MAX_GROUPS, MAX_SCALES)` codes.
+    codes: [[S::u32s; MAX_VECTORS]; MAX_GROUPS],
+    /// The scales for which each group is off the grid, a bit each.
+    off: [u32; MAX_GROUPS],
+    runs: [Run; MAX_GROUPS * MAX_SCALES],
+    lines: [Lines<S>; MAX_GROUPS],
+    /// Lines of the list at hand.
+    a: [S::f32s; MAX_POINT_VECTORS],
+    b: [S::f32s; MAX_POINT_VECTORS],
+}
+
+/// The candidate scales of a sub-block.
+struct Scales<S: Simd> {
+    inverse: [S::f32s; MAX_VECTORS],
+    scale: [S::f32s; MAX_VECTORS],
+}
+
+impl<S: Simd> Scales<S> {
+    #[inline(always)]
+    fn at(&self, n: usize) -> (f32, f32) {
+        let (vector, lane) = (n / S::f32s::LEN, n % S::f32s::LEN);
+        (self.scale[vector].as_slice()[lane], self.inverse[vector].as_slice()[lane])
+    }
+}
+
+/// What the search found for one sub-block.
+pub struct Picked {
+    /// The scale.
+    pub scale: f32,
+    /// The codes, all in the book.
+    pub codes: [u32; MAX_GROUPS],
+    /// The groups that were off the grid, a bit each.
+    pub off: u32,
+}
+
+/// The number that, added to a float below 2^22, leaves its nearest integer in the low bits.
+const MAGIC: f32 = 12_582_912.0;
+
+impl<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>
+    Search<'a, S, SUB, DIMS, LEVELS>
+{
+    const N_GROUPS: usize = SUB / DIMS;
+    const BITS: usize = LEVELS.trailing_zeros() as usize;
+    const TOP: f32 = if LEVELS == 4 { 2.0 } else { 7.0 };
+    /// Whether a field is two levels.
+    const PAIRS: bool = LEVELS == 4 && S::f32s::LEN == 16;
+    const FIELDS: usize = if Self::PAIRS { DIMS / 2 } else { DIMS };
+    const FIELD_BITS: u32 = if Self::PAIRS { 4 } else { Self::BITS as u32 };
+
+    /// Memory for searches.
+    #[inline(always)]
+    pub fn new(simd: S, lattice: &'a Lattice<SUB, DIMS, LEVELS>, points: &'a Points) -> Self {
+        let (zero, none) = (S::f32s::splat(simd, 0.0), S::u32s::splat(simd, 0));
+        Search {
+            lattice,
+            points,
+            codes: [[none; MAX_VECTORS]; MAX_GROUPS],
+            off: [0; MAX_GROUPS],
+            runs: [Run::default(); MAX_GROUPS * MAX_SCALES],
+            lines: std::array::from_fn(|_| Lines {
+                a: [zero; MAX_FIELDS],
+                b: [zero; MAX_FIELDS],
+                margin: 0.0,
+            }),
+            a: [zero; MAX_POINT_VECTORS],
+            b: [zero; MAX_POINT_VECTORS],
+        }
+    }
+}
+
+/// The level that the low bits of a field stand for, by lane: `2 l + 1` of bits `shift..` of the lane's number.
+#[simd]
+fn odd<S: Lookup>(simd: S, levels: usize, shift: usize) -> S::f32s {
+    S::f32s::from_fn(
+        simd,
+        #[inline(always)]
+        |lane| (2 * (lane >> shift & (levels - 1)) + 1) as f32,
+    )
+}
+
+/// [`Lattice::search`] for lane `lane` of a sub-block; equal for every input
+/// that [`super`] does not call wild.
+#[simd]
+pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    (start, anchor): (f32, f32),
+) -> Picked {
+    let lanes = S::f32s::LEN;
+    let n_scales = 2 * this.lattice.n_steps as usize + 1;
+    let n_vectors = n_scales.div_ceil(lanes);
+    let mut scales =
+        Scales::<S> { inverse: [S::f32s::splat(simd, 0.0); 4], scale: [S::f32s::splat(simd, 0.0); 4] };
+    for v in 0..n_vectors {
+        let first = (v * lanes) as i32 - this.lattice.n_steps;
+        let step = this.lattice.step;
+        let span = S::f32s::from_fn(
+            simd,
+            #[inline(always)]
+            |lane| (2.0 * Search::<S, SUB, DIMS, LEVELS>::TOP + 1.0) + (first + lane as i32) as f32 * step,
+        );
+        scales.inverse[v] = span / S::f32s::splat(simd, anchor);
+        scales.scale[v] = S::f32s::splat(simd, 1.0) / scales.inverse[v];
+    }
+    let n_runs = round_all(simd, this, sub, lane, &scales, n_scales, n_vectors);
+    for run in 0..n_runs {
+        let run = this.runs[run];
+        settle(simd, this, sub, lane, &scales, n_vectors, run);
+    }
+    choose(simd, this, sub, lane, (n_scales, n_vectors), start)
+}
+
+/// Rounds all groups at all scales and lists the runs of scales that are off the grid; gives their number.
+#[simd]
+fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    scales: &Scales<S>,
+    n_scales: usize,
+    n_vectors: usize,
+) -> usize {
+    let lanes = S::f32s::LEN;
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let mut half_inverse = scales.inverse;
+    for v in 0..n_vectors {
+        half_inverse[v] *= splat(0.5);
+    }
+    let mut n_runs = 0;
+    for group in 0..Search::<S, SUB, DIMS, LEVELS>::N_GROUPS {
+        let mut codes = [S::u32s::splat(simd, 0); MAX_VECTORS];
+        for dim in 0..DIMS {
+            let x = splat(sub.x[group * DIMS + dim].as_slice()[lane]);
+            for v in 0..n_vectors {
+                codes[v] += level_bits::<S, LEVELS>(simd, half_inverse[v] * x)
+                    << (Search::<S, SUB, DIMS, LEVELS>::BITS * dim) as u32;
+            }
+        }
+        let mut ends = 0u64;
+        for v in 0..n_vectors {
+            let next = codes[v].slide::<1>(codes[(v + 1).min(MAX_VECTORS - 1)]);
+            ends |= codes[v].simd_ne(next).to_bitmask() << (lanes * v);
+        }
+        this.codes[group] = codes;
+        ends = (ends & ((1 << n_scales) - 1)) | 1 << (n_scales - 1);
+        let mut first = 0;
+        let mut off = 0;
+        while ends != 0 {
+            let last = ends.trailing_zeros() as usize;
+            ends &= ends - 1;
+            let code = this.codes[group][last / lanes].as_slice()[last % lanes];
+            let entry = this.points.entry(code);
+            this.runs[n_runs] = Run { group: group as u8, first: first as u8, last: last as u8, entry };
+            let is_off = u32::from(entry != 0);
+            n_runs += is_off as usize;
+            off |= ((2u32 << last).wrapping_sub(1 << first)) * is_off;
+            first = last + 1;
+        }
+        this.off[group] = off;
+        make_lines(simd, this, sub, lane, group);
+    }
+    n_runs
+}
+
+/// The level nearest to `2 half - 1) / 2`, clamped: `half` is half of the scaled value. Scaling by 1/2 is exact, so
+/// this rounds as the scalar code does.
+#[simd]
+fn level_bits<S: Lookup, const LEVELS: usize>(simd: S, half: S::f32s) -> S::u32s {
+    let top = if LEVELS == 4 { 2.0 } else { 7.0 };
+    let magic = S::f32s::splat(simd, MAGIC);
+    let rounded =
+        (half - S::f32s::splat(simd, 0.5) + magic).max(magic).min(S::f32s::splat(simd, MAGIC + top));
+    rounded.bitcast::<S::u32s>() - magic.bitcast::<S::u32s>()
+}
+
+/// Fills the tables of a group.
+#[simd]
+fn make_lines<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    group: usize,
+) {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let lines = &mut this.lines[group];
+    let low = odd(simd, LEVELS, 0);
+    let high = odd(simd, LEVELS, 2);
+    for field in 0..Search::<S, SUB, DIMS, LEVELS>::FIELDS {
+        if Search::<S, SUB, DIMS, LEVELS>::PAIRS {
+            let at = group * DIMS + 2 * field;
+            let root = |i: usize| splat(sub.roots[i].as_slice()[lane]);
+            let twice = |i: usize| splat(sub.twice[i].as_slice()[lane]);
+            lines.a[field] = root(at) * (low * low) + root(at + 1) * (high * high);
+            lines.b[field] = twice(at) * low + twice(at + 1) * high;
+        } else {
+            let at = group * DIMS + field;
+            lines.a[field] = splat(sub.roots[at].as_slice()[lane]) * (low * low);
+            lines.b[field] = splat(sub.twice[at].as_slice()[lane]) * low;
+        }
+    }
+    lines.margin = MARGIN * 2.0 * sub.x2[group].as_slice()[lane] + TINY;
+}
+
+/// The lines of a list into `this.a` and `this.b`; gives the number of vectors.
+#[simd]
+fn line_up<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
+    group: usize,
+    list: &[u16],
+    n: usize,
+) -> usize {
+    let lanes = S::f32s::LEN;
+    let lines = &this.lines[group];
+    let lane_numbers = S::u32s::from_fn(
+        simd,
+        #[inline(always)]
+        |lane| lane as u32,
+    );
+    let infinite = S::f32s::splat(simd, f32::INFINITY);
+    let n_vectors = n.div_ceil(lanes);
+    for v in 0..n_vectors {
+        let codes = simd.widen(&list[v * lanes..]);
+        let mut a = simd.look(lines.a[0], codes);
+        let mut b = simd.look(lines.b[0], codes);
+        for field in 1..Search::<S, SUB, DIMS, LEVELS>::FIELDS {
+            let index = codes >> (field as u32 * Search::<S, SUB, DIMS, LEVELS>::FIELD_BITS);
+            a += simd.look(lines.a[field], index);
+            b += simd.look(lines.b[field], index);
+        }
+        let in_list = lane_numbers.simd_lt(S::u32s::splat(simd, (n - v * lanes) as u32));
+        this.a[v] = in_list.select(a, infinite);
+        this.b[v] = b;
+    }
+    n_vectors
+}
+
+/// The points of `this.a` and `this.b` that may be nearest at a scale: how many, and the last of them.
+#[simd]
+fn lowest<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &Search<'_, S, SUB, DIMS, LEVELS>,
+    n_vectors: usize,
+    margin: f32,
+    (scale, inverse): (f32, f32),
+) -> (u32, usize) {
+    let s = S::f32s::splat(simd, scale);
+    let mut least = this.a[0] * s - this.b[0];
+    for v in 1..n_vectors {
+        least = least.min(this.a[v] * s - this.b[v]);
+    }
+    let least = least.reduce_min();
+    let bound = S::f32s::splat(simd, least + (MARGIN * least + margin * inverse));
+    let (mut n, mut at) = (0, 0);
+    for v in 0..n_vectors {
+        let near = (this.a[v] * s - this.b[v]).simd_le(bound).to_bitmask();
+        n += near.count_ones();
+        at = if near != 0 { v * S::f32s::LEN + near.trailing_zeros() as usize } else { at };
+    }
+    (n, at)
+}
+
+/// The nearest of the points that may be, by the reference's sums.
+#[simd]
+fn measured<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    group: usize,
+    (list, n): (&[u16], usize),
+    (scale, inverse): (f32, f32),
+) -> u32 {
+    let n_vectors = n.div_ceil(S::f32s::LEN);
+    let s = S::f32s::splat(simd, scale);
+    let mut least = this.a[0] * s - this.b[0];
+    for v in 1..n_vectors {
+        least = least.min(this.a[v] * s - this.b[v]);
+    }
+    let least = least.reduce_min();
+    let bound = S::f32s::splat(simd, least + (MARGIN * least + this.lines[group].margin * inverse));
+    let values: [f32; DIMS] = std::array::from_fn(
+        #[inline(always)]
+        |dim| sub.x[group * DIMS + dim].as_slice()[lane],
+    );
+    let roots: [f32; DIMS] = std::array::from_fn(
+        #[inline(always)]
+        |dim| sub.roots[group * DIMS + dim].as_slice()[lane],
+    );
+    let (mut best, mut found) = (f32::MAX, list[0]);
+    for v in 0..n_vectors {
+        let mut near = (this.a[v] * s - this.b[v]).simd_le(bound).to_bitmask();
+        while near != 0 {
+            let code = list[v * S::f32s::LEN + near.trailing_zeros() as usize];
+            near &= near - 1;
+            let distance = lattice::distance::<DIMS, LEVELS>(code, &values, &roots, scale);
+            if distance < best {
+                (best, found) = (distance, code);
+            }
+        }
+    }
+    u32::from(found)
+}
+
+/// Replaces the codes of a run by those of its nearest points.
+#[simd]
+fn settle<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    scales: &Scales<S>,
+    n_vectors: usize,
+    run: Run,
+) {
+    let lanes = S::f32s::LEN;
+    let group = usize::from(run.group);
+    let points = this.points;
+    let (list, n) = points.list(run.entry);
+    let n_point_vectors = line_up(simd, this, group, list, n);
+    let margin = this.lines[group].margin;
+    let (first, last) = (usize::from(run.first), usize::from(run.last));
+    let (n_first, at_first) = lowest(simd, this, n_point_vectors, margin, scales.at(first));
+    let (n_last, at_last) = lowest(simd, this, n_point_vectors, margin, scales.at(last));
+    if n_first == 1 && n_last == 1 && at_first == at_last {
+        let code = S::u32s::splat(simd, u32::from(list[at_first]));
+        let n = S::u32s::splat(simd, (last - first) as u32);
+        for v in 0..n_vectors {
+            let from_first = S::u32s::from_fn(
+                simd,
+                #[inline(always)]
+                |lane| (v * lanes + lane) as u32,
+            ) - S::u32s::splat(simd, first as u32);
+            this.codes[group][v] = from_first.simd_le(n).select(code, this.codes[group][v]);
+        }
+        return;
+    }
+    for at in first..=last {
+        let (n_near, near) = lowest(simd, this, n_point_vectors, margin, scales.at(at));
+        let code = if n_near == 1 {
+            u32::from(list[near])
+        } else {
+            measured(simd, this, sub, lane, group, (list, n), scales.at(at))
+        };
+        this.codes[group][at / lanes].as_mut_slice()[at % lanes] = code;
+    }
+}
+
+/// The scale that loses least and its codes.
+#[simd]
+fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    (n_scales, n_vectors): (usize, usize),
+    start: f32,
+) -> Picked {
+    let lanes = S::f32s::LEN;
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let zero = splat(0.0);
+    let (mut sum_qx, mut sum_q2) = ([zero; MAX_VECTORS], [zero; MAX_VECTORS]);
+    let level = odd(simd, LEVELS, 0);
+    for group in 0..Search::<S, SUB, DIMS, LEVELS>::N_GROUPS {
+        for dim in 0..DIMS {
+            let at = group * DIMS + dim;
+            let w = splat(sub.w[at].as_slice()[lane]);
+            let wx = splat(sub.wx[at].as_slice()[lane]);
+            for v in 0..n_vectors {
+                let index = this.codes[group][v] >> (Search::<S, SUB, DIMS, LEVELS>::BITS * dim) as u32;
+                let q = simd.look(level, index);
+                sum_qx[v] += wx * q;
+                sum_q2[v] += w * q * q;
+            }
+        }
+    }
+    // The winner is the first of the largest `qx^2 / q2`, up to rounding: where one is clearly ahead, no order
+    // of comparisons can make another win.
+    let mut gains = [splat(-1.0); MAX_VECTORS];
+    let mut largest = splat(-1.0);
+    for v in 0..n_vectors {
+        let gain = sum_qx[v] * (sum_qx[v] / sum_q2[v]);
+        let numbers = S::u32s::from_fn(
+            simd,
+            #[inline(always)]
+            |lane| (v * lanes + lane) as u32,
+        );
+        let valid = sum_q2[v].simd_gt(zero) & numbers.simd_lt(S::u32s::splat(simd, n_scales as u32));
+        gains[v] = valid.select(gain, splat(-1.0));
+        largest = largest.max(gains[v]);
+    }
+    let largest = largest.reduce_max();
+    let bound = splat(largest * (1.0 - MARGIN));
+    let mut close = 0;
+    for v in 0..n_vectors {
+        close |= gains[v].simd_ge(bound).to_bitmask() << (lanes * v);
+    }
+    let mut winner = None;
+    let mut scale = start;
+    let ahead = close.trailing_zeros() as usize % MAX_SCALES;
+    let ordinary = |value: f32| value > 1e-15 && value < 1e15;
+    let qx = sum_qx[ahead / lanes].as_slice()[ahead % lanes];
+    let q2 = sum_q2[ahead / lanes].as_slice()[ahead % lanes];
+    if close.count_ones() == 1 && ordinary(qx.abs()) && ordinary(q2) {
+        winner = Some(ahead);
+        scale = qx / q2;
+    } else {
+        let mut best = 0.0;
+        for at in 0..n_scales {
+            let qx = sum_qx[at / lanes].as_slice()[at % lanes];
+            let q2 = sum_q2[at / lanes].as_slice()[at % lanes];
+            if q2 > 0.0 && qx * qx > best * q2 {
+                scale = qx / q2;
+                best = scale * qx;
+                winner = Some(at);
+            }
+        }
+    }
+    let mut picked = Picked { scale, codes: [0; MAX_GROUPS], off: 0 };
+    match winner {
+        Some(at) => {
+            for group in 0..Search::<S, SUB, DIMS, LEVELS>::N_GROUPS {
+                picked.codes[group] = this.codes[group][at / lanes].as_slice()[at % lanes];
+                picked.off |= (this.off[group] >> at & 1) << group;
+            }
+        }
+        None if this.lattice.refit == Refit::AllIfAnyOff => picked.off = 0xff,
+        None => (),
+    }
+    picked
+}
+
+/// The nearest point of an off-grid code of one group at one scale.
+#[simd]
+pub fn place<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
+    sub: &Sub<S, SUB>,
+    lane: usize,
+    group: usize,
+    code: u32,
+    scale: (f32, f32),
+) -> u32 {
+    let points = this.points;
+    let entry = points.entry(code);
+    if entry == 0 {
+        return code;
+    }
+    let (list, n) = points.list(entry);
+    make_lines(simd, this, sub, lane, group);
+    let n_vectors = line_up(simd, this, group, list, n);
+    let (n_near, near) = lowest(simd, this, n_vectors, this.lines[group].margin, scale);
+    if n_near == 1 { u32::from(list[near]) } else { measured(simd, this, sub, lane, group, (list, n), scale) }
+}
+
+/// The codes of all groups at a scale a lane.
+#[simd]
+pub fn round_lanes<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    sub: &Sub<S, SUB>,
+    inverse: S::f32s,
+    codes: &mut [S::u32s; MAX_GROUPS],
+) {
+    let half = inverse * S::f32s::splat(simd, 0.5);
+    for group in 0..SUB / DIMS {
+        codes[group] = S::u32s::splat(simd, 0);
+        for dim in 0..DIMS {
+            codes[group] += level_bits::<S, LEVELS>(simd, half * sub.x[group * DIMS + dim])
+                << (LEVELS.trailing_zeros() as usize * dim) as u32;
+        }
+    }
+}
+
+/// `sum w*x*q` and `sum w*q*q` a lane.
+#[simd]
+pub fn sums_of_lanes<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+    simd: S,
+    sub: &Sub<S, SUB>,
+    codes: &[S::u32s; MAX_GROUPS],
+) -> (S::f32s, S::f32s) {
+    let level = odd(simd, LEVELS, 0);
+    let mut sum_qx = S::f32s::splat(simd, 0.0);
+    let mut sum_q2 = sum_qx;
+    for group in 0..SUB / DIMS {
+        for dim in 0..DIMS {
+            let at = group * DIMS + dim;
+            let q = simd.look(level, codes[group] >> (LEVELS.trailing_zeros() as usize * dim) as u32);
+            sum_qx += sub.wx[at] * q;
+            sum_q2 += sub.w[at] * q * q;
+        }
+    }
+    (sum_qx, sum_q2)
+}
