@@ -1,7 +1,7 @@
 //! IQ4_NL, plainly.
 
 use crate::{
-    Level, Rows,
+    Rows,
     block::{f16_at, put_f16},
     fit,
     grids::IQ4_VALUES,
@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
+pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
     iq_fit::encode_blocks(rows, out, encode_block);
 }
 
 /// Source: `quantize_iq4_nl`, `quantize_row_iq4_nl_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(values: &[f32; SUB], importance: Option<&[f32; SUB]>, block: &mut [u8; super::BYTES]) {
+pub fn encode_block(values: &[f32; SUB], importance: Option<&[f32; SUB]>, block: &mut [u8; super::BYTES]) {
     let sigma2 = fit::sum_of_squares(values) * (2.0 / SUB as f32);
     let scale = nonlinear::sub_scale(values, &nonlinear::weights(values, importance, sigma2));
     let id = if scale == 0.0 { 0.0 } else { 1.0 / scale };

@@ -14,13 +14,15 @@
 //! Source: `block_iq4_xs` in `ggml/src/ggml-common.h`, `quantize_iq4_xs` and `dequantize_row_iq4_xs` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
 
 use crate::{
-    Codec, Level,
+    Codec, Level, Rows,
     block::{assert_sizes, decode_at_level},
+    level::at_level,
 };
 
 /// Bytes in a block of 256 elements.
@@ -29,8 +31,22 @@ const BYTES: usize = 136;
 const _: () = assert_sizes(DType::IQ4_XS, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::IQ4_XS, needs_weights: false, encode: Some(scalar::encode), decode };
+pub const CODEC: Codec = Codec { dtype: DType::IQ4_XS, needs_weights: false, encode: Some(encode), decode };
+
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    match rows.weights {
+        None => at_level!(
+            level,
+            simd => lanes::encode(simd, rows.values, out),
+            scalar::encode(rows, out)
+        ),
+        Some(weights) => at_level!(
+            level,
+            simd => lanes::encode_weighted(simd, rows, weights, out),
+            scalar::encode(rows, out)
+        ),
+    }
+}
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
     decode_at_level!(level, blocks, out, scalar::decode);

@@ -1,7 +1,7 @@
 //! IQ4_XS, plainly.
 
 use crate::{
-    Level, Rows,
+    Rows,
     block::{f16_at, put_f16, put_u16, u16_at},
     fit,
     grids::IQ4_VALUES,
@@ -13,12 +13,16 @@ use crate::{
 };
 
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
+pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
     iq_fit::encode_blocks(rows, out, encode_block);
 }
 
 /// Source: `quantize_iq4_xs`, `quantize_row_iq4_nl_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &mut [u8; super::BYTES]) {
+pub fn encode_block(
+    values: &[f32; SUPER],
+    importance: Option<&[f32; SUPER]>,
+    block: &mut [u8; super::BYTES],
+) {
     *block = [0; super::BYTES];
     let sigma2 = fit::sum_of_squares(values) * (2.0 / SUPER as f32);
     let subs = values.as_chunks::<SUB>().0;

@@ -15,6 +15,7 @@ pub mod descent;
 pub mod elements;
 pub mod halves;
 pub mod k_scales;
+pub mod nonlinear;
 pub mod scale_and_min;
 pub mod signed;
 pub mod thirty_two;

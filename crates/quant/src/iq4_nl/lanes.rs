@@ -1,0 +1,69 @@
+//! IQ4_NL, a block a lane.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::{BYTES, scalar};
+use crate::{
+    Rows,
+    iq_fit::nonlinear::SUB,
+    lanes::{
+        encode_units, encode_weighted_units,
+        halves::to_half,
+        nonlinear::{inverse, nearest_indices, sigma2, sub_scale, weights},
+        thirty_two::put_nibbles,
+    },
+};
+
+const WORDS: usize = BYTES.div_ceil(4);
+
+/// Encodes without importance weights.
+#[simd]
+pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
+    let blocks = values.as_chunks::<SUB>().0;
+    encode_units::<S, SUB, BYTES, WORDS>(
+        simd,
+        values,
+        out,
+        #[inline(always)]
+        |_, x, words| encode_unit(simd, x, None, words).to_bitmask(),
+        |index, block| scalar::encode_block(&blocks[index], None, block),
+    );
+}
+
+/// Encodes with importance weights, of which `weights` holds a row.
+#[simd]
+pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
+    encode_weighted_units::<S, SUB, BYTES, WORDS>(
+        simd,
+        rows,
+        weights,
+        out,
+        #[inline(always)]
+        |x, importance, words| encode_unit(simd, x, Some(importance), words).to_bitmask(),
+        |values, importance, block| scalar::encode_block(values, Some(importance), block),
+    );
+}
+
+#[simd]
+fn encode_unit<S: Simd>(
+    simd: S,
+    x: &[S::f32s; SUB],
+    importance: Option<&[S::f32s; SUB]>,
+    words: &mut [S::u32s; WORDS],
+) -> S::mask32s {
+    let mut wild = S::mask32s::splat(simd, false);
+    let mut w = [S::f32s::splat(simd, 0.0); SUB];
+    let importance = match importance {
+        None => None,
+        Some(importance) => Some((importance, sigma2(simd, x))),
+    };
+    weights(simd, x, importance, &mut w);
+    let scale = sub_scale(simd, x, &w, &mut wild);
+    let mut indices = [S::u32s::splat(simd, 0); SUB];
+    nearest_indices(simd, x, inverse(simd, scale, &mut wild), &mut indices);
+    words.fill(S::u32s::splat(simd, 0));
+    words[0] = to_half(simd, scale);
+    put_nibbles(simd, &indices, 2, words);
+    wild
+}
