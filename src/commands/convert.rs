@@ -10,7 +10,7 @@ use arch::Layout;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     Error, NonFinite, PlannedFile, RunOptions,
-    recipes::{Overrides, Recipe},
+    recipes::{Recipe, TensorFacts},
 };
 use source::Checkpoint;
 use tensor::DType;
@@ -21,6 +21,7 @@ use crate::{
         convert_to_hf::{self, ToHf},
         cpu_level,
         plan_report::{Origin, Report, stored_as},
+        quantize_options::{Asked, OtherSettings, QuantizeOptions, add_files, paths_of},
         run_and_tell, types_help,
     },
     failure::{EXIT_INTERRUPTED, Failure},
@@ -67,7 +68,8 @@ struct ConvertArgs {
         long = "type",
         value_name = "TYPE",
         value_delimiter = ',',
-        required_unless_present = "to",
+        required_unless_present_any = ["to", "recipe"],
+        conflicts_with = "recipe",
         value_parser = parse_recipe
     )]
     types: Vec<&'static Recipe>,
@@ -107,6 +109,8 @@ struct ConvertArgs {
     /// Say more.
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    options: QuantizeOptions,
 }
 
 /// What to make.
@@ -159,6 +163,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 }
 
 fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+    if args.options.any() {
+        return Err(Failure::usage(
+            "--to hf takes tensors as they are; options about their types make no sense",
+        ));
+    }
     let out = args.out.as_deref().ok_or_else(|| Failure::usage("--to hf needs the folder to write"))?;
     let dtype = match &args.types[..] {
         [] => DType::BF16,
@@ -179,9 +188,14 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
 }
 
 fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
-    if args.types.is_empty() {
+    if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("--to gguf needs a --type"));
     }
+    let asked = args.options.read(OtherSettings {
+        allow_nonfinite: args.allow_nonfinite,
+        via: args.via,
+        ..OtherSettings::default()
+    })?;
     let failed = |error| about_input(&args.src, error);
     let checkpoint = source::open(&args.src).map_err(|error| failed(Error::Source(error)))?;
     let options = arch::Options {
@@ -190,41 +204,58 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
         ..arch::Options::default()
     };
     let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
-    let files = plan(args, &layout).map_err(failed)?;
+    let tensors: Vec<TensorFacts<'_>> = layout
+        .tensors
+        .iter()
+        .map(|it| TensorFacts { name: &it.name, shape: it.shape, dtype: DType::F32 })
+        .collect();
+    asked.warn_of_patterns(&tensors, ui);
+    asked.check_replay(&tensors)?;
+    let files = plan(args, &layout, &asked)?;
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
     tell(&checkpoint, &layout, ui);
 
+    let coverage = asked.tell_coverage(&tensors, &files, ui)?;
     let origin = Origin {
         input: &args.src,
         format: checkpoint.format,
         architecture: layout.architecture,
         dropped: &layout.dropped,
-        notes: checkpoint.notes.iter().chain(&layout.notes).cloned().collect(),
+        notes: [checkpoint.notes.clone(), layout.notes.clone(), coverage].concat(),
         stored_as: &|choice| stored_as(&checkpoint, &layout.tensors[choice.tensor].data),
     };
     let report = Report::new(&origin, &files, args.dry_run);
     if args.dry_run {
+        asked.save(&tensors, &files, &[], args.force, ui)?;
         return ui.data(&if args.json { report.json()? } else { report.text() });
     }
-    planned.iter().try_for_each(|file| convert::check_ready(&layout, file)).map_err(failed)?;
-    let works = convert::works(&checkpoint, &layout, &planned, args.via).map_err(failed)?;
-    run_and_tell(&works, &files, args.force, run_options, &report, ui).map_err(failed)?;
+    let request = asked.request(0);
+    planned.iter().try_for_each(|file| convert::check_ready(&layout, file, &request)).map_err(failed)?;
+    asked.save(&tensors, &files, &[], args.force, ui)?;
+    let ones = convert::ones_for(&planned);
+    let via = asked.settings.via;
+    let works = convert::works(&checkpoint, &layout, &planned, via, &request, &ones).map_err(failed)?;
+    let nonfinite = if asked.settings.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    let options = RunOptions { nonfinite, ..run_options.clone() };
+    run_and_tell(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
 /// Plans every file and its path, and checks the paths.
-fn plan(args: &ConvertArgs, layout: &Layout) -> Result<Vec<(PathBuf, PlannedFile)>, Error> {
-    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(args.types.len());
-    for recipe in &args.types {
+fn plan(args: &ConvertArgs, layout: &Layout, asked: &Asked) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
+    let failed = |error| about_input(&args.src, error);
+    let recipes = asked.recipes(args.types.clone())?;
+    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
+    for (index, recipe) in recipes.iter().enumerate() {
         let type_name = recipe.alias_of.unwrap_or(recipe.name);
         let default_name = arch::default_file_name(&layout.metadata, type_name);
-        let path = convert::output_path(args.out.as_deref(), &default_name, type_name)?;
-        if files.iter().any(|(other, _)| *other == path) {
-            return Err(Error::OneNameForMany { n_types: args.types.len(), path });
-        }
+        let path = convert::output_path(args.out.as_deref(), &default_name, type_name).map_err(failed)?;
+        let planned = convert::plan_files(layout, recipe, &asked.request(index)).map_err(failed)?;
+        add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
+    }
+    for (path, _) in &files {
         // A dry run replaces nothing, so nothing is in its way.
-        convert::check_output(&path, &args.src, args.force || args.dry_run)?;
-        files.push((path, convert::plan_file(layout, recipe, &Overrides::default())?));
+        convert::check_output(path, &args.src, args.force || args.dry_run).map_err(failed)?;
     }
     Ok(files)
 }

@@ -3,8 +3,12 @@
 mod convert;
 mod convert_to_hf;
 mod cpu;
+mod imatrix_report;
+mod near_names;
 mod plan_report;
 mod quantize;
+mod quantize_options;
+mod recipe_file;
 mod show;
 mod table;
 

@@ -98,7 +98,7 @@ impl Report {
                     dtype: choice.dtype.name(),
                     offset: planned.offset,
                     bytes: planned.n_bytes,
-                    reason: choice.reason.to_string(),
+                    reason: reason(choice),
                     fallback_from: choice.fallback.map(|fallback| fallback.wanted.name()),
                     requires_imatrix: choice.requires_imatrix,
                 }
@@ -214,6 +214,13 @@ impl Tensor {
         };
         let (name, shape) = (printable(&self.name), format!("{:?}", self.shape));
         vec![name, shape, self.from.clone(), self.dtype.into(), self.bytes.to_string(), why]
+    }
+}
+
+fn reason(choice: &Choice) -> String {
+    match choice.raised_from {
+        Some(lacking) => format!("no importance weights for {lacking}; {}", choice.reason),
+        None => choice.reason.to_string(),
     }
 }
 

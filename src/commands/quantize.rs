@@ -2,16 +2,14 @@
 //! `llama-quantize` is.
 
 use std::{
-    fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::{
-    Error, Importance, NonFinite, PlannedFile, RunOptions,
-    imatrix::Imatrix,
-    recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
+    Error, NonFinite, PlannedFile, RunOptions,
+    recipes::{Recipe, TensorFacts},
 };
 use gguf::Model;
 use tensor::DType;
@@ -20,6 +18,7 @@ use crate::{
     commands::{
         Command, cpu_level,
         plan_report::{Origin, Report},
+        quantize_options::{Asked, OtherSettings, QuantizeOptions, add_files, paths_of},
         run_and_tell, types_help,
     },
     failure::{EXIT_INTERRUPTED, Failure},
@@ -51,45 +50,24 @@ Examples:
   gguf-quantize model-BF16.gguf out/ q4_k_m,q5_k_m,q8_0 8
   gguf-quantize --imatrix imatrix.gguf model-BF16.gguf model-IQ3_XXS.gguf iq3_xxs
   gguf-quantize --tensor-type attn_v=q8_0 --output-tensor-type q6_k model-BF16.gguf x.gguf q4_k_m
-  gguf-quantize --dry-run model-BF16.gguf q2_k
+  gguf-quantize --prune-layers 20,21 --override-kv general.name=str:Short model-BF16.gguf x.gguf q8_0
+  gguf-quantize --split-max-size 2G --missing-imatrix raise-type model-BF16.gguf out/ iq2_m
+  gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
+  gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
-    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 2..=4, required = true, hide = true)]
+    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required = true, hide = true)]
     what: Vec<String>,
     /// Quantize weights that are quantized already, and lose precision twice.
     #[arg(long)]
     allow_requantize: bool,
-    /// Leave output.weight as it is.
-    #[arg(long)]
-    leave_output_tensor: bool,
-    /// The type's default dtype for every tensor, no mix.
-    #[arg(long)]
-    pure: bool,
-    /// Importance matrix, GGUF or the older format.
-    #[arg(long, value_name = "FILE")]
-    imatrix: Option<String>,
-    /// Use the importance matrix for tensors whose name holds this, only.
-    #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
-    include_weights: Vec<String>,
-    /// Use the importance matrix for all tensors but those whose name holds this.
-    #[arg(long, value_name = "NAME", requires = "imatrix")]
-    exclude_weights: Vec<String>,
-    /// Dtype of output.weight.
-    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
-    output_tensor_type: Option<DType>,
-    /// Dtype of the token embeddings.
-    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
-    token_embedding_type: Option<DType>,
-    /// Dtype of all tensors in whose name the regular expression is found; the first that is counts.
-    #[arg(long, value_name = "REGEX=DTYPE", value_parser = parse_tensor_type)]
-    tensor_type: Vec<TensorType>,
-    /// A file of REGEX=DTYPE, divided by white space.
-    #[arg(long, value_name = "FILE")]
-    tensor_type_file: Option<PathBuf>,
+    /// As many output files as the input has, with the same tensors in each.
+    #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors", "recipe"])]
+    keep_split: bool,
     /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -111,14 +89,8 @@ struct QuantizeArgs {
     /// Say more.
     #[arg(short, long)]
     verbose: bool,
-}
-
-fn parse_dtype(name: &str) -> Result<DType, String> {
-    DType::from_name(name).map_err(|error| error.to_string())
-}
-
-fn parse_tensor_type(text: &str) -> Result<TensorType, String> {
-    TensorType::parse(text).map_err(|error| error.to_string())
+    #[command(flatten)]
+    options: QuantizeOptions,
 }
 
 /// What the positional arguments say.
@@ -134,12 +106,23 @@ fn parse_recipes(names: &str) -> Result<Vec<&'static Recipe>, Failure> {
 }
 
 /// The same four forms as in the reference. `IN A B` is `IN OUT TYPE` unless only A is a type.
-fn parse_what(what: &[String]) -> Result<What, Failure> {
+/// With a recipe file there is no type: `IN`, `IN OUT` or `IN OUT THREADS`.
+fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
     let threads = |text: &String| {
         let not_a_number = || Failure::usage(format_args!("`{text}` is not a number of threads"));
         text.parse::<NonZeroUsize>().map(Some).map_err(|_| not_a_number())
     };
     let is_number = |text: &String| text.parse::<NonZeroUsize>().is_ok();
+    let input = PathBuf::from(&what[0]);
+    if has_recipe {
+        let (out, threads) = match what {
+            [_] => (None, None),
+            [_, out] => (Some(out), None),
+            [_, out, number] => (Some(out), threads(number)?),
+            _ => return Err(Failure::usage("a recipe file says which types there are to be")),
+        };
+        return Ok(What { input, out: out.map(PathBuf::from), recipes: Vec::new(), threads });
+    }
     let (out, types, threads) = match what {
         [_, types] => (None, types, None),
         [_, types, number] if is_number(number) && parse_recipes(types).is_ok() => {
@@ -149,69 +132,81 @@ fn parse_what(what: &[String]) -> Result<What, Failure> {
         [_, out, types, number] => (Some(out), types, threads(number)?),
         _ => return Err(Failure::usage("input and type are needed")),
     };
-    Ok(What {
-        input: PathBuf::from(&what[0]),
-        out: out.map(PathBuf::from),
-        recipes: parse_recipes(types)?,
-        threads,
-    })
+    Ok(What { input, out: out.map(PathBuf::from), recipes: parse_recipes(types)?, threads })
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let what = parse_what(&args.what)?;
-    let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
-    let options = RunOptions { threads: args.threads.or(what.threads), level: cpu_level()?, nonfinite };
+    let what = parse_what(&args.what, args.options.has_recipe())?;
+    let level = cpu_level()?;
     let failed = |error| about_input(&what.input, error);
 
     let model = Model::open(&what.input).map_err(|error| match error {
         error @ gguf::Error::Io { .. } => Failure::new(error),
         error => failed(Error::Gguf(error)),
     })?;
-    let imatrix = args.imatrix.as_deref().map(|path| open_imatrix(&args, path)).transpose()?;
-    let importance = imatrix
-        .as_ref()
-        .zip(args.imatrix.as_deref())
-        .filter(|(imatrix, _)| !imatrix.entries.is_empty())
-        .map(|(imatrix, path)| Importance { imatrix, path });
-    let overrides = overrides(&args, importance.is_some())?;
-    warn_of_patterns(&model, &overrides, ui);
+    let asked = args.options.read(OtherSettings {
+        keep_split: args.keep_split,
+        allow_requantize: args.allow_requantize,
+        allow_nonfinite: args.allow_nonfinite,
+        via: None,
+    })?;
+    let tensors = convert::model_tensors(&model);
+    asked.warn_of_patterns(&tensors, ui);
+    asked.check_replay(&tensors)?;
+    let inputs: Vec<&Path> = model.shards().iter().map(|(path, _)| path.as_path()).collect();
+    let files = plan(&args, &what, &model, &asked, &inputs)?;
 
-    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(what.recipes.len());
-    for recipe in &what.recipes {
-        let path = plan_path(&what, &model, recipe).map_err(failed)?;
-        if files.iter().any(|(other, _)| *other == path) {
-            let n_types = what.recipes.len();
-            return Err(failed(Error::OneNameForMany { n_types, path }));
-        }
-        let inputs: Vec<&Path> = model.shards().iter().map(|(path, _)| path.as_path()).collect();
-        convert::check_output_beside(&path, &inputs, args.force || args.dry_run).map_err(failed)?;
-        let file = convert::plan_quantized(&model, recipe, &overrides, importance).map_err(failed)?;
-        files.push((path, file));
-    }
-
-    let tensors: Vec<DType> = model.tensors().map(|(_, tensor)| tensor.dtype).collect();
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
     let origin = Origin {
         input: &what.input,
         format: "GGUF",
         architecture,
         dropped: &[],
-        notes: Vec::new(),
-        stored_as: &|choice| tensors[choice.tensor].name().to_owned(),
+        notes: asked.tell_coverage(&tensors, &files, ui)?,
+        stored_as: &|choice| tensors[choice.tensor].dtype.name().to_owned(),
     };
     let report = Report::new(&origin, &files, args.dry_run);
     if args.dry_run {
+        asked.save(&tensors, &files, &inputs, args.force, ui)?;
         return ui.data(&if args.json { report.json()? } else { report.text() });
     }
+    let request = asked.request(0);
     for (_, file) in &files {
-        convert::check_quantized(&model, file, importance, args.allow_requantize).map_err(failed)?;
+        convert::check_quantized(&model, file, &request, asked.settings.allow_requantize).map_err(failed)?;
     }
+    asked.save(&tensors, &files, &inputs, args.force, ui)?;
     warn_of_loss(&tensors, &files, ui);
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
-    let works = convert::quantize_works(&model, &planned, importance).map_err(failed)?;
+    let ones = convert::ones_for(&planned);
+    let works = convert::quantize_works(&model, &planned, &request, &ones).map_err(failed)?;
+    let nonfinite = if asked.settings.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    let options = RunOptions { threads: args.threads.or(what.threads), level, nonfinite };
     run_and_tell(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
+}
+
+/// Plans every file and its path, and checks the paths.
+fn plan(
+    args: &QuantizeArgs,
+    what: &What,
+    model: &Model,
+    asked: &Asked,
+    inputs: &[&Path],
+) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
+    let failed = |error| about_input(&what.input, error);
+    let recipes = asked.recipes(what.recipes.clone())?;
+    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
+    for (index, recipe) in recipes.iter().enumerate() {
+        let path = plan_path(what, model, recipe).map_err(failed)?;
+        let planned = convert::plan_quantized(model, recipe, &asked.request(index)).map_err(failed)?;
+        add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
+    }
+    for (path, _) in &files {
+        // A dry run replaces nothing, so nothing is in its way.
+        convert::check_output_beside(path, inputs, args.force || args.dry_run).map_err(failed)?;
+    }
+    Ok(files)
 }
 
 /// A library's error with its advice and the path of the input.
@@ -230,34 +225,6 @@ fn about_input(path: &Path, error: Error) -> Failure {
     .hint(hint)
 }
 
-fn open_imatrix(args: &QuantizeArgs, path: &str) -> Result<Imatrix, Failure> {
-    let failed = |error| Failure::at(Path::new(path), error);
-    let mut imatrix = Imatrix::open(Path::new(path)).map_err(failed)?;
-    imatrix.include(&args.include_weights);
-    imatrix.exclude(&args.exclude_weights);
-    imatrix.check_finite().map_err(failed)?;
-    Ok(imatrix)
-}
-
-fn overrides(args: &QuantizeArgs, has_imatrix: bool) -> Result<Overrides, Failure> {
-    let mut tensor_types = args.tensor_type.clone();
-    if let Some(path) = &args.tensor_type_file {
-        let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
-        tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Failure::at(path, error))?);
-    }
-    Ok(Overrides {
-        pure: args.pure,
-        leave_output: args.leave_output_tensor,
-        output_type: args.output_tensor_type,
-        token_embedding_type: args.token_embedding_type,
-        tensor_types,
-        has_imatrix,
-        // Where the reference ignores an option or aborts, do what was asked for.
-        differences: Differences { tensor_types_on_floats: true, checked_options: true },
-        ..Overrides::default()
-    })
-}
-
 /// The model's name for its file: by the convention, from `general.*` keys.
 fn plan_path(what: &What, model: &Model, recipe: &Recipe) -> Result<PathBuf, Error> {
     let type_name = recipe.alias_of.unwrap_or(recipe.name);
@@ -265,21 +232,10 @@ fn plan_path(what: &What, model: &Model, recipe: &Recipe) -> Result<PathBuf, Err
     convert::output_path(what.out.as_deref(), &default_name, type_name)
 }
 
-fn warn_of_patterns(model: &Model, overrides: &Overrides, ui: &Ui) {
-    let facts: Vec<TensorFacts<'_>> = model
-        .tensors()
-        .map(|(_, tensor)| TensorFacts { name: &tensor.name, shape: tensor.shape, dtype: tensor.dtype })
-        .collect();
-    for index in overrides.unmatched(&facts) {
-        let pattern = &overrides.tensor_types[index].pattern;
-        ui.warning(&format!("--tensor-type: `{pattern}` is found in no tensor's name"));
-    }
-}
-
-fn warn_of_loss(tensors: &[DType], files: &[(PathBuf, PlannedFile)], ui: &Ui) {
+fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, PlannedFile)], ui: &Ui) {
     for (path, file) in files {
         let twice = file.choices.iter().filter(|choice| {
-            let from = tensors[choice.tensor];
+            let from: DType = tensors[choice.tensor].dtype;
             from.is_quantized() && from != choice.dtype
         });
         let n_twice = twice.count();

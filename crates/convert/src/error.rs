@@ -51,6 +51,50 @@ pub enum Error {
         /// The dtype that it would get.
         to: DType,
     },
+    /// A layer to be left out that is not there.
+    #[error("layer {layer} cannot be left out: the model has {n_layers} layers and it is not among them")]
+    NoSuchLayer {
+        /// The layer.
+        layer: u32,
+        /// Layers of the model.
+        n_layers: usize,
+    },
+    /// All layers are to be left out.
+    #[error("all {n_layers} layers would be left out")]
+    NoLayerLeft {
+        /// Layers of the model.
+        n_layers: usize,
+    },
+    /// `KEY=TYPE:VALUE` that is none.
+    #[error("`{text}` is not `KEY=TYPE:VALUE`: {problem}")]
+    KeyOverride {
+        /// The text as given.
+        text: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A number that the type of its key does not hold.
+    #[error("metadata key `{key}`: {value} is not a value of its type {type_name}")]
+    KeyOverrideRange {
+        /// The key.
+        key: String,
+        /// The number.
+        value: String,
+        /// The type that the key has.
+        type_name: &'static str,
+    },
+    /// A tensor about which the recipe file says nothing.
+    #[error("tensor `{tensor}` is not in the recipe file")]
+    NotInRecipeFile {
+        /// The tensor.
+        tensor: String,
+    },
+    /// More shards than their numbers can count.
+    #[error("{count} shards are more than 65535")]
+    TooManyShards {
+        /// How many there would be.
+        count: usize,
+    },
     /// The output would replace what is read.
     #[error("output `{}` is the input", path.display())]
     OutputIsInput {
@@ -180,6 +224,13 @@ impl Error {
             Error::Requantize { .. } => {
                 "start from the original weights, or give --allow-requantize and lose precision twice"
             }
+            Error::NoSuchLayer { .. } => "layers count from 0",
+            Error::KeyOverride { .. } => {
+                "types are int, float, bool and str, or u8 to i64, f32 and f64 to be exact"
+            }
+            Error::KeyOverrideRange { .. } => "state the type, as in `u64:`, to change it",
+            Error::NotInRecipeFile { .. } => "was the recipe saved for this model?",
+            Error::TooManyShards { .. } => "allow more for each",
             Error::OutputIsInput { .. } => "give another name; the input is never written to",
             Error::CopyOfCheckpoint => "f32, f16 and bf16 keep the weights as plain numbers",
             Error::NonFinite { .. } => {

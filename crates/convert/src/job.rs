@@ -15,10 +15,19 @@ pub struct Work<'a> {
     pub rows: TensorRows<'a>,
     /// Importance weights for its quantized targets.
     pub weights: Option<Weights<'a>>,
+    /// Weights in the place of missing ones, for targets that cannot do without.
+    pub stand_in: Option<Weights<'a>>,
     /// A type that every value is rounded to before anything else (`--via`).
     pub via: Option<DType>,
     /// Where it goes.
     pub targets: Vec<Target>,
+}
+
+impl<'a> Work<'a> {
+    /// Rows that go nowhere yet and have no weights.
+    pub fn new(name: String, rows: TensorRows<'a>) -> Work<'a> {
+        Work { name, rows, weights: None, stand_in: None, via: None, targets: Vec::new() }
+    }
 }
 
 /// Importance weights of a tensor: (n_experts, row_elems) f32, row-major. Rows of one expert
@@ -40,6 +49,8 @@ pub struct Target {
     pub dtype: DType,
     /// Bytes from the start of that file to the tensor's data.
     pub offset: u64,
+    /// Whether the type cannot be encoded to without importance weights.
+    pub needs_weights: bool,
 }
 
 /// Rows of one tensor, read once and written to all targets: what a thread takes at a time, and
@@ -106,8 +117,7 @@ mod tests {
     use super::*;
 
     fn work(values: &[f32]) -> Work<'_> {
-        let rows = TensorRows::Values(values);
-        Work { name: "t".into(), rows, weights: None, via: None, targets: Vec::new() }
+        Work::new("t".into(), TensorRows::Values(values))
     }
 
     #[test]

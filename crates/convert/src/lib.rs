@@ -6,20 +6,27 @@
 
 mod error;
 pub mod export;
+mod files;
 mod finite;
 pub mod imatrix;
 mod job;
+mod key_override;
 mod output;
 mod plan;
+mod prune;
 mod quantize;
 pub mod recipes;
+mod request;
 mod rows;
 mod run;
 
 pub use error::Error;
+pub use files::ones_for;
 pub use job::{JOB_ELEMS, Job, Schedule, Target, Weights, Work};
+pub use key_override::KeyOverride;
 pub use output::{check_output, check_output_beside, output_path, write};
-pub use plan::{Choice, PlannedFile, arch_input, check_ready, plan_file, resolve, works};
-pub use quantize::{Importance, check_quantized, plan_quantized, quantize_works};
+pub use plan::{Choice, PlannedFile, arch_input, check_ready, plan_files, resolve, works};
+pub use quantize::{check_quantized, model_tensors, plan_quantized, quantize_works};
+pub use request::{Importance, Request, Shards};
 pub use rows::{CheckpointRows, TensorRows};
 pub use run::{NonFinite, RunOptions, Watch, run};

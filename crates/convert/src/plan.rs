@@ -11,15 +11,16 @@
 //! llama-cpp-python 0.3.36.
 
 use arch::{Data, Layout, OutTensor};
-use gguf::{DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Value};
+use gguf::{Metadata, Plan, Value};
 use source::Checkpoint;
-use tensor::{DType, Shape};
+use tensor::DType;
 
 use crate::{
-    CheckpointRows, Error, Target, TensorRows, Work,
+    CheckpointRows, Error, Request, TensorRows, Work,
+    files::{self, Base},
     recipes::{
-        Fallback, FileType, ModelFacts, Overrides, QUANTIZATION_VERSION, Reason, Recipe, TensorFacts,
-        ZeroBytes, assign, quantized_metadata, reference_order,
+        Fallback, FileType, QUANTIZATION_VERSION, Reason, Recipe, TensorFacts, ZeroBytes, quantized_metadata,
+        reference_order,
     },
 };
 
@@ -32,6 +33,8 @@ pub struct PlannedFile {
     pub plan: Plan,
     /// What became of each tensor, in the order of the file.
     pub choices: Vec<Choice>,
+    /// Its number, from 1, and the number of all where it is a shard.
+    pub shard: Option<(u32, u32)>,
 }
 
 /// What becomes of one tensor.
@@ -45,6 +48,8 @@ pub struct Choice {
     pub reason: Reason,
     /// The dtype that its row length did not allow, if that happened.
     pub fallback: Option<Fallback>,
+    /// The dtype that it would have with importance weights, which it lacks.
+    pub raised_from: Option<DType>,
     /// Whether it cannot be encoded without an importance matrix.
     pub requires_imatrix: bool,
 }
@@ -61,19 +66,10 @@ impl PlannedFile {
 /// Checks that every dtype of a plan can be written, before anything is.
 ///
 /// # Errors
-/// [`Error::NeedsImatrix`], [`Error::Encode`] where there is no codec.
-pub fn check_ready(layout: &Layout, file: &PlannedFile) -> Result<(), Error> {
-    for choice in &file.choices {
-        let (tensor, dtype) = (&layout.tensors[choice.tensor].name, choice.dtype);
-        if choice.requires_imatrix {
-            return Err(Error::NeedsImatrix { tensor: tensor.clone(), dtype, recipe: file.recipe.name });
-        }
-        if quant::codec(dtype).is_none_or(|codec| codec.encode.is_none()) {
-            let error = quant::EncodeError::NoCodec { dtype, verb: "encode" };
-            return Err(Error::Encode { tensor: tensor.clone(), error });
-        }
-    }
-    Ok(())
+/// [`Error::NeedsImatrix`], [`Error::NotInImatrix`], [`Error::Imatrix`], [`Error::Encode`] where
+/// there is no codec.
+pub fn check_ready(layout: &Layout, file: &PlannedFile, request: &Request<'_>) -> Result<(), Error> {
+    files::check(file, &layout_tensors(layout, float_of(file.recipe)), request, false)
 }
 
 /// A checkpoint as architectures see it.
@@ -106,86 +102,54 @@ pub fn resolve(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layou
     arch::resolve(&arch_input(checkpoint)?, options).map_err(Error::Arch)
 }
 
+/// What the converter would write: the target itself, or bf16 for llama-quantize to read.
+fn float_of(recipe: &Recipe) -> DType {
+    if is_converted(recipe) { recipe.default } else { DType::BF16 }
+}
+
 /// Whether a recipe's files are those of the reference's converter alone.
 fn is_converted(recipe: &Recipe) -> bool {
     matches!(recipe.file_type, FileType::F32 | FileType::F16 | FileType::BF16)
 }
 
-/// Plans the file of one recipe.
+/// What recipes need to know of a layout's tensors, as the converter would write them.
+fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
+    let tensors = layout.tensors.iter();
+    tensors
+        .map(|OutTensor { name, shape, keep_f32, .. }| TensorFacts {
+            name,
+            shape: *shape,
+            dtype: if *keep_f32 { DType::F32 } else { float },
+        })
+        .collect()
+}
+
+/// Plans the file of one recipe, or its shards. [`Choice::tensor`] is an index into the
+/// layout's tensors.
 ///
 /// # Errors
 /// [`Error::CopyOfCheckpoint`] for the recipe that only copies, [`Error::Recipe`],
-/// [`Error::Gguf`].
-pub fn plan_file(
+/// [`Error::Gguf`], and what is wrong with the request.
+pub fn plan_files(
     layout: &Layout,
     recipe: &'static Recipe,
-    overrides: &Overrides,
-) -> Result<PlannedFile, Error> {
+    request: &Request<'_>,
+) -> Result<Vec<PlannedFile>, Error> {
     if recipe.copy {
         return Err(Error::CopyOfCheckpoint);
     }
     let converted = is_converted(recipe);
-    // What the converter would write: the target itself, or bf16 for llama-quantize to read.
-    let (float, file_type) =
-        if converted { (recipe.default, recipe.file_type) } else { (DType::BF16, FileType::BF16) };
-    let metadata = converted_metadata(layout, file_type);
-    let order = if converted {
-        (0..layout.tensors.len()).collect()
+    let tensors = layout_tensors(layout, float_of(recipe));
+    let (metadata, order) = if converted {
+        (converted_metadata(layout, recipe.file_type), (0..tensors.len()).collect())
     } else {
-        reference_order(&layout.tensors.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>())
+        let metadata = converted_metadata(layout, FileType::BF16);
+        let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+        let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
+        (metadata, reference_order(&names))
     };
-    let facts: Vec<TensorFacts<'_>> = order
-        .iter()
-        .map(|&index| {
-            let OutTensor { name, shape, keep_f32, .. } = &layout.tensors[index];
-            TensorFacts { name, shape: *shape, dtype: if *keep_f32 { DType::F32 } else { float } }
-        })
-        .collect();
-    let model = ModelFacts::from_metadata(&metadata).map_err(Error::Recipe)?;
-    let mut assignments = assign(recipe, &model, &facts, overrides).map_err(Error::Recipe)?;
-    if converted {
-        // The converter keeps more tensors in f32 than recipes leave alone.
-        for (assignment, facts) in assignments.iter_mut().zip(&facts) {
-            if facts.dtype == DType::F32 && assignment.reason == Reason::Default {
-                assignment.dtype = DType::F32;
-            }
-        }
-    }
-    let metadata = if converted {
-        metadata
-    } else {
-        quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText)
-    };
-    let choices: Vec<Choice> = order
-        .iter()
-        .zip(&assignments)
-        .map(|(&tensor, made)| Choice {
-            tensor,
-            dtype: made.dtype,
-            reason: made.reason,
-            fallback: made.fallback,
-            requires_imatrix: made.requires_imatrix,
-        })
-        .collect();
-    let tensors = facts
-        .iter()
-        .zip(&choices)
-        .map(|(facts, choice)| {
-            // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
-            let shape = if converted { Ok(facts.shape) } else { without_trailing_ones(facts.shape) };
-            let shape = shape.map_err(|source| Error::Shape { tensor: facts.name.to_owned(), source })?;
-            Ok((facts.name.to_owned(), shape, choice.dtype))
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    let plan = Plan::new(&metadata, tensors, Endian::Little, DEFAULT_ALIGNMENT).map_err(Error::Gguf)?;
-    Ok(PlannedFile { recipe, plan, choices })
-}
-
-/// The dimensions that `gguf.cpp` writes.
-pub(crate) fn without_trailing_ones(shape: Shape) -> Result<Shape, tensor::ShapeError> {
-    let dims: Vec<u64> = (0..shape.n_dims_effective()).map(|i| shape.dim(i)).collect();
-    // A shape of no dimensions has one element.
-    Shape::new(&dims)
+    let base = Base { recipe, metadata, tensors: &tensors, order, converted, shard_of: None };
+    files::plan(&base, request)
 }
 
 /// A layout's keys with those of the file type where the converter has them.
@@ -205,15 +169,19 @@ fn converted_metadata(layout: &Layout, file_type: FileType) -> Metadata {
 }
 
 /// The work of writing `files`, all planned from this layout: one entry for each tensor in the
-/// layout's order, which is that of the checkpoint, with one target for each file.
+/// layout's order, which is that of the checkpoint, with one target for each file. `ones` is what
+/// [`crate::ones_for`] gives.
 ///
 /// # Errors
-/// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
+/// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree,
+/// [`Error::Imatrix`].
 pub fn works<'a>(
     checkpoint: &'a Checkpoint,
     layout: &'a Layout,
     files: &[PlannedFile],
     via: Option<DType>,
+    request: &Request<'a>,
+    ones: &'a [f32],
 ) -> Result<Vec<Work<'a>>, Error> {
     let mut works = layout
         .tensors
@@ -228,14 +196,11 @@ pub fn works<'a>(
                 }
             };
             let via = via.filter(|_| !tensor.keep_f32);
-            Ok(Work { name: tensor.name.clone(), rows, weights: None, via, targets: Vec::new() })
+            Ok(Work { via, ..Work::new(tensor.name.clone(), rows) })
         })
         .collect::<Result<Vec<Work<'_>>, Error>>()?;
-    for (output, file) in files.iter().enumerate() {
-        for (choice, planned) in file.choices.iter().zip(file.plan.tensors()) {
-            let target = Target { output, dtype: choice.dtype, offset: planned.offset };
-            works[choice.tensor].targets.push(target);
-        }
-    }
+    // The types that are copied need no weights, so that it does not matter which they are here.
+    let tensors = layout_tensors(layout, DType::BF16);
+    files::add_targets(&mut works, files, &tensors, request, ones)?;
     Ok(works)
 }

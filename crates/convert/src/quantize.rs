@@ -3,83 +3,48 @@
 //! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in
 //! llama-cpp-python 0.3.36. Weights go from the stored type straight to the target through f32.
 
-use gguf::{Endian, Model, Plan, TensorInfo};
+use gguf::Model;
 
 use crate::{
-    Choice, Error, PlannedFile, Target, TensorRows, Weights, Work,
-    imatrix::{Imatrix, provenance},
-    plan::without_trailing_ones,
-    recipes::{
-        ModelFacts, Overrides, Recipe, TensorFacts, ZeroBytes, assign, quantized_metadata, reference_order,
-        set_key, stored_file_type,
-    },
+    Error, PlannedFile, Request, Shards, TensorRows, Work,
+    files::{self, Base},
+    recipes::{Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order, stored_file_type},
 };
 
-/// An importance matrix and the path that it was read from, as the user gave it.
-#[derive(Debug, Clone, Copy)]
-pub struct Importance<'a> {
-    /// The matrix, filters applied.
-    pub imatrix: &'a Imatrix,
-    /// Its path, for the keys that tell where weights come from.
-    pub path: &'a str,
+/// What recipes need to know of a model's tensors, in the order of [`Model::tensors`].
+pub fn model_tensors(model: &Model) -> Vec<TensorFacts<'_>> {
+    let tensors = model.tensors().map(|(_, tensor)| tensor);
+    tensors.map(|it| TensorFacts { name: &it.name, shape: it.shape, dtype: it.dtype }).collect()
 }
 
-fn facts(tensor: &TensorInfo) -> TensorFacts<'_> {
-    TensorFacts { name: &tensor.name, shape: tensor.shape, dtype: tensor.dtype }
-}
-
-/// Plans the file of one recipe. [`Choice::tensor`] is an index into [`Model::tensors`].
+/// Plans the file of one recipe, or its shards. [`crate::Choice::tensor`] is an index into
+/// [`Model::tensors`].
 ///
 /// # Errors
-/// [`Error::Recipe`], [`Error::Gguf`].
+/// [`Error::Recipe`], [`Error::Gguf`], and what is wrong with the request.
 pub fn plan_quantized(
     model: &Model,
     recipe: &'static Recipe,
-    overrides: &Overrides,
-    importance: Option<Importance<'_>>,
-) -> Result<PlannedFile, Error> {
-    let tensors: Vec<TensorFacts<'_>> = model.tensors().map(|(_, tensor)| facts(tensor)).collect();
-    let order = reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>());
-    let ordered: Vec<TensorFacts<'_>> = order.iter().map(|&index| tensors[index]).collect();
-    let model_facts = match ModelFacts::from_metadata(model.metadata()) {
-        Ok(facts) => facts,
-        // Copying asks nothing of a model.
-        Err(_) if recipe.copy => ModelFacts::default(),
-        Err(error) => return Err(Error::Recipe(error)),
+    request: &Request<'_>,
+) -> Result<Vec<PlannedFile>, Error> {
+    let tensors = model_tensors(model);
+    let shards = model.shards().iter().enumerate();
+    let shard_of: Vec<usize> =
+        shards.flat_map(|(shard, (_, file))| file.tensors().iter().map(move |_| shard)).collect();
+    let order = if request.shards == Shards::Kept {
+        let offsets: Vec<u64> = model.tensors().map(|(_, tensor)| tensor.offset).collect();
+        let mut order: Vec<usize> = (0..tensors.len()).collect();
+        order.sort_by_key(|&index| (shard_of[index], offsets[index]));
+        order
+    } else {
+        reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>())
     };
-    let assignments = assign(recipe, &model_facts, &ordered, overrides).map_err(Error::Recipe)?;
-
     let file_type =
         if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
-    let mut metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
-    if let Some(Importance { imatrix, path }) = importance {
-        for (key, value) in provenance(imatrix, path, false) {
-            set_key(&mut metadata, &key, value);
-        }
-    }
-    let choices: Vec<Choice> = order
-        .iter()
-        .zip(&assignments)
-        .map(|(&tensor, made)| Choice {
-            tensor,
-            dtype: made.dtype,
-            reason: made.reason,
-            fallback: made.fallback,
-            requires_imatrix: made.requires_imatrix,
-        })
-        .collect();
-    let planned = ordered
-        .iter()
-        .zip(&choices)
-        .map(|(facts, choice)| {
-            let shape = without_trailing_ones(facts.shape)
-                .map_err(|source| Error::Shape { tensor: facts.name.to_owned(), source })?;
-            Ok((facts.name.to_owned(), shape, choice.dtype))
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    let alignment = model.first().alignment();
-    let plan = Plan::new(&metadata, planned, Endian::Little, alignment).map_err(Error::Gguf)?;
-    Ok(PlannedFile { recipe, plan, choices })
+    let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
+    let base =
+        Base { recipe, metadata, tensors: &tensors, order, converted: false, shard_of: Some(shard_of) };
+    files::plan(&base, request)
 }
 
 /// Checks that everything that a plan asks for can be done, before anything is.
@@ -90,66 +55,27 @@ pub fn plan_quantized(
 pub fn check_quantized(
     model: &Model,
     file: &PlannedFile,
-    importance: Option<Importance<'_>>,
+    request: &Request<'_>,
     allow_requantize: bool,
 ) -> Result<(), Error> {
-    let tensors: Vec<&TensorInfo> = model.tensors().map(|(_, tensor)| tensor).collect();
-    for choice in &file.choices {
-        let (tensor, dtype) = (tensors[choice.tensor], choice.dtype);
-        let name = || tensor.name.clone();
-        if choice.requires_imatrix && importance.is_none() {
-            return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe: file.recipe.name });
-        }
-        if tensor.dtype == dtype {
-            continue;
-        }
-        if let Some(Importance { imatrix, .. }) = importance {
-            let weights = imatrix.weights(&tensor.name, &facts(tensor)).map_err(Error::Imatrix)?;
-            if choice.requires_imatrix && weights.is_none() {
-                return Err(Error::NotInImatrix { tensor: name(), dtype });
-            }
-        }
-        if tensor.dtype.is_quantized() && !allow_requantize {
-            return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
-        }
-        if quant::codec(dtype).is_none_or(|codec| codec.encode.is_none()) {
-            let error = quant::EncodeError::NoCodec { dtype, verb: "encode" };
-            return Err(Error::Encode { tensor: name(), error });
-        }
-    }
-    Ok(())
+    files::check(file, &model_tensors(model), request, allow_requantize)
 }
 
 /// The work of writing `files`, all planned from this model: one entry for each tensor in the
-/// model's order, with one target for each file.
+/// model's order, with one target for each file. `ones` is what [`crate::ones_for`] gives.
 ///
 /// # Errors
 /// [`Error::Imatrix`].
 pub fn quantize_works<'a>(
     model: &'a Model,
     files: &[PlannedFile],
-    importance: Option<Importance<'a>>,
+    request: &Request<'a>,
+    ones: &'a [f32],
 ) -> Result<Vec<Work<'a>>, Error> {
-    let mut works = model
-        .tensors()
-        .map(|(file, tensor)| {
-            let values = match importance {
-                Some(Importance { imatrix, .. }) => {
-                    imatrix.weights(&tensor.name, &facts(tensor)).map_err(Error::Imatrix)?
-                }
-                None => None,
-            };
-            let rows_per_expert = tensor.shape.dim(1).max(1);
-            let weights = values.map(|values| Weights { values, rows_per_expert });
-            let rows = TensorRows::Gguf { file, tensor };
-            Ok(Work { name: tensor.name.clone(), rows, weights, via: None, targets: Vec::new() })
-        })
-        .collect::<Result<Vec<Work<'_>>, Error>>()?;
-    for (output, file) in files.iter().enumerate() {
-        for (choice, planned) in file.choices.iter().zip(file.plan.tensors()) {
-            let target = Target { output, dtype: choice.dtype, offset: planned.offset };
-            works[choice.tensor].targets.push(target);
-        }
-    }
+    let work = |(file, tensor): (&'a gguf::File, &'a gguf::TensorInfo)| {
+        Work::new(tensor.name.clone(), TensorRows::Gguf { file, tensor })
+    };
+    let mut works: Vec<Work<'a>> = model.tensors().map(work).collect();
+    files::add_targets(&mut works, files, &model_tensors(model), request, ones)?;
     Ok(works)
 }

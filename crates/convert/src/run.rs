@@ -207,7 +207,8 @@ fn encode(
     let n_rows = job.rows.end - job.rows.start;
     // Same length means that nothing is cleared; every byte is written below.
     encoded.resize((n_rows * row_bytes) as usize, 0);
-    let weights = work.weights.filter(|_| target.dtype.is_quantized());
+    let weights = work.weights.or_else(|| work.stand_in.filter(|_| target.needs_weights));
+    let weights = weights.filter(|_| target.dtype.is_quantized());
     for rows in expert_ranges(job, weights) {
         let first = (rows.start - job.rows.start) as usize;
         let end = (rows.end - job.rows.start) as usize;

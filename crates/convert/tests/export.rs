@@ -11,9 +11,9 @@ use std::{
 
 use arch::Layout;
 use convert::{
-    Error, RunOptions, Watch,
+    Error, Request, RunOptions, Watch,
     export::{self, ExportError, ExportOptions},
-    recipes::{Overrides, Recipe},
+    recipes::Recipe,
 };
 use gguf::{Array, Metadata, Value};
 use tensor::DType;
@@ -40,8 +40,8 @@ fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
     let checkpoint = source::open(dir).expect("a golden opens");
     let layout = resolve(&checkpoint);
     let recipe = Recipe::from_name(recipe).expect("a recipe");
-    let files = [convert::plan_file(&layout, recipe, &Overrides::default()).expect("a plan")];
-    let works = convert::works(&checkpoint, &layout, &files, None).expect("works");
+    let files = [convert::plan_files(&layout, recipe, &Request::default()).expect("a plan").remove(0)];
+    let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[]).expect("works");
     let plans = [(path, &files[0].plan)];
     convert::write(&works, &plans, false, &RunOptions::default(), watch()).expect("written");
     layout

@@ -10,8 +10,7 @@ use std::{
 };
 
 use convert::{
-    Error, JOB_ELEMS, Job, NonFinite, RunOptions, Schedule, Watch, Work,
-    recipes::{Overrides, Recipe},
+    Error, JOB_ELEMS, Job, NonFinite, Request, RunOptions, Schedule, Watch, Work, recipes::Recipe,
 };
 use gguf::Output;
 
@@ -68,9 +67,9 @@ fn how_work_is_cut_changes_no_byte() {
         let layout = convert::resolve(&checkpoint, &arch::Options::default()).unwrap();
         let files: Vec<_> = ["q4_k_m", "f16", "bf16", "f32"]
             .map(|name| Recipe::from_name(name).unwrap())
-            .map(|recipe| convert::plan_file(&layout, recipe, &Overrides::default()).unwrap())
+            .map(|recipe| convert::plan_files(&layout, recipe, &Request::default()).unwrap().remove(0))
             .to_vec();
-        let works = convert::works(&checkpoint, &layout, &files, None).unwrap();
+        let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[]).unwrap();
         let whole = run_cut(&works, &files, u64::MAX, 1);
         for (job_elems, threads) in [(1, 2), (700, 1), (3000, 3), (JOB_ELEMS, 7)] {
             let cut = run_cut(&works, &files, job_elems, threads);
@@ -115,8 +114,8 @@ fn via_is_conversion_in_two_steps() {
     let made = |folder: &Path, via| {
         let checkpoint = source::open(folder).unwrap();
         let layout = convert::resolve(&checkpoint, &arch::Options::default()).unwrap();
-        let files = vec![convert::plan_file(&layout, recipe, &Overrides::default()).unwrap()];
-        let works = convert::works(&checkpoint, &layout, &files, via).unwrap();
+        let files = vec![convert::plan_files(&layout, recipe, &Request::default()).unwrap().remove(0)];
+        let works = convert::works(&checkpoint, &layout, &files, via, &Request::default(), &[]).unwrap();
         // Norms stay f32 in the converter too, so only what it rounds can be equal.
         let norms: Vec<_> =
             files[0].plan.tensors().iter().filter(|t| t.dtype == tensor::DType::F32).collect();
@@ -141,11 +140,12 @@ fn the_first_error_in_order_wins_on_any_number_of_threads() {
     };
     let bad = vec![f32::INFINITY; 64];
     let good = vec![0.5f32; 64];
-    let target = convert::Target { output: 0, dtype: tensor::DType::Q8_0, offset: 0 };
+    let target = convert::Target { output: 0, dtype: tensor::DType::Q8_0, offset: 0, needs_weights: false };
     let work = |name: &str, values: &'static [f32]| Work {
         name: name.to_owned(),
         rows: convert::TensorRows::Values(values),
         weights: None,
+        stand_in: None,
         via: None,
         targets: vec![target],
     };

@@ -185,13 +185,10 @@ pub fn write(
             let back = &plan.back.tensors[*index];
             let missing = || Error::NoSuchTensor { name: back.source.clone(), wanted_by: back.name.clone() };
             let tensor = file.tensor(&back.source).ok_or_else(missing)?;
-            works.push(Work {
-                name: back.name.clone(),
-                rows: TensorRows::Back(BackRows::new(file, tensor, back)),
-                weights: None,
-                via: None,
-                targets: vec![Target { output, dtype: plan.dtype, offset: *offset }],
-            });
+            let rows = TensorRows::Back(BackRows::new(file, tensor, back));
+            let mut work = Work::new(back.name.clone(), rows);
+            work.targets.push(Target { output, dtype: plan.dtype, offset: *offset, needs_weights: false });
+            works.push(work);
         }
     }
     run(&works, &Schedule::new(&works, JOB_ELEMS), &outputs, options, watch)?;

@@ -31,6 +31,8 @@ pub enum Reason {
     },
     /// A tensor that this architecture does not take below eight bits.
     Q8_0AtLeast,
+    /// A recipe file, in which all was decided before.
+    RecipeFile,
 }
 
 impl fmt::Display for Kept {
@@ -75,6 +77,7 @@ impl fmt::Display for Reason {
             Reason::Pure => f.write_str("asked for: one type for all"),
             Reason::Default => f.write_str("default"),
             Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
+            Reason::RecipeFile => f.write_str("recipe file"),
             Reason::Rule { category, tied, when } => {
                 let tied = *tied && *category == Category::TokenEmbd;
                 write!(f, "rule: {category}{}", if tied { " that is the output matrix too" } else { "" })?;

@@ -1,0 +1,407 @@
+//! Options that `gguf-quantize` and `gguf-convert` share: which dtype each tensor gets, importance
+//! matrices, metadata, layers, shards, recipe files.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use convert::{
+    Error, Importance, KeyOverride, PlannedFile, Request, Shards,
+    imatrix::{Imatrix, MissingPolicy},
+    recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
+};
+use tensor::DType;
+
+use crate::{
+    commands::{imatrix_report, near_names::near, recipe_file::RecipeFile},
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The options as they are given.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "What becomes of tensors")]
+pub struct QuantizeOptions {
+    /// Leave output.weight as it is.
+    #[arg(long)]
+    leave_output_tensor: bool,
+    /// The type's default dtype for every tensor, no mix.
+    #[arg(long)]
+    pure: bool,
+    /// Importance matrix, GGUF or the older format.
+    #[arg(long, value_name = "FILE")]
+    imatrix: Option<String>,
+    /// Use the importance matrix for tensors whose name holds this, only.
+    #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
+    include_weights: Vec<String>,
+    /// Use the importance matrix for all tensors but those whose name holds this.
+    #[arg(long, value_name = "NAME", requires = "imatrix")]
+    exclude_weights: Vec<String>,
+    /// What happens to a tensor that needs importance weights and has none: refuse it (error, the
+    /// default), weigh all columns alike (ones), take those of the nearest layer (neighbour), or
+    /// take the next larger type that needs none (raise-type).
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    missing_imatrix: Option<MissingPolicy>,
+    /// Dtype of output.weight.
+    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
+    output_tensor_type: Option<DType>,
+    /// Dtype of the token embeddings.
+    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
+    token_embedding_type: Option<DType>,
+    /// Dtype of all tensors in whose name the regular expression is found; the first that is counts.
+    #[arg(long, value_name = "REGEX=DTYPE", value_parser = parse_tensor_type)]
+    tensor_type: Vec<TensorType>,
+    /// A file of REGEX=DTYPE, divided by white space.
+    #[arg(long, value_name = "FILE")]
+    tensor_type_file: Option<PathBuf>,
+    /// Layers to leave out, counted from 0 and divided by commas.
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
+    prune_layers: Vec<u32>,
+    /// Set a metadata key; TYPE is int, float, bool or str, or one of GGUF's (u8 to i64, f32, f64).
+    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key)]
+    override_kv: Vec<String>,
+    /// Split the output into files of at most so many bytes of tensors; M and G are 1000^2 and
+    /// 1000^3.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    split_max_size: Option<u64>,
+    /// Split the output into files of at most so many tensors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    split_max_tensors: Option<u64>,
+    /// Do all as in a recipe file, and take types from there. An importance matrix that has moved
+    /// is given with --imatrix.
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "leave_output_tensor", "pure", "include_weights", "exclude_weights", "missing_imatrix",
+        "output_tensor_type", "token_embedding_type", "tensor_type", "tensor_type_file", "prune_layers",
+        "override_kv", "split_max_size", "split_max_tensors",
+    ])]
+    recipe: Option<PathBuf>,
+    /// Write every choice to a recipe file (JSON), with --dry-run too.
+    #[arg(long, value_name = "FILE")]
+    save_recipe: Option<PathBuf>,
+}
+
+fn parse_policy(name: &str) -> Result<MissingPolicy, String> {
+    let names = || MissingPolicy::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = MissingPolicy::ALL.iter().find(|(known, _)| *known == name);
+    found.map(|(_, policy)| *policy).ok_or_else(|| format!("known are {}", names()))
+}
+
+fn parse_dtype(name: &str) -> Result<DType, String> {
+    DType::from_name(name).map_err(|error| error.to_string())
+}
+
+fn parse_tensor_type(text: &str) -> Result<TensorType, String> {
+    TensorType::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_key(text: &str) -> Result<String, String> {
+    KeyOverride::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Bytes, or millions (M) or billions (G) of them.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.as_bytes().last() {
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "not a number of bytes, as in 500M or 2G".to_owned())
+}
+
+/// The options with their files read: what to ask the library for.
+pub struct Asked {
+    /// The same as it would stand in a recipe file, but for the choices.
+    pub settings: RecipeFile,
+    overrides: Overrides,
+    imatrix: Option<Imatrix>,
+    keys: Vec<KeyOverride>,
+    replayed: bool,
+    save_to: Option<PathBuf>,
+}
+
+/// Settings that only one of the programs has, or that both have elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OtherSettings {
+    /// As many output files as the input has.
+    pub keep_split: bool,
+    /// Quantized weights may be quantized again.
+    pub allow_requantize: bool,
+    /// NaNs and infinities are converted.
+    pub allow_nonfinite: bool,
+    /// The type that weights are rounded to first.
+    pub via: Option<DType>,
+}
+
+impl QuantizeOptions {
+    /// Whether types come from a recipe file.
+    pub fn has_recipe(&self) -> bool {
+        self.recipe.is_some()
+    }
+
+    /// Whether any is given.
+    pub fn any(&self) -> bool {
+        let flags = self.leave_output_tensor || self.pure;
+        let lists = [
+            self.include_weights.len(),
+            self.exclude_weights.len(),
+            self.tensor_type.len(),
+            self.prune_layers.len(),
+            self.override_kv.len(),
+        ];
+        let paths = [&self.tensor_type_file, &self.recipe, &self.save_recipe];
+        flags
+            || lists.iter().any(|n| *n > 0)
+            || paths.iter().any(|path| path.is_some())
+            || self.imatrix.is_some()
+            || self.missing_imatrix.is_some()
+            || self.output_tensor_type.or(self.token_embedding_type).is_some()
+            || self.split_max_size.or(self.split_max_tensors).is_some()
+    }
+
+    /// Reads what the options name: recipe file, importance matrix, list of tensor types.
+    ///
+    /// # Errors
+    /// What is wrong with one of the files.
+    pub fn read(&self, other: OtherSettings) -> Result<Asked, Failure> {
+        let settings = match &self.recipe {
+            Some(path) => {
+                let mut settings = RecipeFile::open(path)?;
+                if let (Some(path), Some(used)) = (&self.imatrix, &mut settings.imatrix) {
+                    used.file.clone_from(path);
+                }
+                settings.allow_requantize |= other.allow_requantize;
+                settings.allow_nonfinite |= other.allow_nonfinite;
+                settings
+            }
+            None => self.settings(other),
+        };
+        let imatrix = settings.imatrix.as_ref().map(open_imatrix).transpose()?;
+        let keys = settings.override_kv.iter().map(|text| KeyOverride::parse(text));
+        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+        Ok(Asked {
+            overrides: self.overrides()?,
+            imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),
+            keys,
+            replayed: self.recipe.is_some(),
+            save_to: self.save_recipe.clone(),
+            settings,
+        })
+    }
+
+    fn settings(&self, other: OtherSettings) -> RecipeFile {
+        let imatrix = self.imatrix.as_ref().map(|file| super::recipe_file::ImatrixUse {
+            file: file.clone(),
+            include_weights: self.include_weights.clone(),
+            exclude_weights: self.exclude_weights.clone(),
+        });
+        RecipeFile {
+            imatrix,
+            missing_imatrix: self.missing_imatrix.unwrap_or_default(),
+            override_kv: self.override_kv.clone(),
+            prune_layers: self.prune_layers.iter().copied().collect(),
+            keep_split: other.keep_split,
+            split_max_size: self.split_max_size,
+            split_max_tensors: self.split_max_tensors,
+            allow_requantize: other.allow_requantize,
+            allow_nonfinite: other.allow_nonfinite,
+            via: other.via,
+            ..RecipeFile::default()
+        }
+    }
+
+    fn overrides(&self) -> Result<Overrides, Failure> {
+        let mut tensor_types = self.tensor_type.clone();
+        if let Some(path) = &self.tensor_type_file {
+            let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+            tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Failure::at(path, error))?);
+        }
+        Ok(Overrides {
+            pure: self.pure,
+            leave_output: self.leave_output_tensor,
+            output_type: self.output_tensor_type,
+            token_embedding_type: self.token_embedding_type,
+            tensor_types,
+            // Where the reference ignores an option or aborts, do what was asked for.
+            differences: Differences { tensor_types_on_floats: true, checked_options: true },
+            ..Overrides::default()
+        })
+    }
+}
+
+fn open_imatrix(used: &super::recipe_file::ImatrixUse) -> Result<Imatrix, Failure> {
+    let path = Path::new(&used.file);
+    let failed = |error| Failure::at(path, error);
+    let mut imatrix = Imatrix::open(path).map_err(failed)?;
+    imatrix.include(&used.include_weights);
+    imatrix.exclude(&used.exclude_weights);
+    imatrix.check_finite().map_err(failed)?;
+    Ok(imatrix)
+}
+
+impl Asked {
+    /// The types to write: those of the recipe file, or else `given`.
+    ///
+    /// # Errors
+    /// A recipe file with a type that is none.
+    pub fn recipes(&self, given: Vec<&'static Recipe>) -> Result<Vec<&'static Recipe>, Failure> {
+        if !self.replayed {
+            return Ok(given);
+        }
+        let types = self.settings.outputs.iter();
+        types.map(|output| Recipe::from_name(&output.file_type).map_err(Failure::usage)).collect()
+    }
+
+    /// What to ask for the output at `index` among the recipes.
+    pub fn request(&self, index: usize) -> Request<'_> {
+        let settings = &self.settings;
+        let shards = match (settings.split_max_size, settings.split_max_tensors) {
+            _ if settings.keep_split => Shards::Kept,
+            (None, None) => Shards::One,
+            (max_bytes, max_tensors) => Shards::Limited { max_bytes, max_tensors },
+        };
+        let replayed = settings.outputs.get(index).filter(|_| self.replayed);
+        Request {
+            overrides: self.overrides.clone(),
+            importance: self.importance(),
+            missing: settings.missing_imatrix,
+            prune: settings.prune_layers.iter().copied().collect::<BTreeSet<_>>(),
+            keys: self.keys.clone(),
+            shards,
+            dtypes: replayed.map(|output| output.dtypes.clone()),
+        }
+    }
+
+    fn importance(&self) -> Option<Importance<'_>> {
+        let used = self.settings.imatrix.as_ref()?;
+        self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: &used.file })
+    }
+
+    /// Warns of patterns that say nothing about these tensors.
+    pub fn warn_of_patterns(&self, tensors: &[TensorFacts<'_>], ui: &Ui) {
+        for index in self.overrides.unmatched(tensors) {
+            let pattern = self.overrides.tensor_types[index].pattern.as_str();
+            let warning = format!("--tensor-type: `{pattern}` is found in no tensor's name");
+            let near = near(pattern, tensors.iter().map(|tensor| tensor.name));
+            ui.warning(&match &near[..] {
+                [] => warning,
+                names => format!("{warning}; there are `{}`", names.join("`, `")),
+            });
+        }
+    }
+
+    /// Says what the importance matrix knows about the tensors that are going to be encoded. Gives
+    /// what a report of the plan should hold.
+    ///
+    /// # Errors
+    /// A matrix of another model.
+    pub fn tell_coverage(
+        &self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, PlannedFile)],
+        ui: &Ui,
+    ) -> Result<Vec<String>, Failure> {
+        let (Some(importance), Some(used)) = (self.importance(), &self.settings.imatrix) else {
+            return Ok(Vec::new());
+        };
+        let told = imatrix_report::Told::new(importance.imatrix, tensors, files);
+        let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
+        if told.coverage.is_of_another_model() && !is_filtered {
+            let message =
+                "the importance matrix was made for another model: nothing in it fits a tensor of this";
+            let hint = told.coverage.unused.first().map(|name| format!("it is about `{name}`, for one"));
+            return Err(Failure::at(Path::new(&used.file), message).hint(hint));
+        }
+        let warnings = told.warnings();
+        warnings.iter().for_each(|line| ui.warning(line));
+        ui.detail(&told.summary());
+        told.details().iter().for_each(|line| ui.detail(line));
+        Ok([vec![told.summary()], warnings].concat())
+    }
+
+    /// Checks that a recipe file names no tensor that is not there.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn check_replay(&self, tensors: &[TensorFacts<'_>]) -> Result<(), Failure> {
+        let have: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+        let named = self.settings.outputs.iter().filter(|_| self.replayed).flat_map(|it| it.dtypes.keys());
+        match named.filter(|name| !have.contains(name.as_str())).collect::<Vec<_>>()[..] {
+            [] => Ok(()),
+            [name, ref rest @ ..] => {
+                let message =
+                    format!("recipe file: tensor `{name}` and {} more are not in the model", rest.len());
+                Err(Failure::new(message).hint(["was the recipe saved for this model?"]))
+            }
+        }
+    }
+
+    /// Writes the recipe file that was asked for, if one was.
+    ///
+    /// # Errors
+    /// A file is there and `force` is not given; the system's refusal.
+    pub fn save(
+        &self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, PlannedFile)],
+        inputs: &[&Path],
+        force: bool,
+        ui: &Ui,
+    ) -> Result<(), Failure> {
+        let Some(path) = &self.save_to else { return Ok(()) };
+        convert::check_output_beside(path, inputs, force).map_err(|error| {
+            let hint = error.hint();
+            Failure::new(error).hint(hint)
+        })?;
+        self.settings.clone().with_choices(tensors, files).save(path)?;
+        ui.status(&format!("wrote {}", path.display()));
+        Ok(())
+    }
+}
+
+/// The paths of one output: `path` itself, or one for each shard.
+pub fn paths_of(path: &Path, planned: Vec<PlannedFile>) -> Vec<(PathBuf, PlannedFile)> {
+    let prefix = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let prefix = prefix.strip_suffix(".gguf").unwrap_or(&prefix);
+    let path_of = |file: &PlannedFile| match file.shard {
+        None => path.to_owned(),
+        Some((no, count)) => path.with_file_name(gguf::shard_file_name(prefix, no, count)),
+    };
+    planned.into_iter().map(|file| (path_of(&file), file)).collect()
+}
+
+/// Adds the files of one type, unless one of them has the path of another.
+///
+/// # Errors
+/// [`Error::OneNameForMany`].
+pub fn add_files(
+    files: &mut Vec<(PathBuf, PlannedFile)>,
+    more: Vec<(PathBuf, PlannedFile)>,
+    n_types: usize,
+) -> Result<(), Error> {
+    for (path, file) in more {
+        if files.iter().any(|(other, _)| *other == path) {
+            return Err(Error::OneNameForMany { n_types, path });
+        }
+        files.push((path, file));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("1", 1), ("500M", 500_000_000), ("2g", 2_000_000_000)] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for text in ["", "M", "0", "0G", "-1M", "1.5G", "1K", "99999999999G"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Recipe files: every choice of a run as JSON, to be made again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use convert::{PlannedFile, imatrix::MissingPolicy, recipes::TensorFacts};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use tensor::DType;
+
+use crate::failure::Failure;
+
+/// What `format` says.
+const FORMAT: &str = "gguf-tools recipe";
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// All that decides about the bytes of an output, but for the input and the files named here.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecipeFile {
+    /// Tells recipe files from other JSON.
+    pub format: String,
+    /// The version of this format.
+    pub version: u32,
+    /// The importance matrix and the tensors that it is used for.
+    #[serde(default)]
+    pub imatrix: Option<ImatrixUse>,
+    /// What happens to tensors that lack weights.
+    #[serde(default, serialize_with = "write_policy", deserialize_with = "read_policy")]
+    pub missing_imatrix: MissingPolicy,
+    /// `KEY=TYPE:VALUE`.
+    #[serde(default)]
+    pub override_kv: Vec<String>,
+    /// Layers that are left out.
+    #[serde(default)]
+    pub prune_layers: BTreeSet<u32>,
+    /// Shards as in the input.
+    #[serde(default)]
+    pub keep_split: bool,
+    /// Bytes of tensors in a shard at most.
+    #[serde(default)]
+    pub split_max_size: Option<u64>,
+    /// Tensors in a shard at most.
+    #[serde(default)]
+    pub split_max_tensors: Option<u64>,
+    /// Whether quantized weights may be quantized again.
+    #[serde(default)]
+    pub allow_requantize: bool,
+    /// Whether NaNs and infinities are converted.
+    #[serde(default)]
+    pub allow_nonfinite: bool,
+    /// The type that weights are rounded to first.
+    #[serde(default, serialize_with = "write_via", deserialize_with = "read_via")]
+    pub via: Option<DType>,
+    /// What is written.
+    pub outputs: Vec<OutputRecipe>,
+}
+
+/// Where importance weights come from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImatrixUse {
+    /// The path as it was given.
+    pub file: String,
+    /// Parts of names of the only tensors that have weights, if any.
+    #[serde(default)]
+    pub include_weights: Vec<String>,
+    /// Parts of names of tensors that have none.
+    #[serde(default)]
+    pub exclude_weights: Vec<String>,
+}
+
+/// One file type and the dtype of every tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutputRecipe {
+    /// The file type's name.
+    #[serde(rename = "type")]
+    pub file_type: String,
+    /// Dtypes by the tensors' names in the input.
+    #[serde(serialize_with = "write_dtypes", deserialize_with = "read_dtypes")]
+    pub dtypes: BTreeMap<String, DType>,
+}
+
+fn write_policy<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<S::Ok, S::Error> {
+    let name = MissingPolicy::ALL.iter().find(|(_, known)| known == policy).map(|(name, _)| *name);
+    name.serialize(serializer)
+}
+
+fn read_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MissingPolicy, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let found = MissingPolicy::ALL.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy);
+    found.ok_or_else(|| D::Error::custom(format_args!("`{name}` is not a policy")))
+}
+
+fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
+    DType::from_name(name).map_err(E::custom)
+}
+
+fn write_via<S: Serializer>(via: &Option<DType>, serializer: S) -> Result<S::Ok, S::Error> {
+    via.map(DType::name).serialize(serializer)
+}
+
+fn read_via<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DType>, D::Error> {
+    Option::<String>::deserialize(deserializer)?.map(|name| dtype(&name)).transpose()
+}
+
+fn write_dtypes<S: Serializer>(dtypes: &BTreeMap<String, DType>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(dtypes.iter().map(|(tensor, dtype)| (tensor, dtype.name())))
+}
+
+fn read_dtypes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, DType>, D::Error> {
+    let names = BTreeMap::<String, String>::deserialize(deserializer)?;
+    names.into_iter().map(|(tensor, name)| Ok((tensor, dtype(&name)?))).collect()
+}
+
+impl RecipeFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no recipe file of this version.
+    pub fn open(path: &Path) -> Result<RecipeFile, Failure> {
+        let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+        let file: RecipeFile = serde_json::from_str(&text)
+            .map_err(|error| Failure::at(path, format_args!("no recipe file: {error}")))?;
+        if file.format != FORMAT || file.version != VERSION {
+            let (format, version) = (&file.format, file.version);
+            let message = format!("`{format}` {version}, expected `{FORMAT}` {VERSION}");
+            return Err(Failure::at(path, message));
+        }
+        Ok(file)
+    }
+
+    /// The same with what was chosen for `files`, which are made of `tensors`.
+    pub fn with_choices(
+        mut self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, PlannedFile)],
+    ) -> RecipeFile {
+        self.format = FORMAT.to_owned();
+        self.version = VERSION;
+        self.outputs = Vec::new();
+        for (_, file) in files {
+            let name = file.recipe.name;
+            // Shards of one output follow each other.
+            if file.shard.is_none_or(|(no, _)| no == 1) {
+                self.outputs.push(OutputRecipe { file_type: name.to_owned(), dtypes: BTreeMap::new() });
+            }
+            let chosen =
+                file.choices.iter().map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype));
+            if let Some(output) = self.outputs.last_mut() {
+                output.dtypes.extend(chosen);
+            }
+        }
+        self
+    }
+
+    /// Writes the file. What is there is replaced; the caller has looked.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn save(&self, path: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n";
+        fs::write(path, text).map_err(|error| Failure::at(path, error))
+    }
+}
