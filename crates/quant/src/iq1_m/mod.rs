@@ -13,11 +13,13 @@
 //! Source: `block_iq1_m` in `ggml/src/ggml-common.h`, `quantize_iq1_m` and `dequantize_row_iq1_m` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod lanes;
 mod scalar;
+mod split_lanes;
 
 use tensor::DType;
 
-use crate::{Codec, block::assert_sizes};
+use crate::{Codec, Level, Rows, block::assert_sizes, level::at_level};
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 56;
@@ -26,4 +28,15 @@ const _: () = assert_sizes(DType::IQ1_M, 256, BYTES);
 
 /// The row of this type.
 pub const CODEC: Codec =
-    Codec { dtype: DType::IQ1_M, needs_weights: false, encode: Some(scalar::encode), decode: scalar::decode };
+    Codec { dtype: DType::IQ1_M, needs_weights: false, encode: Some(encode), decode: scalar::decode };
+
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    match rows.weights {
+        None => at_level!(level, simd => lanes::encode(simd, rows.values, out), scalar::encode(rows, out)),
+        Some(weights) => at_level!(
+            level,
+            simd => lanes::encode_weighted(simd, rows, weights, out),
+            scalar::encode(rows, out)
+        ),
+    }
+}

@@ -13,16 +13,16 @@ use crate::{
 };
 
 /// Elements in a sub-block.
-const SUB: usize = 16;
+pub const SUB: usize = 16;
 
 /// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ1_M`).
-const SMALLEST_GROUP: f32 = 1e-7;
+pub const SMALLEST_GROUP: f32 = 1e-7;
 
 /// The levels of the two halves of a sub-block for each of the four shifts.
 const LEVELS: [[&[f32; 4]; 2]; 4] = [[&UP, &UP], [&UP, &DOWN], [&DOWN, &UP], [&DOWN, &DOWN]];
 
 /// Encodes rows.
-pub fn encode(_: Level, rows: Rows<'_>, out: &mut [u8]) {
+pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
     let book = CodeBook::iq1();
     iq_fit::encode_blocks(rows, out, |values, importance, block| {
         encode_block(book, values, importance, block);
@@ -41,7 +41,7 @@ struct Found {
 }
 
 /// Source: `quantize_row_iq1_m_impl` in `ggml/src/ggml-quants.c`.
-fn encode_block(
+pub fn encode_block(
     book: &CodeBook,
     values: &[f32; SUPER],
     importance: Option<&[f32; SUPER]>,

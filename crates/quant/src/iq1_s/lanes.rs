@@ -411,7 +411,7 @@ fn best_split<S: Simd>(
         }
     }
     let sure = tame
-        & (best_score * total_w).simd_gt(splat(1e-27))
+        & (best_score * total_w).simd_gt(splat(1e-30))
         & taken.simd_lt(S::u32s::splat(simd, MAX_TAKEN))
         & taken.simd_gt(S::u32s::splat(simd, 0));
     *wild |= !sure.to_bitmask() | inexact.to_bitmask();

@@ -97,6 +97,14 @@ pub struct Group<'a, F, U> {
     pub code: &'a mut U,
 }
 
+/// A list among the lists.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    lists: &'a Neighbours,
+    start: usize,
+    len: usize,
+}
+
 /// Moves each code that is not in the book to its best neighbour; gives the bits of the lanes that moved. Lanes
 /// in `skipped` are left as they are.
 #[simd]
@@ -172,16 +180,17 @@ pub fn move_to_book<S: Simd>(
     let mut tables = [[0u32; 16]; 16];
     transpose_words(simd, &words, &mut tables);
 
+    let mut sums = [S::u8s::splat(simd, 0); MAX_LIST / 16];
     let mut left = moved;
     while left != 0 {
         let lane = left.trailing_zeros() as usize;
         left &= left - 1;
         let entry = entries.as_slice()[lane];
-        let (start, len) = ((entry & 0xffff) as usize * CHUNK, (entry >> 16) as usize);
+        let list = List { lists, start: (entry & 0xffff) as usize * CHUNK, len: (entry >> 16) as usize };
         let code = if coarse >> lane & 1 == 1 {
-            nearest(simd, lists, start, len, &tables[lane], &costs, lane)
+            nearest(simd, list, &tables[lane], &costs, lane, &mut sums)
         } else {
-            least_of_all(simd, lists, start, len, &costs, lane)
+            least_of_all(simd, list, &costs, lane)
         };
         codes.as_mut_slice()[lane] = code;
     }
@@ -216,13 +225,13 @@ fn transpose_words<S: Simd>(simd: S, words: &[S::u32s; 16], tables: &mut [[u32; 
 #[simd]
 fn nearest<S: Simd>(
     simd: S,
-    lists: &Neighbours,
-    start: usize,
-    len: usize,
+    list: List<'_>,
     tables: &[u32; 16],
     costs: &Costs<S::f32s>,
     lane: usize,
+    sums: &mut [S::u8s; MAX_LIST / 16],
 ) -> u32 {
+    let List { lists, start, len } = list;
     let width = S::u8s::LEN;
     let chunks = len.div_ceil(width);
     let mut bytes = [[0u8; 16]; 4];
@@ -237,7 +246,6 @@ fn nearest<S: Simd>(
     );
     let low = &lists.low[start..][..chunks * width];
     let high = &lists.high[start..][..chunks * width];
-    let mut sums = [S::u8s::splat(simd, 0); MAX_LIST / 16];
     let mut least = S::u8s::splat(simd, 255);
     for chunk in 0..chunks {
         let low = S::u8s::from_slice(simd, &low[chunk * width..][..width]);
@@ -254,7 +262,7 @@ fn nearest<S: Simd>(
     }
     let least = least.as_slice().iter().fold(255, |least: u8, sum| least.min(*sum));
     if least >= 255 - SLACK {
-        return least_of_all(simd, lists, start, len, costs, lane);
+        return least_of_all(simd, list, costs, lane);
     }
     let limit = S::u8s::splat(simd, least + SLACK);
     let mut best = f32::MAX;
@@ -290,14 +298,8 @@ fn nearest<S: Simd>(
 /// The best of a list by what each of them costs; the first where none is below the largest f32.
 #[inline(never)]
 #[simd]
-fn least_of_all<S: Simd>(
-    _simd: S,
-    lists: &Neighbours,
-    start: usize,
-    len: usize,
-    costs: &Costs<S::f32s>,
-    lane: usize,
-) -> u32 {
+fn least_of_all<S: Simd>(_simd: S, list: List<'_>, costs: &Costs<S::f32s>, lane: usize) -> u32 {
+    let List { lists, start, len } = list;
     let mut best = f32::MAX;
     let mut found = start;
     for at in start..start + len {

@@ -1,0 +1,307 @@
+//! The split search of IQ1_M, a sub-block a lane.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::scalar::{SMALLEST_GROUP, SUB};
+use crate::{
+    iq_fit::ternary::{
+        DOWN, UP,
+        split::{MAX_TAKEN, START},
+    },
+    lanes::MAX_LANES,
+};
+
+/// The shifts of the levels: up, down.
+const SHIFTS: [[f32; 4]; 2] = [UP, DOWN];
+
+/// How many second boundaries are judged by one bound.
+const STRETCH: usize = 6;
+/// Stretches of boundaries that follow a first one.
+const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
+/// Rounds of [`reachable_score`].
+const ROUNDS: usize = 3;
+
+/// The sums of all splits, as far as they depend on one boundary alone; `[half of the sub-block]`.
+pub struct Sums<F> {
+    /// Products of weights with values, and weights, in ascending order of the values: `(rank, lane)`. Where an
+    /// element belongs to the other half there is zero.
+    sorted: [[[f32; SUB * MAX_LANES]; 2]; 2],
+    /// What lies below a boundary of `w*x`.
+    below_x: [[F; SUB + 1]; 2],
+    /// `w*q*q` as far as the first boundary decides it, up and down.
+    first_q2: [[[F; SUB + 1]; 2]; 2],
+    /// `w*q*q` as far as the second boundary decides it.
+    second_q2: [[[F; SUB + 1]; 2]; 2],
+    /// `w*x` of a half, and `w`.
+    totals: [[F; 2]; 2],
+}
+
+impl<F: Copy> Sums<F> {
+    /// Zeros.
+    pub fn new<S: Simd<f32s = F>>(simd: S) -> Sums<F>
+    where
+        F: SimdBase<S, Element = f32>,
+    {
+        let zeros = [F::splat(simd, 0.0); SUB + 1];
+        Sums {
+            sorted: [[[0.0; SUB * MAX_LANES]; 2]; 2],
+            below_x: [zeros; 2],
+            first_q2: [[zeros; 2]; 2],
+            second_q2: [[zeros; 2]; 2],
+            totals: [[zeros[0]; 2]; 2],
+        }
+    }
+}
+
+/// A split in every lane.
+pub struct Split<F, U> {
+    /// The scale; may be negative.
+    pub scale: F,
+    /// How many values are low, from bit 8 on how many are low or middle, from bit 16 on the shift.
+    pub split: U,
+}
+
+/// Fills the sums.
+#[simd]
+fn add_up<S: Simd>(
+    simd: S,
+    values: &[S::f32s; SUB],
+    weights: &[S::f32s; SUB],
+    ranks: &[S::u32s; SUB],
+    sums: &mut Sums<S::f32s>,
+) {
+    let lanes = S::f32s::LEN;
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    sums.sorted = [[[0.0; SUB * MAX_LANES]; 2]; 2];
+    for i in 0..SUB {
+        let [sorted_x, sorted_w] = &mut sums.sorted[i / 8];
+        let product = weights[i] * values[i];
+        let (rank, weight, product) = (ranks[i].as_slice(), weights[i].as_slice(), product.as_slice());
+        for lane in 0..lanes {
+            let at = (rank[lane] as usize * lanes + lane) % (SUB * MAX_LANES);
+            sorted_w[at] = weight[lane];
+            sorted_x[at] = product[lane];
+        }
+    }
+    for half in 0..2 {
+        let [sorted_x, sorted_w] = &sums.sorted[half];
+        let mut below_w = [splat(0.0); SUB + 1];
+        for rank in 0..SUB {
+            let x = S::f32s::from_slice(simd, &sorted_x[rank * lanes..][..lanes]);
+            sums.below_x[half][rank + 1] = sums.below_x[half][rank] + x;
+            below_w[rank + 1] = below_w[rank] + S::f32s::from_slice(simd, &sorted_w[rank * lanes..][..lanes]);
+        }
+        let total = below_w[SUB];
+        sums.totals[half] = [sums.below_x[half][SUB], total];
+        for (shift, q) in SHIFTS.iter().enumerate() {
+            let all = total * splat(q[2]) * splat(q[2]);
+            for rank in 0..SUB + 1 {
+                let first = below_w[rank] * splat(q[0] * q[0] - q[1] * q[1]);
+                sums.first_q2[shift][half][rank] = all + first;
+                sums.second_q2[shift][half][rank] = below_w[rank] * splat(q[1] * q[1] - q[2] * q[2]);
+            }
+        }
+    }
+}
+
+/// A score that some split reaches, after a few rounds of choosing levels for a scale and a scale for levels.
+/// Halves that are shifted differently still share the boundaries, so those lie in between.
+#[simd]
+fn reachable_score<S: Simd>(
+    simd: S,
+    values: &[S::f32s; SUB],
+    weights: &[S::f32s; SUB],
+    totals: &[[S::f32s; 2]; 2],
+) -> S::f32s {
+    // The boundaries of: both up, one up, none up, for a scale of one.
+    const BOUNDS: [[f32; 2]; 3] = [[-0.375, 0.625], [-0.5, 0.5], [-0.625, 0.375]];
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let zero = splat(0.0);
+    let mut size = zero;
+    let mut products = [zero; SUB];
+    for i in 0..SUB {
+        products[i] = weights[i] * values[i];
+        size += products[i] * values[i];
+    }
+    let start = (size / (totals[0][1] + totals[1][1])).sqrt() * splat(1.1);
+    let mut scales = [start; 3];
+    let mut score = zero;
+    for _ in 0..ROUNDS {
+        for (n_down, bounds) in BOUNDS.into_iter().enumerate() {
+            let bounds = bounds.map(
+                #[inline(always)]
+                |bound| scales[n_down] * splat(bound),
+            );
+            // [half][bound] sums of what lies above.
+            let mut above = [[[zero; 2]; 2]; 2];
+            for i in 0..SUB {
+                for bound in 0..2 {
+                    let is_above = values[i].simd_gt(bounds[bound]);
+                    let [x, w] = above[i / 8][bound];
+                    above[i / 8][bound] =
+                        [is_above.select(x + products[i], x), is_above.select(w + weights[i], w)];
+                }
+            }
+            let pairs: &[(usize, usize)] = [&[(0, 0)][..], &[(0, 1), (1, 0)], &[(1, 1)]][n_down];
+            let mut best = zero;
+            for &(low, high) in pairs {
+                let low = sums_of_half(simd, low, totals[0], above[0]);
+                let high = sums_of_half(simd, high, totals[1], above[1]);
+                let sum_qx = low[0] + high[0];
+                let scale = sum_qx / (low[1] + high[1]);
+                let this = scale * sum_qx;
+                scales[n_down] = this.simd_gt(best).select(scale, scales[n_down]);
+                best = best.max(this);
+            }
+            score = score.max(best);
+        }
+    }
+    score
+}
+
+/// `w*q*x` and `w*q*q` of a half, from its totals and what lies above each of the two boundaries.
+#[inline(always)]
+fn sums_of_half<S: Simd>(
+    simd: S,
+    shift: usize,
+    total: [S::f32s; 2],
+    above: [[S::f32s; 2]; 2],
+) -> [S::f32s; 2] {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let q = SHIFTS[shift];
+    let [first, second] = above;
+    [
+        total[0] * splat(q[0]) + first[0] + second[0],
+        total[1] * splat(q[0] * q[0])
+            + first[1] * splat(q[1] * q[1] - q[0] * q[0])
+            + second[1] * splat(q[2] * q[2] - q[1] * q[1]),
+    ]
+}
+
+/// The split that the scalar search finds. Lanes in which it might find another one become wild.
+#[simd]
+pub fn best_split<S: Simd>(
+    simd: S,
+    values: &[S::f32s; SUB],
+    weights: &[S::f32s; SUB],
+    ranks: &[S::u32s; SUB],
+    sums: &mut Sums<S::f32s>,
+    wild: &mut u64,
+) -> Split<S::f32s, S::u32s> {
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let zero = splat(0.0);
+    add_up(simd, values, weights, ranks, sums);
+    let (mut largest, mut lightest, mut size) = (zero, weights[0], zero);
+    for i in 0..SUB {
+        largest = largest.max(values[i].abs());
+        lightest = lightest.min(weights[i]);
+        size += (weights[i] * values[i]).abs();
+    }
+    let total_w = sums.totals[0][1] + sums.totals[1][1];
+    // All that follows holds for numbers in this range; comparisons with NaN are false. Sums of `w*q*q` are
+    // positive then: a 64th of the weights is far above their rounding.
+    let tame = largest.simd_ge(splat(SMALLEST_GROUP))
+        & largest.simd_lt(splat(1e9))
+        & lightest.simd_ge(zero)
+        & total_w.simd_gt(splat(1e-25))
+        & total_w.simd_lt(splat(1e9));
+
+    let mut best_score = reachable_score(simd, values, weights, &sums.totals) * splat(START);
+    let mut best_scale = zero;
+    let mut split = S::u32s::splat(simd, 0);
+    let mut taken = S::u32s::splat(simd, 0);
+
+    // For a stretch of second boundaries, the most and the least of `w*x` and the least of `w*q*q` that a second
+    // boundary there decides, with room for rounding.
+    let (room_x, room_w) = (size * splat(1e-5), total_w * splat(1e-5));
+    let mut most = [zero; STRETCHES];
+    let mut least = [zero; STRETCHES];
+    let mut lightest = [[zero; STRETCHES]; 4];
+    for stretch in 0..STRETCHES {
+        let end = (STRETCH * (stretch + 1)).min(SUB + 1);
+        let (mut above, mut below) = (splat(f32::MIN), splat(f32::MAX));
+        for second in STRETCH * stretch..end {
+            let part = sums.below_x[0][second] + sums.below_x[1][second];
+            above = above.max(zero - part);
+            below = below.min(zero - part);
+        }
+        most[stretch] = above + room_x;
+        least[stretch] = below - room_x;
+        for shift in 0..4 {
+            // The farther the second boundary, the less; weights are not negative.
+            let [low, high] = [&sums.second_q2[shift / 2][0], &sums.second_q2[shift % 2][1]];
+            lightest[shift][stretch] = low[end - 1] + high[end - 1] - room_w;
+        }
+    }
+
+    let total_qx = [0, 1].map(
+        #[inline(always)]
+        |shift: usize| {
+            let top = splat(SHIFTS[shift][2]);
+            [sums.totals[0][0] * top, sums.totals[1][0] * top]
+        },
+    );
+    for first in 0..SUB + 1 {
+        let first_x = [sums.below_x[0][first], sums.below_x[1][first]];
+        let first_q2 = [0, 1].map(
+            #[inline(always)]
+            |shift: usize| [sums.first_q2[shift][0][first], sums.first_q2[shift][1][first]],
+        );
+        let below = first_x[0] + first_x[1];
+        let mut part_x = [zero; 4];
+        let mut part_w = [zero; 4];
+        for shift in 0..4 {
+            part_x[shift] = total_qx[shift / 2][0] + total_qx[shift % 2][1] - below;
+            part_w[shift] = first_q2[shift / 2][0] + first_q2[shift % 2][1];
+        }
+        for stretch in first / STRETCH..STRETCHES {
+            let mut hopeful = zero.simd_lt(zero);
+            for shift in 0..4 {
+                let farthest = (part_x[shift] + most[stretch]).max(zero - part_x[shift] - least[stretch]);
+                let lightest = part_w[shift] + lightest[shift][stretch];
+                hopeful |= (farthest * farthest).simd_gt(best_score * lightest);
+            }
+            if !hopeful.any_true() {
+                continue;
+            }
+            let seconds = (STRETCH * stretch).max(first)..(STRETCH * (stretch + 1)).min(SUB + 1);
+            for second in seconds {
+                let mut qx = [[zero; 2]; 2];
+                let mut q2 = [[zero; 2]; 2];
+                for half in 0..2 {
+                    let inner = first_x[half] + sums.below_x[half][second];
+                    for shift in 0..2 {
+                        qx[shift][half] = total_qx[shift][half] - inner;
+                        q2[shift][half] = first_q2[shift][half] + sums.second_q2[shift][half][second];
+                    }
+                }
+                let mut sum_qx = [zero; 4];
+                let mut sum_q2 = [zero; 4];
+                let mut better = zero.simd_lt(zero);
+                for shift in 0..4 {
+                    sum_qx[shift] = qx[shift / 2][0] + qx[shift % 2][1];
+                    sum_q2[shift] = q2[shift / 2][0] + q2[shift % 2][1];
+                    better |= (sum_qx[shift] * sum_qx[shift]).simd_gt(best_score * sum_q2[shift]);
+                }
+                if better.any_true() {
+                    for shift in 0..4 {
+                        let better = (sum_qx[shift] * sum_qx[shift]).simd_gt(best_score * sum_q2[shift]);
+                        let scale = sum_qx[shift] / sum_q2[shift];
+                        best_scale = better.select(scale, best_scale);
+                        best_score = better.select(scale * sum_qx[shift], best_score);
+                        let this = first | second << 8 | shift << 16;
+                        split = better.select(S::u32s::splat(simd, this as u32), split);
+                        taken = better.select(taken + 1, taken);
+                    }
+                }
+            }
+        }
+    }
+    let sure = tame
+        & (best_score * total_w).simd_gt(splat(1e-30))
+        & taken.simd_lt(S::u32s::splat(simd, MAX_TAKEN))
+        & taken.simd_gt(S::u32s::splat(simd, 0));
+    *wild |= !sure.to_bitmask();
+    Split { scale: best_scale, split }
+}
