@@ -1,5 +1,8 @@
 //! The 4-bit floats that MXFP4 and NVFP4 share: a sign, 2 bits of exponent, 1 bit of mantissa.
 
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
 /// All 16 values, doubled, so that they are integers (`kvalues_mxfp4` in `ggml/src/ggml-common.h`).
 pub const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
@@ -24,6 +27,33 @@ pub fn nearest<const N: usize>(numbers: &[f32; N], scale: f32) -> [u8; N] {
             }
         }
         *indices = best.map(|index| index as u8);
+    }
+    indices
+}
+
+/// [`nearest`], a number a lane: only the values of the number's sign can be nearer than zero, so eight magnitudes
+/// are compared.
+#[simd]
+pub fn nearest_lanes<S: Simd, const N: usize>(simd: S, numbers: &[f32; N], scale: f32) -> [u8; N] {
+    let lanes = S::f32s::LEN;
+    let mut indices = [0; N];
+    for at in 0..N / lanes {
+        let number = S::f32s::from_slice(simd, &numbers[at * lanes..][..lanes]);
+        let magnitude = number.abs();
+        let mut best = S::u32s::splat(simd, 0);
+        let mut best_error = (S::f32s::splat(simd, 0.0 * scale) - magnitude).abs();
+        for index in 1..8 {
+            let error = (S::f32s::splat(simd, f32::from(VALUES[index]) * scale) - magnitude).abs();
+            let better = error.simd_lt(best_error);
+            best = better.select(S::u32s::splat(simd, index as u32), best);
+            best_error = better.select(error, best_error);
+        }
+        let sign = (number.bitcast::<S::u32s>() >> 28) & 8;
+        let zero = S::u32s::splat(simd, 0);
+        let index = best.simd_eq(zero).select(zero, best | sign);
+        for (out, index) in indices[at * lanes..][..lanes].iter_mut().zip(index.as_slice()) {
+            *out = *index as u8;
+        }
     }
     indices
 }

@@ -17,6 +17,16 @@ pub const BYTES: usize = 17;
 /// 2^-125 the reference's exponent wraps around in its byte, and so does this one.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    encode_with(values, block, e2m1::nearest);
+}
+
+/// Encodes a block; `nearest` is [`e2m1::nearest`] or equal to it.
+#[inline(always)]
+pub fn encode_with(
+    values: &[f32; ELEMS],
+    block: &mut [u8; BYTES],
+    nearest: impl Fn(&[f32; ELEMS], f32) -> [u8; ELEMS],
+) {
     let magnitude = largest(values).1;
     let exponent = if magnitude > 0.0 && magnitude < f32::INFINITY {
         (floor_log2(magnitude) - 2 + 127) as u8
@@ -24,7 +34,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
         0
     };
     block[0] = exponent;
-    *array_at_mut(block, 1) = nibbles::pack(&e2m1::nearest(values, half_of_e8m0(exponent)));
+    *array_at_mut(block, 1) = nibbles::pack(&nearest(values, half_of_e8m0(exponent)));
 }
 
 /// `2^(exponent - 128)`: half of what the exponent means, because the values are doubled.

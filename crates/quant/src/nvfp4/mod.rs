@@ -12,6 +12,7 @@
 //! Source: `block_nvfp4` in `ggml/src/ggml-common.h`; `quantize_row_nvfp4_ref` and `dequantize_row_nvfp4` in
 //! `ggml/src/ggml-quants.c`; `ggml_ue4m3_to_fp32` and `ggml_fp32_to_ue4m3` in `ggml/src/ggml-impl.h`.
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
@@ -19,6 +20,7 @@ use tensor::DType;
 use crate::{
     Codec, Level, Rows,
     block::{assert_sizes, decode_at_level, encode_blocks},
+    level::at_level,
 };
 
 const _: () = assert_sizes(DType::NVFP4, scalar::ELEMS, scalar::BYTES);
@@ -27,8 +29,12 @@ const _: () = assert_sizes(DType::NVFP4, scalar::ELEMS, scalar::BYTES);
 pub const CODEC: Codec = Codec { dtype: DType::NVFP4, needs_weights: false, encode: Some(encode), decode };
 
 /// Importance weights change nothing: the scale follows from the values alone.
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    encode_blocks(rows.values, out, scalar::encode);
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    at_level!(
+        level,
+        simd => lanes::encode(simd, rows.values, out),
+        encode_blocks(rows.values, out, scalar::encode)
+    );
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {

@@ -17,11 +17,21 @@ const SUB_ELEMS: usize = ELEMS / SUBS;
 /// Encodes a block: in each sub-block the largest magnitude becomes 6, the largest e2m1 value.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    encode_with(values, block, e2m1::nearest);
+}
+
+/// Encodes a block; `nearest` is [`e2m1::nearest`] or equal to it.
+#[inline(always)]
+pub fn encode_with(
+    values: &[f32; ELEMS],
+    block: &mut [u8; BYTES],
+    nearest: impl Fn(&[f32; SUB_ELEMS], f32) -> [u8; SUB_ELEMS],
+) {
     for sub in 0..SUBS {
         let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
         let scale = ue4m3_from_f32(largest(x).1 / 6.0);
         block[sub] = scale;
-        let levels = e2m1::nearest(x, half_of_ue4m3(scale));
+        let levels = nearest(x, half_of_ue4m3(scale));
         *array_at_mut::<8, _>(block, SUBS + 8 * sub) =
             std::array::from_fn(|i| levels[i] | levels[i + 8] << 4);
     }

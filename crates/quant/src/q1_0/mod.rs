@@ -8,6 +8,7 @@
 //! Source: `block_q1_0` in `ggml/src/ggml-common.h`; `quantize_row_q1_0_ref` and `dequantize_row_q1_0` in
 //! `ggml/src/ggml-quants.c`.
 
+mod lanes;
 mod scalar;
 
 use tensor::DType;
@@ -15,6 +16,7 @@ use tensor::DType;
 use crate::{
     Codec, Level, Rows,
     block::{assert_sizes, decode_at_level, encode_blocks},
+    level::at_level,
 };
 
 const _: () = assert_sizes(DType::Q1_0, scalar::ELEMS, scalar::BYTES);
@@ -23,8 +25,12 @@ const _: () = assert_sizes(DType::Q1_0, scalar::ELEMS, scalar::BYTES);
 pub const CODEC: Codec = Codec { dtype: DType::Q1_0, needs_weights: false, encode: Some(encode), decode };
 
 /// Importance weights change nothing: the scale follows from the values alone.
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    encode_blocks(rows.values, out, scalar::encode);
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    at_level!(
+        level,
+        simd => lanes::encode(simd, rows.values, out),
+        encode_blocks(rows.values, out, scalar::encode)
+    );
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {

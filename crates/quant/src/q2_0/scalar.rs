@@ -3,7 +3,6 @@
 use crate::{
     block::{array_at_mut, f16_at, put_f16},
     fit::largest,
-    round::round_away,
 };
 
 /// Elements in a block.
@@ -17,7 +16,13 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest(values).1;
     let inv_scale = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     put_f16(block, 0, scale);
-    let levels = values.map(|x| (round_away(x * inv_scale).wrapping_add(1)).clamp(0, 3) as u8);
+    // Halves are rounded away from zero. What is not within reach (a quotient by infinity or by less than the
+    // least normal number, NaN) is the least integer to the reference, so it ends at level 0.
+    let levels = values.map(|x| {
+        let steps = x * inv_scale;
+        let level = 1 + u8::from(steps >= 0.5) - u8::from(steps <= -0.5);
+        if steps.abs() < 1.5 { level } else { 0 }
+    });
     let bytes: &mut [u8; 16] = array_at_mut(block, 2);
     for (byte, levels) in bytes.iter_mut().zip(levels.as_chunks::<4>().0) {
         *byte = levels[0] | levels[1] << 2 | levels[2] << 4 | levels[3] << 6;

@@ -1,0 +1,47 @@
+//! Q1_0, a block a lane: the sum of magnitudes is a chain of 128 additions.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::scalar::{self, BYTES, ELEMS};
+use crate::lanes::{encode_units, half};
+
+const WORDS: usize = BYTES.div_ceil(4);
+
+/// Encodes.
+#[simd]
+pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
+    let blocks = values.as_chunks::<ELEMS>().0;
+    encode_units::<S, ELEMS, BYTES, WORDS>(
+        simd,
+        values,
+        out,
+        #[inline(always)]
+        |_, x, words| {
+            put_block(simd, x, words);
+            0
+        },
+        |index, block| scalar::encode(&blocks[index], block),
+    );
+}
+
+#[simd]
+fn put_block<S: Simd>(simd: S, x: &[S::f32s; ELEMS], words: &mut [S::u32s; WORDS]) {
+    let zero = S::f32s::splat(simd, 0.0);
+    let mut magnitudes = zero;
+    for x in x {
+        magnitudes += x.abs();
+    }
+    let (bits, _) = half(simd, magnitudes / S::f32s::splat(simd, ELEMS as f32));
+    let mut before = bits;
+    for word in 0..ELEMS / 32 {
+        let mut signs = S::u32s::splat(simd, 0);
+        for i in 0..32 {
+            let plus = x[32 * word + i].simd_ge(zero);
+            signs |= plus.select(S::u32s::splat(simd, 1 << i), S::u32s::splat(simd, 0));
+        }
+        words[word] = before | (signs << 16);
+        before = signs >> 16;
+    }
+    words[ELEMS / 32] = before;
+}
