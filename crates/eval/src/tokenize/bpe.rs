@@ -1,0 +1,220 @@
+//! Byte pair encoding: in each word, the neighbours with the lowest rank become one, until no
+//! neighbours have a rank.
+//!
+//! Source: `llm_tokenizer_bpe_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
+use super::{
+    Reading,
+    error::Error,
+    pre::Pre,
+    split::Splitter,
+    text::{byte_to_char, replaced},
+    vocab::Vocab,
+};
+use unicode_normalization_alignments::UnicodeNormalization;
+
+/// A text that tokens are merged from, by number. Numbers below the size of the vocabulary are
+/// its ids.
+type Symbol = u32;
+
+/// No symbol, no neighbour.
+const NONE: u32 = u32::MAX;
+
+pub(super) struct Bpe {
+    pre: &'static Pre,
+    splitter: Splitter,
+    compose: bool,
+    /// (left, right) to (rank, what they give).
+    merges: HashMap<(Symbol, Symbol), (u32, Symbol)>,
+    /// Symbols that are no tokens: parts and results of merges.
+    extra: HashMap<Vec<u8>, Symbol>,
+    /// Byte to the symbol of the character that stands for it.
+    bytes: [Symbol; 256],
+    n_tokens: u32,
+    extra_texts: Vec<Vec<u8>>,
+}
+
+/// Words that were seen before in this text.
+pub(super) type Cache<'t> = HashMap<&'t str, Box<[u32]>>;
+
+impl Bpe {
+    pub(super) fn new(vocab: &Vocab, pre: &'static Pre, reading: Reading) -> Result<Self, Error> {
+        let mut bpe = Bpe {
+            pre,
+            splitter: Splitter::new(pre.steps(reading))?,
+            compose: reading == Reading::Model && pre.composed,
+            merges: HashMap::with_capacity(vocab.merges.len()),
+            extra: HashMap::new(),
+            bytes: [NONE; 256],
+            n_tokens: vocab.tokens.len() as u32,
+            extra_texts: Vec::new(),
+        };
+        for (rank, (left, right)) in vocab.merges.iter().enumerate() {
+            let (left_symbol, right_symbol) = (bpe.intern(vocab, left), bpe.intern(vocab, right));
+            let merged = bpe.intern(vocab, &[&left[..], right].concat());
+            // Of equal merges, the first one counts.
+            bpe.merges.entry((left_symbol, right_symbol)).or_insert((rank as u32, merged));
+        }
+        for byte in 0..=u8::MAX {
+            let mut text = [0; 4];
+            let text = byte_to_char(byte).encode_utf8(&mut text).as_bytes();
+            bpe.bytes[usize::from(byte)] = bpe.intern(vocab, text);
+        }
+        Ok(bpe)
+    }
+
+    fn intern(&mut self, vocab: &Vocab, text: &[u8]) -> Symbol {
+        if let Some(id) = vocab.id(text).or_else(|| self.extra.get(text).copied()) {
+            return id;
+        }
+        let symbol = self.n_tokens + self.extra_texts.len() as u32;
+        self.extra_texts.push(text.to_vec());
+        self.extra.insert(text.to_vec(), symbol);
+        symbol
+    }
+
+    /// Appends the ids of a text.
+    pub(super) fn encode(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) -> Result<(), Error> {
+        let mut text = replaced(text);
+        if self.compose {
+            text = text.nfc().map(|(c, _)| c).collect::<String>().into();
+        }
+        if vocab.escape_whitespaces {
+            text = text.replace(' ', "\u{2581}").into();
+        }
+        let mut cache = Cache::new();
+        let mut work = Work::default();
+        self.splitter.words(&text, &mut |word| {
+            match cache.get(word) {
+                Some(ids) => output.extend_from_slice(ids),
+                None => {
+                    let from = output.len();
+                    self.word(vocab, word, &mut work, output);
+                    cache.insert(word, output[from..].into());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn word(&self, vocab: &Vocab, word: &str, work: &mut Work, output: &mut Vec<u32>) {
+        // A line's end that is a token stays whole where lines are pieces.
+        let whole = self.pre.ignore_merges
+            || (self.pre.names.contains(&"gemma4") && word.bytes().all(|byte| byte == b'\n'));
+        if whole {
+            let id = if self.pre.raw {
+                vocab.id(word.as_bytes())
+            } else {
+                let spelled: String = word.bytes().map(byte_to_char).collect();
+                vocab.id(spelled.as_bytes())
+            };
+            if let Some(id) = id {
+                output.push(id);
+                return;
+            }
+        }
+        work.symbols.clear();
+        if self.pre.raw {
+            let mut text = [0; 4];
+            work.symbols.extend(word.chars().map(|c| {
+                let text = c.encode_utf8(&mut text).as_bytes();
+                vocab.id(text).or_else(|| self.extra.get(text).copied()).unwrap_or(NONE)
+            }));
+        } else {
+            work.symbols.extend(word.bytes().map(|byte| self.bytes[usize::from(byte)]));
+        }
+        self.merge(work);
+        let mut at = 0;
+        while at != NONE as usize && at < work.symbols.len() {
+            let next = work.next[at] as usize;
+            match work.symbols[at] {
+                NONE => {
+                    // Only in raw text, where every symbol was a character and keeps its place.
+                    if let Some(c) = word.chars().nth(at) {
+                        self.spell(vocab, c.encode_utf8(&mut [0; 4]).as_bytes(), output);
+                    }
+                }
+                id if id < self.n_tokens => output.push(id),
+                extra => self.spell(vocab, &self.extra_texts[(extra - self.n_tokens) as usize], output),
+            }
+            at = next;
+        }
+    }
+
+    /// A symbol that is no token: its bytes, as far as they have tokens.
+    fn spell(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
+        for byte in text {
+            let id = if self.pre.raw {
+                vocab.id(format!("<0x{byte:02X}>").as_bytes())
+            } else {
+                vocab.id(&[*byte])
+            };
+            output.extend(id);
+        }
+    }
+
+    /// Merges in place: what is left is reached from the first symbol by `next`.
+    fn merge(&self, work: &mut Work) {
+        let n = work.symbols.len() as u32;
+        work.next.clear();
+        work.next.extend((0..n).map(|at| if at + 1 < n { at + 1 } else { NONE }));
+        work.before.clear();
+        work.before.extend((0..n).map(|at| at.wrapping_sub(1)));
+        work.queue.clear();
+        for right in 1..n {
+            self.push(work, right - 1, right);
+        }
+        while let Some(Reverse(pair)) = work.queue.pop() {
+            let (left, right) = (pair.left as usize, pair.right as usize);
+            if (work.symbols[left], work.symbols[right]) != pair.symbols || work.next[left] != pair.right {
+                continue;
+            }
+            work.symbols[left] = pair.merged;
+            work.symbols[right] = NONE;
+            let after = work.next[right];
+            work.next[left] = after;
+            if after != NONE {
+                work.before[after as usize] = pair.left;
+                self.push(work, pair.left, after);
+            }
+            if work.before[left] != NONE {
+                self.push(work, work.before[left], pair.left);
+            }
+        }
+    }
+
+    fn push(&self, work: &mut Work, left: u32, right: u32) {
+        let symbols = (work.symbols[left as usize], work.symbols[right as usize]);
+        if symbols.0 == NONE || symbols.1 == NONE {
+            return;
+        }
+        if let Some(&(rank, merged)) = self.merges.get(&symbols) {
+            work.queue.push(Reverse(Pair { rank, left, right, symbols, merged }));
+        }
+    }
+}
+
+/// Room that words share.
+#[derive(Default)]
+struct Work {
+    symbols: Vec<Symbol>,
+    next: Vec<u32>,
+    before: Vec<u32>,
+    queue: BinaryHeap<Reverse<Pair>>,
+}
+
+/// Neighbours that can become one; ordered by rank, then from left to right.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    rank: u32,
+    left: u32,
+    right: u32,
+    symbols: (Symbol, Symbol),
+    merged: Symbol,
+}

@@ -1,0 +1,87 @@
+//! What can be wrong with the tokenizer keys of a file.
+
+/// Why no tokenizer could be made of a file's keys, or text could not be encoded with it.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A key that is needed is absent.
+    #[error("`{key}` is absent")]
+    MissingKey {
+        /// The key.
+        key: String,
+    },
+    /// A key whose value has another type than it should have.
+    #[error("`{key}` is not {expected}")]
+    WrongType {
+        /// The key.
+        key: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A list that is shorter than the list of tokens.
+    #[error("`{key}` has {found} items for {expected} tokens")]
+    TooShort {
+        /// The key.
+        key: String,
+        /// Its length.
+        found: usize,
+        /// Number of tokens.
+        expected: usize,
+    },
+    /// Two tokens with one text.
+    #[error("tokens {first} and {second} are both `{token}`")]
+    RepeatedToken {
+        /// The text.
+        token: String,
+        /// The id that has it first.
+        first: u32,
+        /// The other id.
+        second: u32,
+    },
+    /// A value of `tokenizer.ggml.model` that nothing is known about.
+    #[error("tokenizer model `{model}`: not supported")]
+    UnknownModel {
+        /// The value.
+        model: String,
+    },
+    /// A value of `tokenizer.ggml.pre` that llama.cpp does not load.
+    #[error("pre-tokenizer `{pre}`: llama.cpp does not know it")]
+    UnknownPre {
+        /// The value.
+        pre: String,
+    },
+    /// A token that is to be added around every text, but is not named.
+    #[error("`{key}` is absent, although the token is to be added")]
+    NoSpecialToken {
+        /// The key that would name it.
+        key: &'static str,
+    },
+    /// A compiled character map that contradicts itself.
+    #[error("`tokenizer.ggml.precompiled_charsmap`: {problem}")]
+    BadCharsmap {
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A byte of the text that has no token, in a vocabulary without an unknown token.
+    #[error("byte 0x{byte:02X} has no token")]
+    NoByteToken {
+        /// The byte.
+        byte: u8,
+    },
+    /// A text that an expression could not be matched against.
+    #[error("splitting the text by `{expression}`: {problem}")]
+    Split {
+        /// The expression.
+        expression: String,
+        /// What the engine says.
+        problem: String,
+    },
+    /// An id beyond the vocabulary.
+    #[error("token id {id} is beyond the vocabulary of {tokens} tokens")]
+    NoSuchId {
+        /// The id.
+        id: u32,
+        /// Number of tokens.
+        tokens: usize,
+    },
+}

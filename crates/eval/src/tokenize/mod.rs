@@ -1,0 +1,229 @@
+//! Text to token ids and back, from the `tokenizer.ggml.*` keys of a GGUF alone.
+//!
+//! One file for each kind of vocabulary ([`bpe`], [`spm`], [`unigram`], [`wordpiece`], [`rwkv`]),
+//! one for what the keys say ([`vocab`]), one for the special tokens ([`partition`]), and the
+//! table of the pre-tokenizers ([`pre`]).
+//!
+//! Source: `llama_vocab` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36.
+
+mod bpe;
+mod error;
+mod partition;
+mod pre;
+mod rwkv;
+mod split;
+mod spm;
+mod text;
+mod trie;
+mod unigram;
+mod vocab;
+mod wordpiece;
+
+use gguf::Metadata;
+
+pub use error::Error;
+use partition::{Fragment, Specials};
+use vocab::{Model, Vocab, attr};
+
+/// What the keys are taken to mean where llama.cpp only comes near the model's own tokenizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// What llama.cpp does with the keys: the same ids as its `llama_tokenize`.
+    #[default]
+    LlamaCpp,
+    /// What the keys stand for: the expressions as the models that a pre-tokenizer is named after
+    /// state them, and the composition of characters that their normalizer does. The same ids as
+    /// the model's own tokenizer, if the keys are right.
+    Model,
+}
+
+/// A tokenizer, made of a file's keys.
+pub struct Tokenizer {
+    vocab: Vocab,
+    reading: Reading,
+    specials: Specials,
+    kind: Kind,
+}
+
+enum Kind {
+    None,
+    Spm,
+    Bpe(Box<bpe::Bpe>),
+    Whitespace(Box<bpe::Bpe>),
+    WordPiece,
+    Unigram(Box<unigram::Unigram>),
+    Rwkv(Box<trie::Trie>),
+}
+
+impl Tokenizer {
+    /// The tokenizer that llama.cpp makes of these keys.
+    ///
+    /// # Errors
+    ///
+    /// When keys that the model needs are absent or contradict themselves, or when the model or
+    /// the pre-tokenizer is unknown.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
+        Self::from_metadata_as(metadata, Reading::LlamaCpp)
+    }
+
+    /// The tokenizer that these keys mean by a reading.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tokenizer::from_metadata`].
+    pub fn from_metadata_as(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
+        let mut vocab = Vocab::new(metadata, reading)?;
+        let kind = match (vocab.model, vocab.pre) {
+            (Model::Bpe, Some(pre)) => Kind::Bpe(Box::new(bpe::Bpe::new(&vocab, pre, reading)?)),
+            (Model::Whitespace, Some(pre)) => {
+                Kind::Whitespace(Box::new(bpe::Bpe::new(&vocab, pre, reading)?))
+            }
+            (Model::Spm, _) => Kind::Spm,
+            (Model::WordPiece, _) => Kind::WordPiece,
+            (Model::Unigram, _) => Kind::Unigram(Box::new(unigram::Unigram::new(&vocab)?)),
+            (Model::Rwkv, _) => Kind::Rwkv(Box::new(rwkv::trie(&vocab))),
+            (Model::None | Model::Bpe | Model::Whitespace, _) => Kind::None,
+        };
+        vocab.merges = Vec::new();
+        let specials = Specials::new(&vocab, reading);
+        Ok(Tokenizer { vocab, reading, specials, kind })
+    }
+
+    /// Number of tokens.
+    pub fn n_tokens(&self) -> usize {
+        self.vocab.tokens.len()
+    }
+
+    /// The text of a token as the file has it: spaces and bytes may be spelled.
+    pub fn token_text(&self, id: u32) -> Option<&[u8]> {
+        self.vocab.tokens.get(id as usize).map(|token| &token.text[..])
+    }
+
+    /// The ids of a text. `add_special` puts the tokens around it that the keys want there;
+    /// `parse_special` finds control tokens in the text (user-defined ones are found anyway).
+    /// Text that is not UTF-8 is encoded byte by byte where the kind of vocabulary allows, else
+    /// with replacement characters.
+    ///
+    /// # Errors
+    ///
+    /// When the vocabulary has no token for a part of the text and no unknown token, or names no
+    /// token for what is to be added.
+    pub fn encode(
+        &self,
+        text: impl AsRef<[u8]>,
+        add_special: bool,
+        parse_special: bool,
+    ) -> Result<Vec<u32>, Error> {
+        let vocab = &self.vocab;
+        let mut output = Vec::new();
+        if matches!(self.kind, Kind::None) {
+            return Ok(output);
+        }
+        let is_word_piece = matches!(self.kind, Kind::WordPiece);
+        let fixed = matches!(self.kind, Kind::Rwkv(_));
+        if add_special && !fixed && (vocab.add_bos || is_word_piece) {
+            output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.bos_token_id" })?);
+        }
+        let mut after_special = true;
+        for fragment in self.specials.partition(vocab, text.as_ref(), parse_special) {
+            match fragment {
+                Fragment::Token(id) => {
+                    output.push(id);
+                    after_special = true;
+                }
+                Fragment::Text(text) => {
+                    self.encode_fragment(text, after_special, &mut output)?;
+                    after_special = false;
+                }
+            }
+        }
+        if add_special && is_word_piece {
+            let key = "tokenizer.ggml.seperator_token_id";
+            output.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
+        } else if add_special && !fixed && vocab.add_eos {
+            output.push(vocab.eos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.eos_token_id" })?);
+        }
+        Ok(output)
+    }
+
+    fn encode_fragment(&self, text: &[u8], after_special: bool, output: &mut Vec<u32>) -> Result<(), Error> {
+        let vocab = &self.vocab;
+        match &self.kind {
+            Kind::None => Ok(()),
+            Kind::Bpe(bpe) => bpe.encode(vocab, text, output),
+            Kind::Whitespace(bpe) => {
+                let text = text::replaced(text);
+                for word in text.split(char::is_whitespace).filter(|word| !word.is_empty()) {
+                    let word: String = match vocab.lowercase {
+                        true => word.chars().map(text::simple_lower).collect(),
+                        false => word.to_owned(),
+                    };
+                    bpe.encode(vocab, word.as_bytes(), output)?;
+                }
+                Ok(())
+            }
+            Kind::Spm => {
+                let mut escaped = Vec::with_capacity(text.len() * 2);
+                let prefix: &[u8] = if vocab.add_space_prefix && after_special { b" " } else { b"" };
+                for byte in prefix.iter().chain(text) {
+                    match byte {
+                        b' ' => escaped.extend_from_slice("\u{2581}".as_bytes()),
+                        byte => escaped.push(*byte),
+                    }
+                }
+                spm::encode(vocab, &escaped, output)
+            }
+            Kind::WordPiece => wordpiece::encode(vocab, self.reading, text, output),
+            Kind::Unigram(unigram) => unigram.encode(vocab, text, output),
+            Kind::Rwkv(trie) => rwkv::encode(vocab, trie, text, output),
+        }
+    }
+
+    /// The bytes that ids stand for, special tokens as their text. The space that an encoder
+    /// puts before the text is taken away again.
+    ///
+    /// # Errors
+    ///
+    /// When an id is beyond the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, Error> {
+        let mut output = Vec::new();
+        for id in ids {
+            let token = self
+                .vocab
+                .tokens
+                .get(*id as usize)
+                .ok_or(Error::NoSuchId { id: *id, tokens: self.n_tokens() })?;
+            self.decode_token(token, &mut output);
+        }
+        if self.vocab.add_space_prefix && output.first() == Some(&b' ') {
+            output.remove(0);
+        }
+        Ok(output)
+    }
+
+    fn decode_token(&self, token: &vocab::Token, output: &mut Vec<u8>) {
+        let is_special = token.attr & (attr::UNKNOWN | attr::CONTROL | attr::USER_DEFINED) != 0;
+        if let Kind::Rwkv(_) = self.kind {
+            output.extend(rwkv::unescaped(&token.text));
+        } else if is_special {
+            output.extend_from_slice(&token.text);
+        } else if token.attr & attr::BYTE != 0 {
+            let digits = token.text.get(3..5).and_then(|digits| std::str::from_utf8(digits).ok());
+            output.extend(digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()));
+        } else if token.attr & attr::NORMAL != 0 {
+            let spelled = matches!(self.kind, Kind::Bpe(_) | Kind::Whitespace(_));
+            let text = text::replaced(&token.text);
+            if spelled && !self.vocab.escape_whitespaces {
+                for c in text.chars() {
+                    match text::char_to_byte(c) {
+                        Some(byte) => output.push(byte),
+                        None => output.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+                    }
+                }
+            } else {
+                output.extend(text.replace('\u{2581}', " ").bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Bytes, characters and the classes that they are in.
+
+use std::{borrow::Cow, sync::OnceLock};
+
+use regex_syntax::hir::{Class, HirKind};
+
+/// Length of the character that a lead byte announces; 1 for bytes that announce none.
+///
+/// Source: `unicode_len_utf8` in `src/unicode.cpp` of llama.cpp, as vendored in
+/// llama-cpp-python 0.3.36.
+pub(super) fn announced_len(lead: u8) -> usize {
+    match lead >> 4 {
+        0..=11 => 1,
+        12 | 13 => 2,
+        14 => 3,
+        _ => 4,
+    }
+}
+
+/// The text with a replacement character for every byte that is not part of a character.
+///
+/// Source: `unicode_cpts_from_utf8`. It lets surrogates and overlong forms through; here they
+/// count as bytes that are no character.
+pub(super) fn replaced(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
+}
+
+/// The character that stands for a byte in byte-level vocabularies.
+///
+/// Source: `unicode_byte_to_utf8_map`, which is GPT-2's `bytes_to_unicode`.
+pub(super) fn byte_to_char(byte: u8) -> char {
+    let shifted = |n: u32| char::from_u32(256 + n).unwrap_or(char::REPLACEMENT_CHARACTER);
+    match byte {
+        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        0..=0x20 => shifted(byte.into()),
+        0x7f..=0xa0 => shifted(u32::from(byte) - 0x7f + 33),
+        0xad => shifted(67),
+    }
+}
+
+/// The byte that a character stands for in byte-level vocabularies.
+pub(super) fn char_to_byte(c: char) -> Option<u8> {
+    static TABLE: OnceLock<Vec<Option<u8>>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let mut table = vec![None; 256 + 68];
+        for byte in 0..=u8::MAX {
+            table[byte_to_char(byte) as usize] = Some(byte);
+        }
+        table
+    });
+    table.get(c as usize).copied().flatten()
+}
+
+/// Characters of a Unicode category, as sorted ranges.
+pub(super) struct Category(Vec<(char, char)>);
+
+impl Category {
+    /// A class as expressions write it, such as `\p{P}`. An expression that is no class gives
+    /// an empty one.
+    fn new(class: &str) -> Self {
+        let ranges = match regex_syntax::parse(class).map(|hir| hir.into_kind()) {
+            Ok(HirKind::Class(Class::Unicode(class))) => {
+                class.ranges().iter().map(|range| (range.start(), range.end())).collect()
+            }
+            _ => Vec::new(),
+        };
+        Category(ranges)
+    }
+
+    /// Whether a character is in it.
+    pub(super) fn has(&self, c: char) -> bool {
+        let after = self.0.partition_point(|(start, _)| *start <= c);
+        after > 0 && c <= self.0[after - 1].1
+    }
+}
+
+macro_rules! categories {
+    ($($(#[$doc:meta])* $name:ident = $class:literal;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name() -> &'static Category {
+            static CATEGORY: OnceLock<Category> = OnceLock::new();
+            CATEGORY.get_or_init(|| Category::new($class))
+        }
+    )*};
+}
+
+categories! {
+    /// Numbers of every kind: digits, letters that are numbers, fractions.
+    numbers = r"\p{N}";
+    /// Punctuation.
+    punctuation = r"\p{P}";
+    /// Combining marks.
+    marks = r"\p{M}";
+    /// Marks that take no room, which is what Hugging Face's BERT strips.
+    nonspacing_marks = r"\p{Mn}";
+    /// Control, format, surrogate and private characters, and those that are not assigned.
+    others = r"\p{C}";
+    /// Characters that are not assigned.
+    unassigned = r"\p{Cn}";
+}
+
+/// Lower case where it is one character, as a table of single characters has it.
+pub(super) fn simple_lower(c: char) -> char {
+    let mut lower = c.to_lowercase();
+    match (lower.next(), lower.next()) {
+        (Some(lower), None) => lower,
+        _ => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_its_character_and_back() {
+        let chars: std::collections::HashSet<char> = (0..=u8::MAX).map(byte_to_char).collect();
+        assert_eq!(chars.len(), 256);
+        assert!((0..=u8::MAX).all(|byte| char_to_byte(byte_to_char(byte)) == Some(byte)));
+        assert_eq!((byte_to_char(b' '), byte_to_char(b'\n'), byte_to_char(0xad)), ('Ġ', 'Ċ', 'Ń'));
+        assert_eq!(char_to_byte('漢'), None);
+        assert_eq!(char_to_byte(' '), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_character_are_replaced_one_by_one() {
+        assert_eq!(replaced(b"a\xf0\x9f\x98z"), "a\u{fffd}\u{fffd}\u{fffd}z");
+        assert_eq!(replaced("é".as_bytes()), "é");
+    }
+
+    #[test]
+    fn categories_hold_what_they_should() {
+        assert!(numbers().has('Ⅷ') && !numbers().has('x'));
+        assert!(punctuation().has('_') && !punctuation().has('+'));
+        assert!(marks().has('\u{903}') && !nonspacing_marks().has('\u{903}'));
+        assert!(others().has('\u{200d}') && !unassigned().has('\u{200d}'));
+        assert!(!Category::new("(").has('('));
+    }
+}

@@ -1,0 +1,195 @@
+//! SentencePiece's unigram model: of all ways to cut a text into tokens, the one with the
+//! highest sum of scores.
+//!
+//! Source: `llm_tokenizer_ugm` and its session in `src/llama-vocab.cpp` of llama.cpp, as vendored
+//! in llama-cpp-python 0.3.36.
+
+use super::{
+    error::Error,
+    text::announced_len,
+    trie::Trie,
+    vocab::{Vocab, attr},
+};
+
+/// What an unknown character costs more than the least likely token.
+const UNKNOWN_PENALTY: f32 = 10.0;
+
+pub(super) struct Unigram {
+    tokens: Trie,
+    user_defined: Trie,
+    charsmap: Charsmap,
+    unknown_score: f32,
+}
+
+impl Unigram {
+    pub(super) fn new(vocab: &Vocab) -> Result<Self, Error> {
+        let (mut tokens, mut user_defined) = (Trie::new(), Trie::new());
+        let mut min_score = f32::MAX;
+        for (id, token) in vocab.tokens.iter().enumerate() {
+            if token.attr & attr::NORMAL != 0 {
+                min_score = min_score.min(token.score);
+            }
+            if token.attr & (attr::NORMAL | attr::USER_DEFINED | attr::UNUSED) != 0 {
+                tokens.insert(&token.text, id as u32);
+            }
+            if token.attr & attr::USER_DEFINED != 0 {
+                user_defined.insert(&token.text, id as u32);
+            }
+        }
+        let charsmap = Charsmap::new(&vocab.charsmap)?;
+        Ok(Unigram { tokens, user_defined, charsmap, unknown_score: min_score - UNKNOWN_PENALTY })
+    }
+
+    /// Appends the ids of a text.
+    pub(super) fn encode(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) -> Result<(), Error> {
+        let text = self.normalized(vocab, text)?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        let unknown = vocab.unknown.ok_or(Error::NoByteToken { byte: text[0] })?;
+        // For each end: the last token of the best way there, where it starts, the sum of scores.
+        let mut best = vec![(unknown, 0, f64::MIN); text.len() + 1];
+        best[0].2 = 0.0;
+        let mut start = 0;
+        while start < text.len() {
+            let char_len = announced_len(text[start]).min(text.len() - start);
+            let here = best[start].2;
+            let mut is_known = false;
+            for (len, id) in self.tokens.prefixes(&text[start..]) {
+                is_known |= len == char_len;
+                let token = &vocab.tokens[id as usize];
+                let user_defined = token.attr & attr::USER_DEFINED != 0;
+                let score = here + if user_defined { 0.0 } else { f64::from(token.score) };
+                if score > best[start + len].2 {
+                    best[start + len] = (id, start, score);
+                }
+            }
+            if !is_known {
+                let score = here + f64::from(self.unknown_score);
+                if score > best[start + char_len].2 {
+                    best[start + char_len] = (unknown, start, score);
+                }
+            }
+            start += char_len;
+        }
+        let from = output.len();
+        let mut end = text.len();
+        let mut was_unknown = false;
+        loop {
+            let (id, start, _) = best[end];
+            // Unknown characters in a row are one token.
+            if !(was_unknown && id == unknown) {
+                output.push(id);
+            }
+            was_unknown = id == unknown;
+            if start == 0 {
+                break;
+            }
+            end = start;
+        }
+        output[from..].reverse();
+        Ok(())
+    }
+
+    /// The text with characters replaced as the map says, and spaces as the keys say.
+    fn normalized(&self, vocab: &Vocab, text: &[u8]) -> Result<Vec<u8>, Error> {
+        let space: &[u8] = if vocab.escape_whitespaces { "\u{2581}".as_bytes() } else { b" " };
+        let mut output = Vec::with_capacity(text.len() * 3);
+        let (mut has_prefix, mut in_word) = (false, false);
+        let mut at = 0;
+        while at < text.len() {
+            let (replacement, len) = self.replace(&text[at..])?;
+            for &byte in replacement {
+                if byte != b' ' {
+                    if !in_word {
+                        in_word = true;
+                        if (vocab.add_space_prefix && !has_prefix) || vocab.remove_extra_whitespaces {
+                            output.extend_from_slice(space);
+                            has_prefix = true;
+                        }
+                    }
+                    output.push(byte);
+                } else {
+                    in_word = false;
+                    if !vocab.remove_extra_whitespaces {
+                        output.extend_from_slice(space);
+                    }
+                }
+            }
+            at += len;
+        }
+        Ok(output)
+    }
+
+    /// What the start of a text becomes, and how much of it that is.
+    fn replace<'t>(&'t self, text: &'t [u8]) -> Result<(&'t [u8], usize), Error> {
+        let own = self.user_defined.reach(text);
+        if own > 0 {
+            return Ok((&text[..own], own));
+        }
+        if let Some((replacement, len)) = self.charsmap.longest(text)? {
+            return Ok((replacement, len));
+        }
+        let len = announced_len(text[0]);
+        match text.get(..len) {
+            Some(c) if std::str::from_utf8(c).is_ok() => Ok((c, len)),
+            _ => Ok(("\u{fffd}".as_bytes(), 1)),
+        }
+    }
+}
+
+/// SentencePiece's compiled character map: a double array over the replaced texts, and the
+/// replacements, each ended by a zero.
+struct Charsmap {
+    /// Bits 10-30 base, bit 9 its scale, bit 8 whether a value hangs here, bits 0-7 the label.
+    nodes: Vec<u32>,
+    replacements: Vec<u8>,
+}
+
+const OUT_OF_RANGE: Error = Error::BadCharsmap { problem: "it points beyond its end" };
+
+impl Charsmap {
+    fn new(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.is_empty() {
+            return Ok(Charsmap { nodes: Vec::new(), replacements: Vec::new() });
+        }
+        let (len, rest) = bytes.split_first_chunk::<4>().ok_or(OUT_OF_RANGE)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let (nodes, replacements) = rest.split_at_checked(len).ok_or(OUT_OF_RANGE)?;
+        if replacements.is_empty() {
+            return Err(OUT_OF_RANGE);
+        }
+        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let nodes = nodes.chunks_exact(4).map(word).collect();
+        Ok(Charsmap { nodes, replacements: replacements.to_vec() })
+    }
+
+    /// The replacement for the longest start of the text that has one, and its length.
+    fn longest(&self, text: &[u8]) -> Result<Option<(&[u8], usize)>, Error> {
+        if self.nodes.is_empty() {
+            return Ok(None);
+        }
+        let node = |index: u32| self.nodes.get(index as usize).copied().ok_or(OUT_OF_RANGE);
+        let base = |node: u32| (node >> 10) << ((node & (1 << 9)) >> 6);
+        let mut index = base(node(0)?);
+        let mut found = None;
+        for (at, &byte) in text.iter().enumerate() {
+            if byte == 0 {
+                break;
+            }
+            index ^= u32::from(byte);
+            let here = node(index)?;
+            if here & (1 << 31 | 0xff) != u32::from(byte) {
+                break;
+            }
+            index ^= base(here);
+            if here >> 8 & 1 == 1 {
+                found = Some((node(index)? & !(1 << 31), at + 1));
+            }
+        }
+        let Some((offset, len)) = found else { return Ok(None) };
+        let replacement = self.replacements.get(offset as usize..).ok_or(OUT_OF_RANGE)?;
+        let end = replacement.iter().position(|byte| *byte == 0).ok_or(OUT_OF_RANGE)?;
+        Ok(Some((&replacement[..end], len)))
+    }
+}

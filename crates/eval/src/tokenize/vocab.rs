@@ -1,0 +1,431 @@
+//! The tokens of a file and what its keys say of them.
+//!
+//! Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use std::collections::HashMap;
+
+use gguf::{Array, Metadata, Value};
+
+use super::{
+    Reading,
+    error::Error,
+    pre::{self, Pre},
+};
+
+/// What a token is, as bits: the reference lets one token be several things.
+pub(super) mod attr {
+    pub const UNKNOWN: u8 = 1;
+    pub const UNUSED: u8 = 2;
+    pub const NORMAL: u8 = 4;
+    pub const CONTROL: u8 = 8;
+    pub const USER_DEFINED: u8 = 16;
+    pub const BYTE: u8 = 32;
+    /// Whitespace before the token belongs to it.
+    pub const LSTRIP: u8 = 64;
+    /// Whitespace behind the token belongs to it.
+    pub const RSTRIP: u8 = 128;
+}
+
+/// The values of `tokenizer.ggml.model`, as llama.cpp puts them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Model {
+    /// `none`, `no_vocab`: no tokens.
+    None,
+    /// `llama`: pairs merged by the score of what they give.
+    Spm,
+    /// `gpt2`, `gemma4`: pairs merged by their rank.
+    Bpe,
+    /// `whitespace`: the same after whitespace is dropped.
+    Whitespace,
+    /// `bert`: the longest pieces of each word.
+    WordPiece,
+    /// `t5`: the best sum of scores.
+    Unigram,
+    /// `rwkv`: the longest token at each place.
+    Rwkv,
+}
+
+/// A token.
+pub(super) struct Token {
+    pub text: Vec<u8>,
+    pub score: f32,
+    pub attr: u8,
+}
+
+/// Everything that the keys say.
+pub(super) struct Vocab {
+    pub model: Model,
+    pub tokens: Vec<Token>,
+    pub ids: HashMap<Vec<u8>, u32>,
+    /// Length of the longest token.
+    pub max_len: usize,
+    /// Left and right part, the most urgent first.
+    pub merges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How text is split, for [`Model::Bpe`].
+    pub pre: Option<&'static Pre>,
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    pub unknown: Option<u32>,
+    pub separator: Option<u32>,
+    pub add_bos: bool,
+    pub add_eos: bool,
+    pub add_space_prefix: bool,
+    pub remove_extra_whitespaces: bool,
+    pub escape_whitespaces: bool,
+    pub lowercase: bool,
+    pub strip_accents: bool,
+    pub charsmap: Vec<u8>,
+}
+
+/// The metadata by key.
+struct Keys<'a>(HashMap<&'a str, &'a Value>);
+
+impl<'a> Keys<'a> {
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.0.get(key).copied()
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
+        let wrong = || Error::WrongType { key: key.into(), expected: "text" };
+        self.get(key).map(|value| value.as_str().ok_or_else(wrong)).transpose()
+    }
+
+    fn flag(&self, key: &str, default: bool) -> Result<bool, Error> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(Error::WrongType { key: key.into(), expected: "a boolean" }),
+        }
+    }
+
+    fn texts(&self, key: &str) -> Result<Option<&'a [Vec<u8>]>, Error> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::String(texts))) => Ok(Some(texts)),
+            Some(_) => Err(Error::WrongType { key: key.into(), expected: "a list of texts" }),
+        }
+    }
+
+    fn long_enough<T>(key: &str, items: Vec<T>, tokens: usize) -> Result<Vec<T>, Error> {
+        if items.len() < tokens {
+            return Err(Error::TooShort { key: key.into(), found: items.len(), expected: tokens });
+        }
+        Ok(items)
+    }
+}
+
+const MODEL: &str = "tokenizer.ggml.model";
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const SCORES: &str = "tokenizer.ggml.scores";
+const TYPES: &str = "tokenizer.ggml.token_type";
+const MERGES: &str = "tokenizer.ggml.merges";
+const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+impl Vocab {
+    pub(super) fn new(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
+        let keys = Keys(metadata.iter().map(|(key, value)| (key.as_str(), value)).collect());
+        let missing = |key: &str| Error::MissingKey { key: key.into() };
+        let model_name = keys.text(MODEL)?.ok_or_else(|| missing(MODEL))?;
+        // What each model has where its keys say nothing.
+        let (model, bos, eos, unknown, separator) = match model_name {
+            "none" | "no_vocab" => (Model::None, None, None, None, None),
+            "llama" => (Model::Spm, Some(1), Some(2), Some(0), None),
+            "bert" => (Model::WordPiece, Some(101), None, Some(100), Some(102)),
+            "gpt2" => (Model::Bpe, Some(11), Some(11), None, None),
+            "whitespace" => (Model::Whitespace, Some(11), Some(11), None, None),
+            "gemma4" => (Model::Bpe, None, None, None, None),
+            "t5" => (Model::Unigram, None, Some(1), Some(2), None),
+            "rwkv" => (Model::Rwkv, None, None, None, None),
+            other => return Err(Error::UnknownModel { model: other.into() }),
+        };
+        let mut vocab = Vocab {
+            model,
+            tokens: Vec::new(),
+            ids: HashMap::new(),
+            max_len: 0,
+            merges: Vec::new(),
+            pre: None,
+            bos,
+            eos,
+            unknown,
+            separator,
+            add_bos: matches!(model, Model::Spm | Model::WordPiece),
+            add_eos: model == Model::Unigram,
+            add_space_prefix: model == Model::Spm,
+            remove_extra_whitespaces: false,
+            escape_whitespaces: true,
+            lowercase: true,
+            strip_accents: true,
+            charsmap: Vec::new(),
+        };
+        if model == Model::None {
+            return Ok(vocab);
+        }
+        let pre_name = match model_name {
+            "gemma4" => "gemma4",
+            _ => keys.text("tokenizer.ggml.pre")?.filter(|pre| !pre.is_empty()).unwrap_or("default"),
+        };
+        if matches!(model, Model::Bpe | Model::Whitespace) {
+            let pre = pre::by_name(pre_name).ok_or_else(|| Error::UnknownPre { pre: pre_name.into() })?;
+            vocab.pre = Some(pre);
+            vocab.add_bos = pre.add_bos;
+            vocab.escape_whitespaces = pre.escape_whitespaces;
+            vocab.bos = bos.filter(|_| !pre.no_bos);
+            vocab.lowercase = !matches!(pre_name, "whitespace");
+            let merges = keys.texts(MERGES)?;
+            if merges.is_none() && pre_name != "kimi-k2" {
+                return Err(missing(MERGES));
+            }
+            vocab.merges = merges.unwrap_or_default().iter().map(|merge| parts(merge)).collect();
+        }
+        if model == Model::Unigram {
+            vocab.charsmap = match keys.get(CHARSMAP) {
+                None => Vec::new(),
+                Some(Value::Array(Array::U8(bytes))) => bytes.clone(),
+                Some(Value::Array(Array::I8(bytes))) => bytes.iter().map(|byte| *byte as u8).collect(),
+                Some(_) => {
+                    return Err(Error::WrongType { key: CHARSMAP.into(), expected: "a list of bytes" });
+                }
+            };
+        }
+        let add_space = keys.flag("tokenizer.ggml.add_space_prefix", vocab.add_space_prefix)?;
+        vocab.add_space_prefix = add_space;
+        vocab.remove_extra_whitespaces = keys.flag("tokenizer.ggml.remove_extra_whitespaces", false)?;
+        vocab.read_tokens(&keys)?;
+        vocab.read_special(&keys, pre_name)?;
+        vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase", vocab.lowercase)?;
+        vocab.strip_accents = keys.flag("tokenizer.ggml.normalizer.strip_accents", vocab.lowercase)?;
+        vocab.mark_by_text(&keys);
+        if reading == Reading::LlamaCpp {
+            vocab.mark_strips(&keys, pre_name)?;
+        }
+        Ok(vocab)
+    }
+
+    fn read_tokens(&mut self, keys: &Keys<'_>) -> Result<(), Error> {
+        let texts = keys.texts(TOKENS)?.ok_or_else(|| Error::MissingKey { key: TOKENS.into() })?;
+        let n = texts.len();
+        let scores = match keys.get(SCORES) {
+            None => vec![0.0; n],
+            Some(Value::Array(Array::F32(scores))) => Keys::long_enough(SCORES, scores.clone(), n)?,
+            Some(Value::Array(Array::I32(scores))) => {
+                Keys::long_enough(SCORES, scores.iter().map(|score| *score as f32).collect(), n)?
+            }
+            Some(_) => return Err(Error::WrongType { key: SCORES.into(), expected: "a list of f32 or i32" }),
+        };
+        let types = match keys.get(TYPES) {
+            None => vec![1; n],
+            Some(Value::Array(Array::I32(types))) => Keys::long_enough(TYPES, types.clone(), n)?,
+            Some(_) => return Err(Error::WrongType { key: TYPES.into(), expected: "a list of i32" }),
+        };
+        self.ids.reserve(n);
+        for (id, (text, (score, kind))) in texts.iter().zip(scores.into_iter().zip(types)).enumerate() {
+            let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.clone() };
+            let id = id as u32;
+            if let Some(first) = self.ids.insert(text.clone(), id) {
+                let token = String::from_utf8_lossy(&text).into_owned();
+                return Err(Error::RepeatedToken { token, first, second: id });
+            }
+            self.max_len = self.max_len.max(text.len());
+            let attr = match kind {
+                1 => attr::NORMAL,
+                2 => attr::UNKNOWN,
+                3 => attr::CONTROL,
+                4 => attr::USER_DEFINED,
+                5 => attr::UNUSED,
+                6 => attr::BYTE,
+                _ => 0,
+            };
+            self.tokens.push(Token { text, score, attr });
+        }
+        Ok(())
+    }
+
+    /// Special ids and which of them are added. Ids beyond the vocabulary are passed over.
+    fn read_special(&mut self, keys: &Keys<'_>, pre_name: &str) -> Result<(), Error> {
+        let n = self.tokens.len() as u64;
+        let read = |key: &str, default: Option<u32>| {
+            let given = keys.get(key).and_then(Value::as_u64).filter(|id| *id < n);
+            given.map(|id| id as u32).or(default.filter(|id| u64::from(*id) < n))
+        };
+        self.bos = read("tokenizer.ggml.bos_token_id", self.bos);
+        self.eos = read("tokenizer.ggml.eos_token_id", self.eos);
+        self.unknown = read("tokenizer.ggml.unknown_token_id", self.unknown);
+        self.separator = read("tokenizer.ggml.seperator_token_id", self.separator);
+        if self.model == Model::Rwkv {
+            return Ok(());
+        }
+        self.add_bos = keys.flag("tokenizer.ggml.add_bos_token", self.add_bos)?;
+        self.add_eos = keys.flag("tokenizer.ggml.add_eos_token", self.add_eos)?;
+        if matches!(pre_name, "gemma4" | "granite-embed-multi-311m") {
+            self.add_bos = true;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, text: &str, bits: u8) {
+        if let Some(id) = self.ids.get(text.as_bytes()) {
+            self.tokens[*id as usize].attr |= bits;
+        }
+    }
+
+    fn set(&mut self, text: &str, bits: u8) {
+        if let Some(id) = self.ids.get(text.as_bytes()) {
+            self.tokens[*id as usize].attr = bits;
+        }
+    }
+
+    /// Tokens that the reference takes for control tokens by their text, whatever their type.
+    fn mark_by_text(&mut self, keys: &Keys<'_>) {
+        for (key, old_key, texts) in FILL_IN {
+            let named = [key, old_key].iter().any(|key| keys.get(key).is_some());
+            let first = texts.iter().filter_map(|text| self.ids.get(text.as_bytes())).min().copied();
+            if let (false, Some(id)) = (named, first) {
+                self.tokens[id as usize].attr |= attr::CONTROL;
+            }
+        }
+        for text in END_OF_GENERATION {
+            self.mark(text, attr::CONTROL);
+        }
+        for text in ["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"] {
+            self.set(text, attr::USER_DEFINED);
+        }
+        let has = |text: &str| self.ids.contains_key(text.as_bytes());
+        let call = has("<|call|>") || has("<|calls|>");
+        let (end_is_no_end, s_is_normal) = (
+            call && (has("<|return|>") || has("<|flush|>")),
+            has("<|tool_response>") || has("<|plamo:eos|>"),
+        );
+        if end_is_no_end {
+            self.set("<|end|>", attr::USER_DEFINED);
+        }
+        if s_is_normal {
+            self.set("</s>", attr::NORMAL);
+        }
+    }
+
+    /// Which special tokens take whitespace with them: not in any key, so the reference goes by
+    /// names.
+    fn mark_strips(&mut self, keys: &Keys<'_>, pre_name: &str) -> Result<(), Error> {
+        let name = keys.text("general.name")?.unwrap_or_default().to_ascii_lowercase();
+        let arch = keys.text("general.architecture")?.unwrap_or_default();
+        let jina = ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|part| pre_name.contains(part));
+        let mask = ["nomic-bert-moe", "jina-bert-v3"].iter().any(|part| arch.contains(part));
+        if jina || mask {
+            self.mark("<mask>", attr::LSTRIP);
+        } else if name.contains("phi-3") || name.contains("phi3") {
+            for token in &mut self.tokens {
+                if token.attr & (attr::CONTROL | attr::USER_DEFINED | attr::UNKNOWN) != 0 {
+                    token.attr |= attr::RSTRIP;
+                }
+            }
+            self.mark("</s>", attr::RSTRIP);
+            for text in ["<unk>", "<s>", "<|endoftext|>"] {
+                if let Some(id) = self.ids.get(text.as_bytes()) {
+                    self.tokens[*id as usize].attr &= !attr::RSTRIP;
+                }
+            }
+        } else if name.contains("modern-bert") {
+            self.mark("[MASK]", attr::LSTRIP);
+        }
+        Ok(())
+    }
+
+    /// The token with this text.
+    pub(super) fn id(&self, text: &[u8]) -> Option<u32> {
+        self.ids.get(text).copied()
+    }
+
+    /// The token of a byte in vocabularies that spell bytes out (`<0x0A>`), else the byte itself.
+    pub(super) fn byte_id(&self, byte: u8) -> Option<u32> {
+        self.id(format!("<0x{byte:02X}>").as_bytes()).or_else(|| self.id(&[byte]))
+    }
+}
+
+/// A merge is two texts with a space between; the first character may be a space itself.
+fn parts(merge: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    match merge.iter().skip(1).position(|byte| *byte == b' ') {
+        Some(at) => (merge[..at + 1].to_vec(), merge[at + 2..].to_vec()),
+        None => (Vec::new(), Vec::new()),
+    }
+}
+
+/// Fill-in-the-middle tokens: their key, its old name, their texts.
+const FILL_IN: [(&str, &str, &[&str]); 6] = [
+    (
+        "tokenizer.ggml.fim_pre_token_id",
+        "tokenizer.ggml.prefix_token_id",
+        &[
+            "<|fim_prefix|>",
+            "<fim-prefix>",
+            "<fim_prefix>",
+            "<｜fim▁begin｜>",
+            "<PRE>",
+            "▁<PRE>",
+            "<|code_prefix|>",
+            "<|prefix|>",
+        ],
+    ),
+    (
+        "tokenizer.ggml.fim_suf_token_id",
+        "tokenizer.ggml.suffix_token_id",
+        &[
+            "<|fim_suffix|>",
+            "<fim-suffix>",
+            "<fim_suffix>",
+            "<｜fim▁hole｜>",
+            "<SUF>",
+            "▁<SUF>",
+            "<|code_suffix|>",
+            "<|suffix|>",
+        ],
+    ),
+    (
+        "tokenizer.ggml.fim_mid_token_id",
+        "tokenizer.ggml.middle_token_id",
+        &[
+            "<|fim_middle|>",
+            "<fim-middle>",
+            "<fim_middle>",
+            "<｜fim▁end｜>",
+            "<MID>",
+            "▁<MID>",
+            "<|code_middle|>",
+            "<|middle|>",
+        ],
+    ),
+    ("tokenizer.ggml.fim_pad_token_id", "", &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
+    (
+        "tokenizer.ggml.fim_rep_token_id",
+        "",
+        &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
+    ),
+    ("tokenizer.ggml.fim_sep_token_id", "", &["<|file_sep|>"]),
+];
+
+/// Texts that end a generation.
+const END_OF_GENERATION: [&str; 22] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+];

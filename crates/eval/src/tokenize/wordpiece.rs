@@ -1,0 +1,147 @@
+//! WordPiece: text into words, and each word into the longest tokens that it starts with.
+//!
+//! Source: `llm_tokenizer_wpm_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36; for [`Reading::Model`], `BertNormalizer` and `WordPiece` of the
+//! Hugging Face library, as its documentation describes them.
+
+use unicode_normalization_alignments::UnicodeNormalization;
+
+use super::{
+    Reading,
+    error::Error,
+    text::{marks, nonspacing_marks, others, punctuation, replaced, simple_lower, unassigned},
+    vocab::Vocab,
+};
+
+/// Words that are longer are unknown to Hugging Face's WordPiece.
+const MAX_WORD_CHARS: usize = 100;
+
+/// Appends the ids of a text.
+pub(super) fn encode(
+    vocab: &Vocab,
+    reading: Reading,
+    text: &[u8],
+    output: &mut Vec<u32>,
+) -> Result<(), Error> {
+    let text = replaced(text);
+    let words = match reading {
+        Reading::LlamaCpp => words_of_llama_cpp(vocab, &text),
+        Reading::Model => words_of_model(vocab, &text),
+    };
+    for word in words {
+        let from = output.len();
+        let too_long = reading == Reading::Model && word.chars().count() > MAX_WORD_CHARS;
+        // Words start with a mark in these vocabularies, pieces inside of words have none.
+        let word = ["\u{2581}", &word].concat();
+        let mut rest = if too_long { b"" } else { word.as_bytes() };
+        while !rest.is_empty() {
+            let longest = rest.len().min(vocab.max_len + 1);
+            let found = (1..=longest).rev().find_map(|len| Some((len, vocab.id(&rest[..len])?)));
+            let Some((len, id)) = found else {
+                output.truncate(from);
+                break;
+            };
+            output.push(id);
+            rest = &rest[len..];
+        }
+        if output.len() == from {
+            output.push(vocab.unknown.ok_or(Error::NoByteToken { byte: word.as_bytes()[3] })?);
+        }
+    }
+    Ok(())
+}
+
+/// Collects words: characters that stand alone, and runs of the others.
+#[derive(Default)]
+struct Words {
+    done: Vec<String>,
+    word: String,
+}
+
+impl Words {
+    fn end(&mut self) {
+        if !self.word.is_empty() {
+            self.done.push(std::mem::take(&mut self.word));
+        }
+    }
+
+    fn alone(&mut self, c: char) {
+        self.end();
+        self.done.push(c.to_string());
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        self.end();
+        self.done
+    }
+}
+
+/// The reference takes the first character of a decomposition and drops the others, and has no
+/// lower case of several characters.
+fn words_of_llama_cpp(vocab: &Vocab, text: &str) -> Vec<String> {
+    let mut words = Words::default();
+    for c in text.chars() {
+        let c = if vocab.strip_accents { first_of_decomposition(c) } else { c };
+        if c.is_whitespace() {
+            words.end();
+            continue;
+        }
+        let is_control = others().has(c) && !unassigned().has(c);
+        if c == '\0' || c == '\u{fffd}' || is_control || (vocab.strip_accents && marks().has(c)) {
+            continue;
+        }
+        let lower = if vocab.lowercase { simple_lower(c) } else { c };
+        let ascii_symbol = matches!(c, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~');
+        if punctuation().has(c) || ascii_symbol || is_chinese(c) {
+            words.alone(lower);
+        } else {
+            words.word.push(lower);
+        }
+    }
+    words.finish()
+}
+
+/// Clean, Chinese characters apart, decomposed without marks, lower case; then cut at whitespace
+/// and around punctuation.
+fn words_of_model(vocab: &Vocab, text: &str) -> Vec<String> {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' | '\n' | '\r' => clean.push(' '),
+            '\u{fffd}' => {}
+            c if others().has(c) => {}
+            c if c.is_whitespace() => clean.push(' '),
+            c if is_chinese(c) => clean.extend([' ', c, ' ']),
+            c => clean.push(c),
+        }
+    }
+    if vocab.strip_accents {
+        clean = clean.nfd().map(|(c, _)| c).filter(|c| !nonspacing_marks().has(*c)).collect();
+    }
+    if vocab.lowercase {
+        clean = clean.chars().flat_map(char::to_lowercase).collect();
+    }
+    let mut words = Words::default();
+    for c in clean.chars() {
+        if c.is_whitespace() {
+            words.end();
+        } else if c.is_ascii_punctuation() || punctuation().has(c) {
+            words.alone(c);
+        } else {
+            words.word.push(c);
+        }
+    }
+    words.finish()
+}
+
+fn first_of_decomposition(c: char) -> char {
+    std::iter::once(c).nfd().next().map_or(c, |(c, _)| c)
+}
+
+/// Ideographs, which stand alone. The range that starts at 2B920 is as the Hugging Face library
+/// has it.
+fn is_chinese(c: char) -> bool {
+    matches!(u32::from(c),
+        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
+        | 0x2b920..=0x2ceaf | 0xf900..=0xfaff | 0x2f800..=0x2fa1f)
+}
