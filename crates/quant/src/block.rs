@@ -129,6 +129,19 @@ macro_rules! decode_at_level {
             $crate::block::decode_blocks($blocks, $out, $decode_block)
         )
     };
+    // As above with a lane kernel: `decode_lanes(simd, block, values)`.
+    ($level:expr, $blocks:expr, $out:expr, $decode_lanes:path, $decode_block:path) => {
+        $crate::level::at_level!(
+            $level,
+            simd => $crate::block::decode_blocks(
+                $blocks,
+                $out,
+                #[inline(always)]
+                |block, values| $decode_lanes(simd, block, values)
+            ),
+            $crate::block::decode_blocks($blocks, $out, $decode_block)
+        )
+    };
 }
 pub(crate) use decode_at_level;
 

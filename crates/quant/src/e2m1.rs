@@ -6,6 +6,19 @@ use fearless_simd_macros::simd;
 /// All 16 values, doubled, so that they are integers (`kvalues_mxfp4` in `ggml/src/ggml-common.h`).
 pub const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
+/// What [`BIASED`] adds.
+pub const BIAS: f32 = 12.0;
+/// [`VALUES`] without signs: [`BIAS`] added.
+pub const BIASED: [u8; 16] = {
+    let mut biased = [0; 16];
+    let mut index = 0;
+    while index < 16 {
+        biased[index] = (VALUES[index] + 12) as u8;
+        index += 1;
+    }
+    biased
+};
+
 /// The index of the value nearest to each number, the first of equals; so minus zero is never chosen.
 ///
 /// Source: `best_index_mxfp4` in `ggml/src/ggml-quants.c`.

@@ -9,6 +9,7 @@ use tensor::DType;
 use crate::{
     Codec, Level, Rows,
     block::{assert_sizes, decode_at_level, encode_blocks},
+    level::at_level,
 };
 
 const _: () = assert_sizes(DType::F16, scalar::ELEMS, scalar::BYTES);
@@ -17,8 +18,13 @@ const _: () = assert_sizes(DType::F16, scalar::ELEMS, scalar::BYTES);
 pub const CODEC: Codec = Codec { dtype: DType::F16, needs_weights: false, encode: Some(encode), decode };
 
 /// Importance weights change nothing: the scale follows from the values alone.
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    encode_blocks(rows.values, out, scalar::encode);
+fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
+    // One source for all levels: the compiler makes vectors of the plain loop.
+    at_level!(
+        level,
+        _simd => encode_blocks(rows.values, out, scalar::encode),
+        encode_blocks(rows.values, out, scalar::encode)
+    );
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {

@@ -13,12 +13,17 @@
 //! Source: `block_iq1_s` in `ggml/src/ggml-common.h`, `quantize_iq1_s` and `dequantize_row_iq1_s` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod decode;
 mod lanes;
 mod scalar;
 
 use tensor::DType;
 
-use crate::{Codec, Level, Rows, block::assert_sizes, level::at_level};
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_at_level},
+    level::at_level,
+};
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 50;
@@ -26,8 +31,7 @@ const BYTES: usize = 50;
 const _: () = assert_sizes(DType::IQ1_S, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::IQ1_S, needs_weights: true, encode: Some(encode), decode: scalar::decode };
+pub const CODEC: Codec = Codec { dtype: DType::IQ1_S, needs_weights: true, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     let weights = rows.weights.expect("`needs_weights` is checked before");
@@ -36,4 +40,8 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
         simd => lanes::encode(simd, rows, weights, out),
         scalar::encode(rows, weights, out)
     );
+}
+
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

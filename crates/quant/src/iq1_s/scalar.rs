@@ -1,7 +1,7 @@
 //! IQ1_S, plainly.
 
 use crate::{
-    Level, Rows,
+    Rows,
     block::{self, f16_at, put_f16, put_u16, u16_at},
     fit,
     grids::{CodeBook, IQ1_VALUES},
@@ -150,19 +150,18 @@ fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> O
     best
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let d = f16_at(block, 0);
-        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let head = u16_at(block, 34 + group / 4 * 2);
-            let scale = d * f32::from(2 * ((head >> 12) & 7) + 1);
-            let delta = if head & 0x8000 != 0 { -DELTA } else { DELTA };
-            let high = usize::from(head >> (3 * (group % 4)) & 7);
-            let point = IQ1_VALUES[usize::from(block[2 + group]) | high << 8];
-            for (value, level) in values.iter_mut().zip(point) {
-                *value = scale * (f32::from(level as i8) + delta);
-            }
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let d = f16_at(block, 0);
+    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let head = u16_at(block, 34 + group / 4 * 2);
+        let scale = d * f32::from(2 * ((head >> 12) & 7) + 1);
+        let delta = if head & 0x8000 != 0 { -DELTA } else { DELTA };
+        let high = usize::from(head >> (3 * (group % 4)) & 7);
+        let point = IQ1_VALUES[usize::from(block[2 + group]) | high << 8];
+        for (value, level) in values.iter_mut().zip(point) {
+            *value = scale * (f32::from(level as i8) + delta);
         }
-    });
+    }
 }

@@ -1,8 +1,8 @@
 //! IQ2_S, plainly.
 
 use crate::{
-    Level, Rows,
-    block::{self, f16_at, put_f16},
+    Rows,
+    block::{f16_at, put_f16},
     grids::{CodeBook, IQ2_S_VALUES},
     iq_fit::{
         self, SUPER,
@@ -77,17 +77,16 @@ pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super:
     }
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let d = f16_at(block, 0);
-        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let nibbles = block[74 + group / 4];
-            let nibble = if group / 2 % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
-            let scale = d * (0.5 + f32::from(nibble)) * 0.25;
-            let high = usize::from(block[66 + group / 4] >> (2 * (group % 4)) & 3);
-            let point = IQ2_S_VALUES[usize::from(block[2 + group]) | high << 8];
-            iq_fit::signed_values(scale, point, block[34 + group], values);
-        }
-    });
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let d = f16_at(block, 0);
+    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let nibbles = block[74 + group / 4];
+        let nibble = if group / 2 % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
+        let scale = d * (0.5 + f32::from(nibble)) * 0.25;
+        let high = usize::from(block[66 + group / 4] >> (2 * (group % 4)) & 3);
+        let point = IQ2_S_VALUES[usize::from(block[2 + group]) | high << 8];
+        iq_fit::signed_values(scale, point, block[34 + group], values);
+    }
 }

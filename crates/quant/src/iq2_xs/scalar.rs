@@ -1,8 +1,8 @@
 //! IQ2_XS, plainly.
 
 use crate::{
-    Level, Rows,
-    block::{self, f16_at, put_f16, put_u16, u16_at},
+    Rows,
+    block::{f16_at, put_f16, put_u16, u16_at},
     fit,
     grids::{CodeBook, IQ2_XS_VALUES, even_signs},
     iq_fit::{
@@ -72,17 +72,16 @@ pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super:
     }
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let d = f16_at(block, 0);
-        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let nibbles = block[66 + group / 4];
-            let nibble = if group / 2 % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
-            let scale = d * (0.5 + f32::from(nibble)) * 0.25;
-            let word = u16_at(block, 2 + 2 * group);
-            let point = IQ2_XS_VALUES[usize::from(word & 511)];
-            iq_fit::signed_values(scale, point, even_signs((word >> 9) as u8), values);
-        }
-    });
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let d = f16_at(block, 0);
+    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let nibbles = block[66 + group / 4];
+        let nibble = if group / 2 % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
+        let scale = d * (0.5 + f32::from(nibble)) * 0.25;
+        let word = u16_at(block, 2 + 2 * group);
+        let point = IQ2_XS_VALUES[usize::from(word & 511)];
+        iq_fit::signed_values(scale, point, even_signs((word >> 9) as u8), values);
+    }
 }

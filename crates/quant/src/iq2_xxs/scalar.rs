@@ -1,8 +1,8 @@
 //! IQ2_XXS, plainly.
 
 use crate::{
-    Level, Rows,
-    block::{self, f16_at, put_f16, put_u32, u32_at},
+    Rows,
+    block::{f16_at, put_f16, put_u32, u32_at},
     fit,
     grids::{CodeBook, IQ2_XXS_VALUES, even_signs},
     iq_fit::{
@@ -74,17 +74,16 @@ pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super:
     }
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let d = f16_at(block, 0);
-        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let words = 2 + group / 4 * 8;
-            let word = u32_at(block, words + 4);
-            let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
-            let signs = even_signs((word >> (7 * (group % 4))) as u8);
-            let point = IQ2_XXS_VALUES[usize::from(block[words + group % 4])];
-            iq_fit::signed_values(scale, point, signs, values);
-        }
-    });
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let d = f16_at(block, 0);
+    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let words = 2 + group / 4 * 8;
+        let word = u32_at(block, words + 4);
+        let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
+        let signs = even_signs((word >> (7 * (group % 4))) as u8);
+        let point = IQ2_XXS_VALUES[usize::from(block[words + group % 4])];
+        iq_fit::signed_values(scale, point, signs, values);
+    }
 }

@@ -13,12 +13,18 @@
 //! Source: `block_iq3_s` in `ggml/src/ggml-common.h`, `quantize_iq3_s` and `dequantize_row_iq3_s` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod decode;
 mod lanes;
 mod scalar;
 
 use tensor::DType;
 
-use crate::{Codec, Level, Rows, block::assert_sizes, iq_fit::lanes::Lookup, level::at_level};
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_at_level},
+    iq_fit::lanes::Lookup,
+    level::at_level,
+};
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 110;
@@ -26,8 +32,7 @@ const BYTES: usize = 110;
 const _: () = assert_sizes(DType::IQ3_S, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::IQ3_S, needs_weights: false, encode: Some(encode), decode: scalar::decode };
+pub const CODEC: Codec = Codec { dtype: DType::IQ3_S, needs_weights: false, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     at_level!(level, simd => encode_at(simd, rows, out), scalar::encode(rows, out));
@@ -40,4 +45,8 @@ fn encode_at<S: Lookup>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     } else {
         scalar::encode(rows, out);
     }
+}
+
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

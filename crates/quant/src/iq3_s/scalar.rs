@@ -1,8 +1,8 @@
 //! IQ3_S, plainly.
 
 use crate::{
-    Level, Rows,
-    block::{self, f16_at, put_f16},
+    Rows,
+    block::{f16_at, put_f16},
     grids::{CodeBook, IQ3_S_VALUES},
     iq_fit::{
         self, SUPER,
@@ -78,19 +78,18 @@ pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super:
     }
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let d = f16_at(block, 0);
-        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let sub = group / 4;
-            let nibbles = block[106 + sub / 2];
-            let nibble = if sub % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
-            let scale = d * f32::from(1 + 2 * nibble);
-            let high_bits = usize::from(block[66 + sub] >> (2 * (group % 4)));
-            let low = IQ3_S_VALUES[usize::from(block[2 + 2 * group]) | (high_bits & 1) << 8];
-            let high = IQ3_S_VALUES[usize::from(block[3 + 2 * group]) | (high_bits & 2) << 7];
-            iq_fit::signed_values(scale, iq_fit::join(low, high), block[74 + group], values);
-        }
-    });
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let d = f16_at(block, 0);
+    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let sub = group / 4;
+        let nibbles = block[106 + sub / 2];
+        let nibble = if sub % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
+        let scale = d * f32::from(1 + 2 * nibble);
+        let high_bits = usize::from(block[66 + sub] >> (2 * (group % 4)));
+        let low = IQ3_S_VALUES[usize::from(block[2 + 2 * group]) | (high_bits & 1) << 8];
+        let high = IQ3_S_VALUES[usize::from(block[3 + 2 * group]) | (high_bits & 2) << 7];
+        iq_fit::signed_values(scale, iq_fit::join(low, high), block[74 + group], values);
+    }
 }

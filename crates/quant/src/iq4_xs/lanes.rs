@@ -66,10 +66,7 @@ fn encode_unit<S: Simd>(
     let mut w = [zero; SUB];
     let mut scales = [zero; SUBS];
     for sub in 0..SUBS {
-        let importance = match importance {
-            None => None,
-            Some((importance, sigma2)) => Some((&importance[sub], sigma2)),
-        };
+        let importance = importance.map(|(importance, sigma2)| (&importance[sub], sigma2));
         weights(simd, &x[sub], importance, &mut w);
         scales[sub] = sub_scale(simd, &x[sub], &w, &mut wild);
     }

@@ -14,6 +14,7 @@
 //! Source: `block_iq4_xs` in `ggml/src/ggml-common.h`, `quantize_iq4_xs` and `dequantize_row_iq4_xs` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod decode;
 mod lanes;
 mod scalar;
 
@@ -49,5 +50,5 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

@@ -11,6 +11,7 @@
 //! All functions carry `#[simd]` or `#[inline(always)]`: only then are they compiled with the
 //! instructions of the level that calls them.
 
+pub mod decode;
 pub mod descent;
 pub mod elements;
 pub mod halves;

@@ -6,10 +6,10 @@
 //! two midpoints. So one look into the table serves all of these: each candidate multiplies, compares, and
 //! adds one of two products that are ready.
 
-use fearless_simd::{Simd, prelude::*, u8x16};
+use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use super::{MAGIC, signed::largest, sum_of_squares, to_float};
+use super::{MAGIC, decode::look_up, signed::largest, sum_of_squares};
 use crate::{fit::SMALLEST_GROUP, grids::IQ4_VALUES, iq_fit::nonlinear::SUB};
 
 /// The curve: magnitude `u` of a value lies `u * (SLOPE - BEND * u)` cells from zero. Where the cells end is
@@ -23,8 +23,11 @@ const SIDES: usize = 5;
 /// Candidates but the first: this is the middle one, and so many lie on each side of it.
 const MIDDLE: usize = 7;
 
-/// The table, 127 added; and the same from the second value on.
-const LOWER: [u8; 16] = table(0);
+/// What the tables add to the values.
+pub const BIAS: f32 = 127.0;
+/// The table, with [`BIAS`] added.
+pub const LOWER: [u8; 16] = table(0);
+/// The same from the second value on.
 const UPPER: [u8; 16] = table(1);
 
 const fn table(shift: usize) -> [u8; 16] {
@@ -53,18 +56,9 @@ fn cell<S: Simd>(simd: S, value: S::f32s) -> Cell<S> {
     // Rounding `cells - 0.5` is as good as the floor; zero lies between cells 7 and 8.
     let bits = ((cells + splat(7.5)) + splat(MAGIC)).bitcast::<S::u32s>();
     let index = (bits - S::u32s::splat(simd, MAGIC.to_bits())).min(S::u32s::splat(simd, 14));
-    // The other three bytes of a lane look beyond the table, which gives zero.
-    let looked_up = (index | S::u32s::splat(simd, 0x8080_8000)).bitcast::<S::u8s>();
-    let (lower, upper) = (look_up(simd, &LOWER, looked_up), look_up(simd, &UPPER, looked_up));
+    let lower = look_up(simd, &LOWER, index, BIAS);
+    let upper = look_up(simd, &UPPER, index, BIAS);
     Cell { index, lower, upper, middle: (lower + upper) * splat(0.5) }
-}
-
-/// The value of a table in each lane; `at` holds the index in its lowest byte.
-#[simd]
-fn look_up<S: Simd>(simd: S, table: &[u8; 16], at: S::u8s) -> S::f32s {
-    let table = S::u8s::block_splat(u8x16::from_slice(simd, table));
-    let value = table.swizzle_dyn_within_blocks(at).bitcast::<S::u32s>();
-    to_float(simd, value) - S::f32s::splat(simd, 127.0)
 }
 
 /// The indices of the table values nearest to `inv_scale * x`.

@@ -8,6 +8,7 @@
 //! Source: `block_mxfp4` in `ggml/src/ggml-common.h`; `quantize_row_mxfp4_ref` and `dequantize_row_mxfp4` in
 //! `ggml/src/ggml-quants.c`; `ggml_e8m0_to_fp32_half` in `ggml/src/ggml-impl.h`.
 
+mod decode;
 mod lanes;
 mod scalar;
 
@@ -34,5 +35,5 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

@@ -39,7 +39,7 @@ pub fn encode_with(
 
 /// `2^(exponent - 128)`: half of what the exponent means, because the values are doubled.
 #[inline(always)]
-fn half_of_e8m0(exponent: u8) -> f32 {
+pub fn half_of_e8m0(exponent: u8) -> f32 {
     let exponent = u32::from(exponent);
     f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 })
 }

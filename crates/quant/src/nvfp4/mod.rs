@@ -12,6 +12,7 @@
 //! Source: `block_nvfp4` in `ggml/src/ggml-common.h`; `quantize_row_nvfp4_ref` and `dequantize_row_nvfp4` in
 //! `ggml/src/ggml-quants.c`; `ggml_ue4m3_to_fp32` and `ggml_fp32_to_ue4m3` in `ggml/src/ggml-impl.h`.
 
+mod decode;
 mod lanes;
 mod scalar;
 
@@ -38,5 +39,5 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

@@ -11,7 +11,7 @@ pub const ELEMS: usize = 64;
 /// Bytes of a block.
 pub const BYTES: usize = 36;
 
-const SUBS: usize = 4;
+pub const SUBS: usize = 4;
 const SUB_ELEMS: usize = ELEMS / SUBS;
 
 /// Encodes a block: in each sub-block the largest magnitude becomes 6, the largest e2m1 value.
@@ -57,7 +57,7 @@ fn ue4m3_from_f32(value: f32) -> u8 {
 
 /// Half of what a ue4m3 number means, because the e2m1 values are doubled.
 #[inline(always)]
-fn half_of_ue4m3(bits: u8) -> f32 {
+pub fn half_of_ue4m3(bits: u8) -> f32 {
     let (exponent, mantissa) = (u32::from(bits >> 3 & 0x0f), u32::from(bits & 7));
     if bits == 0 || bits == 0x7f {
         0.0

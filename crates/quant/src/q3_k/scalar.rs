@@ -102,7 +102,7 @@ fn pack_scales(levels: &[u8; SUBS]) -> [u8; 12] {
 
 /// The scale of each sub-block as a float.
 #[inline(always)]
-fn read_scales(block: &[u8; BYTES]) -> [f32; SUBS] {
+pub fn read_scales(block: &[u8; BYTES]) -> [f32; SUBS] {
     let packed: &[u8; 12] = array_at(block, 96);
     let scale = f16_at(block, 108);
     std::array::from_fn(|sub| {

@@ -11,6 +11,7 @@
 //! Source: `block_q4_K` in `ggml/src/ggml-common.h`; `quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and
 //! `dequantize_row_q4_K` in `ggml/src/ggml-quants.c`.
 
+mod decode;
 mod lanes;
 mod scalar;
 
@@ -43,5 +44,5 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

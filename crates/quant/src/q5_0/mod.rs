@@ -9,6 +9,7 @@
 //! Source: `block_q5_0` in `ggml/src/ggml-common.h`; `quantize_row_q5_0_ref`, `quantize_row_q5_0_impl` and
 //! `dequantize_row_q5_0` in `ggml/src/ggml-quants.c`.
 
+mod decode;
 mod lanes;
 mod scalar;
 
@@ -42,5 +43,5 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

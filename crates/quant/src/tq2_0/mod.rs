@@ -8,6 +8,7 @@
 //! Source: `block_tq2_0` in `ggml/src/ggml-common.h`; `quantize_row_tq2_0_ref` and `dequantize_row_tq2_0` in
 //! `ggml/src/ggml-quants.c`.
 
+mod decode;
 mod scalar;
 
 use tensor::DType;
@@ -38,5 +39,5 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

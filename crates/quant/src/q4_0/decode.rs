@@ -1,0 +1,24 @@
+//! Q4_0 to floats, an element a lane.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::scalar::{BYTES, ELEMS};
+use crate::{
+    block::{array_at, f16_at},
+    lanes::{decode::nibbles, to_float},
+};
+
+/// Decodes a block.
+#[simd]
+pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let scale = S::f32s::splat(simd, f16_at(block, 0));
+    let half = S::f32s::splat(simd, 8.0);
+    nibbles(
+        simd,
+        array_at(block, 2),
+        values,
+        #[inline(always)]
+        |_, level| (to_float(simd, level) - half) * scale,
+    );
+}

@@ -1,0 +1,37 @@
+//! Q5_K to floats, an element a lane.
+
+use fearless_simd::{Simd, prelude::*};
+use fearless_simd_macros::simd;
+
+use super::scalar::{BYTES, ELEMS};
+use crate::{
+    block::array_at,
+    k_scales,
+    lanes::{
+        decode::{GROUP, sixteen},
+        to_float,
+    },
+};
+
+/// Decodes a block.
+#[simd]
+pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
+    let (scales, mins) = k_scales::read(array_at(block, 0));
+    let (one, low) = (S::u32s::splat(simd, 1), S::u32s::splat(simd, 0x0f));
+    for (group, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        let (sub, side) = (group / 2, group % 2);
+        let scale = S::f32s::splat(simd, scales[sub]);
+        let min = S::f32s::splat(simd, mins[sub]);
+        sixteen(
+            simd,
+            [array_at(block, 48 + 32 * (sub / 2) + 16 * side), array_at(block, 16 + 16 * side)],
+            values,
+            #[inline(always)]
+            |_, [bytes, fifth]| {
+                let low = (bytes >> (4 * (sub as u32 % 2))) & low;
+                let level = low | (((fifth >> sub as u32) & one) << 4);
+                scale * to_float(simd, level) - min
+            },
+        );
+    }
+}
