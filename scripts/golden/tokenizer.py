@@ -10,7 +10,7 @@ Needs transformers, tokenizers, sentencepiece and gguf's own needs; no weights a
 functions of the reference's model class are called on an object that has a config and a writer
 but no tensors. `expected.json` holds
 
-  route     which set_vocab ran: llama, gpt2, sentencepiece, llama_hf
+  route     which set_vocab ran: llama, gpt2, sentencepiece, llama_hf, or one of CLASSES
   pre       what the maker put in place of get_vocab_base_pre, whose hashes cannot know a tiny
             tokenizer; null where the reference decided by itself
   metadata  [key, type, value] in the order of the reference; arrays of more than 16 items as
@@ -293,6 +293,91 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         files["tokenizer_config.json"] = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>", add_bos_token=True,
                                               add_eos_token=False, tokenizer_class=FAST, **added)
         config |= dict(vocab_size=384 + 2 * bool(added), bos_token_id=1, eos_token_id=2)
+    elif name in ("wordpiece-bert", "wordpiece-txt"):
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        tokenizer.train_from_iterator(TEXT * 4, trainers.WordPieceTrainer(vocab_size=300, show_progress=False, special_tokens=specials))
+        parsed = json.loads(tokenizer.to_str())
+        config = dict(model_type="bert", architectures=["BertModel"], vocab_size=len(parsed["model"]["vocab"]) + 3,
+                      type_vocab_size=2, pad_token_id=0)
+        if name == "wordpiece-bert":
+            ids = {t: i for i, t in enumerate(specials)}
+            parsed["post_processor"] = template(["[CLS]", "A", "[SEP]"], ["[CLS]", "A", "[SEP]", "B", "[SEP]"], ids)
+            parsed["decoder"] = dict(type="WordPiece", prefix="##", cleanup=True)
+            files["tokenizer.json"] = parsed
+            files["tokenizer_config.json"] = dict(
+                tokenizer_class="BertTokenizer", do_lower_case=True, unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]",
+                cls_token="[CLS]", mask_token="[MASK]")
+        else:
+            vocab = sorted(parsed["model"]["vocab"].items(), key=lambda item: item[1])
+            files["vocab.txt"] = "".join(token + "\n" for token, _ in vocab)
+            files["tokenizer_config.json"] = dict(tokenizer_class="BertTokenizer", do_lower_case=False)
+        route, pre = "bert", "bert-bge"
+    elif name in ("unigram-t5", "unigram-xlmr"):
+        model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False,
+                          **(dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1) if name == "unigram-t5" else {}))
+        if name == "unigram-t5":
+            files["spiece.model"] = model
+            files["added_tokens.json"] = {"<extra_id_0>": 155}
+            files["tokenizer_config.json"] = dict(tokenizer_class="T5Tokenizer", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+            config = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], vocab_size=160, pad_token_id=0, eos_token_id=1)
+            route = "t5"
+        else:
+            files["sentencepiece.bpe.model"] = model
+            files["tokenizer_config.json"] = dict(tokenizer_class="XLMRobertaTokenizer", bos_token="<s>", eos_token="</s>")
+            config = dict(model_type="xlm-roberta", architectures=["XLMRobertaModel"], vocab_size=152, type_vocab_size=1,
+                          bos_token_id=0, eos_token_id=2, pad_token_id=1)
+            route = "xlm_roberta"
+    elif name == "unigram-json":
+        from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
+        import base64
+        model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False)
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString(model)
+        vocab = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]] + [[p.piece, p.score] for p in proto.pieces[3:]] + [["<mask>", 0.0]]
+        specials = [(0, "<s>"), (1, "<pad>"), (2, "</s>"), (3, "<unk>"), (len(vocab) - 1, "<mask>")]
+        files["tokenizer.json"] = dict(
+            version="1.0", truncation=None, padding=None, added_tokens=[dict(id=i) | token(t) for i, t in specials],
+            normalizer=dict(type="Precompiled", precompiled_charsmap=base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()),
+            pre_tokenizer=sequence(dict(type="WhitespaceSplit"), dict(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)),
+            post_processor=template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "</s>", "B", "</s>"], {"<s>": 0, "</s>": 2}),
+            decoder=dict(type="Metaspace", replacement="▁", prepend_scheme="always", split=True),
+            model=dict(type="Unigram", unk_id=3, vocab=vocab, byte_fallback=False))
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class="XLMRobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>", cls_token="<s>", unk_token="<unk>",
+            pad_token="<pad>", mask_token="<mask>", clean_up_tokenization_spaces=True, model_max_length=64)
+        config = dict(model_type="xlm-roberta", architectures=["XLMRobertaModel"], vocab_size=len(vocab), type_vocab_size=1,
+                      bos_token_id=0, eos_token_id=2, pad_token_id=1)
+        route = "xlm_roberta"
+    elif name == "rwkv-world":
+        tokens = [bytes([i]) for i in range(256)] + ["\n\n", "'\"", "ab", "é", "привет", b"\xe4\xb8", "\\n", "it's", "日本"]
+        lines = []
+        for i, item in enumerate(tokens, 1):
+            if isinstance(item, bytes) and len(item) == 1 and item[0] < 128:
+                item = item.decode()
+            lines.append(f"{i} {item!r} {len(item.encode() if isinstance(item, str) else item)}\n")
+        files["rwkv_vocab_v20230424.txt"] = "".join(lines)
+        files["tokenizer_config.json"] = dict(tokenizer_class="RwkvTokenizer", chat_template="{{ messages }}")
+        config = dict(model_type="rwkv6", architectures=["Rwkv6ForCausalLM"], vocab_size=270, bos_token_id=0, eos_token_id=0)
+        route = "rwkv_world"
+    elif name in ("spm-phi3", "spm-internlm2", "spm-gemma", "spm-gemma2", "spm-arctic"):
+        files["tokenizer.model"] = train_spm(384)
+        decoder = {str(i): token(t) for i, t in [(0, "<unk>"), (1, "<s>"), (2, "</s>")]} | {
+            "383": token("<|im_end|>"), "382": token("two▁words", special=False)}
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class="LlamaTokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>", added_tokens_decoder=decoder,
+            add_bos_token=True, chat_template="{{ messages }}")
+        if name in ("spm-phi3", "spm-gemma"):
+            files["added_tokens.json"] = {"<|user|>": 380, "<|end|>": 381}
+        config |= dict(vocab_size=384, bos_token_id=1, eos_token_id=2)
+        if name == "spm-phi3":
+            config["vocab_size"] = 390
+            files["tokenizer.json"] = llama_json(files["tokenizer.model"])
+            files["tokenizer.json"]["added_tokens"] += [dict(id=384) | token("<|system|>"), dict(id=385) | token("plain", special=False)]
+        route = name.split("-")[1]
     else:
         raise KeyError(name)
     files["config.json"] = config
@@ -312,31 +397,45 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
 
 
 NAMES = ["bpe-llama3", "bpe-smollm", "bpe-gpt2", "bpe-slow", "bpe-qwen2", "bpe-spaces", "bpe-eot", "bpe-roberta",
-         "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added"]
+         "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added", "wordpiece-bert",
+         "wordpiece-txt", "unigram-t5", "unigram-xlmr", "unigram-json", "rwkv-world", "spm-phi3", "spm-internlm2", "spm-gemma",
+         "spm-gemma2", "spm-arctic"]
+
+
+CLASSES = dict(bert=("bert", "BertModel"), xlm_roberta=("bert", "XLMRobertaModel"), t5=("t5", "T5Model"),
+               phi3=("phi", "Phi3MiniModel"), internlm2=("internlm", "InternLM2Model"), gemma=("gemma", "GemmaModel"),
+               gemma2=("gemma", "Gemma2Model"), arctic=("arctic", "ArcticModel"), chatglm=("chatglm", "ChatGLMModel"),
+               qwen=("qwen", "QwenModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"), glm4=("glm", "Glm4Model"))
 
 
 def reference_listing(folder: Path, route: str, pre: str | None) -> list:
     """The keys that the reference's set_vocab writes for the tokenizer in a folder."""
     import gguf
-    from conversion.base import ModelBase
-    from conversion.llama import LlamaModel
+    from importlib import import_module
 
-    class Bare(LlamaModel):
+    from conversion.base import ModelBase
+
+    module, name = CLASSES.get(route, ("llama", "LlamaModel"))
+    base = getattr(import_module(f"conversion.{module}"), name)
+
+    class Bare(base):
         is_mistral_format = False
         origin_hf_arch = "LlamaForCausalLM"
-        model_arch = gguf.MODEL_ARCH.LLAMA
+        model_arch = gguf.MODEL_ARCH.LLAMA if base.__name__ == "LlamaModel" else base.model_arch
 
         def __init__(self):
             self.dir_model = folder
             self.hparams = ModelBase.load_hparams(folder, False)
             self.gguf_writer = gguf.GGUFWriter(path=None, arch="llama")
+            self.vocab_size = None
 
     model = Bare()
     if pre is not None:
         model.get_vocab_base_pre = lambda tokenizer: pre
     start = len(model.gguf_writer.kv_data[0])
-    dict(llama=model.set_vocab, gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece,
-         llama_hf=model._set_vocab_llama_hf)[route]()
+    dict(gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece, llama_hf=model._set_vocab_llama_hf,
+         rwkv_world=model._set_vocab_rwkv_world, mistral=model._set_vocab_mistral, qwen=model._set_vocab_qwen,
+         ).get(route, model.set_vocab)()
     names = {v: n for n, v in dict(u8=0, i8=1, u16=2, i16=3, u32=4, i32=5, f32=6, bool=7, str=8, arr=9, u64=10, i64=11,
                                    f64=12).items()}
     listing = []

@@ -100,6 +100,10 @@ struct ConvertArgs {
     /// The pre-tokenizer, for a tokenizer that is not recognized.
     #[arg(long, value_name = "NAME")]
     pre: Option<String>,
+    /// Put the tokenizer's own file into the metadata as well (tokenizer.huggingface.json,
+    /// tokenizer.rwkv.world).
+    #[arg(long)]
+    embed_tokenizer_json: bool,
     /// The plan or the result as JSON on stdout.
     #[arg(long)]
     json: bool,
@@ -201,6 +205,7 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
     let options = arch::Options {
         model_name: args.model_name.clone(),
         pre: args.pre.clone(),
+        embed_tokenizer_json: args.embed_tokenizer_json,
         ..arch::Options::default()
     };
     let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;

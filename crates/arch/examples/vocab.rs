@@ -28,14 +28,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some((_, bytes)) => serde_json::from_slice(bytes)?,
         None => json!({}),
     };
-    let route = match route.as_str() {
-        "llama" => Route::Llama,
-        "gpt2" => Route::Gpt2,
-        "sentencepiece" => Route::SentencePiece,
-        _ => Route::LlamaHf,
-    };
+    let route = Route::named(route).ok_or_else(|| {
+        format!("route `{route}` is none of {}", Route::names().collect::<Vec<_>>().join(", "))
+    })?;
     let vocab_size = config["vocab_size"].as_u64();
-    let ctx = VocabContext { route, vocab_size, embedding_rows: None, pre: rest.first().cloned() };
+    let ctx = VocabContext {
+        route,
+        vocab_size,
+        pre: rest.first().cloned(),
+        type_vocab_size: config["type_vocab_size"].as_u64(),
+        ..VocabContext::default()
+    };
     let input = Input {
         config,
         files: files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -75,6 +78,7 @@ fn listed(value: &Value) -> (&'static str, Json) {
             "arr[f32]",
             array(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
         ),
+        Value::Array(Array::U8(items)) => ("arr[u8]", array(items.len(), items.clone(), json!(items))),
         Value::Array(Array::I32(items)) => (
             "arr[i32]",
             array(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),

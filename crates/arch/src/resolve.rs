@@ -20,6 +20,8 @@ pub struct Options {
     pub metadata_override: Option<Json>,
     /// `tokenizer.ggml.pre`, for a tokenizer that is not recognized.
     pub pre: Option<String>,
+    /// Whether the tokenizer's own file goes into the metadata as well.
+    pub embed_tokenizer_json: bool,
 }
 
 /// Resolves a checkpoint.
@@ -45,6 +47,8 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
             vocab_size: resolved.hparams.get_u64("vocab_size")?,
             embedding_rows: embedding.map(|tensor| tensor.shape.n_rows()),
             pre: options.pre.clone(),
+            type_vocab_size: resolved.hparams.get_u64("type_vocab_size")?,
+            embed_json: options.embed_tokenizer_json,
         },
     )?;
     let mut layout = resolved.layout;

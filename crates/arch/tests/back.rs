@@ -288,6 +288,7 @@ fn byte_level_tokenizers_come_back_as_they_were() {
             vocab_size,
             embedding_rows: vocab_size,
             pre: Some(pre.to_owned()),
+            ..Default::default()
         };
         let mut tiny = Tiny::new().tensor("token_embd.weight", &[8, vocab_size.unwrap()]);
         tiny.metadata.retain(|(key, _)| !key.starts_with("tokenizer."));

@@ -26,6 +26,8 @@ pub(super) struct AddedVocab {
     pub by_id: BTreeMap<u32, AddedToken>,
     /// Texts of the special tokens that tokenizer_config.json names, in its order.
     pub specials: Vec<String>,
+    /// Text of the unknown token that tokenizer_config.json names.
+    pub unknown: Option<String>,
     /// Ids of tokens that no vocabulary file lists: special tokens known by name only.
     pub only_named: HashSet<u32>,
     /// Things a person should know.
@@ -33,7 +35,7 @@ pub(super) struct AddedVocab {
 }
 
 /// Ids of the tokens of the model's vocabulary.
-pub(super) type Ids<'a> = HashMap<&'a str, u32>;
+pub(super) type Ids<'a> = HashMap<&'a str, u32, ahash::RandomState>;
 
 impl AddedVocab {
     /// Brings together what the files say.
@@ -62,6 +64,7 @@ impl AddedVocab {
             }
         }
         let config = tokenizer_config(input)?.unwrap_or_default();
+        all.unknown = config.get("unk_token").and_then(token_text);
         let specials = Specials::read(input, hf, &config)?;
 
         let listed = listed_tokens(input, hf, &config, &specials)?;
@@ -128,6 +131,39 @@ impl Specials {
                 ("eos_token", "<|endoftext|>"),
                 ("pad_token", "<|endoftext|>"),
             ],
+            "BertTokenizer" => &[
+                ("unk_token", "[UNK]"),
+                ("sep_token", "[SEP]"),
+                ("pad_token", "[PAD]"),
+                ("cls_token", "[CLS]"),
+                ("mask_token", "[MASK]"),
+            ],
+            "XLMRobertaTokenizer" | "RobertaTokenizer" => &[
+                ("bos_token", "<s>"),
+                ("eos_token", "</s>"),
+                ("unk_token", "<unk>"),
+                ("sep_token", "</s>"),
+                ("pad_token", "<pad>"),
+                ("cls_token", "<s>"),
+                ("mask_token", "<mask>"),
+            ],
+            "GemmaTokenizer" => &[
+                ("bos_token", "<bos>"),
+                ("eos_token", "<eos>"),
+                ("unk_token", "<unk>"),
+                ("pad_token", "<pad>"),
+                ("mask_token", "<mask>"),
+            ],
+            "CohereTokenizer" => &[
+                ("bos_token", "<BOS_TOKEN>"),
+                ("eos_token", "<|END_OF_TURN_TOKEN|>"),
+                ("unk_token", "<UNK>"),
+                ("sep_token", "<SEP>"),
+                ("pad_token", "<PAD>"),
+                ("cls_token", "<CLS>"),
+                ("mask_token", "<MASK_TOKEN>"),
+            ],
+            "T5Tokenizer" => &[("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")],
             "LlamaTokenizer" if !byte_level => {
                 &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")]
             }

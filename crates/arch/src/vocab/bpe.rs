@@ -12,36 +12,89 @@ use super::keys::{self, Keys, TokenTable, TokenType};
 use super::{VocabContext, check_rows, looks_special, pre, special};
 use crate::Input;
 
+/// What the architectures that share this loader do differently.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    /// `tokenizer.ggml.model`.
+    pub model: &'static str,
+    /// `tokenizer.ggml.pre`, where it does not depend on the tokenizer.
+    pub pre: Option<&'static str>,
+    /// Special ids that are set where no file gives one: name, and the text of an added token.
+    pub by_text: &'static [(&'static str, &'static str)],
+    /// As above, by id.
+    pub by_id: &'static [(&'static str, u32)],
+    /// Added tokens that steer the model though their file says otherwise.
+    pub control: &'static [&'static str],
+    /// Whether added tokens are written as the file has them, and are special only if it says so.
+    pub plain_added: bool,
+    /// Names of special tokens to look for; empty for the usual ones.
+    pub types: &'static [&'static str],
+}
+
+impl Style {
+    /// `_set_vocab_gpt2`.
+    pub(super) const GPT2: Style = Style {
+        model: "gpt2",
+        pre: None,
+        by_text: &[],
+        by_id: &[],
+        control: &[],
+        plain_added: false,
+        types: &[],
+    };
+}
+
+/// What `get_vocab_base` gives: tokens and the name of the pre-tokenizer.
+pub(super) struct Base {
+    /// Tokens by id.
+    pub table: TokenTable,
+    /// For `tokenizer.ggml.pre`.
+    pub pre: String,
+    /// Added tokens.
+    pub added: AddedVocab,
+}
+
+/// Tokens and the name of the pre-tokenizer of a tokenizer that lists its ids.
+pub(super) fn base(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    style: &Style,
+    notes: &mut Vec<String>,
+) -> Result<Base, VocabError> {
+    let ids = ids_of(hf)?;
+    check_merges(hf, &ids)?;
+    let mut added = AddedVocab::read(input, hf, &ids)?;
+    notes.append(&mut added.notes);
+    let table = tokens(hf, &mut added, ctx, style, notes)?;
+    let pre = match (&ctx.pre, style.pre) {
+        (Some(name), _) => {
+            notes.push(pre::chosen(name, hf));
+            name.clone()
+        }
+        (None, Some(name)) => name.to_owned(),
+        (None, None) => pre::recognize(input, hf, &added, &ids, notes)?,
+    };
+    Ok(Base { table, pre, added })
+}
+
 /// Puts the keys of a byte-level BPE.
 pub(super) fn put(
     input: &Input<'_>,
     mut hf: HfTokenizer,
     ctx: &VocabContext,
+    style: &Style,
     keys: &mut Keys,
     notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
-    if let Some(kind) = hf.model.kind.as_deref()
-        && kind != "BPE"
-    {
-        return Err(VocabError::NotSupported {
-            what: format!("`{}`: a tokenizer of kind `{kind}`", hf.file),
-        });
-    }
+    hf.needs_kind("BPE")?;
     if hf.model.merges.0.is_empty()
         && let Some(bytes) = input.file("merges.txt")
     {
         hf.model.merges.0 = read_merges_txt(bytes)?;
     }
-    let ids = ids_of(&hf)?;
-    check_merges(&hf, &ids)?;
-    let mut added = AddedVocab::read(input, &hf, &ids)?;
-    notes.append(&mut added.notes);
-    let mut table = tokens(&hf, &mut added, ctx, notes)?;
-    let pre = match &ctx.pre {
-        Some(name) => name.clone(),
-        None => pre::recognize(input, &hf, &added, &ids, notes)?,
-    };
-    keys.put(keys::MODEL, "gpt2");
+    let Base { mut table, pre, added } = base(input, &hf, ctx, style, notes)?;
+    keys.put(keys::MODEL, style.model);
     keys.put(keys::PRE, pre);
     notes.extend(table.pad_to(ctx.embedding_rows, None));
     check_rows(table.len(), ctx)?;
@@ -53,13 +106,27 @@ pub(super) fn put(
     }
     keys.put(keys::MERGES, Array::String(merges));
     let tokenizer_json = Some(&hf).filter(|hf| hf.file == "tokenizer.json");
-    special::put(input, tokenizer_json, &special::Options::default(), n_tokens, keys, notes)
+    let mut options = special::Options {
+        types: style.types.to_vec(),
+        defaults: style.by_id.to_vec(),
+        ..special::Options::default()
+    };
+    for &(name, text) in style.by_text {
+        match added.by_id.iter().find(|(_, token)| token.content == text) {
+            Some((id, _)) => options.defaults.push((name, *id)),
+            None => notes.push(format!(
+                "`{}` has no added token `{text}`, which this architecture takes for `{name}`",
+                hf.file
+            )),
+        }
+    }
+    special::put(input, tokenizer_json, &options, n_tokens, keys, notes)
 }
 
 /// Token to id, checked: no id twice.
 pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
     let vocab = &hf.model.vocab.0;
-    let mut ids = Ids::with_capacity(vocab.len());
+    let mut ids = Ids::with_capacity_and_hasher(vocab.len(), ahash::RandomState::new());
     let mut by_id: Vec<(u32, &str)> = Vec::with_capacity(vocab.len());
     for (text, id) in vocab {
         if ids.insert(text, *id).is_some() {
@@ -110,6 +177,7 @@ fn tokens(
     hf: &HfTokenizer,
     added: &mut AddedVocab,
     ctx: &VocabContext,
+    style: &Style,
     notes: &mut Vec<String>,
 ) -> Result<TokenTable, VocabError> {
     let n_known = hf.model.vocab.0.len()
@@ -173,10 +241,15 @@ fn tokens(
         // llama.cpp looks for added tokens in plain text, so those that are kept in the model's
         // alphabet are brought back to what they stand for.
         let mut plain = token.content.clone();
+        if style.plain_added {
+            let kind = if token.special { TokenType::Control } else { TokenType::UserDefined };
+            table.push(plain, kind);
+            continue;
+        }
         if let (false, Some(decoder)) = (token.is_normalized(), &decoder) {
             plain = decoder.decode(vec![plain]).map_err(|error| malformed(hf.file, &error))?;
         }
-        if token.special || looks_special(&plain) {
+        if token.special || looks_special(&plain) || style.control.contains(&plain.as_str()) {
             table.push(plain, TokenType::Control);
         } else {
             table.push(plain.replace('\u{2581}', " "), TokenType::UserDefined);
@@ -197,7 +270,7 @@ pub(super) fn slots_len(vocab_size: u64, file: &str) -> Result<usize, VocabError
 
 /// Merges as the reference writes them: two tokens with a space between; a space inside a token
 /// (possible in the newer spelling only) as the character that stands for it in byte-level text.
-fn merges(pairs: Vec<(String, String)>, notes: &mut Vec<String>) -> Vec<Vec<u8>> {
+pub(super) fn merges(pairs: Vec<(String, String)>, notes: &mut Vec<String>) -> Vec<Vec<u8>> {
     const SPACE: &str = "\u{120}";
     let mut with_spaces = 0;
     let merges = pairs

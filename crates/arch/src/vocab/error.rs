@@ -87,12 +87,14 @@ pub enum VocabError {
         id: i64,
     },
     /// Nothing is known about how this tokenizer splits text into words.
-    #[error("pre-tokenizer not recognized: it splits by {found} (token hash {hash})")]
+    #[error("pre-tokenizer not recognized: it splits by {found} (token hash {hash}){nearest}")]
     UnknownPre {
         /// The steps of its normal form.
         found: String,
         /// The reference's hash of the test text's tokens, or why there is none.
         hash: String,
+        /// The name that is most like it, and in what it differs; nothing if no name is near.
+        nearest: String,
     },
 }
 

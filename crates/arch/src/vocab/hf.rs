@@ -1,4 +1,5 @@
-//! `tokenizer.json`, and the older pair of `vocab.json` and `merges.txt`, as one structure.
+//! `tokenizer.json`, the older pair of `vocab.json` and `merges.txt`, and `vocab.txt`, as one
+//! structure.
 //!
 //! The file is read in one pass into vectors: half of the time of a conversion's metadata goes
 //! into the quarter of a million strings of a large vocabulary.
@@ -61,6 +62,12 @@ pub(super) struct HfModel {
     /// See the tokenizer library.
     #[serde(default)]
     pub end_of_word_suffix: Option<String>,
+    /// The id of a unigram's unknown token.
+    #[serde(default)]
+    pub unk_id: Option<u32>,
+    /// The longest word that a WordPiece looks at, in characters.
+    #[serde(default)]
+    pub max_input_chars_per_word: Option<u32>,
 }
 
 impl From<serde::de::IgnoredAny> for HfModel {
@@ -69,9 +76,9 @@ impl From<serde::de::IgnoredAny> for HfModel {
     }
 }
 
-/// Token and id, in file order.
+/// Token and id, in file order; scores by id for a unigram, which lists its tokens in order.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(pub Vec<(String, u32)>);
+pub(super) struct Tokens(pub Vec<(String, u32)>, pub Vec<f64>);
 
 /// Merges in order.
 #[derive(Debug, Default)]
@@ -137,13 +144,22 @@ impl<'de> Deserialize<'de> for Tokens {
                 while let Some(entry) = map.next_entry::<String, u32>()? {
                     tokens.push(entry);
                 }
-                Ok(Tokens(tokens))
+                Ok(Tokens(tokens, Vec::new()))
             }
 
-            // Unigram: [piece, score] pairs; the kind is refused elsewhere, by name.
+            // Unigram: [piece, score] pairs.
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tokens, A::Error> {
-                while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
-                Ok(Tokens::default())
+                let (mut tokens, mut scores) = (Vec::new(), Vec::new());
+                while let Some((piece, score)) = seq.next_element::<(String, Json)>()? {
+                    let Some(number) = score.as_f64() else {
+                        let problem = format!("the score of token `{piece}` is {score}, not a number");
+                        return Err(serde::de::Error::custom(problem));
+                    };
+                    let id = u32::try_from(tokens.len()).map_err(serde::de::Error::custom)?;
+                    tokens.push((piece, id));
+                    scores.push(number);
+                }
+                Ok(Tokens(tokens, scores))
             }
         }
         deserializer.deserialize_any(TokensVisitor)
@@ -215,9 +231,53 @@ impl HfTokenizer {
         if let Some(bytes) = input.file("tokenizer.json") {
             return Self::from_json::<HfModel>(bytes).map(Some);
         }
-        match (input.file("vocab.json"), input.file("merges.txt")) {
-            (Some(vocab), Some(merges)) => Self::from_pair(vocab, merges, &class_of(input)).map(Some),
-            _ => Ok(None),
+        if let (Some(vocab), Some(merges)) = (input.file("vocab.json"), input.file("merges.txt")) {
+            return Self::from_pair(vocab, merges, &class_of(input)).map(Some);
+        }
+        input.file("vocab.txt").map(|bytes| Self::from_word_list(input, bytes)).transpose()
+    }
+
+    /// vocab.txt: a WordPiece, one token a line; how text is cleaned hangs on
+    /// tokenizer_config.json, by the defaults of `BertTokenizer`.
+    fn from_word_list(input: &Input<'_>, bytes: &[u8]) -> Result<Self, VocabError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| malformed("vocab.txt", &error))?;
+        let mut vocab = Vec::new();
+        for (id, line) in text.lines().enumerate() {
+            let id = u32::try_from(id).map_err(|error| malformed("vocab.txt", &error))?;
+            vocab.push((line.to_owned(), id));
+        }
+        let config = tokenizer_config(input)?.unwrap_or_default();
+        let flag = |name: &str, default| config.get(name).and_then(Json::as_bool).unwrap_or(default);
+        Ok(HfTokenizer {
+            file: "vocab.txt",
+            model: HfModel {
+                kind: Some("WordPiece".into()),
+                vocab: Tokens(vocab, Vec::new()),
+                unk_token: Some("[UNK]".into()),
+                continuing_subword_prefix: Some("##".into()),
+                ..HfModel::default()
+            },
+            normalizer: serde_json::json!({
+                "type": "BertNormalizer", "clean_text": true, "lowercase": flag("do_lower_case", true),
+                "handle_chinese_chars": flag("tokenize_chinese_chars", true),
+                "strip_accents": config.get("strip_accents").cloned().unwrap_or_default(),
+            }),
+            pre_tokenizer: serde_json::json!({"type": "BertPreTokenizer"}),
+            decoder: serde_json::json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+            ..HfTokenizer::default()
+        })
+    }
+
+    /// An error if the model is of another kind; a file that states none is taken for a BPE.
+    pub(super) fn needs_kind(&self, wanted: &str) -> Result<(), VocabError> {
+        match self.model.kind.as_deref().unwrap_or("BPE") {
+            kind if kind == wanted => Ok(()),
+            kind => Err(VocabError::NotSupported {
+                what: format!(
+                    "`{}`: a tokenizer of kind `{kind}` where this architecture has `{wanted}`",
+                    self.file
+                ),
+            }),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use gguf::Array;
 use serde_json::Value as Json;
 
 use super::added::AddedVocab;
@@ -36,6 +37,150 @@ pub(super) fn put(
     keys: &mut Keys,
     notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
+    let table = table(input, hf, ctx, notes)?;
+    keys.put(keys::MODEL, "llama");
+    keys.put(keys::PRE, "default");
+    let n_tokens = table.len();
+    table.put(keys);
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+}
+
+/// As [`put`], for families of which the reference reads tokenizer.model only. The scores are
+/// made of the merges, so that llama.cpp joins in their order: a token's score is the negative
+/// position of the first merge that makes it.
+pub(super) fn put_ranked(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    notes.push(format!(
+        "no `tokenizer.model`, without which the reference stops: the vocabulary comes from `{}`, scores from its merges",
+        hf.file
+    ));
+    let mut table = table(input, hf, ctx, notes)?;
+    let ids = bpe::ids_of(hf)?;
+    let mut joined = String::new();
+    for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        if let Some(id) = ids.get(joined.as_str()) {
+            table.scores[*id as usize] = -(rank as f32);
+        }
+    }
+    keys.put(keys::MODEL, "llama");
+    keys.put(keys::PRE, "default");
+    let n_tokens = table.len();
+    table.put(keys);
+    // What llama.cpp does where nothing is said is to put a space in front.
+    if !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
+        keys.put(keys::ADD_SPACE_PREFIX, false);
+    }
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+}
+
+/// Whether a step, or one of a sequence, puts a space in front of a text.
+fn adds_space(step: &Json) -> bool {
+    match step.get("type").and_then(Json::as_str) {
+        Some("Prepend") => true,
+        Some("Metaspace") => {
+            let scheme = step.get("prepend_scheme").and_then(Json::as_str);
+            scheme
+                .map_or(step.get("add_prefix_space") != Some(&Json::Bool(false)), |scheme| scheme != "never")
+        }
+        Some("Sequence") => ["normalizers", "pretokenizers"]
+            .into_iter()
+            .filter_map(|key| step.get(key)?.as_array())
+            .flatten()
+            .any(adds_space),
+        _ => false,
+    }
+}
+
+/// Gemma 4: tokens as of a llama tokenizer, merges, and a name of its own.
+///
+/// Source: `Gemma4Model.set_vocab` in `conversion/gemma.py`.
+pub(super) fn put_gemma4(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    /// Control tokens that programs want to see.
+    const VISIBLE: [&str; 7] = [
+        "<|channel>",
+        "<channel|>",
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|tool_response>",
+        "<tool_response|>",
+        "<|\"|>",
+    ];
+    hf.needs_kind("BPE")?;
+    let mut table = table(input, hf, ctx, notes)?;
+    for (text, kind) in table.texts.iter().zip(&mut table.types) {
+        if VISIBLE.iter().any(|visible| visible.as_bytes() == text) {
+            *kind = TokenType::UserDefined as i32;
+        }
+    }
+    keys.put(keys::MODEL, "gemma4");
+    let n_tokens = table.len();
+    table.put(keys);
+    keys.put(keys::MERGES, Array::String(bpe::merges(hf.model.merges.0.clone(), notes)));
+    special::put(input, Some(hf), &special::Options::default(), n_tokens, keys, notes)?;
+    keys.put(keys::ADD_SPACE_PREFIX, false);
+    keys.put(keys::ADD_BOS, true);
+    Ok(())
+}
+
+/// Xverse: no scores, and a name for the token that is a zero byte.
+///
+/// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
+pub(super) fn put_xverse(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    hf.needs_kind("BPE")?;
+    let ids = bpe::ids_of(hf)?;
+    let added = AddedVocab::read(input, hf, &ids)?;
+    let mut table = table(input, hf, ctx, notes)?;
+    table.scores.clear();
+    for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
+        let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
+        if text.as_slice() == b"\0" {
+            *text = b"<b'\\x00'>".to_vec();
+            *kind = TokenType::Byte as i32;
+        } else if *kind != TokenType::Byte as i32 && *kind != TokenType::Unused as i32 {
+            *kind = match token {
+                Some(token) if token.special => TokenType::Control,
+                Some(_) => TokenType::UserDefined,
+                None => TokenType::Normal,
+            } as i32;
+        }
+    }
+    keys.put(keys::MODEL, "llama");
+    keys.put(keys::PRE, "default");
+    let n_tokens = table.len();
+    table.put(keys);
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+}
+
+/// The checked tokens, as many as the embedding has rows.
+fn table(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    notes: &mut Vec<String>,
+) -> Result<TokenTable, VocabError> {
     let ids = bpe::ids_of(hf)?;
     bpe::check_merges(hf, &ids)?;
     let mut added = AddedVocab::read(input, hf, &ids)?;
@@ -51,12 +196,7 @@ pub(super) fn put(
     }
     check_rows(table.len(), ctx)?;
     notes.extend(table.pad_to(ctx.embedding_rows, Some(SCORE)));
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::PRE, "default");
-    let n_tokens = table.len();
-    table.put(keys);
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+    Ok(table)
 }
 
 /// The model's tokens by id, then the tokens added behind them.

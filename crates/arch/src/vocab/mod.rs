@@ -8,27 +8,36 @@
 //! `gguf-py/gguf/vocab.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
 
 mod added;
+mod agree;
+mod base64;
 mod bpe;
 mod error;
 mod hf;
 mod keys;
 mod llama_hf;
+mod mistral;
+mod plamo;
 mod pre;
+mod ranks;
+mod route;
+mod rwkv;
 mod special;
 mod spm;
 mod spm_model;
 mod template;
+mod tiktoken;
+mod unigram;
+mod wordpiece;
 
 use gguf::Metadata;
-use serde_json::Value as Json;
 
 use crate::Input;
 pub use error::VocabError;
-use hf::HfTokenizer;
 use keys::Keys;
+pub use route::Route;
 
 /// What an architecture wants of its tokenizer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VocabContext {
     /// Which kinds are tried, in which order.
     pub route: Route,
@@ -40,22 +49,18 @@ pub struct VocabContext {
     pub embedding_rows: Option<u64>,
     /// A name for `tokenizer.ggml.pre` that a person chose (`--pre NAME`); taken as it is.
     pub pre: Option<String>,
+    /// `type_vocab_size` of the config: kinds of sentences that a BERT tells apart; 1 if the
+    /// config does not say.
+    pub type_vocab_size: Option<u64>,
+    /// Whether the tokenizer's own file goes into the metadata as well, as it is
+    /// (`tokenizer.huggingface.json`, `tokenizer.rwkv.world`).
+    pub embed_json: bool,
 }
 
-/// What the architecture's `set_vocab` does in the reference converter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Route {
-    /// `LlamaModel.set_vocab`: tokenizer.model, else a llama tokenizer as tokenizer.json, else
-    /// byte-level BPE; with the keys that it puts before (`add_space_prefix`) and after
-    /// (Code Llama, Granite) the others.
-    Llama,
-    /// `_set_vocab_gpt2`: byte-level BPE from tokenizer.json or vocab.json and merges.txt.
-    Gpt2,
-    /// `_set_vocab_sentencepiece`: tokenizer.model only.
-    SentencePiece,
-    /// `_set_vocab_llama_hf`: a llama tokenizer as tokenizer.json only.
-    LlamaHf,
+impl VocabContext {
+    fn token_types(&self) -> u32 {
+        self.type_vocab_size.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
+    }
 }
 
 /// The tokenizer part of a model's metadata.
@@ -75,26 +80,37 @@ pub struct Vocab {
 pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabError> {
     let mut keys = Keys::default();
     let mut notes = Vec::new();
-    match ctx.route {
-        Route::Llama => put_llama(input, ctx, &mut keys, &mut notes)?,
-        Route::SentencePiece => spm::put(input, ctx, &mut keys, &mut notes)?,
-        Route::Gpt2 => {
-            let hf = HfTokenizer::read(input)?.ok_or(NO_TOKENIZER)?;
-            bpe::put(input, hf, ctx, &mut keys, &mut notes)?;
-        }
-        Route::LlamaHf => {
-            let hf = HfTokenizer::read(input)?.ok_or(NO_TOKENIZER)?;
-            if !llama_hf::is_one(&hf) {
-                return Err(VocabError::NotSupported {
-                    what: format!("`{}`: not a llama tokenizer", hf.file),
-                });
-            }
-            llama_hf::put(input, &hf, ctx, &mut keys, &mut notes)?;
-        }
+    route::put(input, ctx, &mut keys, &mut notes)?;
+    if ctx.embed_json {
+        embed(input, ctx.route, &mut keys, &mut notes)?;
     }
     let mut once = std::collections::HashSet::new();
     notes.retain(|note| once.insert(note.clone()));
     Ok(Vocab { entries: keys.0, notes })
+}
+
+/// Puts the tokenizer's own file, byte for byte, behind all other keys.
+///
+/// Source: the GGUF specification, `tokenizer.huggingface.json` and `tokenizer.rwkv.world`; the
+/// reference writes neither.
+fn embed(
+    input: &Input<'_>,
+    route: Route,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let (file, key) = match route {
+        Route::RwkvWorld => (rwkv::FILE, keys::RWKV_WORLD),
+        _ => ("tokenizer.json", keys::HF_JSON),
+    };
+    match input.file(file) {
+        Some(bytes) => {
+            let text = std::str::from_utf8(bytes).map_err(|error| hf::malformed(file, &error))?;
+            keys.put(key, text);
+        }
+        None => notes.push(format!("no `{file}` to embed as `{key}`")),
+    }
+    Ok(())
 }
 
 /// Every name that `tokenizer.ggml.pre` may have for llama.cpp to load the file, in its order.
@@ -105,55 +121,6 @@ pub fn pre_names() -> impl Iterator<Item = &'static str> {
 const NO_TOKENIZER: VocabError = VocabError::NoTokenizer {
     looked_for: "`tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`",
 };
-
-/// `LlamaModel.set_vocab` in `conversion/llama.py`.
-fn put_llama(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    if input.file("tekken.json").is_some() && input.file("tokenizer.json").is_none() {
-        return Err(VocabError::NotSupported { what: "`tekken.json` without `tokenizer.json`".into() });
-    }
-    let config = hf::tokenizer_config(input)?.unwrap_or_default();
-    match config.get("add_prefix_space") {
-        None | Some(Json::Null) => {}
-        Some(value) => keys.put(keys::ADD_SPACE_PREFIX, special::is_true(value)),
-    }
-    if input.file("tokenizer.model").is_some() {
-        spm::put(input, ctx, keys, notes)?;
-        if input.file("tokenizer.json").is_some() {
-            notes.push(
-                "the vocabulary comes from `tokenizer.model`; `tokenizer.json` gives special tokens only"
-                    .into(),
-            );
-        }
-    } else {
-        let hf = HfTokenizer::read(input)?.ok_or(NO_TOKENIZER)?;
-        if llama_hf::is_one(&hf) {
-            llama_hf::put(input, &hf, ctx, keys, notes)?;
-        } else {
-            bpe::put(input, hf, ctx, keys, notes)?;
-        }
-    }
-    match ctx.vocab_size {
-        // Code Llama, told by its size.
-        Some(32016) => {
-            let options = special::Options {
-                types: vec!["prefix", "suffix", "middle", "eot"],
-                n_vocab: None,
-                defaults: vec![("prefix", 32007), ("suffix", 32008), ("middle", 32009), ("eot", 32010)],
-            };
-            let hf = HfTokenizer::read_without_model(input)?;
-            special::put(input, hf.as_ref(), &options, 32016, keys, notes)?;
-        }
-        // Small Granite models, told by their size; SmolLM has it too.
-        Some(49152) => keys.put(keys::ADD_BOS, false),
-        _ => {}
-    }
-    Ok(())
-}
 
 /// Whether a token is one that steers the model, although its file does not mark it so.
 ///

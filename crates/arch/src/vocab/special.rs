@@ -25,27 +25,33 @@ pub(super) struct Options {
     pub n_vocab: Option<usize>,
     /// Ids that are set where no file gives one.
     pub defaults: Vec<(&'static str, u32)>,
+    /// Ids that are set where no file gives any id at all, before [`Options::defaults`].
+    pub if_none: Vec<(&'static str, u32)>,
+    /// Ids that are set whatever the files say.
+    pub overrides: Vec<(&'static str, u32)>,
+    /// Ids that take the place of ones that the files give.
+    pub replacements: Vec<(&'static str, u32)>,
+    /// Whether the template was written before.
+    pub without_template: bool,
+    /// The template where the checkpoint has none.
+    pub template_if_none: Option<&'static str>,
 }
 
 /// Special token and the key of its id. Names without a key (`cls`, and Code Llama's `prefix`,
 /// `suffix`, `middle`) are looked for, but not written.
 const ID_KEYS: [(&str, &str); 8] = [
-    ("bos", "tokenizer.ggml.bos_token_id"),
-    ("eos", "tokenizer.ggml.eos_token_id"),
-    ("unk", "tokenizer.ggml.unknown_token_id"),
-    ("sep", "tokenizer.ggml.seperator_token_id"),
-    ("pad", "tokenizer.ggml.padding_token_id"),
-    ("mask", "tokenizer.ggml.mask_token_id"),
-    ("eot", "tokenizer.ggml.eot_token_id"),
-    ("eom", "tokenizer.ggml.eom_token_id"),
+    ("bos", keys::BOS_ID),
+    ("eos", keys::EOS_ID),
+    ("unk", keys::UNK_ID),
+    ("sep", keys::SEP_ID),
+    ("pad", keys::PAD_ID),
+    ("mask", keys::MASK_ID),
+    ("eot", keys::EOT_ID),
+    ("eom", keys::EOM_ID),
 ];
 
 /// Special token and the key that says whether texts get it.
-const ADD_KEYS: [(&str, &str); 3] = [
-    ("bos", keys::ADD_BOS),
-    ("eos", "tokenizer.ggml.add_eos_token"),
-    ("sep", "tokenizer.ggml.add_sep_token"),
-];
+const ADD_KEYS: [(&str, &str); 3] = [("bos", keys::ADD_BOS), ("eos", keys::ADD_EOS), ("sep", keys::ADD_SEP)];
 
 /// Values by name, in the order in which the names came first.
 type ByName<T> = Vec<(&'static str, T)>;
@@ -102,12 +108,26 @@ pub(super) fn put(
         special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()))?;
     }
     special.read_ids(&input.config)?;
+    if special.ids.is_empty() {
+        special.ids.extend(&options.if_none);
+    }
     for &(name, id) in &options.defaults {
         set_default(&mut special.ids, name, id);
     }
+    for &(name, id) in &options.overrides {
+        set(&mut special.ids, name, id);
+    }
+    for &(name, id) in &options.replacements {
+        if special.ids.iter().any(|(have, _)| *have == name) {
+            set(&mut special.ids, name, id);
+        }
+    }
     special.put(n_tokens, keys);
-    if let Some(templates) = templates {
-        template::put(&templates, keys);
+    match (templates, options.template_if_none) {
+        _ if options.without_template => {}
+        (Some(templates), _) => template::put(&templates, keys, special.notes.as_deref_mut()),
+        (None, Some(name)) => keys.put(keys::CHAT_TEMPLATE, name),
+        (None, None) => {}
     }
     for (key, value) in [(keys::LOWERCASE, &special.lowercase), (keys::STRIP_ACCENTS, &special.strip_accents)]
     {

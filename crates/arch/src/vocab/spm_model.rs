@@ -18,8 +18,16 @@ pub(super) struct SpmModel<'a> {
     pub add_dummy_prefix: bool,
     /// Whether runs of spaces become one.
     pub remove_extra_whitespaces: bool,
-    /// Whether characters are replaced by a table.
-    pub has_charsmap: bool,
+    /// The id of what cannot be spelled.
+    pub unk_id: u32,
+    /// The id that begins a text.
+    pub bos_id: u32,
+    /// The id that ends a text.
+    pub eos_id: u32,
+    /// The id that fills up; `u32::MAX` for none.
+    pub pad_id: u32,
+    /// The table by which characters are replaced, compiled; empty for none.
+    pub charsmap: &'a [u8],
 }
 
 /// A token of the model.
@@ -83,7 +91,11 @@ impl<'a> SpmModel<'a> {
             kind: SpmModelType::Unigram,
             add_dummy_prefix: true,
             remove_extra_whitespaces: true,
-            has_charsmap: false,
+            unk_id: 0,
+            bos_id: 1,
+            eos_id: 2,
+            pad_id: u32::MAX,
+            charsmap: &[],
         };
         let not_one = |problem: String| format!("not a SentencePiece model: {problem}");
         for field in Fields::of(bytes) {
@@ -108,23 +120,32 @@ impl<'a> SpmModel<'a> {
 
     fn read_trainer(&mut self, spec: &[u8]) -> Result<(), String> {
         for field in Fields::of(spec) {
-            if let (3, Field::Varint(kind)) = field? {
-                self.kind = match kind {
-                    1 => SpmModelType::Unigram,
-                    2 => SpmModelType::Bpe,
-                    3 => SpmModelType::Word,
-                    4 => SpmModelType::Char,
-                    _ => return Err(format!("model type {kind} is unknown")),
-                };
+            // Ids are signed; a negative one (none) has the bits of a large one.
+            let id = |value: u64| value as u32;
+            match field? {
+                (3, Field::Varint(kind)) => {
+                    self.kind = match kind {
+                        1 => SpmModelType::Unigram,
+                        2 => SpmModelType::Bpe,
+                        3 => SpmModelType::Word,
+                        4 => SpmModelType::Char,
+                        _ => return Err(format!("model type {kind} is unknown")),
+                    }
+                }
+                (40, Field::Varint(value)) => self.unk_id = id(value),
+                (41, Field::Varint(value)) => self.bos_id = id(value),
+                (42, Field::Varint(value)) => self.eos_id = id(value),
+                (43, Field::Varint(value)) => self.pad_id = id(value),
+                _ => {}
             }
         }
         Ok(())
     }
 
-    fn read_normalizer(&mut self, spec: &[u8]) -> Result<(), String> {
+    fn read_normalizer(&mut self, spec: &'a [u8]) -> Result<(), String> {
         for field in Fields::of(spec) {
             match field? {
-                (2, Field::Bytes(map)) => self.has_charsmap = !map.is_empty(),
+                (2, Field::Bytes(map)) => self.charsmap = map,
                 (3, Field::Varint(on)) => self.add_dummy_prefix = on != 0,
                 (4, Field::Varint(on)) => self.remove_extra_whitespaces = on != 0,
                 _ => {}
@@ -275,7 +296,7 @@ mod tests {
         bytes.extend([0xf8, 0x07, 0x96, 0x01]); // unknown field 127
         let model = SpmModel::read(&bytes).unwrap();
         assert_eq!(model.kind, SpmModelType::Bpe);
-        assert!(!model.add_dummy_prefix && model.remove_extra_whitespaces && !model.has_charsmap);
+        assert!(!model.add_dummy_prefix && model.remove_extra_whitespaces && model.charsmap.is_empty());
         assert_eq!(model.pieces[1], Piece { text: "ab", score: -1.5, kind: PieceType::Normal });
         assert_eq!(model.pieces[0].kind, PieceType::Unknown);
     }

@@ -85,11 +85,17 @@ fn text(file: &str, bytes: &[u8]) -> Result<String, VocabError> {
 
 /// Puts templates: named ones first, each under its own key, then the list of names, then the
 /// default.
-pub(super) fn put(templates: &Templates, keys: &mut Keys) {
+pub(super) fn put(templates: &Templates, keys: &mut Keys, notes: Option<&mut Vec<String>>) {
     let named = match templates {
-        Templates::One(text) => return keys.put(keys::CHAT_TEMPLATE, text.as_str()),
+        Templates::One(text) => {
+            notes.into_iter().for_each(|notes| note_if_bad("chat_template", text, notes));
+            return keys.put(keys::CHAT_TEMPLATE, text.as_str());
+        }
         Templates::Named(named) => named,
     };
+    if let Some(notes) = notes {
+        named.iter().for_each(|(name, text)| note_if_bad(&format!("chat_template.{name}"), text, notes));
+    }
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut default = None;
     for (name, text) in named {
@@ -106,5 +112,40 @@ pub(super) fn put(templates: &Templates, keys: &mut Keys) {
     keys.put(keys::CHAT_TEMPLATES, Array::String(names));
     if let Some(default) = default {
         keys.put(keys::CHAT_TEMPLATE, default.as_str());
+    }
+}
+
+/// The text of chat_template.jinja, if there is one: for families in which it has the last word.
+pub(super) fn jinja_file(input: &Input<'_>) -> Result<Option<String>, VocabError> {
+    input.file("chat_template.jinja").map(|bytes| text("chat_template.jinja", bytes)).transpose()
+}
+
+/// Notes a template that cannot be parsed. It is kept: llama.cpp recognizes many templates by
+/// parts of their text, has some of them built in by name, and can be told another one.
+///
+/// minijinja parses the same language but for `{% generation %}`, with which transformers marks
+/// what a model is trained on; those tags are taken out first.
+pub(super) fn note_if_bad(place: &str, text: &str, notes: &mut Vec<String>) {
+    let is_name = !text.contains('{') && !text.contains(char::is_whitespace);
+    if is_name {
+        return;
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("{%") {
+        let Some(len) = rest[start..].find("%}") else { break };
+        let tag = &rest[start..start + len + 2];
+        let word = tag.trim_matches(|c: char| "{}%-+".contains(c) || c.is_whitespace());
+        plain.push_str(&rest[..start]);
+        if !["generation", "endgeneration"].contains(&word) {
+            plain.push_str(tag);
+        }
+        rest = &rest[start + len + 2..];
+    }
+    plain.push_str(rest);
+    if let Err(error) = minijinja::Environment::new().template_from_str(&plain) {
+        let line = error.line().map_or(String::new(), |line| format!(" (line {line})"));
+        let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        notes.push(format!("`{place}` is not a valid Jinja template: {detail}{line}; it is kept as it is"));
     }
 }

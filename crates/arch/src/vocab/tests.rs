@@ -56,15 +56,17 @@ impl Folder {
 
     /// As the golden's `expected.json` and config say; no name for the pre-tokenizer.
     fn context(&self) -> VocabContext {
-        let route = match self.json("expected.json")["route"].as_str().unwrap() {
-            "llama" => Route::Llama,
-            "gpt2" => Route::Gpt2,
-            "sentencepiece" => Route::SentencePiece,
-            "llama_hf" => Route::LlamaHf,
-            other => panic!("route {other}"),
-        };
+        let expected = self.json("expected.json");
+        let route = Route::named(expected["route"].as_str().unwrap()).unwrap();
+        let type_vocab_size = self.json("config.json")["type_vocab_size"].as_u64();
         let vocab_size = self.json("config.json")["vocab_size"].as_u64();
-        VocabContext { route, vocab_size, embedding_rows: vocab_size, pre: None }
+        VocabContext {
+            route,
+            vocab_size,
+            embedding_rows: vocab_size,
+            type_vocab_size,
+            ..VocabContext::default()
+        }
     }
 }
 
@@ -90,6 +92,9 @@ fn listed(value: &Value) -> (String, Json) {
             "arr[f32]".into(),
             hashed(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
         ),
+        Value::Array(Array::U8(items)) => {
+            ("arr[u8]".into(), hashed(items.len(), items.clone(), json!(items)))
+        }
         Value::Array(Array::I32(items)) => (
             "arr[i32]".into(),
             hashed(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
@@ -109,6 +114,9 @@ fn goldens() {
     let mut n_seen = 0;
     for entry in fs::read_dir(golden()).unwrap() {
         let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let folder = Folder::open(&path);
         let vocab = folder.metadata(&folder.context()).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -133,7 +141,7 @@ fn goldens() {
         assert_eq!(ours.len(), expected.len(), "{name}: {:?}", ours.last());
         n_seen += 1;
     }
-    assert_eq!(n_seen, 15, "a golden was added or lost");
+    assert_eq!(n_seen, 26, "a golden was added or lost");
 }
 
 /// The error of a golden that was changed.
@@ -278,7 +286,10 @@ fn files_that_are_not_what_they_say() {
     let error = error_of("bpe-gpt2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["type"] = json!("WordPiece"));
     });
-    assert_eq!(error, "`tokenizer.json`: a tokenizer of kind `WordPiece`: not supported");
+    assert_eq!(
+        error,
+        "`tokenizer.json`: a tokenizer of kind `WordPiece` where this architecture has `BPE`: not supported"
+    );
     let error = error_of("bpe-gpt2", |folder, _| folder.files.retain(|name, _| name == "config.json"));
     assert_has(&error, "no tokenizer: looked for");
     let error = error_of("spm-added", |folder, _| {
@@ -316,4 +327,172 @@ fn unknown_pre_tokenizers_are_named_and_can_be_decided() {
     });
     let vocab = folder.metadata(&folder.context()).unwrap();
     assert_has(&vocab.notes.join("\n"), "pre-tokenizer `qwen2`: by its expressions");
+}
+
+/// The value of a key of a golden that was changed.
+fn value_of(name: &str, key: &str, change: impl FnOnce(&mut Folder, &mut VocabContext)) -> Option<Value> {
+    let mut folder = Folder::open(&golden().join(name));
+    let mut ctx = folder.context();
+    change(&mut folder, &mut ctx);
+    let entries = folder.metadata(&ctx).unwrap().entries;
+    entries.into_iter().find(|(have, _)| have == key).map(|(_, value)| value)
+}
+
+#[test]
+fn files_are_embedded_as_they_are_on_demand() {
+    for (name, file, key) in [
+        ("bpe-gpt2", "tokenizer.json", keys::HF_JSON),
+        ("wordpiece-bert", "tokenizer.json", keys::HF_JSON),
+        ("rwkv-world", "rwkv_vocab_v20230424.txt", keys::RWKV_WORLD),
+    ] {
+        assert_eq!(value_of(name, key, |_, _| {}), None);
+        let embedded = value_of(name, key, |_, ctx| ctx.embed_json = true).unwrap();
+        let bytes = Folder::open(&golden().join(name)).files[file].clone();
+        assert_eq!(embedded, Value::String(bytes), "{name}");
+    }
+    let notes = notes_of("spm-llama2", |_, ctx| ctx.embed_json = true);
+    assert_has(&notes, "no `tokenizer.json` to embed as `tokenizer.huggingface.json`");
+}
+
+#[test]
+fn scores_that_are_not_numbers() {
+    let error = error_of("unigram-json", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["vocab"][7][1] = json!("NaN"));
+    });
+    assert_has(&error, "`tokenizer.json`: the score of token `");
+    assert_has(&error, "` is \"NaN\", not a number");
+    let error = error_of("unigram-json", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["normalizer"]["precompiled_charsmap"] = json!("?"));
+    });
+    assert_eq!(error, "`tokenizer.json`: `normalizer.precompiled_charsmap`: not base64");
+    let error = error_of("rwkv-world", |folder, _| {
+        folder.files.insert("rwkv_vocab_v20230424.txt".into(), b"1 'a' 1\n2 'b' 2\n".to_vec());
+    });
+    assert_has(&error, "`rwkv_vocab_v20230424.txt`: line 2: the token has another length");
+}
+
+#[test]
+fn two_files_that_disagree() {
+    let notes = notes_of("spm-and-json", |_, _| {});
+    assert!(!notes.contains("disagree"), "{notes}");
+    let notes = notes_of("spm-and-json", |folder, _| {
+        folder.edit("tokenizer.json", |json| {
+            let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+            let id = vocab.remove("<0x41>").unwrap();
+            vocab.insert("another".into(), id);
+        });
+    });
+    assert_has(&notes, "disagree on 1 tokens: id 68 is `<0x41>` and `another`; `tokenizer.model` is taken");
+    let notes = notes_of("spm-and-json", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["vocab"]["one more"] = json!(384));
+    });
+    assert_has(&notes, "`tokenizer.model` has 384 tokens, `tokenizer.json` 385");
+}
+
+#[test]
+fn templates_that_do_not_parse_are_kept_and_told() {
+    let bad = "{% for m in messages %}{{ m }}";
+    let with = |text: &str| {
+        let text = text.to_owned();
+        move |folder: &mut Folder, _: &mut VocabContext| {
+            folder.edit("tokenizer_config.json", |json| json["chat_template"] = json!(text));
+        }
+    };
+    let notes = notes_of("bpe-gpt2", with(bad));
+    assert_has(&notes, "`chat_template` is not a valid Jinja template: ");
+    assert_has(&notes, "it is kept as it is");
+    let kept = value_of("bpe-gpt2", keys::CHAT_TEMPLATE, with(bad)).unwrap();
+    assert_eq!(kept.as_str(), Some(bad));
+    for good in [
+        "mistral-v3",
+        "{% for m in messages %}{% generation %}{{ m }}{%- endgeneration -%}{% endfor %}",
+        "{%- set ns = namespace(a=[]) -%}{% if messages[0]['role'] == 'system' and not x is defined %}{{ ns.a[::-1] | tojson(indent=4) }}{% endif %}",
+        "{% macro f(a, b=none) %}{{ a ~ b }}{% endmacro %}{% for k, v in d.items() %}{% continue %}{% endfor %}{{ raise_exception('x') }}",
+    ] {
+        let notes = notes_of("bpe-gpt2", with(good));
+        assert!(!notes.contains("Jinja"), "{good}: {notes}");
+    }
+    let notes = notes_of("bpe-qwen2", |folder, _| {
+        folder.edit("tokenizer_config.json", |json| json["chat_template"][1]["template"] = json!("{{ a"));
+    });
+    assert_has(&notes, "`chat_template.tool-use` is not a valid Jinja template");
+}
+
+#[test]
+fn tiktoken_files_under_the_name_of_a_sentencepiece_model() {
+    let mut folder = Folder::open(&golden().join("bpe-gpt2"));
+    folder.files.retain(|name, _| name == "config.json");
+    let lines: String = (0..=255u8)
+        .map(|byte| (vec![byte], u32::from(byte)))
+        .chain([(b"th".to_vec(), 256), (b"the".to_vec(), 257), (b" the".to_vec(), 258)])
+        .map(|(bytes, rank)| format!("{} {rank}\n", to_base64(&bytes)))
+        .collect();
+    folder.files.insert("tokenizer.model".into(), lines.into_bytes());
+    let listed = json!({"added_tokens_decoder": {"259": {"content": "<|end|>", "special": true}}, "eos_token": "<|end|>"});
+    folder.files.insert("tokenizer_config.json".into(), listed.to_string().into_bytes());
+    folder.edit("config.json", |json| json["eos_token_id"] = json!(259));
+    let ctx = VocabContext { route: Route::Llama, vocab_size: Some(262), ..VocabContext::default() };
+    let vocab = folder.metadata(&ctx).unwrap();
+    assert_has(&vocab.notes.join("\n"), "`tokenizer.model` is a tiktoken file");
+    let get = |key: &str| vocab.entries.iter().find(|(have, _)| have == key).map(|(_, value)| value.clone());
+    assert_eq!(get(keys::PRE).unwrap().as_str(), Some("llama-bpe"));
+    let Some(Value::Array(Array::String(tokens))) = get(keys::TOKENS) else { panic!() };
+    assert_eq!(
+        (tokens.len(), tokens[258].as_slice(), tokens[259].as_slice()),
+        (262, "Ġthe".as_bytes(), &b"<|end|>"[..])
+    );
+    assert_eq!(tokens[261], b"[PAD261]");
+    let Some(Value::Array(Array::String(merges))) = get(keys::MERGES) else { panic!() };
+    assert_eq!(
+        merges,
+        ["t h", "th e"]
+            .map(|text| text.as_bytes().to_vec())
+            .into_iter()
+            .chain(["Ġ the".into()])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(get(keys::EOS_ID), Some(Value::U32(259)));
+}
+
+fn to_base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let bits =
+            part.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - part.len()));
+        for i in 0..4 {
+            let c = ALPHABET[(bits >> (18 - 6 * i)) as usize & 63] as char;
+            text.push(if i <= part.len() { c } else { '=' });
+        }
+    }
+    text
+}
+
+#[test]
+fn unknown_pre_tokenizers_are_told_with_the_nearest() {
+    let error = error_of("bpe-qwen2", |folder, _| {
+        folder.edit("tokenizer.json", |json| {
+            let split = &mut json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+            *split = json!(split.as_str().unwrap().replace(r"|\p{N}|", r"|\p{N}{1,2}|"));
+        });
+    });
+    assert_has(&error, "; nearest known is `");
+    assert_has(&error, r"this has `\p{N}{1,2}`");
+    let notes = notes_of("bpe-qwen2", |_, ctx| ctx.pre = Some("nonsense".into()));
+    assert_has(&notes, "llama.cpp loads no file with that name");
+}
+
+#[test]
+fn rounding_up_stops_at_the_embedding() {
+    for (rows, wanted) in [(None, 312), (Some(320), 320), (Some(301), 301)] {
+        let tokens = value_of("bpe-gpt2", keys::TOKENS, |folder, ctx| {
+            folder.edit("config.json", |json| json["pad_vocab_size_multiple"] = json!(8));
+            (ctx.route, ctx.vocab_size, ctx.embedding_rows) =
+                (Route::Mamba, Some(305), rows.filter(|n| *n > 304).or(None));
+            if rows == Some(301) {
+                (ctx.vocab_size, ctx.embedding_rows) = (Some(301), Some(301));
+            }
+        });
+        assert_eq!(tokens.unwrap().as_array().unwrap().len(), wanted, "{rows:?}");
+    }
 }

@@ -78,9 +78,10 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .into_iter()
         .any(|affix| affix.as_deref().is_some_and(|affix| !affix.is_empty()));
     let unknown = model.unk_token.as_deref();
+    let word_piece = model.kind.as_deref() == Some("WordPiece");
     let can_appear = |token: &str| {
-        affixed
-            || parts.contain(token)
+        (affixed && !word_piece)
+            || parts.contain(token.strip_prefix("##").unwrap_or(token))
             || Some(token) == unknown
             || (token.starts_with("<0x") && token.ends_with('>'))
     };
@@ -120,12 +121,18 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": added_tokens,
         "normalizer": hf.normalizer, "pre_tokenizer": hf.pre_tokenizer, "post_processor": hf.post_processor,
         "decoder": null,
-        "model": {
+        "model": if word_piece {
+            json!({
+                "type": "WordPiece", "unk_token": unknown.unwrap_or("[UNK]"), "vocab": vocab,
+                "continuing_subword_prefix": model.continuing_subword_prefix.as_deref().unwrap_or("##"),
+                "max_input_chars_per_word": model.max_input_chars_per_word.unwrap_or(100),
+            })
+        } else { json!({
             "type": "BPE", "dropout": null, "unk_token": model.unk_token, "fuse_unk": model.fuse_unk.unwrap_or(false),
             "continuing_subword_prefix": model.continuing_subword_prefix, "end_of_word_suffix": model.end_of_word_suffix,
             "byte_fallback": model.byte_fallback.unwrap_or(false), "ignore_merges": model.ignore_merges.unwrap_or(false),
             "vocab": vocab, "merges": merges,
-        },
+        }) },
     });
     Tokenizer::from_bytes(small.to_string()).map_err(|error| format!("none: {error}"))
 }

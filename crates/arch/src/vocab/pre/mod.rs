@@ -5,6 +5,7 @@
 //! [`table`]). The hash decides where it is known, because the reference's file is what is to be
 //! made; where it is not, the reference gives up, and the expressions decide here.
 
+mod canon;
 mod hash;
 mod steps;
 mod table;
@@ -14,7 +15,7 @@ use super::error::VocabError;
 use super::hf::HfTokenizer;
 use crate::Input;
 
-pub(super) use table::QWEN2;
+pub(super) use table::{GPT4O, LLAMA3, QWEN2};
 
 /// The name for `tokenizer.ggml.pre`.
 pub(super) fn recognize(
@@ -27,26 +28,51 @@ pub(super) fn recognize(
     let hashes = hash::hashes(input, hf, added, ids);
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
     let by_steps = table::by_steps(&steps, hf.model.ignore_merges.unwrap_or(false));
+    if steps.space_first {
+        notes.push("a space is put in front of a text; llama.cpp does not do that for byte-level BPE".into());
+    }
     let known = hashes.iter().flatten().find_map(|hash| hash::name_of(hash).map(|name| (hash, name)));
     if let Some((hash, name)) = known {
-        notes.push(format!("pre-tokenizer `{name}`: by its token hash {hash}"));
-        if let Some(other) = by_steps.filter(|other| !table::same_steps(other, name)) {
-            notes.push(format!(
-                "the expressions of the pre-tokenizer are those of `{other}`; the token hash decides"
-            ));
-        }
+        let other = match by_steps {
+            Some(other) if table::same_steps(other, name) => "and by its expressions".to_owned(),
+            Some(other) => {
+                format!("its expressions are those of `{other}`: the token hash decides, as in the reference")
+            }
+            None => format!("no name is known for its expressions ({steps})"),
+        };
+        notes.push(format!("pre-tokenizer `{name}`: by its token hash {hash}; {other}"));
         return Ok(name.to_owned());
     }
     let hash = match &hashes {
         Ok(hashes) => hashes.first().cloned().unwrap_or_default(),
         Err(problem) => problem.clone(),
     };
-    match by_steps {
+    // llama.cpp has one way to cut text for WordPiece, whatever the name.
+    let by_kind = (hf.model.kind.as_deref() == Some("WordPiece")).then_some("bert-bge");
+    match by_steps.or(by_kind) {
         Some(name) => {
             notes.push(format!("pre-tokenizer `{name}`: by its expressions; the reference does not know its token hash {hash}"));
             Ok(name.to_owned())
         }
-        None => Err(VocabError::UnknownPre { found: steps.to_string(), hash }),
+        None => {
+            let nearest = table::nearest(&steps);
+            Err(VocabError::UnknownPre {
+                found: steps.to_string(),
+                hash,
+                nearest: nearest
+                    .map(|(name, how)| format!("; nearest known is `{name}`: {how}"))
+                    .unwrap_or_default(),
+            })
+        }
+    }
+}
+
+/// A note on a name that a person chose: whether llama.cpp knows it.
+pub(super) fn chosen(name: &str, hf: &HfTokenizer) -> String {
+    let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
+    match names().any(|known| known == name) {
+        true => format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}"),
+        false => format!("pre-tokenizer `{name}`: as chosen, but llama.cpp loads no file with that name"),
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Steps {
     pub splits: Vec<String>,
     /// Whether words are spelled in the byte alphabet.
     pub byte_level: bool,
+    /// Whether a text that does not start with a space gets one.
+    pub space_first: bool,
     /// Types of normalizers, in order.
     pub normalizers: Vec<String>,
     /// Steps that have no normal form yet, as they are in the file.
@@ -44,30 +46,49 @@ impl Steps {
             "Sequence" => list(step, "pretokenizers").iter().for_each(|step| self.add(step)),
             "ByteLevel" => {
                 self.byte_level = true;
+                self.space_first |= flag("add_prefix_space", true);
                 if flag("use_regex", true) {
                     self.splits.push(GPT2.to_owned());
                 }
             }
             "Digits" if flag("individual_digits", false) => self.splits.push(r"\p{N}".to_owned()),
             "Digits" => self.splits.push(r"\p{N}+".to_owned()),
-            "Split" if splits_only(step) => {
-                match step.get("pattern").and_then(|pattern| pattern.get("Regex")) {
-                    Some(Json::String(expression)) => self.splits.push(escape_controls(expression)),
-                    _ => self.other.push(step.to_string()),
-                }
+            "Split" => match expression_of(step).filter(|expression| splits_only(step, expression)) {
+                Some(expression) => self.splits.push(expression),
+                None => self.other.push(step.to_string()),
+            },
+            // Unicode's punctuation and what else ASCII has.
+            "Punctuation" if step.get("behavior").and_then(Json::as_str) == Some("Isolated") => {
+                self.splits.push(r"[\p{P}\$\+<=>\^~\|`]".to_owned());
+            }
+            "Punctuation" if step.get("behavior").and_then(Json::as_str) == Some("Contiguous") => {
+                self.splits.push(r"[\p{P}\$\+<=>\^~\|`]+".to_owned());
             }
             _ => self.other.push(step.to_string()),
         }
     }
 }
 
+/// The expression of a split: as it is, or a text made one.
+fn expression_of(step: &Json) -> Option<String> {
+    let pattern = step.get("pattern")?;
+    if let Some(expression) = pattern.get("Regex") {
+        return expression.as_str().map(escape_controls);
+    }
+    let text = pattern.get("String")?.as_str()?;
+    let special = |c: char| "\\.+*?()|[]{}^$#&-~".contains(c);
+    let escaped =
+        text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect::<String>();
+    Some(escape_controls(&escaped))
+}
+
 /// Whether a split keeps all of the text: matches stand alone, or (said the other way round, for
-/// expressions that match everything) what does not match is removed.
-fn splits_only(step: &Json) -> bool {
+/// expressions that match everything, so end with any whitespace) what does not match is removed.
+fn splits_only(step: &Json, expression: &str) -> bool {
     let inverted = step.get("invert").and_then(Json::as_bool).unwrap_or(false);
     match step.get("behavior").and_then(Json::as_str) {
         Some("Isolated") => true,
-        Some("Removed") => inverted,
+        Some("Removed") => inverted && [r"|\s+", r"|\s"].iter().any(|end| expression.ends_with(end)),
         _ => false,
     }
 }

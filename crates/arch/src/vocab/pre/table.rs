@@ -1,19 +1,24 @@
 //! The pre-tokenizers that llama.cpp has, with the expressions that each stands for.
 //!
 //! Several names share expressions and differ in something else; each row says in what. The
-//! first row that fits is taken. Names that are only ever found by their hash, because they mean
-//! the same as another, are in [`SAME`].
+//! first row that fits is taken. Every name that llama.cpp loads is in its own table
+//! ([`loaded`]), with its own spelling of the expressions.
 //!
 //! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp`, whose
 //! comments keep the expressions as the models' tokenizer.json has them.
 
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::canon::canonical;
 use super::steps::Steps;
 
 /// Byte-level BPE's own expression, which the tokenizer library uses where none is stated; [`Steps`]
 /// writes it for `use_regex`.
 pub(super) const GPT2: &str = r#"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"#;
 /// Llama 3.
-const LLAMA3: &str = r#"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"#;
+pub(in super::super) const LLAMA3: &str = r#"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"#;
 /// Qwen 2: digits one by one.
 pub(in super::super) const QWEN2: &str = r#"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"#;
 /// Jais 2: whitespace in powers of two.
@@ -23,7 +28,7 @@ const QWEN35: &str = r#"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{
 /// Mistral's tekken: words change at a capital.
 const TEKKEN: &str = r#"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"#;
 /// GPT-4o.
-const GPT4O: &str = r#"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"#;
+pub(in super::super) const GPT4O: &str = r#"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"#;
 /// DeepSeek: Han and kana apart.
 const CJK: &str = "[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+";
 /// DeepSeek 3, its third step.
@@ -78,79 +83,104 @@ const KNOWN: &[Known] = &[
     known("ufakzeka", &[UFAKZEKA]),
 ];
 
-/// Names that stand for the expressions of a row of [`KNOWN`].
-const SAME: &[(&str, &[&str])] = &[
-    (
-        "gpt-2",
-        &[
-            "phi-2",
-            "jina-es",
-            "jina-de",
-            "gigachat",
-            "jina-v2-es",
-            "jina-v2-de",
-            "a.x-4.0",
-            "mellum",
-            "modern-bert",
-            "jina-v1-en",
-            "jina-v2-code",
-            "roberta-bpe",
-            "mpt",
-            "olmo",
-            "jais",
-            "trillion",
-            "granite-docling",
-            "exaone4",
-        ],
-    ),
-    ("smollm", &["command-r", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"]),
-    (
-        "llama-bpe",
-        &[
-            "smaug-bpe",
-            "llama3",
-            "llama-v3",
-            "falcon3",
-            "falcon-h1",
-            "pixtral",
-            "midm-2.0",
-            "lfm2",
-            "jina-v5-nano",
-            "dbrx",
-            "chatglm-bpe",
-            "glm4",
-            "glm5",
-        ],
-    ),
-    (
-        "qwen2",
-        &["deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2"],
-    ),
-    ("gpt-4o", &["llama4", "kanana2", "talkie", "minimax-m2"]),
-    ("deepseek-v3", &["hunyuan-dense", "joyai-llm", "hy_v4"]),
-    ("bailingmoe", &["bailingmoe2", "llada-moe"]),
-];
+/// A row of llama.cpp's own table.
+#[derive(Debug, Deserialize)]
+pub(super) struct Loaded {
+    /// Names that mean the same.
+    pub names: Vec<String>,
+    /// The expressions by which llama.cpp splits, in order.
+    pub splits: Vec<String>,
+    /// Whether words that are tokens are taken whole.
+    pub ignore_merges: bool,
+    /// Whether words are spelled in the byte alphabet.
+    pub byte_level: bool,
+}
 
-/// The name for a normal form.
+/// llama.cpp's table: all of its names, with the expressions that each stands for.
+pub(super) fn loaded() -> &'static [Loaded] {
+    static TABLE: OnceLock<Vec<Loaded>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let lines = include_str!("expressions.txt").lines().filter(|line| !line.starts_with('#'));
+        // A test reads every line.
+        lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    })
+}
+
+/// Splits in canonical spelling.
+pub(super) fn canonical_splits(splits: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Vec<String>> {
+    splits.into_iter().map(|split| canonical(split.as_ref())).collect()
+}
+
+/// The name for a normal form: a row of [`KNOWN`] to the letter, then one that means the same,
+/// then a row of llama.cpp's table that means the same.
 pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static str> {
     if !steps.byte_level || !steps.other.is_empty() {
         return None;
     }
     let fits = |known: &&Known| {
-        known.splits.iter().eq(steps.splits.iter())
-            && known.ignore_merges.is_none_or(|wanted| wanted == ignore_merges)
+        known.ignore_merges.is_none_or(|wanted| wanted == ignore_merges)
             && known.normalizer.is_none_or(|wanted| steps.normalizers.iter().any(|have| have == wanted))
     };
-    KNOWN.iter().find(fits).map(|known| known.name)
+    let to_the_letter = |known: &&Known| known.splits.iter().eq(steps.splits.iter());
+    if let Some(known) = KNOWN.iter().filter(to_the_letter).find(fits) {
+        return Some(known.name);
+    }
+    let splits = canonical_splits(&steps.splits);
+    if let Some(known) = KNOWN.iter().filter(fits).find(|known| canonical_splits(known.splits) == splits) {
+        return Some(known.name);
+    }
+    let rows = || loaded().iter().filter(|row| row.byte_level && canonical_splits(&row.splits) == splits);
+    let row = rows().find(|row| row.ignore_merges == ignore_merges).or_else(|| rows().next())?;
+    row.names.first().map(String::as_str)
 }
 
 /// Whether two names stand for the same expressions.
 pub(super) fn same_steps(one: &str, other: &str) -> bool {
-    let head = |name| {
-        let row = SAME.iter().find(|(_, names)| names.contains(&name));
-        row.map_or(name, |(head, _)| *head)
+    let splits_of = |name: &str| {
+        let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
+        row.map(|row| canonical_splits(&row.splits))
     };
-    head(one) == head(other)
+    one == other || splits_of(one).is_some_and(|splits| splits_of(other) == Some(splits))
+}
+
+/// The known name whose steps are most like these, and in what they differ.
+pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
+    let splits = canonical_splits(&steps.splits);
+    let own = KNOWN.iter().map(|known| (known.name, canonical_splits(known.splits)));
+    let theirs = loaded().iter().filter(|row| row.byte_level);
+    let theirs = theirs.filter_map(|row| Some((row.names.first()?.as_str(), canonical_splits(&row.splits))));
+    own.chain(theirs)
+        .map(|(name, known)| {
+            let (mut lacks, mut has) = (Vec::new(), Vec::new());
+            for at in 0..splits.len().max(known.len()) {
+                let (ours, theirs) = (splits.get(at), known.get(at));
+                let missing = |from: Option<&Vec<String>>, of: Option<&Vec<String>>| -> Vec<String> {
+                    let absent = |part: &&String| !of.is_some_and(|of| of.contains(part));
+                    from.into_iter().flatten().filter(absent).cloned().collect()
+                };
+                lacks.extend(missing(theirs, ours));
+                has.extend(missing(ours, theirs));
+            }
+            (name, lacks, has)
+        })
+        .min_by_key(|(_, lacks, has)| lacks.len() + has.len())
+        .map(|(name, lacks, has)| {
+            let list = |parts: &[String]| {
+                parts.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>().join(", ")
+            };
+            let mut difference = Vec::new();
+            if !has.is_empty() {
+                difference.push(format!("this has {}", list(&has)));
+            }
+            if !lacks.is_empty() {
+                difference.push(format!("`{name}` has {}", list(&lacks)));
+            }
+            if difference.is_empty() {
+                difference
+                    .push("the same alternatives in another order or with other steps around them".into());
+            }
+            (name, difference.join("; "))
+        })
 }
 
 #[cfg(test)]
@@ -161,33 +191,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_ones_that_llama_cpp_loads() {
-        let loaded: HashSet<&str> = names().collect();
-        assert_eq!(loaded.len(), 91);
-        for name in KNOWN
-            .iter()
-            .map(|known| known.name)
-            .chain(SAME.iter().flat_map(|(head, names)| names.iter().copied().chain([*head])))
-        {
-            assert!(loaded.contains(name), "{name}");
+    fn the_table_has_every_name_once() {
+        let lines = include_str!("expressions.txt").lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(loaded().len(), lines);
+        let mut seen = HashSet::new();
+        for name in loaded().iter().flat_map(|row| &row.names) {
+            assert!(seen.insert(name.as_str()), "{name}");
+        }
+        assert_eq!(seen, names().collect());
+        assert_eq!(seen.len(), 91);
+        for known in KNOWN {
+            assert!(seen.contains(known.name), "{}", known.name);
         }
     }
 
     #[test]
-    fn every_row_is_reached_and_no_name_is_in_two_classes() {
+    fn every_row_is_reached() {
         for known in KNOWN {
             let steps = Steps {
                 splits: known.splits.iter().map(|split| (*split).to_owned()).collect(),
                 byte_level: true,
                 normalizers: known.normalizer.into_iter().map(str::to_owned).collect(),
-                other: Vec::new(),
+                ..Steps::default()
             };
             assert_eq!(by_steps(&steps, known.ignore_merges.unwrap_or(false)), Some(known.name));
             assert_eq!(by_steps(&Steps { byte_level: false, ..steps }, false), None);
         }
-        let mut seen = HashSet::new();
-        for name in SAME.iter().flat_map(|(_, names)| *names) {
-            assert!(seen.insert(*name), "{name}");
+        for row in loaded().iter().filter(|row| row.byte_level) {
+            let steps = Steps { splits: row.splits.clone(), byte_level: true, ..Steps::default() };
+            let found = by_steps(&steps, row.ignore_merges).unwrap_or_default();
+            assert!(same_steps(found, &row.names[0]), "{}: {found}", row.names[0]);
         }
+    }
+
+    #[test]
+    fn the_nearest_row_says_in_what_it_differs() {
+        let two = QWEN2.replace(r"]?\p{L}+", r"]?\p{L}{2}");
+        let steps = Steps { splits: vec![two], byte_level: true, ..Steps::default() };
+        assert_eq!(by_steps(&steps, false), None);
+        let (name, difference) = nearest(&steps).unwrap();
+        assert!(same_steps(name, "qwen2"), "{name}");
+        assert_eq!(
+            difference,
+            format!(
+                r"this has `[^\n\p{{L}}\p{{N}}\r]?\p{{L}}{{2}}`; `{name}` has `[^\n\p{{L}}\p{{N}}\r]?\p{{L}}+`"
+            )
+        );
+        assert!(
+            same_steps("gpt-2", "jina-v2-code") && !same_steps("gpt-2", "qwen2") && !same_steps("x", "y")
+        );
     }
 }

@@ -1,0 +1,51 @@
+//! Two files that should say the same: a SentencePiece model and tokenizer.json beside it.
+
+use serde::Deserialize;
+
+use super::hf::Tokens;
+use super::spm_model::SpmModel;
+use crate::Input;
+
+/// Notes where tokenizer.json has other tokens than the model. The model is taken, as the
+/// reference does: it has the scores, which tokenizer.json has lost.
+pub(super) fn model_and_json(input: &Input<'_>, model: &SpmModel<'_>, notes: &mut Vec<String>) {
+    #[derive(Deserialize)]
+    struct File {
+        model: Model,
+    }
+    #[derive(Deserialize)]
+    struct Model {
+        #[serde(default)]
+        vocab: Tokens,
+    }
+    let Some(bytes) = input.file("tokenizer.json") else { return };
+    let file: File = match serde_json::from_slice(bytes) {
+        Ok(file) => file,
+        // Whoever needs this file says what is wrong with it.
+        Err(_) => return,
+    };
+    let why = "`tokenizer.model` is taken: it has the scores, and the reference takes it";
+    let (mut differing, mut first, mut more) = (0usize, None, 0usize);
+    for (text, id) in &file.model.vocab.0 {
+        match model.pieces.get(*id as usize) {
+            Some(piece) if piece.text == text => {}
+            Some(piece) => {
+                differing += 1;
+                first.get_or_insert((*id, piece.text, text.as_str()));
+            }
+            None => more += 1,
+        }
+    }
+    if let Some((id, piece, text)) = first {
+        notes.push(format!(
+            "`tokenizer.model` and `tokenizer.json` disagree on {differing} tokens: id {id} is `{piece}` and `{text}`; {why}"
+        ));
+    }
+    let listed = file.model.vocab.0.len();
+    if listed > 0 && (more > 0 || listed < model.pieces.len()) {
+        notes.push(format!(
+            "`tokenizer.model` has {} tokens, `tokenizer.json` {listed}; {why}",
+            model.pieces.len()
+        ));
+    }
+}

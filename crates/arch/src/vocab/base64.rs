@@ -1,0 +1,52 @@
+//! Base64 as RFC 4648 has it, with or without padding: tiktoken files, tekken.json and compiled
+//! normalizer tables hold bytes that way.
+
+/// The bytes; nothing if a character is not of the alphabet or bits are left over.
+pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let (mut bits, mut n_bits) = (0u32, 0);
+    for &c in text {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        n_bits += 6;
+        if n_bits >= 8 {
+            n_bits -= 8;
+            bytes.push((bits >> n_bits) as u8);
+            bits &= (1 << n_bits) - 1;
+        }
+    }
+    (bits == 0 && n_bits < 6).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_of_rfc_4648() {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYg==", "foob"),
+            ("Zm9vYmE=", "fooba"),
+            ("Zm9vYmFy", "foobar"),
+            ("Zg", "f"),
+        ] {
+            assert_eq!(decode(text.as_bytes()).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        for bad in ["Z", "Zh==", "Zm9v!", "Zm 9", "Zg===", "===="] {
+            assert_eq!(decode(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(decode(b"+/+/").as_deref(), Some(&[0xfb, 0xff, 0xbf][..]));
+    }
+}

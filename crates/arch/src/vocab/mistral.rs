@@ -1,0 +1,245 @@
+//! Mistral's own tokenizer files: `tekken.json`, and SentencePiece models whose name ends with a
+//! version (`tokenizer.model.v3`).
+//!
+//! tekken is byte-level BPE of which the ranks are stored, special tokens first. The reference
+//! reads both through mistral-common; what it takes from there is said here.
+//!
+//! Source: `_set_vocab_mistral` in `conversion/base.py`, `MistralVocab` in
+//! `gguf-py/gguf/vocab.py`, `MistralModel.get_community_chat_template` in
+//! `conversion/mistral.py`; `Tekkenizer` of mistral-common 1.13.
+
+use gguf::Array;
+use serde::Deserialize;
+
+use super::error::VocabError;
+use super::hf::malformed;
+use super::keys::{self, Keys, TokenTable, TokenType};
+use super::ranks::{ByBytes, Ranks, text_of};
+use super::spm_model::SpmModel;
+use super::{VocabContext, base64, bpe, check_rows, spm, template};
+use crate::Input;
+
+const TEKKEN: &str = "tekken.json";
+
+/// Special tokens of files that do not list them, as all up to version 7.
+const SPECIALS: [&str; 20] = [
+    "<unk>",
+    "<s>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[TOOL_CALLS]",
+    "[IMG]",
+    "<pad>",
+    "[IMG_BREAK]",
+    "[IMG_END]",
+    "[PREFIX]",
+    "[MIDDLE]",
+    "[SUFFIX]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[TOOL_CONTENT]",
+];
+
+/// What tekken.json holds.
+#[derive(Deserialize)]
+struct Tekken {
+    config: Config,
+    vocab: Vec<Entry>,
+    #[serde(default)]
+    special_tokens: Option<Vec<Special>>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    default_vocab_size: u64,
+    default_num_special_tokens: u64,
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    rank: u32,
+    token_bytes: String,
+}
+
+#[derive(Deserialize)]
+struct Special {
+    token_str: String,
+}
+
+/// Whether the checkpoint has a file that only this reads.
+pub(super) fn is_there(input: &Input<'_>) -> bool {
+    input.file(TEKKEN).is_some() || versioned(input).is_some()
+}
+
+/// The SentencePiece model with the highest version in its name, and that version.
+fn versioned<'a>(input: &Input<'a>) -> Option<(String, String, &'a [u8])> {
+    let version_of = |name: &str| {
+        let version =
+            name.strip_prefix("tokenizer.model.v").or_else(|| name.strip_prefix("tokenizer.mm.model.v"))?;
+        version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
+    };
+    input
+        .files
+        .iter()
+        .filter_map(|(name, bytes)| version_of(name).map(|version| (name.clone(), version, *bytes)))
+        .max_by(|one, other| one.0.cmp(&other.0))
+}
+
+/// Puts the keys of Mistral's files. `native` for a checkpoint in Mistral's own format, whose
+/// template file counts.
+pub(super) fn put(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    native: bool,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let (version, kind) = if let Some(bytes) = input.file(TEKKEN) {
+        (put_tekken(bytes, ctx, keys, notes)?, "-tekken")
+    } else if let Some((file, version, bytes)) = versioned(input) {
+        put_spm(&file, bytes, ctx, keys, notes)?;
+        (version, "")
+    } else if let Some(bytes) = input.file("tokenizer.model") {
+        put_spm("tokenizer.model", bytes, ctx, keys, notes)?;
+        ("1".to_owned(), "")
+    } else {
+        return Err(VocabError::NoTokenizer {
+            looked_for: "`tekken.json`; `tokenizer.model` with or without a version",
+        });
+    };
+    keys.put(keys::ADD_BOS, true);
+    keys.put(keys::ADD_EOS, false);
+    if native && let Some(text) = template::jinja_file(input)? {
+        template::note_if_bad("chat_template.jinja", &text, notes);
+        keys.put(keys::CHAT_TEMPLATE, text);
+        return Ok(());
+    }
+    // llama.cpp has the templates of these versions built in, by name.
+    let number = version.split('m').next().unwrap_or_default();
+    match (number, kind) {
+        ("1", _) => keys.put(keys::CHAT_TEMPLATE, "mistral-v1"),
+        ("3" | "7", kind) => keys.put(keys::CHAT_TEMPLATE, format!("mistral-v{number}{kind}")),
+        _ => notes.push(format!(
+            "no chat template: none is built in for version {version} of Mistral's tokenizers"
+        )),
+    }
+    Ok(())
+}
+
+/// tekken.json; gives its version without `v`.
+fn put_tekken(
+    bytes: &[u8],
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<String, VocabError> {
+    let file: Tekken = serde_json::from_slice(bytes).map_err(|error| malformed(TEKKEN, &error))?;
+    let n_tokens = bpe::slots_len(file.config.default_vocab_size, TEKKEN)?;
+    let n_special = bpe::slots_len(file.config.default_num_special_tokens, TEKKEN)?;
+    let n_ranks = n_tokens.checked_sub(n_special).ok_or_else(|| {
+        malformed(TEKKEN, &format!("{n_special} special tokens in a vocabulary of {n_tokens}"))
+    })?;
+    let named: Vec<String> = match file.special_tokens {
+        Some(listed) => listed.into_iter().map(|token| token.token_str).collect(),
+        None => SPECIALS.map(str::to_owned).to_vec(),
+    };
+    if named.len() > n_special {
+        let problem =
+            format!("{} special tokens, but `default_num_special_tokens` is {n_special}", named.len());
+        return Err(malformed(TEKKEN, &problem));
+    }
+    let mut tokens = Vec::with_capacity(file.vocab.len().min(n_ranks));
+    for entry in file.vocab.into_iter().filter(|entry| (entry.rank as usize) < n_ranks) {
+        let bytes = base64::decode(entry.token_bytes.as_bytes()).ok_or_else(|| {
+            malformed(TEKKEN, &format!("token of rank {}: `{}` is not base64", entry.rank, entry.token_bytes))
+        })?;
+        tokens.push((bytes, entry.rank));
+    }
+    let mut ranks = Ranks { tokens }.checked(TEKKEN)?;
+    ranks.tokens.sort_by_key(|(_, rank)| *rank);
+    if let Some(id) =
+        (0..n_ranks).find(|at| ranks.tokens.get(*at).map(|(_, rank)| *rank as usize) != Some(*at))
+    {
+        return Err(VocabError::MissingId { file: TEKKEN, id: id as u64, tokens: ranks.tokens.len() as u64 });
+    }
+    let mut table = TokenTable::default();
+    let filler = (named.len()..n_special).map(|id| format!("<SPECIAL_{id}>"));
+    let specials: Vec<String> = named.into_iter().chain(filler).collect();
+    specials.iter().for_each(|text| table.push(text.as_str(), TokenType::Control));
+    ranks.tokens.iter().for_each(|(bytes, _)| table.push(text_of(bytes), TokenType::Normal));
+    notes.extend(table.pad_to(ctx.embedding_rows, None));
+    check_rows(table.len(), ctx)?;
+    keys.put(keys::MODEL, "gpt2");
+    keys.put(keys::PRE, ctx.pre.as_deref().unwrap_or("tekken"));
+    keys.put(keys::MERGES, Array::String(all_merges(&ranks)?));
+    let id_of =
+        |text: &str| specials.iter().position(|have| have == text).and_then(|id| u32::try_from(id).ok());
+    for (key, text) in
+        [(keys::BOS_ID, "<s>"), (keys::EOS_ID, "</s>"), (keys::UNK_ID, "<unk>"), (keys::PAD_ID, "<pad>")]
+    {
+        match id_of(text) {
+            Some(id) => keys.put(key, id),
+            None => notes.push(format!("`{TEKKEN}` has no special token `{text}`: `{key}` is left out")),
+        }
+    }
+    // The reference writes a zero for each token, as an integer.
+    let scores = vec![0; table.len()];
+    keys.put(keys::TOKENS, Array::String(std::mem::take(&mut table.texts)));
+    keys.put(keys::SCORES, Array::I32(scores));
+    keys.put(keys::TOKEN_TYPE, Array::I32(table.types));
+    Ok(file.config.version.trim_start_matches('v').to_owned())
+}
+
+/// Every way to join two tokens into a third, by the rank of the third, then of its parts.
+///
+/// Source: `MistralVocab.extract_vocab_merges_from_model`.
+fn all_merges(ranks: &Ranks) -> Result<Vec<Vec<u8>>, VocabError> {
+    let by_bytes: ByBytes<'_> = ranks.by_bytes();
+    let mut merges = Vec::with_capacity(ranks.tokens.len() * 2);
+    let mut ways: Vec<(u32, u32, usize)> = Vec::new();
+    for (bytes, rank) in ranks.tokens.iter().skip(256) {
+        ways.clear();
+        for cut in 1..bytes.len() {
+            if let (Some(left), Some(right)) = (by_bytes.get(&bytes[..cut]), by_bytes.get(&bytes[cut..])) {
+                ways.push((*left, *right, cut));
+            }
+        }
+        if ways.is_empty() {
+            let problem =
+                format!("token `{}` of rank {rank} cannot be joined from two others", text_of(bytes));
+            return Err(malformed(TEKKEN, &problem));
+        }
+        ways.sort_unstable();
+        for &(_, _, cut) in &ways {
+            merges.push(format!("{} {}", text_of(&bytes[..cut]), text_of(&bytes[cut..])).into_bytes());
+        }
+    }
+    Ok(merges)
+}
+
+/// A SentencePiece model without Hugging Face's files.
+fn put_spm(
+    file: &str,
+    bytes: &[u8],
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
+    let mut table = spm::pieces(&model, model.pieces.len());
+    notes.extend(table.pad_to(ctx.embedding_rows, Some(spm::SCORE_OF_NONE)));
+    check_rows(table.len(), ctx)?;
+    keys.put(keys::MODEL, "llama");
+    keys.put(keys::BOS_ID, model.bos_id);
+    keys.put(keys::EOS_ID, model.eos_id);
+    keys.put(keys::UNK_ID, model.unk_id);
+    keys.put(keys::PAD_ID, if model.pad_id == u32::MAX { model.eos_id } else { model.pad_id });
+    table.put(keys);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! PLaMo 2 and 3 (`tokenizer.jsonl`): `tokenizer.ggml.model` = `plamo2`.
+//!
+//! Each line is a list that starts with a token, its score, and what it is.
+//!
+//! Source: `_set_vocab_plamo` in `conversion/base.py`.
+
+use serde_json::Value as Json;
+
+use super::error::VocabError;
+use super::hf::{malformed, tokenizer_config};
+use super::keys::{self, Keys, TokenTable, TokenType};
+use super::{VocabContext, bpe, check_rows};
+use crate::Input;
+
+const FILE: &str = "tokenizer.jsonl";
+/// `<|plamo:op|>`, which ends a turn.
+const EOT: u32 = 4;
+
+/// Puts the keys of a PLaMo tokenizer.
+pub(super) fn put(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let bytes = input.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.jsonl`" })?;
+    let mut table = TokenTable::default();
+    let lines = bytes.split(|byte| *byte == b'\n').enumerate();
+    for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        let problem = |what: &dyn std::fmt::Display| malformed(FILE, &format!("line {}: {what}", index + 1));
+        let entry: Vec<Json> = serde_json::from_slice(line).map_err(|error| problem(&error))?;
+        let text = entry.first().and_then(Json::as_str).ok_or_else(|| problem(&"no token"))?;
+        let score = entry
+            .get(1)
+            .and_then(Json::as_f64)
+            .ok_or_else(|| problem(&format!("the score of token `{text}` is not a number")))?;
+        let kind = match entry.get(2).and_then(Json::as_str) {
+            Some("UNKNOWN") => TokenType::Unknown,
+            Some("CONTROL") => TokenType::Control,
+            Some("BYTE") => TokenType::Byte,
+            _ if text.starts_with("<|plamo:") && text.ends_with("|>") => TokenType::Control,
+            _ => TokenType::Normal,
+        };
+        table.push_scored(text, kind, score as f32);
+    }
+    // The reference numbers these from 1.
+    let have = table.len();
+    let wanted = bpe::slots_len(ctx.vocab_size.unwrap_or(have as u64), FILE)?;
+    for number in 1..=wanted.saturating_sub(have) {
+        table.push_scored(format!("[PAD{number}]"), TokenType::Unused, -1000.0);
+    }
+    notes.extend(table.pad_to(ctx.embedding_rows, Some(-1000.0)));
+    check_rows(table.len(), ctx)?;
+    let config = tokenizer_config(input)?.unwrap_or_default();
+    let mut ids = Vec::new();
+    for (name, key) in [
+        ("bos_token", keys::BOS_ID),
+        ("eos_token", keys::EOS_ID),
+        ("pad_token", keys::PAD_ID),
+        ("sep_token", keys::SEP_ID),
+        ("unk_token", keys::UNK_ID),
+    ] {
+        let Some(text) = config.get(name).and_then(Json::as_str) else { continue };
+        let at = table.texts.iter().position(|have| have == text.as_bytes());
+        match at.and_then(|at| u32::try_from(at).ok()) {
+            Some(id) => ids.push((key, id)),
+            None => {
+                let problem = format!("`{name}` is `{text}`, which `{FILE}` does not list");
+                return Err(malformed("tokenizer_config.json", &problem));
+            }
+        }
+    }
+    keys.put(keys::MODEL, "plamo2");
+    keys.put(keys::PRE, "default");
+    table.put(keys);
+    for (key, id) in ids {
+        keys.put(key, id);
+    }
+    keys.put(keys::EOT_ID, EOT);
+    keys.put(keys::ADD_SPACE_PREFIX, false);
+    Ok(())
+}

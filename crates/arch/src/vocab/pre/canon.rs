@@ -1,0 +1,398 @@
+//! Expressions in a form in which spellings that do the same are the same.
+//!
+//! What is made equal, and why it is:
+//!
+//! - groups that capture or not; a group that is the whole of an alternative; `{1}`, `{1,}`,
+//!   `{0,1}`, `{0,}`; the order in a character class, a class of one; `\pL` and `\p{L}`; control
+//!   characters and their escapes;
+//! - a letter without regard to case: `(?i:s)` and `[sS]`. (Under `(?i)` a long s is an s as well;
+//!   llama.cpp does without, as the reference);
+//! - English contractions in any order and grouping, because none is the start of another:
+//!   `'(?i:[sdmt]|ll|ve|re)` and `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
+//! - possessive quantifiers and greedy ones. That holds for the expressions of the table, in which
+//!   what follows never matches what a quantifier would give back;
+//! - `\s*[\r\n]` and `\s*[\r\n]+`: both end with the last line end of the run;
+//! - `\s+(?!\S)` with and without `|\s+` or `|\s` behind it: what is left then is one space, which
+//!   stands alone either way where the split keeps what does not match.
+
+/// An expression's alternatives in canonical spelling.
+pub(super) fn canonical(expression: &str) -> Vec<String> {
+    let chars: Vec<char> = expression.chars().collect();
+    let mut parser = Parser { chars: &chars, at: 0 };
+    let mut sequences = parser.alternatives(false);
+    // A stray `)` ends the parse: then the spelling stands for itself.
+    if parser.at < chars.len() {
+        return vec![expression.to_owned()];
+    }
+    flatten(&mut sequences);
+    let mut texts: Vec<String> = sequences.iter().map(|sequence| render(sequence)).collect();
+    sort_contractions(&mut texts);
+    for text in &mut texts {
+        if text == r"\s*[\n\r]" {
+            text.push('+');
+        }
+    }
+    let n = texts.len();
+    if n > 1 && texts[n - 2] == r"\s+(?!\S)" && [r"\s+", r"\s"].contains(&texts[n - 1].as_str()) {
+        texts.pop();
+    }
+    texts
+}
+
+/// An atom and its quantifier.
+type Item = (Atom, String);
+type Sequence = Vec<Item>;
+
+#[derive(Debug, Clone)]
+enum Atom {
+    /// A character, an escape, a class: canonical text. Letters without regard to case as `~s`.
+    Text(String),
+    /// A class of plain letters, each canonical.
+    Letters(Vec<String>),
+    /// A group: how it opens, its alternatives.
+    Group(&'static str, Vec<Sequence>),
+}
+
+struct Parser<'a> {
+    chars: &'a [char],
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn starts(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
+    }
+
+    fn alternatives(&mut self, any_case: bool) -> Vec<Sequence> {
+        let mut all = vec![Vec::new()];
+        while let Some(c) = self.peek() {
+            match c {
+                ')' => break,
+                '|' => {
+                    self.at += 1;
+                    all.push(Vec::new());
+                }
+                _ => {
+                    let atom = self.atom(any_case);
+                    let quantifier = self.quantifier();
+                    if let Some(last) = all.last_mut() {
+                        last.push((atom, quantifier));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn atom(&mut self, any_case: bool) -> Atom {
+        match self.peek() {
+            Some('(') => self.group(any_case),
+            Some('[') => self.class(any_case),
+            Some('\\') => Atom::Text(self.escape()),
+            Some(c) => {
+                self.at += 1;
+                Atom::Text(letter(c, any_case))
+            }
+            None => Atom::Text(String::new()),
+        }
+    }
+
+    fn group(&mut self, any_case: bool) -> Atom {
+        const OPENINGS: [(&str, &str); 6] = [
+            ("(?:", "(?:"),
+            ("(?i:", "(?:"),
+            ("(?=", "(?="),
+            ("(?!", "(?!"),
+            ("(?<=", "(?<="),
+            ("(?<!", "(?<!"),
+        ];
+        let known = OPENINGS.into_iter().find(|(opening, _)| self.starts(opening));
+        let (opening, kind) = known.unwrap_or(("(", "(?:"));
+        self.at += opening.chars().count();
+        let inner = self.alternatives(any_case || opening == "(?i:");
+        self.at += usize::from(self.peek() == Some(')'));
+        Atom::Group(kind, inner)
+    }
+
+    /// An escape in one spelling.
+    fn escape(&mut self) -> String {
+        self.at += 1;
+        let Some(c) = self.peek() else { return "\\".into() };
+        self.at += 1;
+        match c {
+            'p' | 'P' if self.peek() == Some('{') => {
+                let start = self.at + 1;
+                while self.peek().is_some_and(|c| c != '}') {
+                    self.at += 1;
+                }
+                let name: String = self.chars[start.min(self.at)..self.at].iter().collect();
+                self.at += usize::from(self.peek().is_some());
+                let name = match name.as_str() {
+                    "Letter" => "L",
+                    "Number" => "N",
+                    "Mark" => "M",
+                    "Script=Han" | "IsHan" => "Han",
+                    other => other,
+                };
+                format!("\\{c}{{{name}}}")
+            }
+            'p' | 'P' => {
+                let name = self.peek().unwrap_or_default();
+                self.at += 1;
+                format!("\\{c}{{{name}}}")
+            }
+            'x' | 'u' => {
+                let hex: String =
+                    self.chars[self.at..].iter().take_while(|c| c.is_ascii_hexdigit()).take(4).collect();
+                let digits = if c == 'x' { 2 } else { 4 };
+                let value = hex.get(..digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+                match value.and_then(char::from_u32) {
+                    Some(value) => {
+                        self.at += digits;
+                        plain(value)
+                    }
+                    None => format!("\\{c}"),
+                }
+            }
+            'n' | 'r' | 't' | 's' | 'S' | 'd' | 'D' | 'w' | 'W' | 'b' | 'B' | 'h' => format!("\\{c}"),
+            c => plain(c),
+        }
+    }
+
+    fn class(&mut self, any_case: bool) -> Atom {
+        let start = self.at;
+        self.at += 1;
+        let negated = self.peek() == Some('^');
+        self.at += usize::from(negated);
+        let mut members: Vec<String> = Vec::new();
+        while let Some(c) = self.peek() {
+            if c == ']' {
+                break;
+            }
+            // Classes in classes and intersections stand for themselves.
+            if c == '[' || self.starts("&&") {
+                let mut depth = 0;
+                self.at = start;
+                while let Some(c) = self.peek() {
+                    self.at += 1;
+                    match c {
+                        '\\' => self.at += 1,
+                        '[' => depth += 1,
+                        ']' => depth -= 1,
+                        _ => {}
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                return Atom::Text(self.chars[start..self.at.min(self.chars.len())].iter().collect());
+            }
+            let from = self.member(any_case);
+            if self.peek() == Some('-') && self.chars.get(self.at + 1).is_some_and(|c| *c != ']') {
+                self.at += 1;
+                let to = self.member(false);
+                members.push(format!("{from}-{to}"));
+            } else {
+                members.push(from);
+            }
+        }
+        self.at += usize::from(self.peek().is_some());
+        members.sort_unstable();
+        members.dedup();
+        if !negated {
+            if let [lower, upper] = members.as_slice()
+                && let (Some(l), Some(u)) = (only_char(lower), only_char(upper))
+                && l.is_alphabetic()
+                && l.to_lowercase().eq(u.to_lowercase())
+            {
+                return Atom::Text(letter(l, true));
+            }
+            if let [one] = members.as_slice() {
+                return Atom::Text(one.clone());
+            }
+            if members.iter().all(|member| member.trim_start_matches('~').chars().all(char::is_alphabetic)) {
+                return Atom::Letters(members);
+            }
+        }
+        Atom::Text(format!("[{}{}]", if negated { "^" } else { "" }, members.concat()))
+    }
+
+    fn member(&mut self, any_case: bool) -> String {
+        match self.peek() {
+            Some('\\') => self.escape(),
+            Some(c) => {
+                self.at += 1;
+                letter(c, any_case)
+            }
+            None => String::new(),
+        }
+    }
+
+    fn quantifier(&mut self) -> String {
+        let mut quantifier = match self.peek() {
+            Some(c @ ('?' | '*' | '+')) => {
+                self.at += 1;
+                c.to_string()
+            }
+            Some('{') => {
+                let len = self.chars[self.at..].iter().position(|c| *c == '}').map_or(0, |len| len + 1);
+                let text: String = self.chars[self.at..self.at + len].iter().collect();
+                self.at += len.max(1);
+                match text.as_str() {
+                    "{1}" | "{1,1}" => return String::new(),
+                    "{1,}" => "+".into(),
+                    "{0,}" => "*".into(),
+                    "{0,1}" => "?".into(),
+                    _ => text,
+                }
+            }
+            _ => return String::new(),
+        };
+        match self.peek() {
+            Some('+') => self.at += 1,
+            Some('?') => {
+                self.at += 1;
+                quantifier.push('?');
+            }
+            _ => {}
+        }
+        quantifier
+    }
+}
+
+/// A character that stands for itself, escaped if it is a control character or means something.
+fn plain(c: char) -> String {
+    match c {
+        '\n' => r"\n".into(),
+        '\r' => r"\r".into(),
+        '\t' => r"\t".into(),
+        '\\' | '[' | ']' | '(' | ')' | '{' | '}' | '*' | '+' | '?' | '|' | '^' | '$' | '.' => {
+            format!("\\{c}")
+        }
+        c => c.into(),
+    }
+}
+
+/// As [`plain`] for characters outside of escapes, where `.`, `^` and `$` have their meaning.
+fn letter(c: char, any_case: bool) -> String {
+    match c {
+        '.' | '^' | '$' => c.into(),
+        c if any_case && c.is_alphabetic() => {
+            c.to_lowercase().fold("~".into(), |text, c| format!("{text}{c}"))
+        }
+        c => plain(c),
+    }
+}
+
+fn only_char(text: &str) -> Option<char> {
+    let mut chars = text.chars();
+    chars.next().filter(|_| chars.next().is_none())
+}
+
+/// Brings groups that are whole alternatives, or follow an apostrophe, to the outer level.
+fn flatten(sequences: &mut Vec<Sequence>) {
+    let mut flat = Vec::with_capacity(sequences.len());
+    for sequence in sequences.drain(..) {
+        let after_apostrophe =
+            sequence.len() == 2 && matches!(&sequence[0].0, Atom::Text(text) if text == "'");
+        let prefix = &sequence[..sequence.len().saturating_sub(1)];
+        match sequence.last() {
+            Some((Atom::Group("(?:", inner), quantifier))
+                if quantifier.is_empty() && (sequence.len() == 1 || after_apostrophe) =>
+            {
+                let mut inner: Vec<Sequence> =
+                    inner.iter().map(|tail| prefix.iter().chain(tail).cloned().collect()).collect();
+                flatten(&mut inner);
+                flat.extend(inner);
+            }
+            Some((Atom::Letters(letters), quantifier)) if quantifier.is_empty() && after_apostrophe => {
+                for one in letters {
+                    flat.push(
+                        prefix.iter().cloned().chain([(Atom::Text(one.clone()), String::new())]).collect(),
+                    );
+                }
+            }
+            _ => flat.push(sequence),
+        }
+    }
+    *sequences = flat;
+}
+
+fn render(sequence: &[Item]) -> String {
+    let mut text = String::new();
+    for (atom, quantifier) in sequence {
+        match atom {
+            Atom::Text(atom) => text.push_str(atom),
+            Atom::Letters(letters) => text.push_str(&format!("[{}]", letters.concat())),
+            Atom::Group(kind, inner) => {
+                let mut inner: Vec<String> = inner.iter().map(|sequence| render(sequence)).collect();
+                sort_contractions(&mut inner);
+                match inner.as_slice() {
+                    [one] if *kind == "(?:" && quantifier.is_empty() => text.push_str(one),
+                    inner => text.push_str(&format!("{kind}{})", inner.join("|"))),
+                }
+            }
+        }
+        text.push_str(quantifier);
+    }
+    text
+}
+
+/// Sorts neighbouring alternatives that are contractions (`'s`, `'ll`).
+fn sort_contractions(texts: &mut [String]) {
+    let is_one = |text: &String| {
+        text.strip_prefix('\'').is_some_and(|rest| {
+            let letters = rest.chars().filter(|c| *c != '~');
+            rest.chars().all(|c| c == '~' || c.is_alphabetic()) && (1..=2).contains(&letters.count())
+        })
+    };
+    let mut start = 0;
+    while start < texts.len() {
+        let len = texts[start..].iter().take_while(|text| is_one(text)).count();
+        texts[start..start + len].sort_unstable();
+        start += len + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_the_same() {
+        let llama3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+        for other in [
+            // GPT-4, as tiktoken has it.
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+            // llama.cpp.
+            r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+            // Capturing, other orders, characters for escapes, long names.
+            "('[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\n\r\\p{Letter}\\pN]{0,1}\\p{L}{1,}|(\\p{N}{1,3})| ?[^\\p{N}\\s\\p{L}]+[\n\r]*|\\s*[\r\n]+|\\s+(?!\\S)",
+        ] {
+            assert_eq!(canonical(other), canonical(llama3), "{other}");
+        }
+        for different in [
+            llama3.replace("{1,3}", "{1,2}"),
+            llama3.replace("(?i:", "(?:"),
+            llama3.replace("[\\r\\n]*", "[\\r\\n/]*"),
+            llama3.replace(r"|\s*[\r\n]+", ""),
+            llama3.replace("'d", "'f"),
+        ] {
+            assert_ne!(canonical(&different), canonical(llama3), "{different}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_is_an_answer_too() {
+        for odd in [
+            "", "(", ")", "[", "[a", "a)", "\\", "{", "a{", "(?", "[^", "[a-", "\\p", "\\p{", "\\x", "|",
+            "[[a]", "a{2",
+        ] {
+            let _ = canonical(odd);
+        }
+    }
+}

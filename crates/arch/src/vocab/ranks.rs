@@ -1,0 +1,182 @@
+//! Vocabularies of bytes with ranks, as tiktoken has them: a token's rank says when it may be
+//! joined. The merges, which GGUF wants as pairs, are found from the ranks.
+
+use std::collections::HashMap;
+
+use super::base64;
+use super::error::VocabError;
+use super::hf::malformed;
+
+/// Tokens by rank.
+pub(super) struct Ranks {
+    /// Token and rank, in file order.
+    pub tokens: Vec<(Vec<u8>, u32)>,
+}
+
+/// Rank by bytes.
+pub(super) type ByBytes<'a> = HashMap<&'a [u8], u32, ahash::RandomState>;
+
+impl Ranks {
+    /// Reads a tiktoken file: on each line a token in base64 and its rank.
+    pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Self, VocabError> {
+        let mut tokens = Vec::new();
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            tokens.push(entry(line).ok_or_else(|| {
+                let line = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
+                malformed(
+                    file,
+                    &format!("line {} is not a token in base64 and its rank: `{line}`", index + 1),
+                )
+            })?);
+        }
+        Ranks { tokens }.checked(file)
+    }
+
+    /// Whether a file looks like one.
+    pub(super) fn is_one(bytes: &[u8]) -> bool {
+        let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        first.len() < 256 && entry(first.trim_ascii()).is_some()
+    }
+
+    /// No token twice, no rank twice.
+    pub(super) fn checked(self, file: &str) -> Result<Self, VocabError> {
+        let mut by_rank: HashMap<u32, &[u8], ahash::RandomState> = HashMap::default();
+        let mut seen = std::collections::HashSet::<&[u8], ahash::RandomState>::default();
+        let shown = |bytes: &[u8]| text_of(bytes);
+        for (bytes, rank) in &self.tokens {
+            if !seen.insert(bytes) {
+                return Err(malformed(file, &format!("token `{}` is listed twice", shown(bytes))));
+            }
+            if let Some(first) = by_rank.insert(*rank, bytes) {
+                return Err(VocabError::RepeatedId {
+                    id: (*rank).into(),
+                    first: shown(first),
+                    second: shown(bytes),
+                });
+            }
+        }
+        if self.tokens.is_empty() {
+            return Err(malformed(file, &"it has no tokens"));
+        }
+        Ok(self)
+    }
+
+    /// Ranks by bytes.
+    pub(super) fn by_bytes(&self) -> ByBytes<'_> {
+        self.tokens.iter().map(|(bytes, rank)| (bytes.as_slice(), *rank)).collect()
+    }
+
+    /// For each token, in file order, the two tokens that are joined into it: what is left of it
+    /// when everything of lower rank has been joined. Second, how many tokens no join leads to.
+    ///
+    /// Source: `QwenModel.bpe` in `conversion/qwen.py`.
+    pub(super) fn merges(&self) -> (Vec<(String, String)>, usize) {
+        let by_bytes = self.by_bytes();
+        let (mut merges, mut unreached) = (Vec::with_capacity(self.tokens.len()), 0);
+        for (bytes, rank) in &self.tokens {
+            if bytes.len() == 1 {
+                continue;
+            }
+            match parts(&by_bytes, bytes, *rank).as_slice() {
+                [left, right] => merges.push((text_of(left), text_of(right))),
+                _ => unreached += 1,
+            }
+        }
+        (merges, unreached)
+    }
+}
+
+/// A line's token and rank.
+fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
+    let at = line.iter().position(|byte| *byte == b' ')?;
+    let bytes = base64::decode(&line[..at])?;
+    let rank = std::str::from_utf8(line[at..].trim_ascii()).ok()?.parse().ok()?;
+    (!bytes.is_empty()).then_some((bytes, rank))
+}
+
+/// The parts of a token after all joins of a rank below `limit`, lowest and leftmost first.
+fn parts<'a>(by_bytes: &ByBytes<'_>, token: &'a [u8], limit: u32) -> Vec<&'a [u8]> {
+    // Start of each part, and the rank of it joined with the next.
+    let rank_of = |from: usize, to: usize| by_bytes.get(&token[from..to]).copied().unwrap_or(u32::MAX);
+    let mut starts: Vec<usize> = (0..=token.len()).collect();
+    let mut joined: Vec<u32> = starts.windows(3).map(|w| rank_of(w[0], w[2])).collect();
+    while let Some((at, rank)) = joined.iter().copied().enumerate().min_by_key(|(_, rank)| *rank) {
+        if rank >= limit {
+            break;
+        }
+        starts.remove(at + 1);
+        joined.remove(at);
+        if at < joined.len() {
+            joined[at] = rank_of(starts[at], starts[at + 2]);
+        }
+        if at > 0 {
+            joined[at - 1] = rank_of(starts[at - 1], starts[at + 1]);
+        }
+    }
+    starts.windows(2).map(|w| &token[w[0]..w[1]]).collect()
+}
+
+/// Bytes in the alphabet of byte-level BPE: printable characters of Latin-1 as themselves, the
+/// others as characters from U+0100 on.
+///
+/// Source: `bytes_to_unicode` of GPT-2.
+pub(super) fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char_of(*byte)).collect()
+}
+
+fn char_of(byte: u8) -> char {
+    let moved = |offset: u32| char::from_u32(0x100 + offset).unwrap_or('?');
+    match byte {
+        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        0..=0x20 => moved(byte.into()),
+        0x7f..=0xa0 => moved(u32::from(byte) - 0x7f + 33),
+        0xad => moved(67),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alphabet_has_256_characters() {
+        let all: Vec<u8> = (0..=255).collect();
+        let text = text_of(&all);
+        let mut chars: Vec<char> = text.chars().collect();
+        assert_eq!(
+            (text.chars().nth(0x20), text.chars().nth(0x0a), text.chars().nth(0x7f)),
+            (Some('Ġ'), Some('Ċ'), Some('ġ'))
+        );
+        assert_eq!((text.chars().nth(0xad), text.chars().nth(0xa0)), (Some('Ń'), Some('ł')));
+        chars.sort_unstable();
+        chars.dedup();
+        assert_eq!(chars.len(), 256);
+    }
+
+    #[test]
+    fn merges_follow_ranks() {
+        // a b c ab abc; bc has a higher rank than ab, so abc is ab + c; zz cannot be reached.
+        let file = b"YQ== 0\nYg== 1\nYw== 2\nYWI= 3\nYmM= 4\nYWJj 5\nenp6 6\n";
+        let ranks = Ranks::read("x", file).unwrap();
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(ranks.merges(), (vec![pair("a", "b"), pair("b", "c"), pair("ab", "c")], 1));
+        assert!(Ranks::is_one(file) && !Ranks::is_one(b"\x0a\x0e\x0a\x05<unk>") && !Ranks::is_one(b""));
+    }
+
+    #[test]
+    fn bad_files_name_the_line_or_the_token() {
+        for (bytes, expected) in [
+            (&b"YQ== 0\nYg== x\n"[..], "line 2 is not a token in base64 and its rank: `Yg== x`"),
+            (b"YQ== 0\nYQ== 1\n", "token `a` is listed twice"),
+            (b"YQ== 0\nYg== 0\n", "id 0 is given to two tokens: `a` and `b`"),
+            (b"\n", "it has no tokens"),
+        ] {
+            let error = Ranks::read("x.tiktoken", bytes).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

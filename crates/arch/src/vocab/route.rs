@@ -1,0 +1,603 @@
+//! Which kinds of tokenizers an architecture comes with: its `set_vocab` in the reference.
+
+use gguf::Value;
+use serde_json::Value as Json;
+
+use super::error::VocabError;
+use super::hf::{self, HfTokenizer};
+use super::keys::{self, Keys};
+use super::{
+    NO_TOKENIZER, VocabContext, bpe, llama_hf, mistral, plamo, rwkv, special, spm, template, tiktoken,
+    unigram, wordpiece,
+};
+use crate::Input;
+
+/// What the architecture's `set_vocab` does in the reference converter.
+///
+/// Where the reference has no way to read what is there and another kind fits without a doubt
+/// (a llama tokenizer as tokenizer.json only, a tiktoken file under the name of a SentencePiece
+/// model), that kind is read, with a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Route {
+    /// `_set_vocab_gpt2`: byte-level BPE from tokenizer.json or vocab.json and merges.txt; else a
+    /// tiktoken file. Falcon, Phi 1 and 2, StarCoder, Command R, gpt-oss, OLMo 2 and most others.
+    #[default]
+    Gpt2,
+    /// `LlamaModel.set_vocab`: tokenizer.model, else a llama tokenizer as tokenizer.json, else
+    /// byte-level BPE; with the keys that it puts before (`add_space_prefix`) and after
+    /// (Code Llama, Granite) the others. tekken.json where there is no tokenizer.json.
+    Llama,
+    /// `_set_vocab_sentencepiece`: tokenizer.model. Baichuan, BitNet, MiniCPM, Orion, Ernie 4.5,
+    /// PLaMo 1.
+    SentencePiece,
+    /// `_set_vocab_llama_hf`: a llama tokenizer as tokenizer.json only.
+    LlamaHf,
+    /// tokenizer.model, else [`Route::Gpt2`]. Qwen 2 and 3, DeepSeek 1, Dream, Grok, RWKV-Qwen.
+    SentencePieceOrGpt2,
+    /// tokenizer.model, else [`Route::LlamaHf`]. Jamba.
+    SentencePieceOrLlamaHf,
+    /// [`Route::Gpt2`], else tokenizer.model with fixed ids. MPT, SEA-LION, Replit.
+    Mpt,
+    /// `DeciModel`: byte-level BPE for Llama 3's vocabulary, else [`Route::LlamaHf`].
+    Deci,
+    /// Mamba: tokenizer.json before tokenizer.model; the vocabulary is rounded up to a multiple
+    /// of `pad_vocab_size_multiple` in the config, or of 8.
+    Mamba,
+    /// Mamba 2: tokenizer.model before tokenizer.json; rounded up as [`Route::Mamba`], or to a
+    /// multiple of 16.
+    Mamba2,
+    /// Granite 4: as [`Route::Mamba2`], to a multiple of 8, or of 1 for a model without
+    /// recurrent layers.
+    GraniteHybrid {
+        /// Whether there are recurrent layers.
+        recurrent: bool,
+    },
+    /// Nemotron-H: byte-level BPE, rounded up to a multiple of 8.
+    NemotronH,
+    /// BERT, DistilBERT and kin: WordPiece.
+    Bert,
+    /// RoBERTa: byte-level BPE where there is a tokenizer.json, else WordPiece.
+    Roberta,
+    /// XLM-RoBERTa, BGE-M3: unigram.
+    XlmRoberta,
+    /// Nomic BERT: WordPiece, or unigram (the mixture of experts), as tokenizer.json says.
+    NomicBert,
+    /// Jina BERT 2: WordPiece or byte-level BPE or whole words, as `tokenizer_class` says.
+    JinaBert,
+    /// ModernBERT: byte-level BPE with bos, eos and sep.
+    ModernBert,
+    /// EuroBERT: byte-level BPE without bos.
+    EuroBert,
+    /// T5: unigram, or SentencePiece BPE (Pile-T5).
+    T5,
+    /// RWKV 6 and 7: the world vocabulary.
+    RwkvWorld,
+    /// Qwen 1: its tiktoken file.
+    Qwen,
+    /// StableLM: [`Route::Gpt2`], else Qwen 1's kind of file.
+    StableLm,
+    /// DeepSeek 2 and 3, Kimi: [`Route::Gpt2`], else Kimi's tiktoken file.
+    DeepSeek2,
+    /// Hunyuan: [`Route::Gpt2`] where there is a tokenizer.json, else its tiktoken file.
+    Hunyuan,
+    /// Phi 3: tokenizer.model with added tokens from three files; Phi 4: byte-level BPE.
+    Phi3,
+    /// InternLM 2: as Phi 3, with its own end of turn.
+    InternLm2,
+    /// InternLM 3: tokenizer.model, with its own end of turn.
+    InternLm3,
+    /// Arctic: tokenizer.model with renamed pieces.
+    Arctic,
+    /// Xverse: a BPE as tokenizer.json, written as a llama tokenizer without scores.
+    Xverse,
+    /// ChatGLM 3 (tokenizer.model) and GLM 4 (byte-level BPE) under their older class.
+    ChatGlm,
+    /// Gemma 1: tokenizer.model, no space in front, `eot` of CodeGemma.
+    Gemma,
+    /// Gemma 2: tokenizer.model, no space in front.
+    Gemma2,
+    /// Gemma 3 and 3n: as [`Route::Gemma2`], else byte-level BPE.
+    Gemma3,
+    /// Gemma 4: a llama tokenizer as tokenizer.json, with merges.
+    Gemma4,
+    /// GLM 4: byte-level BPE with special ids by text.
+    Glm4,
+    /// GLM 4.5 and later (`_set_vocab_glm`).
+    Glm4Moe,
+    /// GLM Edge and ASR (`_set_vocab_glmedge`).
+    GlmEdge,
+    /// Solar Open.
+    SolarOpen,
+    /// dots 3.
+    Dots3,
+    /// InternS1: byte-level BPE with a fixed bos.
+    InternS1,
+    /// LLaDA: byte-level BPE with bos, added tokens as the file has them.
+    Llada,
+    /// Refact: byte-level BPE (its fill-in-the-middle ids have no keys in the reference).
+    Refact,
+    /// Laguna: byte-level BPE, template from its own file, the second eos as `eot`.
+    Laguna,
+    /// MiniMax: byte-level BPE, template from its own file.
+    MiniMax,
+    /// Muse Glimmer: byte-level BPE with `<|eot|>`.
+    MuseGlimmer,
+    /// Nemotron 3 and 4: tokenizer.model with fixed ids.
+    Nemotron,
+    /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
+    Mistral,
+    /// PLaMo 2 and 3: tokenizer.jsonl.
+    Plamo2,
+    /// A model without text.
+    None,
+}
+
+/// Routes by name, for tools that are told one.
+const NAMES: &[(&str, Route)] = &[
+    ("gpt2", Route::Gpt2),
+    ("llama", Route::Llama),
+    ("sentencepiece", Route::SentencePiece),
+    ("llama_hf", Route::LlamaHf),
+    ("sentencepiece_or_gpt2", Route::SentencePieceOrGpt2),
+    ("sentencepiece_or_llama_hf", Route::SentencePieceOrLlamaHf),
+    ("mpt", Route::Mpt),
+    ("deci", Route::Deci),
+    ("mamba", Route::Mamba),
+    ("mamba2", Route::Mamba2),
+    ("granite_hybrid", Route::GraniteHybrid { recurrent: true }),
+    ("nemotron_h", Route::NemotronH),
+    ("bert", Route::Bert),
+    ("roberta", Route::Roberta),
+    ("xlm_roberta", Route::XlmRoberta),
+    ("nomic_bert", Route::NomicBert),
+    ("jina_bert", Route::JinaBert),
+    ("modern_bert", Route::ModernBert),
+    ("euro_bert", Route::EuroBert),
+    ("t5", Route::T5),
+    ("rwkv_world", Route::RwkvWorld),
+    ("qwen", Route::Qwen),
+    ("stable_lm", Route::StableLm),
+    ("deep_seek2", Route::DeepSeek2),
+    ("hunyuan", Route::Hunyuan),
+    ("phi3", Route::Phi3),
+    ("internlm2", Route::InternLm2),
+    ("internlm3", Route::InternLm3),
+    ("arctic", Route::Arctic),
+    ("xverse", Route::Xverse),
+    ("chatglm", Route::ChatGlm),
+    ("gemma", Route::Gemma),
+    ("gemma2", Route::Gemma2),
+    ("gemma3", Route::Gemma3),
+    ("gemma4", Route::Gemma4),
+    ("glm4", Route::Glm4),
+    ("glm4_moe", Route::Glm4Moe),
+    ("glm_edge", Route::GlmEdge),
+    ("solar_open", Route::SolarOpen),
+    ("dots3", Route::Dots3),
+    ("interns1", Route::InternS1),
+    ("llada", Route::Llada),
+    ("refact", Route::Refact),
+    ("laguna", Route::Laguna),
+    ("minimax", Route::MiniMax),
+    ("muse_glimmer", Route::MuseGlimmer),
+    ("nemotron", Route::Nemotron),
+    ("mistral", Route::Mistral),
+    ("plamo2", Route::Plamo2),
+    ("none", Route::None),
+];
+
+impl Route {
+    /// The route of a name (`gpt2`, `llama`, `xlm_roberta`, ...).
+    pub fn named(name: &str) -> Option<Route> {
+        NAMES.iter().find(|(have, _)| *have == name).map(|(_, route)| *route)
+    }
+
+    /// The names that [`Route::named`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name)
+    }
+}
+
+/// Puts the keys of a route.
+pub(super) fn put(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    use bpe::Style;
+    let mut put = Put { input, ctx, keys, notes };
+    match ctx.route {
+        Route::Gpt2 | Route::Refact => put.gpt2(&Style::GPT2),
+        Route::Llama => put.llama(),
+        Route::SentencePiece => put.spm(spm::Style::Plain),
+        Route::LlamaHf => put.llama_hf(),
+        Route::SentencePieceOrGpt2 if put.has_spm() => put.spm(spm::Style::Plain),
+        Route::SentencePieceOrGpt2 => put.gpt2(&Style::GPT2),
+        Route::SentencePieceOrLlamaHf if put.has_spm() => put.spm(spm::Style::Plain),
+        Route::SentencePieceOrLlamaHf => put.llama_hf(),
+        Route::Mpt => put.mpt(),
+        Route::Deci if ctx.vocab_size.is_none_or(|n| n == 128_256) => put.gpt2(&Style::GPT2),
+        Route::Deci => put.llama_hf(),
+        Route::Mamba => put.rounded(None, 8, false),
+        Route::Mamba2 => put.rounded(None, 16, true),
+        Route::GraniteHybrid { recurrent } => put.rounded(Some(if recurrent { 8 } else { 1 }), 8, true),
+        Route::NemotronH => put.rounded(Some(8), 8, false),
+        Route::Bert => put.wordpiece(),
+        Route::Roberta => put.roberta(),
+        Route::XlmRoberta => unigram::put_xlm_roberta(input, ctx, put.keys, put.notes),
+        Route::NomicBert => put.nomic(),
+        Route::JinaBert => put.jina(),
+        Route::ModernBert => {
+            for key in [keys::ADD_BOS, keys::ADD_EOS, keys::ADD_SEP] {
+                put.keys.put(key, true);
+            }
+            put.gpt2(&Style::GPT2)
+        }
+        Route::EuroBert => {
+            put.keys.put(keys::ADD_BOS, false);
+            put.gpt2(&Style::GPT2)
+        }
+        Route::T5 => unigram::put_t5(input, ctx, put.keys, put.notes),
+        Route::RwkvWorld => rwkv::put(input, ctx, put.keys, put.notes),
+        Route::Qwen => tiktoken::put(input, ctx, put.keys, put.notes),
+        Route::StableLm | Route::DeepSeek2 | Route::Hunyuan => put.gpt2(&Style::GPT2),
+        Route::Phi3 if hf::class_of(input) == "GPT2Tokenizer" => put.gpt2(&Style::GPT2),
+        Route::Phi3 => put.spm(spm::Style::Phi3),
+        Route::InternLm2 => put.spm(spm::Style::InternLm2),
+        Route::InternLm3 => put.internlm3(),
+        Route::Arctic => put.spm(spm::Style::Arctic),
+        Route::Xverse => {
+            let hf = put.tokenizer_json()?;
+            llama_hf::put_xverse(input, &hf, ctx, put.keys, put.notes)
+        }
+        Route::ChatGlm if put.has_spm() => put.chatglm3(),
+        Route::ChatGlm => put.gpt2(&Style {
+            by_text: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
+            ..Style::GPT2
+        }),
+        Route::Gemma => put.gemma(true),
+        Route::Gemma2 => put.gemma(false),
+        Route::Gemma3 => match HfTokenizer::read(input)? {
+            Some(hf) if !put.has_spm() && !llama_hf::is_one(&hf) => {
+                bpe::put(input, hf, ctx, &Style::GPT2, put.keys, put.notes)
+            }
+            _ => put.gemma(false),
+        },
+        Route::Gemma4 => {
+            let hf = put.tokenizer_json()?;
+            llama_hf::put_gemma4(input, &hf, ctx, put.keys, put.notes)
+        }
+        Route::Glm4 => put.gpt2(&Style {
+            by_text: &[
+                ("eos", "<|endoftext|>"),
+                ("eot", "<|user|>"),
+                ("unk", "<|endoftext|>"),
+                ("bos", "<|endoftext|>"),
+            ],
+            ..Style::GPT2
+        }),
+        Route::Glm4Moe => put.gpt2(&Style {
+            by_text: &[
+                ("bos", "[gMASK]"),
+                ("eot", "<|user|>"),
+                ("unk", "<|endoftext|>"),
+                ("eom", "<|observation|>"),
+            ],
+            ..Style::GPT2
+        }),
+        Route::GlmEdge => put.gpt2(&Style {
+            by_text: &[
+                ("eos", "<|endoftext|>"),
+                ("eot", "<|user|>"),
+                ("unk", "<|endoftext|>"),
+                ("bos", "<|endoftext|>"),
+            ],
+            ..Style::GPT2
+        }),
+        Route::SolarOpen => put.gpt2(&Style {
+            by_text: &[
+                ("eos", "<|endoftext|>"),
+                ("eot", "<|endoftext|>"),
+                ("unk", "<unk>"),
+                ("bos", "<|startoftext|>"),
+            ],
+            ..Style::GPT2
+        }),
+        Route::Dots3 => put.gpt2(&Style { by_text: &[("eot", "<|endofassistant|>")], ..Style::GPT2 }),
+        Route::InternS1 => put.gpt2(&Style { by_id: &[("bos", 151_643)], ..Style::GPT2 }),
+        Route::Llada => {
+            put.gpt2(&Style { plain_added: true, ..Style::GPT2 })?;
+            put.keys.put(keys::ADD_BOS, true);
+            Ok(())
+        }
+        Route::Laguna => put.laguna(),
+        Route::MiniMax => {
+            put.gpt2(&Style::GPT2)?;
+            put.own_template()
+        }
+        Route::MuseGlimmer => put.gpt2(&Style { by_text: &[("eot", "<|eot|>")], ..Style::GPT2 }),
+        Route::Nemotron => {
+            put.spm(spm::Style::Plain)?;
+            put.keys.put(keys::PAD_ID, 0u32);
+            put.keys.put(keys::UNK_ID, 1u32);
+            Ok(())
+        }
+        Route::Mistral => mistral::put(input, ctx, true, put.keys, put.notes),
+        Route::Plamo2 => plamo::put(input, ctx, put.keys, put.notes),
+        Route::None => {
+            put.keys.put(keys::MODEL, "none");
+            Ok(())
+        }
+    }
+}
+
+/// What every route is given.
+struct Put<'p, 'a> {
+    input: &'p Input<'a>,
+    ctx: &'p VocabContext,
+    keys: &'p mut Keys,
+    notes: &'p mut Vec<String>,
+}
+
+impl Put<'_, '_> {
+    /// Whether there is a tokenizer.model that is not a tiktoken file in disguise.
+    fn has_spm(&self) -> bool {
+        self.input.file("tokenizer.model").is_some_and(|bytes| !super::ranks::Ranks::is_one(bytes))
+    }
+
+    fn tokenizer_json(&self) -> Result<HfTokenizer, VocabError> {
+        HfTokenizer::read(self.input)?.ok_or(NO_TOKENIZER)
+    }
+
+    /// Byte-level BPE that lists its ids; else a tiktoken file.
+    fn gpt2(&mut self, style: &bpe::Style) -> Result<(), VocabError> {
+        match HfTokenizer::read(self.input)? {
+            Some(hf) => bpe::put(self.input, hf, self.ctx, style, self.keys, self.notes),
+            None if tiktoken::is_there(self.input) => {
+                tiktoken::put(self.input, self.ctx, self.keys, self.notes)
+            }
+            None => Err(NO_TOKENIZER),
+        }
+    }
+
+    fn llama_hf(&mut self) -> Result<(), VocabError> {
+        let hf = self.tokenizer_json()?;
+        if !llama_hf::is_one(&hf) {
+            return Err(VocabError::NotSupported { what: format!("`{}`: not a llama tokenizer", hf.file) });
+        }
+        llama_hf::put(self.input, &hf, self.ctx, self.keys, self.notes)
+    }
+
+    /// tokenizer.model; where there is none, the same model as tokenizer.json, with scores made
+    /// of its merges.
+    fn spm(&mut self, style: spm::Style) -> Result<(), VocabError> {
+        if self.input.file("tokenizer.model").is_none()
+            && let Some(hf) = HfTokenizer::read(self.input)?
+            && llama_hf::is_one(&hf)
+        {
+            return llama_hf::put_ranked(self.input, &hf, self.ctx, self.keys, self.notes);
+        }
+        spm::put(self.input, self.ctx, style, self.keys, self.notes)
+    }
+
+    fn wordpiece(&mut self) -> Result<(), VocabError> {
+        let hf = self.tokenizer_json()?;
+        wordpiece::put(self.input, &hf, self.ctx, self.keys, self.notes)
+    }
+
+    /// `LlamaModel.set_vocab` in `conversion/llama.py`.
+    fn llama(&mut self) -> Result<(), VocabError> {
+        let input = self.input;
+        let json = input.file("tokenizer.json").is_some();
+        let no_other = input.file("tokenizer.model").is_none() && input.file("vocab.json").is_none();
+        if !json && (input.file("tekken.json").is_some() || (no_other && mistral::is_there(input))) {
+            return mistral::put(input, self.ctx, false, self.keys, self.notes);
+        }
+        let config = hf::tokenizer_config(input)?.unwrap_or_default();
+        match config.get("add_prefix_space") {
+            None | Some(Json::Null) => {}
+            Some(value) => self.keys.put(keys::ADD_SPACE_PREFIX, special::is_true(value)),
+        }
+        if self.has_spm() {
+            spm::put(input, self.ctx, spm::Style::Plain, self.keys, self.notes)?;
+            if json {
+                self.notes.push(
+                    "the vocabulary comes from `tokenizer.model`; `tokenizer.json` gives special tokens only"
+                        .into(),
+                );
+            }
+        } else if tiktoken::is_there(input) && !json {
+            self.notes.push("`tokenizer.model` is a tiktoken file, not a SentencePiece model".into());
+            tiktoken::put(input, self.ctx, self.keys, self.notes)?;
+        } else {
+            let hf = self.tokenizer_json()?;
+            if llama_hf::is_one(&hf) {
+                llama_hf::put(input, &hf, self.ctx, self.keys, self.notes)?;
+            } else {
+                bpe::put(input, hf, self.ctx, &bpe::Style::GPT2, self.keys, self.notes)?;
+            }
+        }
+        match self.ctx.vocab_size {
+            // Code Llama, told by its size.
+            Some(32016) => {
+                let options = special::Options {
+                    types: vec!["prefix", "suffix", "middle", "eot"],
+                    defaults: vec![("prefix", 32007), ("suffix", 32008), ("middle", 32009), ("eot", 32010)],
+                    ..special::Options::default()
+                };
+                let hf = HfTokenizer::read_without_model(input)?;
+                special::put(input, hf.as_ref(), &options, 32016, self.keys, self.notes)?;
+            }
+            // Small Granite models, told by their size; SmolLM has it too.
+            Some(49152) => self.keys.put(keys::ADD_BOS, false),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `MPTModel.set_vocab` in `conversion/mpt.py`; Replit's file is called `spiece.model`.
+    fn mpt(&mut self) -> Result<(), VocabError> {
+        if HfTokenizer::read(self.input)?.is_some() {
+            return self.gpt2(&bpe::Style::GPT2);
+        }
+        let renamed;
+        let mut input = self.input;
+        if let (None, Some(bytes)) = (input.file("tokenizer.model"), input.file("spiece.model")) {
+            let mut files = input.files.clone();
+            files.push(("tokenizer.model".into(), bytes));
+            renamed = Input { config: input.config.clone(), files, ..Input::default() };
+            input = &renamed;
+        }
+        spm::put(input, self.ctx, spm::Style::Plain, self.keys, self.notes)?;
+        self.keys.put(keys::ADD_BOS, false);
+        for (key, id) in [(keys::PAD_ID, 3u32), (keys::EOS_ID, 1), (keys::UNK_ID, 0)] {
+            self.keys.put(key, id);
+        }
+        Ok(())
+    }
+
+    /// The vocabulary rounded up, but not beyond the rows of the embedding: with more tokens than
+    /// rows, llama.cpp does not load the file that the reference writes.
+    fn rounded(&mut self, multiple: Option<u64>, default: u64, model_first: bool) -> Result<(), VocabError> {
+        let config = &self.input.config;
+        let stated = || {
+            let key = "pad_vocab_size_multiple";
+            config.get(key).or_else(|| config.get("text_config")?.get(key)).and_then(Json::as_u64)
+        };
+        let multiple = multiple.or_else(stated).filter(|n| *n > 0).unwrap_or(default);
+        let mut ctx = self.ctx.clone();
+        if let Some(size) = self.ctx.vocab_size {
+            let rounded = size.div_ceil(multiple).saturating_mul(multiple);
+            let room = self.ctx.embedding_rows.map_or(rounded, |rows| rounded.min(rows.max(size)));
+            if room < rounded {
+                self.notes.push(format!(
+                    "the vocabulary is not rounded up from {size} to {rounded} tokens: the embedding has {room} rows"
+                ));
+            }
+            ctx.vocab_size = Some(room);
+        }
+        let has_json = self.input.file("tokenizer.json").is_some();
+        let mut put = Put { input: self.input, ctx: &ctx, keys: self.keys, notes: self.notes };
+        if put.has_spm() && (model_first || !has_json) {
+            put.spm(spm::Style::Plain)
+        } else if has_json || put.input.file("vocab.json").is_some() {
+            put.gpt2(&bpe::Style::GPT2)
+        } else {
+            Err(VocabError::NotSupported {
+                what: "a model without tokenizer files, whose tokenizer is that of GPT-NeoX: put its `tokenizer.json` into the folder".into(),
+            })
+        }
+    }
+
+    fn roberta(&mut self) -> Result<(), VocabError> {
+        match HfTokenizer::read(self.input)? {
+            Some(hf) if hf.file != "vocab.txt" => {
+                bpe::put(self.input, hf, self.ctx, &bpe::Style::GPT2, self.keys, self.notes)?;
+                self.keys.put(keys::TOKEN_TYPE_COUNT, self.ctx.token_types());
+                Ok(())
+            }
+            _ => self.wordpiece(),
+        }
+    }
+
+    fn nomic(&mut self) -> Result<(), VocabError> {
+        let hf = self.tokenizer_json()?;
+        match hf.model.kind.as_deref() {
+            Some("Unigram") => unigram::put_nomic(self.input, self.ctx, self.keys, self.notes),
+            _ => wordpiece::put(self.input, &hf, self.ctx, self.keys, self.notes),
+        }
+    }
+
+    fn jina(&mut self) -> Result<(), VocabError> {
+        match hf::class_of(self.input).as_str() {
+            "BertTokenizer" => self.wordpiece(),
+            "RobertaTokenizer" => {
+                let hf = self.tokenizer_json()?;
+                let mut style = bpe::Style::GPT2;
+                if hf.pre_tokenizer.get("type").and_then(Json::as_str) == Some("Whitespace") {
+                    (style.model, style.pre) = ("whitespace", Some("whitespace"));
+                }
+                bpe::put(self.input, hf, self.ctx, &style, self.keys, self.notes)?;
+                self.keys.put(keys::TOKEN_TYPE_COUNT, 2u32);
+                Ok(())
+            }
+            class => Err(VocabError::NotSupported {
+                what: format!("`tokenizer_config.json`: tokenizer class `{class}` for this architecture"),
+            }),
+        }
+    }
+
+    fn internlm3(&mut self) -> Result<(), VocabError> {
+        let mut before = Keys::default();
+        std::mem::swap(self.keys, &mut before);
+        self.spm(spm::Style::Plain)?;
+        let config = hf::tokenizer_config(self.input)?.unwrap_or_default();
+        // Behind the arrays, before the ids.
+        let mut entries = before;
+        for (key, value) in std::mem::take(&mut self.keys.0) {
+            let last_array = key == keys::TOKEN_TYPE;
+            entries.put(&key, value);
+            if let (true, Some(value)) = (last_array, config.get("add_prefix_space")) {
+                entries.put(keys::ADD_SPACE_PREFIX, special::is_true(value));
+            }
+        }
+        *self.keys = entries;
+        let turn_end = config.get("added_tokens_decoder").and_then(Json::as_object).and_then(|listed| {
+            let special = |token: &Json| token.get("special").is_some_and(special::is_true);
+            let is_it = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
+            listed.iter().find(|(_, token)| is_it(token) && special(token))?.0.parse::<u32>().ok()
+        });
+        if let (Some(id), true) = (turn_end, self.keys.0.iter().any(|(key, _)| key == keys::EOS_ID)) {
+            self.keys.put(keys::EOS_ID, id);
+        }
+        Ok(())
+    }
+
+    /// ChatGLM 3's config has its vocabulary's size under another name.
+    fn chatglm3(&mut self) -> Result<(), VocabError> {
+        let padded = self.input.config.get("padded_vocab_size").and_then(Json::as_u64);
+        let ctx = VocabContext { vocab_size: padded.or(self.ctx.vocab_size), ..self.ctx.clone() };
+        spm::put(self.input, &ctx, spm::Style::ChatGlm3, self.keys, self.notes)
+    }
+
+    /// `GemmaModel.set_vocab` and following in `conversion/gemma.py`.
+    fn gemma(&mut self, first: bool) -> Result<(), VocabError> {
+        self.spm(spm::Style::Plain)?;
+        if first {
+            let options = special::Options {
+                types: vec!["prefix", "suffix", "middle", "fsep", "eot"],
+                defaults: vec![("eot", 107)],
+                without_template: true,
+                ..special::Options::default()
+            };
+            let hf = HfTokenizer::read_without_model(self.input)?;
+            special::put(self.input, hf.as_ref(), &options, usize::MAX, self.keys, self.notes)?;
+        }
+        self.keys.put(keys::ADD_SPACE_PREFIX, false);
+        Ok(())
+    }
+
+    fn laguna(&mut self) -> Result<(), VocabError> {
+        self.gpt2(&bpe::Style { control: &["</assistant>"], ..bpe::Style::GPT2 })?;
+        self.own_template()?;
+        let id = |key: &str| self.input.config.get(key);
+        if let Some(Json::Array(eos)) = id("eos_token_id") {
+            let bos = id("bos_token_id");
+            let extra = eos.iter().find(|eos| Some(*eos) != bos).and_then(Json::as_u64);
+            if let Some(extra) = extra.and_then(|id| u32::try_from(id).ok()) {
+                self.keys.put(keys::EOT_ID, Value::U32(extra));
+            }
+        }
+        Ok(())
+    }
+
+    /// chat_template.jinja over what tokenizer_config.json says.
+    fn own_template(&mut self) -> Result<(), VocabError> {
+        if let Some(text) = template::jinja_file(self.input)? {
+            self.keys.put(keys::CHAT_TEMPLATE, text);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! RWKV's world vocabulary: `tokenizer.ggml.model` = `rwkv`.
+//!
+//! The file has on each line an id, a token as a Python literal (text or bytes), and the number
+//! of its bytes. llama.cpp wants the tokens as Python prints bytes, without the quotes.
+//!
+//! Source: `_set_vocab_rwkv_world` in `conversion/base.py`. Where a checkpoint has no chat
+//! template, the reference writes one from its own folder of templates, or, if that is not
+//! there, the name under which llama.cpp has it built in; here it is the name.
+
+use super::error::VocabError;
+use super::hf::{HfTokenizer, malformed};
+use super::keys::{self, Keys, TokenTable, TokenType};
+use super::{VocabContext, bpe, check_rows, special};
+use crate::Input;
+
+pub(super) const FILE: &str = "rwkv_vocab_v20230424.txt";
+
+/// Puts the keys of a world vocabulary.
+pub(super) fn put(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let bytes =
+        input.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`rwkv_vocab_v20230424.txt`" })?;
+    let text = std::str::from_utf8(bytes).map_err(|error| malformed(FILE, &error))?;
+    let vocab_size = ctx.vocab_size.unwrap_or(65536);
+    let n_tokens = bpe::slots_len(vocab_size, FILE)?;
+    let mut table = TokenTable::default();
+    table.push("<s>", TokenType::Control);
+    let lines = text.split('\n').filter(|line| !line.is_empty());
+    for (index, line) in lines.enumerate() {
+        let token = token_of(line.trim_end_matches('\r'))
+            .map_err(|problem| malformed(FILE, &format!("line {}: {problem}: `{line}`", index + 1)))?;
+        let id = table.len() as u64;
+        if id >= vocab_size {
+            return Err(VocabError::VocabTooLarge { token: printed(&token), id, vocab_size });
+        }
+        table.push(printed(&token), TokenType::Normal);
+    }
+    for id in table.len()..n_tokens {
+        table.push(format!("[PAD{id}]"), TokenType::Unused);
+    }
+    notes.extend(table.pad_to(ctx.embedding_rows, None));
+    check_rows(table.len(), ctx)?;
+    keys.put(keys::MODEL, "rwkv");
+    let n_tokens = table.len();
+    table.put(keys);
+    let hf = HfTokenizer::read_without_model(input)?;
+    let options = special::Options {
+        // An empty line ends a turn; bos and eos are the token that is no text.
+        defaults: vec![("eot", 261)],
+        overrides: vec![("bos", 0), ("eos", 0)],
+        template_if_none: Some("rwkv-world"),
+        ..special::Options::default()
+    };
+    special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)
+}
+
+/// The bytes of a line's token.
+fn token_of(line: &str) -> Result<Vec<u8>, &'static str> {
+    let (_, rest) = line.split_once(' ').ok_or("no token")?;
+    let (literal, len) = rest.rsplit_once(' ').ok_or("no length")?;
+    let token = literal_of(literal).ok_or("not a Python literal")?;
+    match len.parse::<usize>() {
+        Ok(len) if len == token.len() => Ok(token),
+        Ok(_) => Err("the token has another length"),
+        Err(_) => Err("the length is not a number"),
+    }
+}
+
+/// The bytes of a Python literal, of text (as UTF-8) or of bytes.
+fn literal_of(literal: &str) -> Option<Vec<u8>> {
+    let (is_bytes, body) = match literal.strip_prefix('b') {
+        Some(body) => (true, body),
+        None => (false, literal),
+    };
+    let quote = body.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let body = body.strip_prefix(quote)?.strip_suffix(quote)?;
+    let mut bytes = Vec::with_capacity(body.len());
+    let mut chars = body.chars();
+    while let Some(c) = chars.next() {
+        let value = if c == '\\' { escape(&mut chars, is_bytes)? } else { u32::from(c) };
+        if c == quote || (is_bytes && value > 0xff) {
+            return None;
+        }
+        if is_bytes {
+            bytes.push(value as u8);
+        } else {
+            bytes.extend(char::from_u32(value)?.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+    Some(bytes)
+}
+
+/// What an escape stands for, after its backslash.
+fn escape(chars: &mut std::str::Chars<'_>, is_bytes: bool) -> Option<u32> {
+    let digits = match chars.next()? {
+        'x' => 2,
+        'u' if !is_bytes => 4,
+        'U' if !is_bytes => 8,
+        'n' => return Some(0x0a),
+        't' => return Some(0x09),
+        'r' => return Some(0x0d),
+        c @ ('\\' | '\'' | '"') => return Some(u32::from(c)),
+        _ => return None,
+    };
+    let mut value = 0u32;
+    for _ in 0..digits {
+        value = value.checked_mul(16)?.checked_add(chars.next()?.to_digit(16)?)?;
+    }
+    Some(value)
+}
+
+/// Bytes as Python prints them, without `b` and quotes: the single quote is escaped only where
+/// the double quote is there too.
+fn printed(bytes: &[u8]) -> String {
+    let both = bytes.contains(&b'\'') && bytes.contains(&b'"');
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\t' => text.push_str("\\t"),
+            b'\r' => text.push_str("\\r"),
+            b'\'' if both => text.push_str("\\'"),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_become_bytes_and_are_printed() {
+        for (line, bytes, text) in [
+            (r"1 '\x00' 1", &b"\0"[..], r"\x00"),
+            (r"11 '\n' 1", b"\n", r"\n"),
+            (r#"40 "'" 1"#, b"'", "'"),
+            (r#"41 '\'"' 2"#, b"'\"", r#"\'""#),
+            (r"93 '\\' 1", b"\\", r"\\"),
+            (r"130 b'\x81' 1", b"\x81", r"\x81"),
+            (r"2000 'é a' 4", "é a".as_bytes(), r"\xc3\xa9 a"),
+            (r"2001 '\u00e9' 2", "é".as_bytes(), r"\xc3\xa9"),
+        ] {
+            let token = token_of(line).unwrap();
+            assert_eq!((token.as_slice(), printed(&token).as_str()), (bytes, text), "{line}");
+        }
+        for (line, problem) in [
+            ("7", "no token"),
+            ("7 'a'", "no length"),
+            ("7 a 1", "not a Python literal"),
+            ("7 'a 1", "not a Python literal"),
+            ("7 'a'b' 3", "not a Python literal"),
+            (r"7 '\xzz' 1", "not a Python literal"),
+            (r"7 b'\u0041' 1", "not a Python literal"),
+            ("7 'a' 2", "the token has another length"),
+            ("7 'a' x", "the length is not a number"),
+        ] {
+            assert_eq!(token_of(line), Err(problem), "{line}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Unigram models (T5, XLM-RoBERTa): `tokenizer.ggml.model` = `t5`.
+//!
+//! The best cut of a text is the one whose pieces have the highest sum of scores. Beside pieces
+//! and scores the file holds how text is normalized first: a table of replacements in the
+//! compiled form of SentencePiece (`precompiled_charsmap`), whether runs of spaces become one,
+//! whether a space is put in front.
+//!
+//! Source: `T5Model.set_vocab` in `conversion/t5.py`, `BertModel._xlmroberta_set_vocab` in
+//! `conversion/bert.py`.
+
+use gguf::{Array, Value};
+use serde_json::Value as Json;
+
+use super::added::AddedVocab;
+use super::base64;
+use super::error::VocabError;
+use super::hf::{HfTokenizer, malformed, tokenizer_config};
+use super::keys::{self, Keys, TokenTable, TokenType};
+use super::spm::{self, SCORE_OF_NONE, Style};
+use super::spm_model::{SpmModel, SpmModelType};
+use super::{VocabContext, bpe, check_rows, special};
+use crate::Input;
+
+/// Names under which a unigram model of SentencePiece comes, in the reference's order.
+pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
+/// The name that XLM-RoBERTa has for it, although it is a unigram.
+const XLMR_FILE: &str = "sentencepiece.bpe.model";
+
+/// How a text is prepared.
+struct Normalization {
+    add_space_prefix: bool,
+    remove_extra_whitespaces: bool,
+    charsmap: Vec<u8>,
+}
+
+impl Normalization {
+    fn of(model: &SpmModel<'_>) -> Self {
+        Normalization {
+            add_space_prefix: model.add_dummy_prefix,
+            remove_extra_whitespaces: model.remove_extra_whitespaces,
+            charsmap: model.charsmap.to_vec(),
+        }
+    }
+}
+
+/// T5: a SentencePiece model under one of two names, else tokenizer.json, which the reference
+/// does not read. A BPE is written as one, as for Pile-T5.
+pub(super) fn put_t5(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let found = T5_FILES.into_iter().find_map(|file| input.file(file).map(|bytes| (file, bytes)));
+    let Some((file, bytes)) = found else {
+        let hf = HfTokenizer::read(input)?.ok_or(VocabError::NoTokenizer {
+            looked_for: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
+        })?;
+        notes.push("the vocabulary comes from `tokenizer.json`: there is no SentencePiece model".into());
+        let (table, how) = from_json(input, &hf, ctx, notes)?;
+        return put(input, ctx, table, &how, false, keys, notes);
+    };
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
+    match model.kind {
+        SpmModelType::Bpe => return spm::put(input, ctx, Style::Plain, keys, notes),
+        SpmModelType::Unigram => {}
+        other => {
+            return Err(VocabError::NotSupported { what: format!("`{file}`: a {} model", other.name()) });
+        }
+    }
+    let vocab_size = ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
+    if let Some(piece) = usize::try_from(vocab_size).ok().and_then(|size| model.pieces.get(size)) {
+        return Err(VocabError::VocabTooLarge { token: piece.text.to_owned(), id: vocab_size, vocab_size });
+    }
+    let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
+    check_rows(n_tokens, ctx)?;
+    let mut table = spm::pieces(&model, n_tokens);
+    spm::added_tokens_json(input, &mut table, notes)?;
+    put(input, ctx, table, &Normalization::of(&model), false, keys, notes)
+}
+
+/// XLM-RoBERTa: the SentencePiece model, whose ids are not the ones of the network, else
+/// tokenizer.json, which has them right.
+pub(super) fn put_xlm_roberta(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    let Some(bytes) = input.file(XLMR_FILE) else {
+        let hf = HfTokenizer::read(input)?
+            .ok_or(VocabError::NoTokenizer { looked_for: "`sentencepiece.bpe.model`; `tokenizer.json`" })?;
+        let (table, how) = from_json(input, &hf, ctx, notes)?;
+        return put(input, ctx, table, &how, true, keys, notes);
+    };
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(XLMR_FILE, &problem))?;
+    if model.kind != SpmModelType::Unigram {
+        return Err(VocabError::NotSupported {
+            what: format!(
+                "`{XLMR_FILE}`: a {} model where this architecture has a unigram",
+                model.kind.name()
+            ),
+        });
+    }
+    let vocab_size = ctx.vocab_size.unwrap_or(0).max(model.pieces.len() as u64);
+    let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
+    let mut listed = spm::pieces(&model, n_tokens);
+    // The network counts <s>, <pad>, </s>, <unk> first, so pieces from the fourth on move by one.
+    let mut table = TokenTable::default();
+    for (text, kind) in [
+        ("<s>", TokenType::Control),
+        ("<pad>", TokenType::Control),
+        ("</s>", TokenType::Control),
+        ("<unk>", TokenType::Unknown),
+    ] {
+        table.push_scored(text, kind, 0.0);
+    }
+    let moved = 3..listed.len().saturating_sub(1).max(3).min(listed.len());
+    table.texts.extend(listed.texts.drain(moved.clone()));
+    table.types.extend(listed.types.drain(moved.clone()));
+    table.scores.extend(listed.scores.drain(moved));
+    check_rows(table.len(), ctx)?;
+    put(input, ctx, table, &Normalization::of(&model), true, keys, notes)
+}
+
+/// Nomic's mixture of experts: as XLM-RoBERTa, and the mask token, which the model lacks.
+pub(super) fn put_nomic(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    /// The id of the mask token in XLM-RoBERTa's vocabulary.
+    const MASK: usize = 250_001;
+    put_xlm_roberta(input, ctx, keys, notes)?;
+    if input.file(XLMR_FILE).is_none() {
+        return Ok(());
+    }
+    for (key, value) in &mut keys.0 {
+        match (key.as_str(), value) {
+            (keys::TOKENS, Value::Array(Array::String(texts))) if texts.len() > MASK => {
+                texts[MASK] = b"<mask>".to_vec();
+            }
+            (keys::SCORES, Value::Array(Array::F32(scores))) if scores.len() > MASK => scores[MASK] = 0.0,
+            (keys::TOKEN_TYPE, Value::Array(Array::I32(types))) if types.len() > MASK => {
+                types[MASK] = TokenType::Control as i32;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tokens and normalization of a unigram in tokenizer.json.
+fn from_json(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    notes: &mut Vec<String>,
+) -> Result<(TokenTable, Normalization), VocabError> {
+    hf.needs_kind("Unigram")?;
+    let scores = &hf.model.vocab.1;
+    let ids = bpe::ids_of(hf)?;
+    let mut added = AddedVocab::read(input, hf, &ids)?;
+    notes.append(&mut added.notes);
+    let n_pieces = hf.model.vocab.0.len() as u64;
+    let vocab_size = ctx.vocab_size.unwrap_or(0).max(n_pieces);
+    let n_tokens = bpe::slots_len(vocab_size, hf.file)?;
+    let unknown = added
+        .by_id
+        .iter()
+        .find(|(_, token)| added.unknown.as_deref() == Some(token.content.as_str()))
+        .map(|(id, _)| *id)
+        .or(hf.model.unk_id)
+        .unwrap_or(3);
+    let mut table = TokenTable::default();
+    for ((text, id), score) in hf.model.vocab.0.iter().zip(scores) {
+        let kind = if *id == unknown {
+            TokenType::Unknown
+        } else if added.specials.iter().any(|special| special == text) {
+            TokenType::Control
+        } else if added.by_id.contains_key(id) {
+            TokenType::UserDefined
+        } else {
+            TokenType::Normal
+        };
+        table.push_scored(text.as_str(), kind, *score as f32);
+    }
+    let room = table.len();
+    for id in room..n_tokens {
+        table.push_scored(format!("[PAD{id}]"), TokenType::Unused, SCORE_OF_NONE);
+    }
+    for (id, token) in &added.by_id {
+        let at = *id as usize;
+        if at >= n_tokens {
+            notes.push(format!(
+                "added token `{}` has id {id}, but there are {n_tokens} tokens: left out",
+                token.content
+            ));
+        } else if at >= room {
+            notes.push(format!(
+                "added token `{}` with id {id} is not in the unigram's vocabulary: `[PAD{id}]` stands for it, as in the reference",
+                token.content
+            ));
+        }
+    }
+    check_rows(table.len(), ctx)?;
+    let config = tokenizer_config(input)?.unwrap_or_default();
+    let charsmap = charsmap_of(&hf.normalizer)?;
+    if charsmap.is_empty() && !hf.normalizer.is_null() {
+        notes.push(format!(
+            "the normalizer of `{}` has no table of characters; llama.cpp takes texts as they are",
+            hf.file
+        ));
+    }
+    let how = Normalization {
+        add_space_prefix: config.get("add_prefix_space").and_then(Json::as_bool).unwrap_or(true),
+        // What the reference takes it from has little to do with it, but counts.
+        remove_extra_whitespaces: config
+            .get("clean_up_tokenization_spaces")
+            .and_then(Json::as_bool)
+            .unwrap_or(false),
+        charsmap,
+    };
+    Ok((table, how))
+}
+
+/// The table of replacements of a normalizer, wherever in a sequence it stands.
+fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
+    let bad =
+        |problem: &str| malformed("tokenizer.json", &format!("`normalizer.precompiled_charsmap`: {problem}"));
+    match normalizer.get("precompiled_charsmap") {
+        Some(Json::String(text)) => base64::decode(text.as_bytes()).ok_or_else(|| bad("not base64")),
+        Some(Json::Null) | None => {
+            let steps = normalizer.get("normalizers").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+            for step in steps {
+                let found = charsmap_of(step)?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+            Ok(Vec::new())
+        }
+        Some(_) => Err(bad("not text")),
+    }
+}
+
+/// Puts the keys; `bert` for the ones that have a number of token types.
+fn put(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    mut table: TokenTable,
+    how: &Normalization,
+    bert: bool,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    notes.extend(table.pad_to(ctx.embedding_rows, Some(SCORE_OF_NONE)));
+    let n_tokens = table.len();
+    keys.put(keys::MODEL, "t5");
+    keys.put(keys::PRE, "default");
+    table.put(keys);
+    keys.put(keys::ADD_SPACE_PREFIX, how.add_space_prefix);
+    if bert {
+        keys.put(keys::TOKEN_TYPE_COUNT, ctx.token_types());
+    }
+    keys.put(keys::REMOVE_EXTRA_WHITESPACES, how.remove_extra_whitespaces);
+    keys.put(keys::PRECOMPILED_CHARSMAP, Array::U8(how.charsmap.clone()));
+    let hf = HfTokenizer::read_without_model(input)?;
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)
+}
