@@ -1,8 +1,8 @@
 //! Text to token ids and back, from the `tokenizer.ggml.*` keys of a GGUF alone.
 //!
-//! One file for each kind of vocabulary ([`bpe`], [`spm`], [`unigram`], [`wordpiece`], [`rwkv`]),
-//! one for what the keys say ([`vocab`]), one for the special tokens ([`partition`]), and the
-//! table of the pre-tokenizers ([`pre`]).
+//! One file for each kind of vocabulary (`bpe`, `spm`, `unigram`, `wordpiece`, `rwkv`),
+//! one for what the keys say (`vocab`), one for the special tokens (`partition`), and the
+//! table of the pre-tokenizers (`pre`).
 //!
 //! Source: `llama_vocab` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
 //! 0.3.36.
