@@ -31,6 +31,11 @@ impl Failure {
         Failure { code: EXIT_USAGE, ..Failure::new(message) }
     }
 
+    /// An end by Ctrl-C, of exit code [`EXIT_INTERRUPTED`].
+    pub fn interrupted() -> Failure {
+        Failure { code: EXIT_INTERRUPTED, ..Failure::new("interrupted") }
+    }
+
     /// The same with the path of the file or folder that it is about, said once, here.
     pub fn at(path: &Path, error: impl fmt::Display) -> Failure {
         Failure::new(format_args!("{}: {error}", path.display()))

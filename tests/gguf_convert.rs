@@ -376,12 +376,6 @@ const BAD: &[Bad] = &[
         stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n",
     },
     Bad {
-        name: "an unknown architecture",
-        golden: "llama",
-        spoil: |place| place.edit("llama/config.json", "LlamaForCausalLM", "LamaForCausalLM"),
-        stderr: "error: llama: unknown architecture `LamaForCausalLM`; nearest known: LLaMAForCausalLM, LlamaForCausalLM, MistralForCausalLM\n",
-    },
-    Bad {
         name: "more layers than weights",
         golden: "llama",
         spoil: |place| {

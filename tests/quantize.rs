@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
 fn every_option_writes_the_bytes_of_the_reference() {
     let place = with_inputs();
     let cases = cases();
-    assert!(cases.len() >= 84, "{}", cases.len());
+    assert!(cases.len() >= 92, "{}", cases.len());
     let mut wrong = Vec::new();
     for case in &cases {
         let _absent = fs::remove_dir_all(place.path("out"));

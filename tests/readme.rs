@@ -22,6 +22,7 @@ fn table() -> String {
         let classes = arch.classes.iter().map(|class| class.name);
         let _ = writeln!(out, "| architecture `{}` | {} |", arch.name, joined(classes));
     }
+    let _ = writeln!(out, "| run by `gguf-eval` | {} |", joined(eval::architectures()));
     let recipes = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).map(|recipe| recipe.name);
     let _ = writeln!(out, "| file types | {} |", joined(recipes));
     let mut dtypes: BTreeMap<bool, Vec<&str>> = BTreeMap::new();

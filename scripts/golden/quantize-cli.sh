@@ -108,7 +108,9 @@ for from in q8_0 q4_k_m q6_k; do
     quantize "requantize-$from-leave" --allow-requantize --leave-output-tensor $from.gguf out/x.gguf q3_k_s
 done
 quantize refused-requantize q4_k_m.gguf out/x.gguf q4_0
-quantize refused-iq2_xxs llama.gguf out/x.gguf iq2_xxs
+for type in iq2_xxs iq2_xs iq2_s iq2_m iq1_s iq1_m q2_k_s iq3_xxs iq3_xs; do
+    quantize "refused-$type" llama.gguf out/x.gguf $type
+done
 for from in f16 f32; do
     for to in q4_k_m q8_0 iq4_xs tq2_0; do
         quantize "$from-$to" $from.gguf out/x.gguf $to

@@ -18,6 +18,7 @@ but no tensors. `expected.json` holds
 """
 
 import argparse
+import base64
 import hashlib
 import io
 import json
@@ -123,6 +124,65 @@ def template(single: list[str], pair: list[str], ids: dict[str, int]) -> dict:
 
 
 FAST = "PreTrainedTokenizerFast"
+
+
+def ranks(tokenizer: dict) -> list[bytes]:
+    """The tokens of a byte-level BPE as bytes: all 256 bytes first, then in the order of merges."""
+    from tokenizers.pre_tokenizers import ByteLevel
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [b for b in range(256) if b not in plain]
+    back = {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}
+    assert set(back) == set(ByteLevel.alphabet())
+    return [bytes([b]) for b in range(256)] + [bytes(back[c] for c in a + b) for a, b in tokenizer["model"]["merges"]]
+
+
+class Tiktoken:
+    """What the reference asks of Qwen 1's own tokenizer class, whose code lies beside that model."""
+
+    def __init__(self, folder: Path) -> None:
+        lines = (folder / "qwen.tiktoken").read_bytes().splitlines()
+        self.mergeable_ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines if line)}
+        names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))]
+        self.special_tokens = {name: len(self.mergeable_ranks) + i for i, name in enumerate(names)}
+
+    def get_vocab(self) -> dict:
+        return dict(self.mergeable_ranks) | self.special_tokens
+
+    def encode(self, text: str) -> list[int]:
+        import tiktoken
+        encoding = tiktoken.Encoding("qwen", pat_str=QWEN2_SPLIT, mergeable_ranks=self.mergeable_ranks, special_tokens={})
+        return encoding.encode_ordinary(text)
+
+
+class ChatGlm3:
+    """What the reference asks of ChatGLM 3's own tokenizer class, as tokenization_chatglm.py of that model has it."""
+
+    SPECIAL = ["[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
+
+    def __init__(self, folder: Path) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        class Model(SentencePieceProcessor):
+            is_unknown, is_control, is_unused, is_byte = (
+                SentencePieceProcessor.IsUnknown, SentencePieceProcessor.IsControl, SentencePieceProcessor.IsUnused,
+                SentencePieceProcessor.IsByte)
+            get_score = SentencePieceProcessor.GetScore
+
+        class Inner:
+            sp_model = Model(model_file=str(folder / "tokenizer.model"))
+
+        self.tokenizer = Inner()
+        self.n = self.tokenizer.sp_model.vocab_size()
+
+    def _convert_id_to_token(self, i: int) -> str:
+        if 0 <= i - self.n < len(self.SPECIAL):
+            return self.SPECIAL[i - self.n]
+        if i in (1, 2) or i > self.n:
+            return ""
+        return self.tokenizer.sp_model.IdToPiece(i)
+
+    def get_vocab(self) -> dict:
+        return {self._convert_id_to_token(i): i for i in range(self.n + len(self.SPECIAL))}
 
 
 def make(name: str, folder: Path) -> tuple[str, str | None]:
@@ -333,7 +393,6 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             route = "xlm_roberta"
     elif name == "unigram-json":
         from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
-        import base64
         model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False)
         proto = sentencepiece_model_pb2.ModelProto()
         proto.ParseFromString(model)
@@ -378,6 +437,107 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             files["tokenizer.json"] = llama_json(files["tokenizer.model"])
             files["tokenizer.json"]["added_tokens"] += [dict(id=384) | token("<|system|>"), dict(id=385) | token("plain", special=False)]
         route = name.split("-")[1]
+    elif name == "tiktoken-qwen":
+        lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(ranks(train_bpe(300, [])))]
+        files["qwen.tiktoken"] = "".join(lines)
+        config = dict(model_type="qwen", architectures=["QWenLMHeadModel"], vocab_size=520)
+        route, pre = "qwen", "qwen2"
+    elif name == "tekken-v3":
+        entries = [dict(rank=rank, token_bytes=base64.b64encode(token).decode(), token_str=None)
+                   for rank, token in enumerate(ranks(train_bpe(300, [])))]
+        # The file has more tokens than the model, as the real ones do.
+        files["tekken.json"] = dict(
+            config=dict(pattern=QWEN2_SPLIT, num_vocab_tokens=len(entries), default_vocab_size=310, default_num_special_tokens=24,
+                        version="v3"), vocab=entries)
+        config = dict(model_type="mistral", architectures=["MistralForCausalLM"], vocab_size=310)
+        route = "mistral"
+    elif name == "plamo2":
+        tokens = [("<|plamo:unk|>", 0.0, "UNKNOWN"), ("<|plamo:bos|>", 0.0, "CONTROL"), ("<|plamo:eos|>", 0.0, "CONTROL"),
+                  ("<|plamo:pad|>", 0.0, "CONTROL"), ("<|plamo:op|>", 0.0, "NORMAL")]
+        tokens += [(f"<0x{i:02X}>", 0.0, "BYTE") for i in range(256)]
+        tokens += [(text, -1.5 - i, "NORMAL") for i, text in enumerate(["the", " a", "日本", "\n\n", "\u2581x", "é"])]
+        lines = [json.dumps([*entry, 0, len(entry[0]), 0, 0], ensure_ascii=False) + "\n" for entry in tokens]
+        files["tokenizer.jsonl"] = "".join(lines) + "\n"
+        files["tokenizer_config.json"] = dict(bos_token="<|plamo:bos|>", eos_token="<|plamo:eos|>", pad_token="<|plamo:pad|>",
+                                              unk_token="<|plamo:unk|>", sep_token=None, tokenizer_class="Plamo2Tokenizer")
+        config = dict(model_type="plamo2", architectures=["Plamo2ForCausalLM"], vocab_size=272)
+        route = "plamo2"
+    elif name == "xverse":
+        tokenizer = llama_json(train_spm(384))
+        tokenizer["model"]["vocab"]["\0"] = 384
+        tokenizer["added_tokens"] += [dict(id=385) | token("<|end|>"), dict(id=386) | token("plain", special=False)]
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+        config = dict(model_type="xverse", architectures=["XverseForCausalLM"], vocab_size=387, bos_token_id=1, eos_token_id=2)
+        route = "xverse"
+    elif name == "gemma4":
+        tokenizer = llama_json(train_spm(384), legacy=False)
+        tokenizer["normalizer"] = dict(type="Replace", pattern=dict(String=" "), content="▁")
+        tokenizer["pre_tokenizer"] = dict(type="Split", pattern=dict(String=" "), behavior="MergedWithPrevious", invert=False)
+        tokenizer["added_tokens"] += [dict(id=384 + i) | token(t) for i, t in enumerate(
+            ["<|channel>", "<channel|>", "<|tool_call>", "<|turn>", "<turn|>", '<|"|>'])]
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(
+            tokenizer_class=FAST, bos_token="<s>", eos_token="</s>", unk_token="<unk>", chat_template="{{ messages }}",
+            extra_special_tokens=["<|channel>", "<channel|>", "<|tool_call>", "<|turn>", "<turn|>", '<|"|>'])
+        config = dict(model_type="gemma4", architectures=["Gemma4ForConditionalGeneration"], vocab_size=390, bos_token_id=1, eos_token_id=[2, 388])
+        route = "gemma4"
+    elif name in ("spm-internlm3", "spm-chatglm3"):
+        files["tokenizer.model"] = train_spm(384)
+        if name == "spm-internlm3":
+            files["tokenizer_config.json"] = dict(
+                tokenizer_class="InternLM3Tokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>", add_prefix_space=False,
+                add_bos_token=True, chat_template="{{ messages }}", added_tokens_decoder={
+                    "0": token("<unk>"), "1": token("<s>"), "2": token("</s>"), "384": token("<|im_start|>"), "385": token("<|im_end|>"),
+                    "386": token("<|plugin|>", special=False)})
+            config = dict(model_type="internlm3", architectures=["InternLM3ForCausalLM"], vocab_size=390, bos_token_id=1, eos_token_id=2)
+            route = "internlm3"
+        else:
+            files["tokenizer_config.json"] = dict(tokenizer_class="ChatGLMTokenizer", eos_token="</s>", pad_token="<unk>", unk_token="<unk>")
+            config = dict(model_type="chatglm", architectures=["ChatGLMModel"], _name_or_path="THUDM/chatglm3-6b", padded_vocab_size=400,
+                          eos_token_id=2, pad_token_id=0)
+            route = "chatglm"
+    elif name in ("jina-wordpiece", "nomic-wordpiece"):
+        _, pre = make("wordpiece-bert", folder)
+        files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir() if path.name != "expected.json"}
+        config = files.pop("config.json")
+        route = name.split("-")[0] + "_bert"
+        if name == "nomic-wordpiece":
+            config |= dict(model_type="nomic_bert", architectures=["NomicBertModel"], n_positions=8192)
+        else:
+            config |= dict(model_type="bert", architectures=["JinaBertForMaskedLM"])
+    elif name == "jina-bpe":
+        tokenizer = train_bpe(280, ["<s>", "</s>", "<pad>", "<mask>"])
+        tokenizer["post_processor"] = dict(type="RobertaProcessing", sep=["</s>", 281], cls=["<s>", 280], trim_offsets=True, add_prefix_space=False)
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(tokenizer_class="RobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>",
+                                              cls_token="<s>", pad_token="<pad>", mask_token=token("<mask>", lstrip=True, __type="AddedToken"))
+        config = dict(model_type="bert", architectures=["JinaBertForMaskedLM"], vocab_size=288, type_vocab_size=2)
+        route, pre = "jina_bert", "gpt-2"
+    elif name == "jina-whitespace":
+        words = sorted({word for line in TEXT for word in line.split()})
+        vocab = {text: i for i, text in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(set("".join(words)))])}
+        specials = [(vocab[t], t) for t in ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]]
+        merges = []
+        for left, right in [("t", "h"), ("th", "e"), ("a", "n"), ("an", "d")]:
+            vocab[left + right] = len(vocab)
+            merges.append([left, right])
+        files["tokenizer.json"] = dict(
+            version="1.0", truncation=None, padding=None, added_tokens=[dict(id=i) | token(t) for i, t in specials],
+            normalizer=dict(type="Lowercase"), pre_tokenizer=dict(type="Whitespace"),
+            post_processor=dict(type="RobertaProcessing", sep=["</s>", 2], cls=["<s>", 0], trim_offsets=True, add_prefix_space=False),
+            decoder=None, model=dict(type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None, end_of_word_suffix=None,
+                                     fuse_unk=False, byte_fallback=False, vocab=vocab, merges=merges))
+        files["tokenizer_config.json"] = dict(tokenizer_class="RobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>",
+                                              cls_token="<s>", pad_token="<pad>", mask_token="<mask>", unk_token="<unk>")
+        config = dict(model_type="bert", architectures=["JinaBertForMaskedLM"], vocab_size=len(vocab), type_vocab_size=2)
+        route, pre = "jina_bert", "jina-v1-en"
+    elif name == "nomic-unigram":
+        make("unigram-json", folder)
+        files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir() if path.name != "expected.json"}
+        config = files.pop("config.json") | dict(model_type="nomic_bert", architectures=["NomicBertModel"], moe_every_n_layers=2,
+                                                 n_positions=2048)
+        route = "nomic_bert"
     else:
         raise KeyError(name)
     files["config.json"] = config
@@ -399,13 +559,16 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
 NAMES = ["bpe-llama3", "bpe-smollm", "bpe-gpt2", "bpe-slow", "bpe-qwen2", "bpe-spaces", "bpe-eot", "bpe-roberta",
          "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added", "wordpiece-bert",
          "wordpiece-txt", "unigram-t5", "unigram-xlmr", "unigram-json", "rwkv-world", "spm-phi3", "spm-internlm2", "spm-gemma",
-         "spm-gemma2", "spm-arctic"]
+         "spm-gemma2", "spm-arctic", "tiktoken-qwen", "tekken-v3", "plamo2", "xverse", "gemma4", "spm-internlm3", "spm-chatglm3",
+         "jina-wordpiece", "jina-bpe", "jina-whitespace", "nomic-wordpiece", "nomic-unigram"]
 
 
 CLASSES = dict(bert=("bert", "BertModel"), xlm_roberta=("bert", "XLMRobertaModel"), t5=("t5", "T5Model"),
                phi3=("phi", "Phi3MiniModel"), internlm2=("internlm", "InternLM2Model"), gemma=("gemma", "GemmaModel"),
                gemma2=("gemma", "Gemma2Model"), arctic=("arctic", "ArcticModel"), chatglm=("chatglm", "ChatGLMModel"),
-               qwen=("qwen", "QwenModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"), glm4=("glm", "Glm4Model"))
+               qwen=("qwen", "QwenModel"), plamo2=("plamo", "Plamo2Model"), xverse=("xverse", "XverseModel"),
+               gemma4=("gemma", "Gemma4Model"), internlm3=("internlm", "InternLM3Model"), jina_bert=("bert", "JinaBertV2Model"),
+               nomic_bert=("bert", "NomicBertModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"), glm4=("glm", "Glm4Model"))
 
 
 def reference_listing(folder: Path, route: str, pre: str | None) -> list:
@@ -430,16 +593,30 @@ def reference_listing(folder: Path, route: str, pre: str | None) -> list:
             self.vocab_size = None
 
     model = Bare()
+    if route == "nomic_bert":
+        model._tokenizer_is_xlmroberta = model._is_tokenizer_xlmroberta()
+    stand_in = {"qwen": Tiktoken, "chatglm": ChatGlm3}.get(route)
+    if stand_in and (route == "qwen" or (folder / "tokenizer.model").is_file()):
+        import transformers
+        from unittest import mock
+        patch = mock.patch.object(transformers.AutoTokenizer, "from_pretrained", lambda *_, **__: stand_in(folder))
+    else:
+        from contextlib import nullcontext
+        patch = nullcontext()
     if pre is not None:
         model.get_vocab_base_pre = lambda tokenizer: pre
     start = len(model.gguf_writer.kv_data[0])
-    dict(gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece, llama_hf=model._set_vocab_llama_hf,
-         rwkv_world=model._set_vocab_rwkv_world, mistral=model._set_vocab_mistral, qwen=model._set_vocab_qwen,
-         ).get(route, model.set_vocab)()
+    with patch:
+        dict(gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece, llama_hf=model._set_vocab_llama_hf,
+             rwkv_world=model._set_vocab_rwkv_world, mistral=model._set_vocab_mistral, qwen=model._set_vocab_qwen,
+             ).get(route, model.set_vocab)()
     names = {v: n for n, v in dict(u8=0, i8=1, u16=2, i16=3, u32=4, i32=5, f32=6, bool=7, str=8, arr=9, u64=10, i64=11,
                                    f64=12).items()}
     listing = []
     for key, item in list(model.gguf_writer.kv_data[0].items())[start:]:
+        if not key.startswith("tokenizer."):
+            # `vocab_size`, which the architecture's own file writes.
+            continue
         kind, value = names[int(item.type)], item.value
         if kind == "arr":
             packed = model.gguf_writer._pack_val(value, item.type, add_vtype=False)

@@ -1,83 +1,112 @@
 #!/usr/bin/env python3
-"""Compares our tokenizer keys with the reference's for real tokenizers, and prints a table.
+"""Makes golden/tokenizer/real.tsv: what the reference and the models' own libraries make of real tokenizers.
 
-usage: tokenizer_real.py --reference DIR --ours BIN FOLDER ...
+usage: tokenizer_real.py --reference DIR --ours BIN --packages DIR --out golden/tokenizer/real.tsv [FAMILY ...]
 
   --reference DIR   root of the llama.cpp tree
-  --ours BIN        the example `vocab` of crates/arch (cargo build -p arch --example vocab)
-  FOLDER            holds tokenizer files, in itself or in `models/`
+  --ours BIN        the example `vocab` of crates/arch; only to name the pre-tokenizer where the
+                    reference knows none, and to show keys that differ
+  --packages DIR    where packages are, or are fetched to
+  FAMILY            makes the rows of these again and keeps the others
 
-Folders without config.json are copied and get one that says little more than a vocabulary size.
-Columns: tokens, route, whether the reference names the pre-tokenizer by itself (else its function
-is replaced by our name), keys that differ, our seconds, our notes on the pre-tokenizer, and
-whether the hash of the test text, as the onig build of tokenizers gives it, is ours.
+Needs what the reference's converter needs, and mistral-common, tiktoken and sentencepiece.
+Columns: family, origin, licence of the model, sha256 of its first tokenizer file, route, what the
+reference did, sha256 of its listing of keys (one JSON value a line), which library encoded the
+text, number of ids, sha256 of the ids (32 bits each, little-endian). `-` where there is none:
+tokenizer.json is encoded when the check runs, by the library that wrote it.
+
+Where the reference does not know the pre-tokenizer, its function is replaced by our name
+("unknown to it"); where it fails otherwise, the reason stands in the row.
 """
 
 import argparse
-import hashlib
 import json
 import logging
-import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tokenizer import reference_listing  # noqa: E402
+import tokenizer  # noqa: E402
+from tokenizer_families import NPM, PYPI, bytes_text, checked_text, digest_of, digest_of_ids, digest_of_keys, fetch, lay  # noqa: E402
+
+# As tokenizer.py of llama-models 0.3.0 has it.
+LLAMA4_SPLIT = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def reference(folder: Path, route: str, own_pre: str | None) -> tuple[list | None, str]:
+    """The reference's listing, and what it did."""
+    try:
+        return tokenizer.reference_listing(folder, route, None), "by itself"
+    except NotImplementedError:
+        return tokenizer.reference_listing(folder, route, own_pre), "unknown to it"
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}".replace(str(folder) + "/", "").replace(str(folder), "the folder")
+        return None, f"fails: {said.splitlines()[0][:90]}"
+
+
+def own_ids(family: str, folder: Path, packages: Path) -> tuple[str, list[int]] | None:
+    """The ids that the model's own library gives, where that is not the tokenizers library."""
+    text = checked_text().decode()
+    if family in ("llama3-tiktoken", "llama4-tiktoken"):
+        import tiktoken
+        from tiktoken.load import load_tiktoken_bpe
+        split = tokenizer.LLAMA3_SPLIT if family == "llama3-tiktoken" else LLAMA4_SPLIT
+        ranks = load_tiktoken_bpe(str(folder / "tokenizer.model"))
+        encoding = tiktoken.Encoding(family, pat_str=split, mergeable_ranks=ranks, special_tokens={})
+        return "tiktoken", encoding.encode_ordinary(text)
+    if family == "qwen1":
+        return "tiktoken, after NFC", tokenizer.Tiktoken(folder).encode(unicodedata.normalize("NFC", text))
+    if family == "rwkv-world":
+        wheel = next((packages / "pypi").glob("rwkv-*.whl"))
+        sys.path.insert(0, str(wheel))
+        from rwkv.rwkv_tokenizer import TRIE_TOKENIZER
+        return "rwkv", TRIE_TOKENIZER(str(folder / "rwkv_vocab_v20230424.txt")).encodeBytes(bytes_text())
+    if family.startswith("mistral-v"):
+        from sentencepiece import SentencePieceProcessor
+        model = next(path for path in folder.iterdir() if path.name.startswith("tokenizer.model"))
+        return "sentencepiece", SentencePieceProcessor(model_file=str(model)).encode(text)
+    if family.startswith("tekken"):
+        from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+        return "mistral-common", Tekkenizer.from_file(str(folder / "tekken.json")).encode(text, bos=False, eos=False)
+    return None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--ours", type=Path, required=True)
-    parser.add_argument("folder", type=Path, nargs="+")
+    for name in ("reference", "ours", "packages", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("family", nargs="*")
     args = parser.parse_args()
+    args.packages = args.packages.resolve()
     sys.path.insert(0, str(args.reference))
     sys.path.insert(1, str(args.reference / "gguf-py"))
     logging.disable(logging.WARNING)
-    text = (Path(__file__).parents[2] / "crates/arch/src/vocab/pre/test_text.txt").read_bytes().decode()
-    print("| tokenizer | tokens | route | reference's pre | ours | keys differing | s | onig hash equal |")
-    print("|---|---|---|---|---|---|---|---|")
-    for source in args.folder:
+    rows = {}
+    if args.out.is_file():
+        lines = (line for line in args.out.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+        rows = {line.split("\t")[0]: line for line in lines}
+    for family in args.family or [*NPM, *PYPI]:
+        fetch(family, args.packages)
         with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / source.name
-            shutil.copytree(source / "models" if (source / "models").is_dir() else source, folder)
-            tokenizer = json.loads((folder / "tokenizer.json").read_text()) if (folder / "tokenizer.json").is_file() else None
-            route = "llama"
-            settings = json.loads((folder / "tokenizer_config.json").read_text())
-            if not (folder / "config.json").is_file():
-                ids = [*tokenizer["model"]["vocab"].values(), *(t["id"] for t in tokenizer["added_tokens"])]
-                config = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=max(ids) + 1)
-                if settings.get("tokenizer_class") in ("GPT2Tokenizer", "Qwen2Tokenizer", "CohereTokenizer"):
-                    route = "gpt2"
-                (folder / "config.json").write_text(json.dumps(config))
+            folder = Path(scratch)
+            route, origin, licence = lay(family, args.packages, folder)
             ran = subprocess.run([args.ours, folder, route], capture_output=True, text=True)
-            if ran.returncode != 0:
-                print(f"| {source.name} | | {route} | | {ran.stderr.strip().splitlines()[-1]} | | | |", flush=True)
-                continue
-            ours = [json.loads(line) for line in ran.stdout.splitlines()]
-            own = dict((key, value) for key, _, value in ours)
-            seconds = ran.stderr.split()[1]
-            own_pre = own["tokenizer.ggml.pre"]
-            own_way = next((line.split(": ")[1][:14] for line in ran.stderr.splitlines() if "pre-tokenizer `" in line), "")
-            try:
-                theirs, named = reference_listing(folder, route, None), "by itself"
-            except NotImplementedError:
-                theirs, named = reference_listing(folder, route, own_pre), "unknown to it"
-            except Exception as error:
-                theirs, named = [], f"fails: {error!r}"[:60]
-            differing = [a[0] for a, b in zip(ours, theirs) if a != b] + ["length"] * (len(ours) != len(theirs))
-            equal = ""
-            if tokenizer and "token hash" in ran.stderr:
-                from tokenizers import Tokenizer
-                ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
-                bare = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
-                bos = [t["id"] for t in tokenizer["added_tokens"] if t["content"] == settings.get("bos_token")]
-                digests = [hashlib.sha256(str(i).encode()).hexdigest() for i in (ids, bare, bos + bare)]
-                equal = "yes" if any(d in ran.stderr for d in digests) else "no"
-            print(f"| {source.name} | {own['tokenizer.ggml.tokens']['len']} | {route} | {named} | {own_pre} {own_way} | "
-                  f"{len(differing)} {' '.join(differing)} | {seconds} | {equal} |", flush=True)
+            ours = [json.loads(line) for line in ran.stdout.splitlines()] if ran.returncode == 0 else []
+            theirs, did = reference(folder, route, next((v for k, _, v in ours if k == "tokenizer.ggml.pre"), None))
+            keys = digest_of_keys(theirs) if theirs else "-"
+            found = own_ids(family, folder, args.packages)
+            library, n_ids, ids = (found[0], str(len(found[1])), digest_of_ids(found[1])) if found else ("-", "-", "-")
+            rows[family] = "\t".join([family, origin, licence, digest_of(folder), route, did, keys, library, n_ids, ids])
+            differing = [a[0] for a, b in zip(ours, theirs or []) if a != b] + ["length"] * bool(theirs and len(ours) != len(theirs))
+            print(family, did, "keys differing:", differing if theirs else "nothing to compare", ran.stderr.strip()[-200:] if ran.returncode else "", flush=True)
+        head = "# family\torigin\tlicence of the model\tsha256 of the first file\troute\tthe reference\tsha256 of its keys\tlibrary\tids\tsha256 of ids"
+        args.out.write_text("\n".join([head, *(rows[f] for f in [*NPM, *PYPI] if f in rows)]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

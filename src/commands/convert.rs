@@ -10,19 +10,21 @@ use arch::Layout;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     Error, NonFinite, PlannedFile, RunOptions,
-    recipes::{Recipe, TensorFacts},
+    recipes::{FileType, Recipe, TensorFacts},
 };
 use source::Checkpoint;
 use tensor::DType;
 
 use crate::{
     commands::{
-        Command,
+        Command, architectures,
+        convert_lora::{self, Lora},
         convert_to_hf::{self, ToHf},
         cpu_level,
         plan_report::{Origin, Report, stored_as},
         quantize_options::{Asked, OtherSettings, QuantizeOptions, add_files, paths_of},
         run_and_tell, types_help,
+        vocab_only::{self, VocabOnly},
     },
     failure::{EXIT_INTERRUPTED, Failure},
     ui::Ui,
@@ -49,14 +51,18 @@ Examples:
   gguf-convert Llama-3.2-1B llama-{ftype}.gguf --type bf16 --threads 4
   gguf-convert Llama-3.2-1B --type q4_k_m --dry-run
   gguf-convert model-Q8_0.gguf folder --to hf --type bf16
+  gguf-convert Llama-3.2-1B llama-vocab.gguf --vocab-only
+  gguf-convert my-llama --type q8_0 --arch-as llama
+  gguf-convert my-adapter adapter.gguf --base Llama-3.2-1B
+  gguf-convert --list-architectures
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
     /// Checkpoint folder: config.json, safetensors, tokenizer files. With --to hf, a GGUF file.
-    #[arg(value_hint = ValueHint::AnyPath)]
-    src: PathBuf,
+    #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "list_architectures")]
+    src: Option<PathBuf>,
     /// Output file or folder; may hold {ftype}. Without it the model names a file in the current
     /// folder.
     #[arg(value_hint = ValueHint::AnyPath)]
@@ -68,7 +74,6 @@ struct ConvertArgs {
         long = "type",
         value_name = "TYPE",
         value_delimiter = ',',
-        required_unless_present_any = ["to", "recipe"],
         conflicts_with = "recipe",
         value_parser = parse_recipe
     )]
@@ -100,6 +105,22 @@ struct ConvertArgs {
     /// The pre-tokenizer, for a tokenizer that is not recognized.
     #[arg(long, value_name = "NAME")]
     pre: Option<String>,
+    /// Take the checkpoint for this architecture (a name or a class of --list-architectures),
+    /// whatever class its config names.
+    #[arg(long, value_name = "NAME")]
+    arch_as: Option<String>,
+    /// For a LoRA adapter (adapter_config.json, adapter_model.safetensors): the folder of its base
+    /// model, whose config says what the matrices are; with its weights, shapes are checked. The
+    /// --type is f32 (the default), f16, bf16 or q8_0.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "vocab_only", "via", "recipe"])]
+    base: Option<PathBuf>,
+    /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
+    /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
+    #[arg(long, conflicts_with_all = ["to", "via", "recipe"])]
+    vocab_only: bool,
+    /// List every architecture that can be converted, its class names and a public checkpoint.
+    #[arg(long, conflicts_with_all = ["src", "types", "to"])]
+    list_architectures: bool,
     /// Put the tokenizer's own file into the metadata as well (tokenizer.huggingface.json,
     /// tokenizer.rwkv.world).
     #[arg(long)]
@@ -159,11 +180,78 @@ fn about_input(path: &Path, error: Error) -> Failure {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    if args.list_architectures {
+        return architectures::list(args.json, ui);
+    }
     let run_options = RunOptions { threads: args.threads, level: cpu_level()?, nonfinite };
     match args.to {
         Some(Format::Hf) => to_hf(&args, &run_options, ui),
+        _ if args.vocab_only => vocab(&args, ui),
+        _ if args.base.is_some() || source::is_adapter(args.src()) => lora(&args, &run_options, ui),
         Some(Format::Gguf) | None => to_gguf(&args, &run_options, ui),
     }
+}
+
+impl ConvertArgs {
+    /// The input; only the list of architectures has none.
+    fn src(&self) -> &Path {
+        self.src.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn arch_options(&self) -> arch::Options {
+        arch::Options {
+            model_name: self.model_name.clone(),
+            pre: self.pre.clone(),
+            embed_tokenizer_json: self.embed_tokenizer_json,
+            arch_as: self.arch_as.clone(),
+            vocab_only: self.vocab_only,
+            ..arch::Options::default()
+        }
+    }
+}
+
+fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
+    if args.options.any() {
+        return Err(Failure::usage(
+            "--vocab-only writes no tensors; options about their types make no sense",
+        ));
+    }
+    let file_type = match &args.types[..] {
+        [] => None,
+        [recipe] if recipe.default.is_float() || recipe.file_type == FileType::Q8_0 => Some(recipe.file_type),
+        _ => return Err(Failure::usage("--vocab-only takes one --type: f32, f16, bf16 or q8_0")),
+    };
+    let asked = VocabOnly {
+        input: args.src(),
+        out: args.out.as_deref(),
+        file_type,
+        options: &args.arch_options(),
+        force: args.force,
+        dry_run: args.dry_run,
+        json: args.json,
+    };
+    vocab_only::run(&asked, |error| about_input(args.src(), error), ui)
+}
+
+fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+    let fits = |recipe: &&&Recipe| recipe.default.is_float() || recipe.file_type == FileType::Q8_0;
+    if args.options.any() || !args.types.iter().all(|recipe| fits(&recipe)) {
+        return Err(Failure::usage(
+            "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
+        ));
+    }
+    let asked = Lora {
+        input: args.src(),
+        base: args.base.as_deref(),
+        out: args.out.as_deref(),
+        types: &args.types,
+        arch: &args.arch_options(),
+        force: args.force,
+        dry_run: args.dry_run,
+        json: args.json,
+        run: run_options,
+    };
+    convert_lora::run(&asked, about_input, ui)
 }
 
 fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
@@ -179,7 +267,7 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
         _ => return Err(Failure::usage("--to hf takes one --type: f32, f16 or bf16")),
     };
     let asked = ToHf {
-        input: &args.src,
+        input: args.src(),
         out,
         dtype,
         shard_bytes: args.shard_bytes,
@@ -193,22 +281,16 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
 
 fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
-        return Err(Failure::usage("--to gguf needs a --type"));
+        return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
     let asked = args.options.read(OtherSettings {
         allow_nonfinite: args.allow_nonfinite,
         via: args.via,
         ..OtherSettings::default()
     })?;
-    let failed = |error| about_input(&args.src, error);
-    let checkpoint = source::open(&args.src).map_err(|error| failed(Error::Source(error)))?;
-    let options = arch::Options {
-        model_name: args.model_name.clone(),
-        pre: args.pre.clone(),
-        embed_tokenizer_json: args.embed_tokenizer_json,
-        ..arch::Options::default()
-    };
-    let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
+    let failed = |error| about_input(args.src(), error);
+    let checkpoint = source::open(args.src()).map_err(|error| failed(Error::Source(error)))?;
+    let layout = convert::resolve(&checkpoint, &args.arch_options()).map_err(failed)?;
     let tensors: Vec<TensorFacts<'_>> = layout
         .tensors
         .iter()
@@ -222,7 +304,7 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
 
     let coverage = asked.tell_coverage(&tensors, &files, ui)?;
     let origin = Origin {
-        input: &args.src,
+        input: args.src(),
         format: checkpoint.format,
         architecture: layout.architecture,
         dropped: &layout.dropped,
@@ -248,19 +330,19 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
 
 /// Plans every file and its path, and checks the paths.
 fn plan(args: &ConvertArgs, layout: &Layout, asked: &Asked) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
-    let failed = |error| about_input(&args.src, error);
+    let failed = |error| about_input(args.src(), error);
     let recipes = asked.recipes(args.types.clone())?;
     let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
     for (index, recipe) in recipes.iter().enumerate() {
         let type_name = recipe.alias_of.unwrap_or(recipe.name);
-        let default_name = arch::default_file_name(&layout.metadata, type_name);
+        let default_name = arch::default_file_name(&layout.metadata, convert::file_type_name(layout, recipe));
         let path = convert::output_path(args.out.as_deref(), &default_name, type_name).map_err(failed)?;
         let planned = convert::plan_files(layout, recipe, &asked.request(index)).map_err(failed)?;
         add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
     }
     for (path, _) in &files {
         // A dry run replaces nothing, so nothing is in its way.
-        convert::check_output(path, &args.src, args.force || args.dry_run).map_err(failed)?;
+        convert::check_output(path, args.src(), args.force || args.dry_run).map_err(failed)?;
     }
     Ok(files)
 }

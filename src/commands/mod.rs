@@ -1,16 +1,28 @@
 //! The verbs of all binaries, one file each, and the table of them.
 
+mod architectures;
+mod check;
+mod compare;
 mod convert;
+mod convert_lora;
 mod convert_to_hf;
 mod cpu;
+mod eval_model;
+mod generate;
+mod imatrix;
 mod imatrix_report;
 mod near_names;
+mod perplexity;
 mod plan_report;
 mod quantize;
 mod quantize_options;
 mod recipe_file;
+mod score;
 mod show;
 mod table;
+mod tokenizer;
+mod told;
+mod vocab_only;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -56,10 +68,23 @@ pub const BINARIES: &[Binary] = &[
     Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files, and back." },
     Binary { name: "gguf-quantize", about: "Converts GGUF files to other types." },
     Binary { name: "gguf-inspect", about: "Shows what is in GGUF files." },
+    Binary { name: "gguf-eval", about: "Runs GGUF files and measures what they predict." },
 ];
 
 /// Every verb of every binary.
-pub const COMMANDS: &[Command] = &[convert::COMMAND, quantize::COMMAND, show::COMMAND, cpu::COMMAND];
+pub const COMMANDS: &[Command] = &[
+    convert::COMMAND,
+    quantize::COMMAND,
+    show::COMMAND,
+    tokenizer::COMMAND,
+    cpu::COMMAND,
+    perplexity::COMMAND,
+    compare::COMMAND,
+    check::COMMAND,
+    imatrix::COMMAND,
+    score::COMMAND,
+    generate::COMMAND,
+];
 
 /// The definition of a binary: help, completions and parsing come from it. None for a name that
 /// is not in [`BINARIES`].

@@ -9,11 +9,24 @@ use crate::vocab::VocabError;
 #[non_exhaustive]
 pub enum ArchError {
     /// No row of [`crate::ARCHES`] has the class that the config names.
-    #[error("unknown architecture `{class}`; nearest known: {}", nearest.join(", "))]
+    #[error("unknown architecture `{class}`; nearest known: {}{}", nearest.join(", "), places(by_tensors, *n_tensors))]
     UnknownClass {
         /// The class as the config names it.
         class: String,
         /// Known classes with the most similar names, nearest first.
+        nearest: Vec<&'static str>,
+        /// Architectures that have a place for the most of the checkpoint's tensors, and for how
+        /// many; the best first.
+        by_tensors: Vec<(&'static str, usize)>,
+        /// Tensors of the checkpoint.
+        n_tensors: usize,
+    },
+    /// A person named an architecture that is not there.
+    #[error("no architecture or class is called `{name}`; nearest known: {}", nearest.join(", "))]
+    UnknownName {
+        /// The name that was given.
+        name: String,
+        /// Known names that are most similar, nearest first.
         nearest: Vec<&'static str>,
     },
     /// A file of the checkpoint lacks a key that is needed.
@@ -64,6 +77,20 @@ pub enum ArchError {
         /// The later source.
         second: String,
     },
+    /// Tensors of an adapter that are not halves of pairs.
+    #[error("{} tensor(s) of the adapter are no halves of LoRA pairs: {}", names.len(), list(names))]
+    NotLora {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// An adapter of a matrix for which there is none in a file.
+    #[error("adapter of `{name}`: {reason}")]
+    AdapterTarget {
+        /// The matrix in the base model.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// A tensor's shape contradicts the config.
     #[error("tensor `{name}`: shape {found}, expected {expected}")]
     TensorShape {
@@ -91,15 +118,30 @@ impl ArchError {
     /// What a person can do about it, one line.
     pub fn hint(&self) -> Option<String> {
         match self {
+            ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
+                format!("`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say")
+            }),
             ArchError::MissingTensors { .. } => {
                 Some("a shard may be missing, or `num_hidden_layers` in config.json too large".into())
             }
+            ArchError::NotLora { .. } => Some(
+                "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),
+            ),
             ArchError::UnusedTensors { .. } => {
                 Some("the checkpoint may be of another architecture than config.json states".into())
             }
             _ => None,
         }
     }
+}
+
+/// For how many of a checkpoint's tensors the nearest tables have a place.
+fn places(nearest: &[(&str, usize)], n_tensors: usize) -> String {
+    if nearest.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = nearest.iter().map(|(name, n)| format!("{n} in `{name}`")).collect();
+    format!("; of its {n_tensors} tensors {} have a place", each.join(", "))
 }
 
 /// The first few names, and how many more there are.

@@ -1,5 +1,8 @@
 //! What an architecture is given: a checkpoint without its weights.
 
+use std::fmt;
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 use tensor::Shape;
 
@@ -21,6 +24,35 @@ pub struct Input<'a> {
     /// Every tensor of the checkpoint: name and shape, in the order of the reference (by file
     /// name, then by position in the file's header).
     pub tensors: Vec<SourceTensor>,
+    /// Whether two tensors hold the same values; where nobody can say, no two do.
+    pub same: Option<SameValues<'a>>,
+}
+
+/// A question about weights to whoever opened the files: whether two tensors, by their names in the
+/// checkpoint, hold the same values. Asked only where the reference drops an output that is equal
+/// to the embedding.
+#[derive(Clone)]
+pub struct SameValues<'a>(Arc<Same<'a>>);
+
+/// Compares two tensors by their names.
+type Same<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
+impl<'a> SameValues<'a> {
+    /// Answers with `same`.
+    pub fn new(same: impl Fn(&str, &str) -> bool + 'a) -> SameValues<'a> {
+        SameValues(Arc::new(same))
+    }
+
+    /// Whether tensors `a` and `b` hold the same values.
+    pub fn ask(&self, a: &str, b: &str) -> bool {
+        (self.0)(a, b)
+    }
+}
+
+impl fmt::Debug for SameValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SameValues")
+    }
 }
 
 /// A tensor of the checkpoint.

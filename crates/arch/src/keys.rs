@@ -4,7 +4,7 @@ use gguf::{Array, Metadata, Value};
 use serde_json::Value as Json;
 
 use crate::ArchError;
-use crate::config::{Hparams, Rope, bad};
+use crate::config::{Hparams, Rope, bad, missing};
 
 /// Metadata in the making. Keys that are set twice keep their first place and take the last
 /// value, as in the reference's writer.
@@ -13,8 +13,8 @@ pub struct Keys {
     arch: &'static str,
     /// What was set so far.
     pub entries: Metadata,
-    /// Where `general.file_type` belongs, once [`Keys::file_type_here`] has said so.
-    pub file_type_at: usize,
+    /// Where `general.file_type` belongs, if [`Keys::file_type_here`] has said so.
+    pub file_type_at: Option<usize>,
     /// What a person should know of what could not be written, each one line.
     pub notes: Vec<String>,
 }
@@ -23,7 +23,7 @@ impl Keys {
     /// Starts with `general.architecture`.
     pub fn new(arch: &'static str) -> Keys {
         let entries = vec![("general.architecture".into(), arch.into())];
-        Keys { arch, entries, file_type_at: 1, notes: Vec::new() }
+        Keys { arch, entries, file_type_at: None, notes: Vec::new() }
     }
 
     /// Sets a key by its whole name.
@@ -47,9 +47,16 @@ impl Keys {
         self.set(format!("{}.{key}", self.arch), value);
     }
 
+    /// Sets a key below the architecture's name before all others, as keys that the reference
+    /// sets while it goes through the tensors.
+    pub fn own_first(&mut self, key: &str, value: Value) {
+        self.entries.insert(1, (format!("{}.{key}", self.arch), value));
+        self.file_type_at = self.file_type_at.map(|at| at + 1);
+    }
+
     /// Marks the place of `general.file_type`.
     pub fn file_type_here(&mut self) {
-        self.file_type_at = self.entries.len();
+        self.file_type_at = Some(self.entries.len());
     }
 
     /// Sets `key` to the count under the first of `names` that the config has, if it has one.
@@ -110,6 +117,64 @@ impl Keys {
             self.own(key, Value::F32(to_f32(&format!("rope_parameters.{name}"), value)?));
         }
         Ok(())
+    }
+}
+
+impl Keys {
+    /// The size of the vocabulary, which must be known.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+    pub fn vocab_size(&mut self, hparams: &Hparams) -> Result<(), ArchError> {
+        self.needed("vocab_size", hparams, &["vocab_size"])
+    }
+
+    /// As [`Keys::count`], for a count that must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+    pub fn needed(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        hparams.need_u64(names)?;
+        self.count(key, hparams, names)
+    }
+
+    /// As [`Keys::number`], for a number that must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+    pub fn needed_number(
+        &mut self,
+        key: &str,
+        hparams: &Hparams,
+        names: &[&'static str],
+    ) -> Result<(), ArchError> {
+        if hparams.find(names).is_none() {
+            return Err(missing(names.last().copied().unwrap_or_default()));
+        }
+        self.number(key, hparams, names)
+    }
+
+    /// Sets `key` to a count that was computed.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`] with `of`, the key that it was computed from.
+    pub fn computed(&mut self, key: &str, of: &str, count: u64) -> Result<(), ArchError> {
+        self.own(key, Value::U32(to_u32(of, &count.into())?));
+        Ok(())
+    }
+
+    /// Lengths of a head's keys and values.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+    pub fn head_lengths(&mut self, hparams: &Hparams) -> Result<(), ArchError> {
+        self.needed("attention.key_length", hparams, &["head_dim"])?;
+        self.needed("attention.value_length", hparams, &["head_dim"])
     }
 }
 

@@ -14,11 +14,14 @@ pub struct Layout {
     /// those two is marked by [`Layout::file_type_at`].
     pub metadata: Metadata,
     /// Index into [`Layout::metadata`] before which the reference converter writes
-    /// `general.file_type`.
-    pub file_type_at: usize,
+    /// `general.file_type`; none where it does not write it.
+    pub file_type_at: Option<usize>,
     /// Index into [`Layout::metadata`] before which the reference converter writes
     /// `general.quantization_version`.
     pub quantization_version_at: usize,
+    /// The file type that the reference gives to float files of this checkpoint, id and name, where
+    /// it is not theirs: that of weights which are quantized already and stay so.
+    pub packed_file_type: Option<(u32, &'static str)>,
     /// Output tensors in the order of the reference converter.
     pub tensors: Vec<OutTensor>,
     /// Source tensors that are not used, each with the reason.
@@ -64,7 +67,8 @@ impl OutTensor {
     /// any other vector is one row.
     pub fn row_view(&self) -> RowView {
         let moves = matches!(&self.data, Data::Rows { rows, .. } if *rows != RowMap::Concat);
-        if self.shape.n_dims() <= 1 && moves {
+        let by_element = matches!(&self.data, Data::Rows { rows: RowMap::Elements { .. }, .. });
+        if by_element || self.shape.n_dims() <= 1 && moves {
             RowView { n_rows: self.shape.n_elems(), row_elems: 1 }
         } else {
             RowView { n_rows: self.shape.n_rows(), row_elems: self.shape.row_elems() }
@@ -84,8 +88,43 @@ pub enum Data {
         /// What happens to each element.
         element: ElementMap,
     },
+    /// Columns of the only source, whose matrices lie transposed in the checkpoint: column `c` of a
+    /// matrix (r, c) becomes a row of r elements. Unlike a row, a column is spread over its whole
+    /// matrix, so these are read in panels of neighbouring columns.
+    Columns {
+        /// The source tensor.
+        source: String,
+        /// Which rows of the source are a matrix.
+        matrix: Matrix,
+        /// Output row to row of the transposed source, which has the columns of its first matrix,
+        /// then those of its second, ....
+        rows: RowMap,
+        /// What happens to each element.
+        element: ElementMap,
+    },
+    /// Blocks of MXFP4 that the checkpoint holds as codes and scales apart: codes (.., blocks of a
+    /// row, 16 bytes), two neighbours a byte, the first in the low half; scales (.., blocks of a
+    /// row). The file has them as they are, in the order of ggml, whatever its type.
+    Mxfp4 {
+        /// The tensor of codes.
+        codes: String,
+        /// The tensor of scales.
+        scales: String,
+        /// Output row to source row.
+        rows: RowMap,
+    },
     /// Values that the architecture computes from the config (`rope_freqs.weight`).
     Computed(Vec<f32>),
+}
+
+/// Rows of a tensor that are a matrix to be transposed: of every `group` rows some neighbours, as
+/// many as a row of the output has elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Matrix {
+    /// Source rows of a group.
+    pub group: u64,
+    /// The first row within its group that belongs to the matrix.
+    pub start: u64,
 }
 
 /// Output row -> (source, source row). Rows run over all outer dimensions; the rows of a vector
@@ -108,6 +147,50 @@ pub enum RowMap {
         /// Number of heads that the rows are divided into.
         n_head: u64,
     },
+    /// A part of the only source, whose rows lie in groups: of each group the same few rows.
+    /// Takes fused projections apart (one group with three parts, a group for each key head, a
+    /// group for each expert, or every other row).
+    Groups {
+        /// Source rows of a group.
+        group: u64,
+        /// The first row within its group that is taken.
+        start: u64,
+        /// Number of rows that are taken of each group.
+        rows: u64,
+        /// Heads in which rotary halves are then interleaved as by [`RowMap::RopePermute`]; 0
+        /// for none.
+        n_head: u64,
+    },
+    /// Groups of queries, keys and values (a group for each head, or for each key head) come apart:
+    /// first the queries of all groups, then all keys, then all values, in one tensor still.
+    Ungroup {
+        /// Rows of queries in a group.
+        queries: u64,
+        /// Rows of keys in a group, and of values.
+        keys: u64,
+    },
+    /// Groups come apart: the first part of all groups, then the second part of all, then the third;
+    /// what is in no part is left out.
+    Regroup {
+        /// Source rows of a group.
+        group: u64,
+        /// For each part its first row within the group and its number of rows.
+        parts: [(u64, u64); 3],
+    },
+    /// Every `step`th element of the only source, which is counted element by element (biases of
+    /// gate and up that alternate).
+    Elements {
+        /// The distance of two elements.
+        step: u64,
+        /// The first element.
+        start: u64,
+    },
+    /// The rows in as many chunks of the same length as `order` has items; chunk i is chunk
+    /// `order[i]` of the source. `order` holds each number below its length once.
+    Chunks {
+        /// The order.
+        order: &'static [u64],
+    },
 }
 
 impl RowMap {
@@ -125,11 +208,58 @@ impl RowMap {
                 let (position, half) = (within / 2, within % 2);
                 head * head_rows + half * (head_rows / 2) + position
             }
+            RowMap::Groups { group, start, rows, n_head } => {
+                let row =
+                    if n_head > 0 { RowMap::RopePermute { n_head }.source_row(row, n_rows) } else { row };
+                row / rows * group + start + row % rows
+            }
+            RowMap::Ungroup { queries, keys } => {
+                let group = queries + 2 * keys;
+                let n_groups = n_rows / group;
+                let (all_queries, all_keys) = (n_groups * queries, n_groups * keys);
+                if row < all_queries {
+                    return row / queries * group + row % queries;
+                }
+                let (part, row) = ((row - all_queries) / all_keys, (row - all_queries) % all_keys);
+                row / keys * group + queries + part * keys + row % keys
+            }
+            RowMap::Regroup { group, parts } => {
+                let taken: u64 = parts.iter().map(|(_, rows)| rows).sum();
+                let n_groups = n_rows / taken;
+                let mut row = row;
+                for (start, rows) in parts {
+                    if row < n_groups * rows {
+                        return row / rows * group + start + row % rows;
+                    }
+                    row -= n_groups * rows;
+                }
+                row
+            }
+            RowMap::Elements { step, start } => row * step + start,
+            RowMap::Chunks { order } => {
+                let chunk = n_rows / order.len() as u64;
+                order[(row / chunk) as usize] * chunk + row % chunk
+            }
         }
     }
 }
 
 impl RowMap {
+    /// How many rows the source has of which this map makes `n_rows`; for [`RowMap::Slice`] how many
+    /// it has at least. Not a number of rows that could be for a map that does not fit.
+    pub fn n_source_rows(&self, n_rows: u64) -> u64 {
+        let of_groups = |taken: u64, group: u64| (n_rows / taken.max(1)).saturating_mul(group);
+        match *self {
+            RowMap::Slice { start } => start.saturating_add(n_rows),
+            RowMap::Groups { group, rows, .. } => of_groups(rows, group),
+            RowMap::Regroup { group, parts } => of_groups(parts.iter().map(|(_, rows)| rows).sum(), group),
+            RowMap::Elements { step, .. } => n_rows.saturating_mul(step),
+            RowMap::Concat | RowMap::RopePermute { .. } | RowMap::Ungroup { .. } | RowMap::Chunks { .. } => {
+                n_rows
+            }
+        }
+    }
+
     /// The way back: the output row to which source row `row` went, for maps of one source whose
     /// output has `n_rows` rows. [`RowMap::source_row`] of it is `row` again.
     pub fn output_row(&self, row: u64, n_rows: u64) -> u64 {
@@ -142,13 +272,150 @@ impl RowMap {
                 let (half, position) = (within / (head_rows / 2), within % (head_rows / 2));
                 head * head_rows + position * 2 + half
             }
+            RowMap::Groups { group, start, rows, n_head } => {
+                let row = row / group * rows + row % group - start;
+                if n_head > 0 { RowMap::RopePermute { n_head }.output_row(row, n_rows) } else { row }
+            }
+            RowMap::Ungroup { queries, keys } => {
+                let group = queries + 2 * keys;
+                let n_groups = n_rows / group;
+                let (index, within) = (row / group, row % group);
+                match within.checked_sub(queries) {
+                    None => index * queries + within,
+                    Some(within) => {
+                        let part = within / keys;
+                        n_groups * (queries + part * keys) + index * keys + within % keys
+                    }
+                }
+            }
+            RowMap::Regroup { group, parts } => {
+                let taken: u64 = parts.iter().map(|(_, rows)| rows).sum();
+                let (n_groups, index, within) = (n_rows / taken, row / group, row % group);
+                let mut before = 0;
+                for (start, rows) in parts {
+                    if within >= start && within - start < rows {
+                        return before + index * rows + (within - start);
+                    }
+                    before += n_groups * rows;
+                }
+                row
+            }
+            RowMap::Elements { step, start } => (row - start) / step,
+            RowMap::Chunks { order } => {
+                let chunk = n_rows / order.len() as u64;
+                let from = row / chunk;
+                // Every chunk is somewhere in the order.
+                let to = order.iter().position(|source| *source == from).unwrap_or_default();
+                to as u64 * chunk + row % chunk
+            }
         }
     }
 }
 
 /// What happens to each element on the way, in f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ElementMap {
     /// Nothing.
     Identity,
+    /// One is added (norms whose weights are stored as their distance from one).
+    AddOne,
+    /// Minus e to the power of the element (the decay of state-space models, stored as a
+    /// logarithm), rounded to the nearest.
+    ///
+    /// The reference asks torch, whose result for f32 depends on the processor (its library has an
+    /// `exp` for each set of instructions): about one element in a hundred is the other neighbour
+    /// of the exact value.
+    MinusExp,
+    /// It is multiplied by the first factor, the product by the second.
+    Scale([f32; 2]),
+    /// It is multiplied by the factor, the product by that of its band of output rows.
+    ScaleBands {
+        /// The factor for all rows.
+        factor: f32,
+        /// For each band the row after its last, and its factor; a row is in the first band that
+        /// ends after it, or in the last one.
+        bands: [(u64, f32); 5],
+    },
+}
+
+impl ElementMap {
+    /// The map of one element of output row `row`. `round` is applied after every operation: torch
+    /// rounds to the stored type if that is f16, and works in f32 if it is bf16.
+    pub fn apply(self, row: u64, value: f32, round: impl Fn(f32) -> f32) -> f32 {
+        match self {
+            ElementMap::Identity => value,
+            ElementMap::AddOne => round(value + 1.0),
+            ElementMap::MinusExp => -round(f64::from(value).exp() as f32),
+            ElementMap::Scale([first, second]) => round(round(value * first) * second),
+            ElementMap::ScaleBands { factor, bands } => {
+                let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
+                round(round(value * factor) * band.1)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of q, k and v of `n_groups` groups, named by group, part and place.
+    fn grouped(n_groups: u64, queries: u64, keys: u64) -> Vec<(u64, char, u64)> {
+        let group = |g| {
+            let part = move |name, rows| (0..rows).map(move |row| (g, name, row));
+            part('q', queries).chain(part('k', keys)).chain(part('v', keys))
+        };
+        (0..n_groups).flat_map(group).collect()
+    }
+
+    #[test]
+    fn ungroup_gathers_queries_keys_and_values() {
+        for (n_groups, queries, keys) in [(1, 6, 2), (4, 3, 3), (2, 8, 4), (3, 1, 1)] {
+            let source = grouped(n_groups, queries, keys);
+            let mut expected = source.clone();
+            expected.sort_by_key(|(_, part, _)| "qkv".find(*part));
+            let map = RowMap::Ungroup { queries, keys };
+            let n_rows = source.len() as u64;
+            let rows = (0..n_rows).map(|row| source[map.source_row(row, n_rows) as usize]);
+            assert_eq!(rows.collect::<Vec<_>>(), expected);
+            assert!((0..n_rows).all(|row| map.output_row(map.source_row(row, n_rows), n_rows) == row));
+        }
+    }
+
+    #[test]
+    fn regroup_gathers_parts_and_leaves_out_the_rest() {
+        // Two groups of q q k v v v z.
+        let map = RowMap::Regroup { group: 7, parts: [(0, 2), (2, 1), (3, 3)] };
+        let rows: Vec<u64> = (0..12).map(|row| map.source_row(row, 12)).collect();
+        assert_eq!(rows, [0, 1, 7, 8, 2, 9, 3, 4, 5, 10, 11, 12]);
+        assert!((0..12).all(|row| map.output_row(rows[row as usize], 12) == row));
+    }
+
+    #[test]
+    fn elements_are_taken_by_step() {
+        let map = RowMap::Elements { step: 2, start: 1 };
+        let rows: Vec<u64> = (0..4).map(|row| map.source_row(row, 4)).collect();
+        assert_eq!(rows, [1, 3, 5, 7]);
+        assert!((0..4).all(|row| map.output_row(rows[row as usize], 4) == row));
+    }
+
+    #[test]
+    fn chunks_change_places() {
+        let map = RowMap::Chunks { order: &[3, 1, 2, 0, 4] };
+        let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
+        assert_eq!(rows, [6, 7, 2, 3, 4, 5, 0, 1, 8, 9]);
+        assert!((0..10).all(|row| map.output_row(rows[row as usize], 10) == row));
+    }
+
+    #[test]
+    fn elements_are_rounded_after_every_operation() {
+        let tenths = |value: f32| (value * 10.0).round() / 10.0;
+        assert_eq!(ElementMap::Scale([0.25, 0.5]).apply(0, 0.5, tenths), 0.1);
+        assert_eq!(ElementMap::AddOne.apply(0, 0.24, tenths), 1.2);
+        assert_eq!(ElementMap::MinusExp.apply(0, 1.0, tenths), -2.7);
+        assert_eq!(ElementMap::MinusExp.apply(0, 0.0, |value| value), -1.0);
+        let bands = [(2, 1.0), (2, 7.0), (4, 2.0), (5, 3.0), (6, 4.0)];
+        let scaled = (0..7).map(|row| ElementMap::ScaleBands { factor: 0.5, bands }.apply(row, 2.0, |v| v));
+        assert_eq!(scaled.collect::<Vec<_>>(), [1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0]);
+    }
 }

@@ -8,6 +8,7 @@
 //! tensor table made of parts that architectures share ([`rules`]), the keys beyond the ones of
 //! every text model, and the kinds of tokenizers that it comes with.
 
+mod adapter;
 pub mod back;
 mod config;
 mod error;
@@ -17,6 +18,7 @@ mod keys;
 mod layout;
 mod models;
 mod naming;
+mod pooling;
 mod registry;
 mod resolve;
 mod rope_llama3;
@@ -24,12 +26,13 @@ mod tensors;
 mod text_keys;
 pub mod vocab;
 
+pub use adapter::resolve_adapter;
 pub use config::{Hparams, Rope, classes};
 pub use error::ArchError;
-pub use input::{Input, SourceTensor};
+pub use input::{Input, SameValues, SourceTensor};
 pub use keys::Keys;
-pub use layout::{Data, Dropped, ElementMap, Layout, OutTensor, RowMap, RowView};
-pub use naming::default_file_name;
+pub use layout::{Data, Dropped, ElementMap, Layout, Matrix, OutTensor, RowMap, RowView};
+pub use naming::{adapter_file_name, default_file_name, vocab_file_name};
 pub use registry::{ARCHES, Arch, Class, Computed};
 pub use resolve::{Options, resolve, resolve_weights};
 pub use tensors::rules;

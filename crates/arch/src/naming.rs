@@ -1,24 +1,47 @@
 //! The default name of an output file.
 
-use gguf::{Metadata, NameParts, Value, naming_convention};
+use gguf::{Kind, Metadata, NameParts, naming_convention};
 
 /// The file name that the reference gives when the output is a folder: by the naming
 /// convention, from `general.*` keys and the name of the file type (`Q4_K_M`, in any case).
 ///
 /// Source: `TextModel.prepare_metadata` in `conversion/base.py` (llama-cpp-python 0.3.36).
 pub fn default_file_name(metadata: &Metadata, file_type: &str) -> String {
-    let text = |key: &str| {
-        let value = metadata.iter().find(|(have, _)| have == key).map(|(_, value)| value);
-        value.and_then(Value::as_str)
-    };
     let parts = NameParts {
-        model_name: text("general.name"),
-        base_name: text("general.basename"),
-        fine_tune: text("general.finetune"),
-        version: text("general.version"),
-        size_label: text("general.size_label"),
+        size_label: text(metadata, "general.size_label"),
         output_type: Some(file_type),
-        kind: None,
+        ..parts(metadata, None)
     };
     naming_convention(&parts) + ".gguf"
+}
+
+/// The file name of a file of metadata only, which has neither size nor type.
+pub fn vocab_file_name(metadata: &Metadata) -> String {
+    naming_convention(&parts(metadata, Some(Kind::Vocab))) + ".gguf"
+}
+
+/// The file name of an adapter.
+pub fn adapter_file_name(metadata: &Metadata, file_type: &str) -> String {
+    let parts = NameParts {
+        size_label: text(metadata, "general.size_label"),
+        output_type: Some(file_type),
+        ..parts(metadata, Some(Kind::Lora))
+    };
+    naming_convention(&parts) + ".gguf"
+}
+
+fn parts(metadata: &Metadata, kind: Option<Kind>) -> NameParts<'_> {
+    NameParts {
+        model_name: text(metadata, "general.name"),
+        base_name: text(metadata, "general.basename"),
+        fine_tune: text(metadata, "general.finetune"),
+        version: text(metadata, "general.version"),
+        size_label: None,
+        output_type: None,
+        kind,
+    }
+}
+
+fn text<'a>(metadata: &'a Metadata, key: &str) -> Option<&'a str> {
+    metadata.iter().find(|(have, _)| have == key).and_then(|(_, value)| value.as_str())
 }

@@ -4,11 +4,11 @@ use serde_json::Value as Json;
 
 use crate::config::{Hparams, missing};
 use crate::keys::Keys;
-use crate::layout::{Data, Layout, OutTensor};
+use crate::layout::{Data, Dropped, Layout, OutTensor};
 use crate::registry::{self, Arch, Class};
 use crate::tensors::{self, Context};
 use crate::vocab::{self, VocabContext};
-use crate::{ArchError, Input, general};
+use crate::{ArchError, Input, general, pooling};
 
 /// What a person may choose.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +22,11 @@ pub struct Options {
     pub pre: Option<String>,
     /// Whether the tokenizer's own file goes into the metadata as well.
     pub embed_tokenizer_json: bool,
+    /// The architecture, whatever class the config names: a name of [`ARCHES`](crate::ARCHES) or
+    /// one of its class names.
+    pub arch_as: Option<String>,
+    /// Metadata only: no tensor is looked at, and the layout has none.
+    pub vocab_only: bool,
 }
 
 /// Resolves a checkpoint.
@@ -67,60 +72,96 @@ pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, A
 }
 
 /// A layout that lacks the tokenizer, and what it was made with.
-struct Resolved {
-    arch: &'static Arch,
-    hparams: Hparams,
-    layout: Layout,
+pub(crate) struct Resolved {
+    pub arch: &'static Arch,
+    pub class: Class,
+    pub hparams: Hparams,
+    pub layout: Layout,
 }
 
 impl Resolved {
-    fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
-        let (arch, class) = registry::find(class_name(&input.config)?)?;
+    pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
+        let (arch, class) = match &options.arch_as {
+            Some(name) => registry::named(name)?,
+            None => registry::find(class_name(&input.config)?, &input.tensors)?,
+        };
+        let mut packed = None;
         if let Some(quantization) = input.config.get("quantization_config").filter(|value| !value.is_null()) {
             let method =
                 quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
-            return Err(ArchError::Prequantized { method: method.into() });
+            packed = arch.packed.iter().find(|packed| packed.method == method).map(|packed| packed.file_type);
+            if packed.is_none() {
+                return Err(ArchError::Prequantized { method: method.into() });
+            }
         }
         check_needs(&input.config, arch.needs)?;
-        let hparams = Hparams::load(&input.config)?;
+        let hparams = Hparams::load(&input.config, arch.raw_config)?;
+        let mut hparams = (arch.prepare)(hparams, &input.tensors)?;
+        hparams.pooling = pooling::read(input)?;
 
-        let context = Context { table: arch.tensors, prefix: class.prefix, hparams: &hparams };
-        let mapped = tensors::map(&context, &input.tensors)?;
-        let mut tensors = Vec::with_capacity(mapped.tensors.len() + 1);
-        for (name, values) in (arch.computed)(&hparams)? {
-            let shape = tensor::Shape::new(&[values.len() as u64])
-                .map_err(|source| ArchError::Shape { name: name.into(), source })?;
-            tensors.push(OutTensor {
-                name: name.into(),
-                shape,
-                data: Data::Computed(values),
-                keep_f32: true,
-            });
-        }
-        tensors.extend(mapped.tensors);
-
+        let (tensors, dropped) = match options.vocab_only {
+            true => (Vec::new(), Vec::new()),
+            false => all_tensors(arch, class, &hparams, input)?,
+        };
         let mut notes = hparams.notes.clone();
-        if untied_output_is_absent(arch, class, &hparams, &tensors) {
+        if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
                 "no output tensor though `tie_word_embeddings` is false: the embedding will serve as one"
                     .into(),
             );
         }
-        let mut keys = Keys::new(arch.name);
+        let mut keys = Keys::new(arch.written());
         general::keys(input, options, &tensors, &mut keys)?;
         (arch.keys)(&hparams, &mut keys)?;
         notes.append(&mut keys.notes);
         let layout = Layout {
-            architecture: arch.name,
+            architecture: arch.written(),
             file_type_at: keys.file_type_at,
+            packed_file_type: packed,
             quantization_version_at: keys.entries.len(),
             metadata: keys.entries,
             tensors,
-            dropped: mapped.dropped,
+            dropped,
             notes,
         };
-        Ok(Resolved { arch, hparams, layout })
+        Ok(Resolved { arch, class, hparams, layout })
     }
+}
+
+/// What the table of an architecture is applied with.
+pub(crate) fn context<'a>(
+    arch: &Arch,
+    class: Class,
+    hparams: &'a Hparams,
+    input: &'a Input<'_>,
+) -> Context<'a> {
+    Context {
+        table: arch.tensors,
+        prefix: class.prefix,
+        hparams,
+        drops: arch.drops,
+        rename: arch.rename,
+        same: input.same.as_ref(),
+    }
+}
+
+/// Computed tensors, and those that the checkpoint's become; what is left out of it.
+fn all_tensors(
+    arch: &Arch,
+    class: Class,
+    hparams: &Hparams,
+    input: &Input<'_>,
+) -> Result<(Vec<OutTensor>, Vec<Dropped>), ArchError> {
+    let mapped = tensors::map(&context(arch, class, hparams, input), &input.tensors)?;
+    let mut tensors = Vec::with_capacity(mapped.tensors.len() + 1);
+    for (name, values) in (arch.computed)(hparams)? {
+        let shape = tensor::Shape::new(&[values.len() as u64])
+            .map_err(|source| ArchError::Shape { name: name.into(), source })?;
+        let data = Data::Computed(values);
+        tensors.push(OutTensor { name: name.into(), shape, data, keep_f32: true });
+    }
+    tensors.extend(mapped.tensors);
+    Ok((tensors, mapped.dropped))
 }
 
 /// Whether a model that has an output of its own comes without it. The reference says nothing;

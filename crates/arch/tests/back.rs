@@ -101,7 +101,7 @@ fn a_whole_model_goes_back() {
     let names: Vec<&str> = back.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     assert_eq!(names[0], "model.embed_tokens.weight");
     assert_eq!(names[3], "model.layers.0.self_attn.q_proj.weight");
-    assert_eq!(back.tensors[4].rows, arch::RowMap::RopePermute { n_head: 1 });
+    assert_eq!(back.tensors[4].parts[0].rows, arch::RowMap::RopePermute { n_head: 1 });
     let config = Tiny::new().json("config.json");
     for (key, value) in [
         ("architectures", json!(["LlamaForCausalLM"])),
@@ -132,7 +132,7 @@ fn rows_go_back_to_where_they_came_from() {
 fn what_lacks_is_named() {
     Tiny::new()
         .with("general.architecture", "mamba")
-        .refused("architecture `mamba` cannot be written as a Hugging Face folder; these can: llama");
+        .refused("architecture `mamba` cannot be written as a Hugging Face folder: its tensors change their shapes; these can: arcee, baichuan, cohere2, command-r, gemma, gemma2, glm4, gptneox, granite, granitemoe, internlm2, llama, olmo, olmo2, persimmon, phi2, smollm3, starcoder, starcoder2");
     for key in ["llama.block_count", "llama.embedding_length", "llama.attention.layer_norm_rms_epsilon"] {
         Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
     }

@@ -73,7 +73,7 @@ fn configs_give_the_keys_of_the_reference() {
             }
         };
         let mut keys: Vec<Json> = layout.metadata.iter().map(|(key, value)| spell(key, value)).collect();
-        keys.insert(layout.file_type_at, json!(["general.file_type", "u32", 0]));
+        keys.insert(layout.file_type_at.unwrap(), json!(["general.file_type", "u32", 0]));
         keys.retain(|key| {
             let name = key[0].as_str().unwrap();
             !name.starts_with("general.") || ["general.architecture", "general.file_type"].contains(&name)

@@ -144,9 +144,76 @@ fn values_of_the_wrong_type_are_named() {
 
 #[test]
 fn quantized_checkpoints_are_refused() {
-    let mut quantized = config();
-    quantized["quantization_config"] = json!({"quant_method": "awq", "bits": 4});
-    refused(quantized, tensors(0), "config.json: weights are quantized by `awq`, which is not supported");
+    // What one architecture takes as it is, another does not.
+    for method in ["awq", "fp8", "mxfp4"] {
+        let mut quantized = config();
+        quantized["quantization_config"] = json!({"quant_method": method, "bits": 4});
+        let message = format!("config.json: weights are quantized by `{method}`, which is not supported");
+        refused(quantized, tensors(0), &message);
+    }
+}
+
+/// A model of one layer whose experts are quantized in `config` and in its tensors.
+fn gpt_oss() -> (Json, Vec<SourceTensor>) {
+    let config = json!({
+        "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": 64,
+        "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "num_local_experts": 3, "vocab_size": 384,
+        "quantization_config": {"quant_method": "mxfp4"}
+    });
+    let mut tensors = vec![
+        tensor("lm_head.weight", &[64, 384]),
+        tensor("model.embed_tokens.weight", &[64, 384]),
+        tensor("model.norm.weight", &[64]),
+    ];
+    for (name, dims) in [
+        ("input_layernorm.weight", &[64][..]),
+        ("post_attention_layernorm.weight", &[64]),
+        ("self_attn.q_proj.weight", &[64, 64]),
+        ("self_attn.k_proj.weight", &[64, 32]),
+        ("self_attn.v_proj.weight", &[64, 32]),
+        ("self_attn.o_proj.weight", &[64, 64]),
+        ("self_attn.sinks", &[4]),
+        ("mlp.router.weight", &[64, 3]),
+        ("mlp.experts.down_proj_bias", &[64, 3]),
+        ("mlp.experts.down_proj_blocks", &[16, 1, 64, 3]),
+        ("mlp.experts.down_proj_scales", &[1, 64, 3]),
+        ("mlp.experts.gate_up_proj_bias", &[64, 3]),
+        ("mlp.experts.gate_up_proj_blocks", &[16, 2, 64, 3]),
+        ("mlp.experts.gate_up_proj_scales", &[2, 64, 3]),
+    ] {
+        tensors.push(tensor(&format!("model.layers.0.{name}"), dims));
+    }
+    (config, tensors)
+}
+
+#[test]
+fn packed_weights_need_both_parts() {
+    let (config, tensors) = gpt_oss();
+    let layout = resolve(config.clone(), tensors.clone()).unwrap();
+    assert_eq!(layout.packed_file_type, Some((38, "MXFP4_MOE")));
+    let names: Vec<&str> = layout.tensors.iter().take(4).map(|tensor| tensor.name.as_str()).collect();
+    let packed = ["blk.0.ffn_down_exps.weight", "blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight"];
+    assert_eq!(names, [packed.as_slice(), &["output.weight"]].concat());
+    assert_eq!(layout.tensors[1].shape.dims(), [64, 32, 3]);
+
+    let (blocks, scales) =
+        ("model.layers.0.mlp.experts.down_proj_blocks", "model.layers.0.mlp.experts.down_proj_scales");
+    let missing = format!("1 missing tensor(s): `{blocks}`");
+    refused(config.clone(), without(blocks, tensors.clone()), &missing);
+    let alone = format!("1 tensor(s) without a place in this architecture: `{blocks}`");
+    refused(config.clone(), without(scales, tensors.clone()), &alone);
+    let mut short = without(blocks, tensors.clone());
+    short.push(tensor(blocks, &[16, 1, 63, 3]));
+    let message = format!(
+        "tensor `{blocks}`: shape [16, 1, 63, 3], expected 16 codes for each of the [1, 64, 3] scales of \
+         `{scales}`"
+    );
+    refused(config.clone(), short, &message);
+
+    let mut other = config;
+    other["quantization_config"]["quant_method"] = json!("fp8");
+    refused(other, tensors, "config.json: weights are quantized by `fp8`, which is not supported");
 }
 
 #[test]

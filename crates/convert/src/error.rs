@@ -145,6 +145,16 @@ pub enum Error {
         /// What is counted.
         unit: &'static str,
     },
+    /// A part of packed weights that is no tensor of bytes.
+    #[error("tensor `{tensor}`: `{source_name}` is of type {}, expected u8", found.name())]
+    NotBytes {
+        /// The output tensor.
+        tensor: String,
+        /// The part.
+        source_name: String,
+        /// Its type.
+        found: source::Dtype,
+    },
     /// Blocks in the other byte order whose layout nobody has defined.
     #[error("tensor `{tensor}`: {dtype} in the other byte order cannot be read")]
     ForeignOrder {

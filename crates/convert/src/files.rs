@@ -117,7 +117,7 @@ fn choose(
             let overrides = Overrides { has_imatrix, ..request.overrides.clone() };
             let mut made = assign(base.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
             if base.converted {
-                keep_f32(&mut made, facts);
+                keep_stored(&mut made, facts);
             }
             made.into_iter().map(|it| (it.dtype, it.reason, it.fallback, it.requires_imatrix)).collect()
         }
@@ -135,11 +135,13 @@ fn choose(
     kept.iter().zip(assignments).map(choice).collect()
 }
 
-/// The converter keeps more tensors in f32 than recipes leave alone.
-fn keep_f32(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
+/// The converter keeps more tensors in f32 than recipes leave alone, and weights that are blocks
+/// already stay so.
+fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
     for (assignment, facts) in assignments.iter_mut().zip(facts) {
-        if facts.dtype == DType::F32 && assignment.reason == Reason::Default {
-            assignment.dtype = DType::F32;
+        let stays = facts.dtype == DType::F32 || facts.dtype.is_quantized();
+        if stays && assignment.reason == Reason::Default {
+            assignment.dtype = facts.dtype;
         }
     }
 }

@@ -63,7 +63,7 @@ pub struct Job {
     pub rows: Range<u64>,
 }
 
-/// Elements that a job holds at most, one row excepted. 1 MiB of f32 stays in the second-level
+/// Elements that a job holds at most, one row or a panel of columns excepted. 1 MiB of f32 stays in the second-level
 /// cache between reading, encoding and writing, and takes milliseconds even in the slow formats,
 /// so that threads finish together.
 pub const JOB_ELEMS: u64 = 256 * 1024;
@@ -76,12 +76,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Cuts works into jobs of at most `job_elems` elements, or one row where that is longer.
+    /// Cuts works into jobs of at most `job_elems` elements, or of [`TensorRows::least_rows`] where
+    /// that is more.
     pub fn new(works: &[Work<'_>], job_elems: u64) -> Schedule {
         let mut n_jobs = 0usize;
         let cut = |work: &Work<'_>| {
             let view = work.rows.view();
-            let mut rows_per_job = (job_elems / view.row_elems.max(1)).max(1);
+            let mut rows_per_job = (job_elems / view.row_elems.max(1)).max(work.rows.least_rows());
             let group = work.rows.group_rows();
             if group < rows_per_job {
                 rows_per_job = rows_per_job / group * group;

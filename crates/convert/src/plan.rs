@@ -16,7 +16,7 @@ use source::Checkpoint;
 use tensor::DType;
 
 use crate::{
-    CheckpointRows, Error, Request, TensorRows, Work,
+    CheckpointRows, ColumnRows, Error, PackedRows, Request, TensorRows, Work,
     files::{self, Base},
     recipes::{
         Fallback, FileType, QUANTIZATION_VERSION, Reason, Recipe, TensorFacts, ZeroBytes, quantized_metadata,
@@ -84,7 +84,14 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
             Err(source) => Err(Error::Shape { tensor: name, source }),
         }
     };
+    let same = |a: &str, b: &str| match (checkpoint.tensor(a), checkpoint.tensor(b)) {
+        (Some(a), Some(b)) => {
+            a.dtype == b.dtype && a.shape == b.shape && checkpoint.view(a).bytes == checkpoint.view(b).bytes
+        }
+        _ => false,
+    };
     Ok(arch::Input {
+        same: Some(arch::SameValues::new(same)),
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -116,10 +123,14 @@ fn is_converted(recipe: &Recipe) -> bool {
 fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
     let tensors = layout.tensors.iter();
     tensors
-        .map(|OutTensor { name, shape, keep_f32, .. }| TensorFacts {
+        .map(|OutTensor { name, shape, keep_f32, data }| TensorFacts {
             name,
             shape: *shape,
-            dtype: if *keep_f32 { DType::F32 } else { float },
+            dtype: match data {
+                Data::Mxfp4 { .. } => DType::MXFP4,
+                _ if *keep_f32 => DType::F32,
+                _ => float,
+            },
         })
         .collect()
 }
@@ -141,9 +152,10 @@ pub fn plan_files(
     let converted = is_converted(recipe);
     let tensors = layout_tensors(layout, float_of(recipe));
     let (metadata, order) = if converted {
-        (converted_metadata(layout, recipe.file_type), (0..tensors.len()).collect())
+        let file_type = layout.packed_file_type.map_or(recipe.file_type.id(), |(id, _)| id);
+        (converted_metadata(layout, file_type), (0..tensors.len()).collect())
     } else {
-        let metadata = converted_metadata(layout, FileType::BF16);
+        let metadata = converted_metadata(layout, FileType::BF16.id());
         let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
         let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
         (metadata, reference_order(&names))
@@ -152,13 +164,19 @@ pub fn plan_files(
     files::plan(&base, request)
 }
 
+/// The name of a recipe's file type in the default name of a file: that of weights that stay as
+/// they are where the reference's converter says so.
+pub fn file_type_name(layout: &Layout, recipe: &Recipe) -> &'static str {
+    let own = recipe.alias_of.unwrap_or(recipe.name);
+    layout.packed_file_type.filter(|_| is_converted(recipe)).map_or(own, |(_, name)| name)
+}
+
 /// A layout's keys with those of the file type where the converter has them.
-fn converted_metadata(layout: &Layout, file_type: FileType) -> Metadata {
+pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
     let mut metadata = layout.metadata.clone();
-    let mut insert = [
-        (layout.file_type_at, "general.file_type", file_type.id()),
-        (layout.quantization_version_at, "general.quantization_version", QUANTIZATION_VERSION),
-    ];
+    let file_type = layout.file_type_at.map(|at| (at, "general.file_type", file_type));
+    let version = (layout.quantization_version_at, "general.quantization_version", QUANTIZATION_VERSION);
+    let mut insert: Vec<(usize, &str, u32)> = file_type.into_iter().chain([version]).collect();
     // From the back, so that the first does not move the place of the second; of two at the same
     // place the file type comes first, hence goes in last.
     insert.sort_by_key(|(at, ..)| *at);
@@ -194,8 +212,24 @@ pub fn works<'a>(
                     let made = CheckpointRows::new(checkpoint, &tensor.name, sources, *rows, *element, view);
                     TensorRows::Checkpoint(made?)
                 }
+                Data::Columns { source, matrix, rows, element } => {
+                    let view = tensor.row_view();
+                    let made =
+                        ColumnRows::new(checkpoint, &tensor.name, source, *matrix, *rows, *element, view);
+                    TensorRows::Columns(made?)
+                }
+                Data::Mxfp4 { codes, scales, rows } => {
+                    let view = tensor.row_view();
+                    TensorRows::Packed(PackedRows::new(
+                        checkpoint,
+                        &tensor.name,
+                        [codes, scales],
+                        *rows,
+                        view,
+                    )?)
+                }
             };
-            let via = via.filter(|_| !tensor.keep_f32);
+            let via = via.filter(|_| !tensor.keep_f32 && rows.raw_dtype() != Some(DType::MXFP4));
             Ok(Work { via, ..Work::new(tensor.name.clone(), rows) })
         })
         .collect::<Result<Vec<Work<'_>>, Error>>()?;

@@ -5,11 +5,14 @@ use std::{borrow::Cow, ops::Range};
 use arch::{ElementMap, RowMap, RowView};
 use gguf::{Advice, Endian, TensorInfo};
 use quant::Level;
+use quant::round::{f16_to_f32, f32_to_f16};
 use source::{Checkpoint, View};
 use tensor::DType;
 
 use crate::Error;
+use crate::columns::{ColumnRows, PANEL_COLUMNS};
 use crate::export::BackRows;
+use crate::packed::PackedRows;
 
 /// The values of one output tensor: (n_rows, row_elems), row-major, wherever they come from.
 ///
@@ -19,6 +22,10 @@ use crate::export::BackRows;
 pub enum TensorRows<'a> {
     /// Rows of tensors of a checkpoint.
     Checkpoint(CheckpointRows<'a>),
+    /// Columns of a tensor of a checkpoint.
+    Columns(ColumnRows<'a>),
+    /// Blocks that a checkpoint holds in parts.
+    Packed(PackedRows<'a>),
     /// Blocks of a tensor of a GGUF file.
     Gguf {
         /// The file.
@@ -39,6 +46,26 @@ pub struct CheckpointRows<'a> {
     map: RowMap,
     element: ElementMap,
     view: RowView,
+}
+
+/// Applies an element map to rows from `first_row` on, in the place of torch: what is stored as f16
+/// (`half`) is rounded to it after every operation; other types are computed in single precision.
+pub(crate) fn map_elements(
+    element: ElementMap,
+    half: bool,
+    first_row: u64,
+    row_elems: u64,
+    values: &mut [f32],
+) {
+    if element == ElementMap::Identity {
+        return;
+    }
+    let round = |value: f32| if half { f16_to_f32(f32_to_f16(value)) } else { value };
+    for (row, values) in (first_row..).zip(values.chunks_mut(row_elems.max(1) as usize)) {
+        for value in values {
+            *value = element.apply(row, *value, round);
+        }
+    }
 }
 
 /// One source tensor, seen as rows of the output's length.
@@ -95,10 +122,8 @@ impl<'a> CheckpointRows<'a> {
             parts.push(Part { checkpoint, tensor, bytes, shape: [n_rows, view.row_elems], first_row });
             first_row += n_rows;
         }
-        let (needed, exact) = match map {
-            RowMap::Slice { start } => (start.saturating_add(view.n_rows), false),
-            _ => (view.n_rows, true),
-        };
+        let needed = map.n_source_rows(view.n_rows);
+        let exact = !matches!(map, RowMap::Slice { .. });
         if needed > first_row || (exact && needed != first_row) {
             return Err(Error::RowsDiffer {
                 tensor: tensor_name.to_owned(),
@@ -134,12 +159,14 @@ impl<'a> CheckpointRows<'a> {
     }
 
     fn read(&self, rows: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
-        let mut left = out;
-        for run in self.runs(rows) {
+        let mut left = &mut *out;
+        for run in self.runs(rows.clone()) {
             let (now, later) = left.split_at_mut((run.n_rows * self.view.row_elems) as usize);
             self.parts[run.part].read(&run, now)?;
             left = later;
         }
+        let half = self.parts.iter().any(|part| part.tensor.dtype == source::Dtype::F16);
+        map_elements(self.element, half, rows.start, self.view.row_elems, out);
         Ok(())
     }
 
@@ -176,7 +203,9 @@ impl<'a> CheckpointRows<'a> {
 
     /// The dtype whose stored bytes are those of every part, if there is one.
     fn dtype(&self) -> Option<DType> {
-        let ElementMap::Identity = self.element;
+        if self.element != ElementMap::Identity {
+            return None;
+        }
         let first = self.parts.first()?.tensor.dtype;
         if self.parts.iter().any(|part| part.tensor.dtype != first) {
             return None;
@@ -212,6 +241,8 @@ impl<'a> TensorRows<'a> {
     pub fn view(&self) -> RowView {
         match self {
             TensorRows::Checkpoint(rows) => rows.view,
+            TensorRows::Columns(columns) => columns.view(),
+            TensorRows::Packed(packed) => packed.view(),
             TensorRows::Gguf { tensor, .. } => {
                 RowView { n_rows: tensor.shape.n_rows(), row_elems: tensor.shape.row_elems() }
             }
@@ -232,11 +263,22 @@ impl<'a> TensorRows<'a> {
         }
     }
 
+    /// Rows that a job takes at least, however long they are: fewer would leave the greater part
+    /// of what is fetched from memory unused.
+    pub fn least_rows(&self) -> u64 {
+        match self {
+            TensorRows::Columns(_) => PANEL_COLUMNS,
+            _ => 1,
+        }
+    }
+
     /// Bytes of the input behind `n_rows` rows, for progress.
     pub fn input_bytes(&self, n_rows: u64) -> u64 {
         let view = self.view();
         let bits = match self {
             TensorRows::Checkpoint(rows) => rows.parts.first().map_or(32, |part| part.tensor.dtype.bits()),
+            TensorRows::Columns(columns) => columns.elem_bits(),
+            TensorRows::Packed(packed) => return packed.input_bytes(n_rows),
             TensorRows::Gguf { tensor, .. } => {
                 return tensor.n_bytes / view.n_rows.max(1) * n_rows;
             }
@@ -255,7 +297,8 @@ impl<'a> TensorRows<'a> {
                 (file.endian() == Endian::Little || tensor.dtype.block_bytes() == 1).then_some(tensor.dtype)
             }
             TensorRows::Back(rows) => rows.raw_dtype(),
-            TensorRows::Values(_) => None,
+            TensorRows::Packed(_) => Some(DType::MXFP4),
+            TensorRows::Columns(_) | TensorRows::Values(_) => None,
         }
     }
 
@@ -268,6 +311,8 @@ impl<'a> TensorRows<'a> {
             TensorRows::Checkpoint(checkpoint) => Ok(checkpoint.raw(rows)),
             TensorRows::Gguf { file, tensor } => Ok(Cow::Borrowed(gguf_rows(file, tensor, rows)?)),
             TensorRows::Back(back) => back.raw(rows),
+            TensorRows::Columns(columns) => columns.raw(rows),
+            TensorRows::Packed(packed) => Ok(Cow::Owned(packed.raw(rows))),
             TensorRows::Values(values) => {
                 Ok(Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect()))
             }
@@ -280,12 +325,9 @@ impl<'a> TensorRows<'a> {
     /// [`Error::Read`] and [`Error::Encode`] where the stored type has no meaning as f32.
     pub fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         match self {
-            TensorRows::Checkpoint(checkpoint) => {
-                checkpoint.read(rows, out)?;
-                match checkpoint.element {
-                    ElementMap::Identity => Ok(()),
-                }
-            }
+            TensorRows::Checkpoint(checkpoint) => checkpoint.read(rows, out),
+            TensorRows::Columns(columns) => columns.read(rows, out),
+            TensorRows::Packed(packed) => packed.read(rows, level, out),
             TensorRows::Gguf { file, tensor } => {
                 let raw = gguf_rows(file, tensor, rows)?;
                 let decode = |blocks: &[u8], out: &mut [f32]| {
@@ -315,6 +357,8 @@ impl<'a> TensorRows<'a> {
     pub fn advise(&self, rows: Range<u64>, advice: Advice) {
         match self {
             TensorRows::Checkpoint(checkpoint) => checkpoint.advise(rows, advice),
+            TensorRows::Columns(columns) => columns.advise(rows, advice),
+            TensorRows::Packed(packed) => packed.advise(rows, advice),
             TensorRows::Gguf { file, tensor } => {
                 let row_bytes = (tensor.n_bytes / tensor.shape.n_rows().max(1)) as usize;
                 if let Ok(range) = file.range(tensor) {

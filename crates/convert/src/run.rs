@@ -3,12 +3,16 @@
 //! Threads take jobs from one counter over all tensors, so none waits for a tensor to end. What
 //! a job writes depends on its rows alone, so neither the number of threads nor their order can
 //! change a byte. A thread owns its buffers; together they are all the memory of a run.
+//!
+//! One more thread waits for the disk all along: a file of 2.3 GB that is synced only at its end
+//! keeps every core idle for 0.9 s.
 
 use std::{
     num::NonZeroUsize,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
 };
@@ -70,6 +74,26 @@ struct Buffers {
     encoded: Vec<u8>,
 }
 
+/// Bytes after which what is written goes to the disk.
+const SYNC_EVERY_BYTES: u64 = 128 << 20;
+
+/// Tells the thread that syncs which outputs have grown.
+struct Progress<'a> {
+    /// Bytes written since the last sync, for each output.
+    unsynced_bytes: &'a [AtomicU64],
+    /// Takes the indices of outputs; has room for one, as whoever writes must not wait.
+    grown: mpsc::SyncSender<usize>,
+}
+
+impl Progress<'_> {
+    fn wrote(&self, output: usize, bytes: u64) {
+        let unsynced = self.unsynced_bytes[output].fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if unsynced >= SYNC_EVERY_BYTES && self.grown.try_send(output).is_ok() {
+            self.unsynced_bytes[output].store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Runs every job of `schedule` over `works` and writes to `outputs`.
 ///
 /// # Errors
@@ -87,30 +111,44 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     let stop = AtomicBool::new(false);
-    let work_through = || {
+    let unsynced_bytes: Vec<AtomicU64> = outputs.iter().map(|_| AtomicU64::new(0)).collect();
+    let fail = |index: usize, error: Error| {
+        // Jobs are handed out in order, so every earlier one has begun and will have its say;
+        // the earliest error wins.
+        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.as_ref().is_none_or(|(earliest, _)| index < *earliest) {
+            *failed = Some((index, error));
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let work_through = |progress: Progress<'_>| {
         let mut buffers = Buffers::default();
         while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = schedule.job(index) else { break };
-            match run_job(&works[job.work], &job, outputs, options, &mut buffers) {
+            match run_job(&works[job.work], &job, outputs, options, &progress, &mut buffers) {
                 Ok(input_bytes) => (watch.done)(&job, input_bytes),
-                Err(error) => {
-                    // Jobs are handed out in order, so every earlier one has begun and will
-                    // have its say; the earliest error wins.
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    if failed.as_ref().is_none_or(|(earliest, _)| index < *earliest) {
-                        *failed = Some((index, error));
-                    }
-                    stop.store(true, Ordering::Relaxed);
-                }
+                Err(error) => fail(index, error),
             }
         }
     };
     thread::scope(|scope| {
+        let (grown, to_sync) = mpsc::sync_channel(1);
+        let progress = || Progress { unsynced_bytes: &unsynced_bytes, grown: grown.clone() };
+        scope.spawn(|| {
+            // Ends when the last thread that writes has dropped its sender.
+            for output in to_sync {
+                if let Err(error) = outputs[output].sync_so_far() {
+                    fail(usize::MAX, error.into());
+                }
+            }
+        });
         for _ in 1..n_threads {
-            scope.spawn(work_through);
+            let progress = progress();
+            scope.spawn(|| work_through(progress));
         }
-        work_through();
+        work_through(progress());
+        drop(grown);
     });
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((_, error)) => Err(error),
@@ -125,11 +163,13 @@ fn run_job(
     job: &Job,
     outputs: &[Output],
     options: &RunOptions,
+    progress: &Progress<'_>,
     buffers: &mut Buffers,
 ) -> Result<u64, Error> {
     let mut values_are_read = false;
     for target in &work.targets {
-        if copy(work, job, target, outputs, options)? {
+        if let Some(bytes) = copy(work, job, target, outputs, options)? {
+            progress.wrote(target.output, bytes);
             continue;
         }
         if !values_are_read {
@@ -138,22 +178,24 @@ fn run_job(
         }
         let offset = encode(work, job, target, options, buffers)?;
         outputs[target.output].write_at(offset, &buffers.encoded)?;
+        progress.wrote(target.output, buffers.encoded.len() as u64);
     }
     work.rows.advise(job.rows.clone(), Advice::DoneWith);
     Ok(work.rows.input_bytes(job.rows.end - job.rows.start))
 }
 
-/// Copies stored bytes where they are what the target wants. False where they are not.
+/// Copies stored bytes where they are what the target wants; gives their number. None where they
+/// are not.
 fn copy(
     work: &Work<'_>,
     job: &Job,
     target: &Target,
     outputs: &[Output],
     options: &RunOptions,
-) -> Result<bool, Error> {
+) -> Result<Option<u64>, Error> {
     let is_plain = work.via.is_none_or(|via| via == target.dtype);
     if !is_plain || work.rows.raw_dtype() != Some(target.dtype) {
-        return Ok(false);
+        return Ok(None);
     }
     let bytes = work.rows.raw(job.rows.clone())?;
     // A float that is not finite goes the long way: there it is named, or written with the bits
@@ -161,7 +203,7 @@ fn copy(
     if let Some(scan) = finite::scan_raw(target.dtype, &bytes)
         && scan.first_bad.is_some()
     {
-        return Ok(false);
+        return Ok(None);
     }
     if target.dtype.is_quantized() && options.nonfinite == NonFinite::Refuse {
         let row_elems = work.rows.view().row_elems;
@@ -171,7 +213,7 @@ fn copy(
     }
     let offset = target.offset + job.rows.start * row_bytes(work, target.dtype)?;
     outputs[target.output].write_at(offset, &bytes)?;
-    Ok(true)
+    Ok(Some(bytes.len() as u64))
 }
 
 fn read(work: &Work<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {

@@ -57,6 +57,16 @@ impl Output {
         Ok(output)
     }
 
+    /// Writes a small file at once: under a temporary name first, as any other.
+    ///
+    /// # Errors
+    /// As [`Output::create`] and [`Output::finish`].
+    pub fn write_whole(path: &Path, bytes: &[u8], force: bool) -> Result<(), Error> {
+        let output = Output::create(path, bytes.len() as u64, force)?;
+        output.write_at(0, bytes)?;
+        output.finish()
+    }
+
     /// The path that the file will have.
     pub fn final_path(&self) -> &Path {
         &self.final_path
@@ -82,6 +92,15 @@ impl Output {
             offset: Some(offset),
             source,
         })
+    }
+
+    /// Hands what has been written so far to the disk and waits for it. Called now and then by a
+    /// thread beside those that write, it leaves [`Output::finish`] little to wait for.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. The system tells of a failure once, so the caller must not drop it.
+    pub fn sync_so_far(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(|source| Error::io("sync", &self.temporary_path, source))
     }
 
     /// Checks the length, hands everything to the disk and gives the file its final name.

@@ -41,6 +41,7 @@ pub fn sum(values: &[f32]) -> f32 {
 }
 
 /// The mean of the squares of a row.
+#[inline(never)]
 pub fn mean_square(row: &[f32]) -> f32 {
     sum_of_squares(row) / row.len() as f32
 }

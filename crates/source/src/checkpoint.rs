@@ -151,6 +151,21 @@ impl Tensor {
 pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
     let listing = Listing::of(dir)?;
     let (format, open) = formats::detect(&listing)?;
+    let checkpoint = without_weights(dir, &listing)?;
+    let (parts, tensors) = open(dir, &listing)?;
+    Ok(Checkpoint { format: format.name, parts, tensors, ..checkpoint })
+}
+
+/// Opens a folder without looking for weights: what is known of a model beside them. The format
+/// has no name then.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_without_weights(dir: &Path) -> Result<Checkpoint, Error> {
+    without_weights(dir, &Listing::of(dir)?)
+}
+
+fn without_weights(dir: &Path, listing: &Listing) -> Result<Checkpoint, Error> {
     if !listing.has("config.json") {
         return Err(Error::MissingFile { file: "config.json".to_owned() });
     }
@@ -160,30 +175,34 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
         false => None,
     };
     let mut notes = Vec::new();
-    let card = match listing.has("README.md") {
-        true => card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|why| {
-            notes.push(format!("`README.md`: the model card's head is left aside: {why}"));
-            None
-        }),
-        false => None,
-    };
-    let (parts, tensors) = open(dir, &listing)?;
-    let files = read_small_files(dir, &listing)?;
+    let card = card_of(dir, listing, &mut notes)?;
+    let files = read_small_files(dir, listing)?;
     let folder_name = folder_name(dir);
     Ok(Checkpoint {
         folder_name,
-        format: format.name,
+        format: "",
         config,
         generation_config,
         files,
         card,
         notes,
-        parts,
-        tensors,
+        parts: Vec::new(),
+        tensors: Vec::new(),
     })
 }
 
-fn folder_name(dir: &Path) -> String {
+/// The head of the model card, if there is one; a note where it cannot be read.
+pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) -> Result<Option<Json>, Error> {
+    if !listing.has("README.md") {
+        return Ok(None);
+    }
+    Ok(card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|why| {
+        notes.push(format!("`README.md`: the model card's head is left aside: {why}"));
+        None
+    }))
+}
+
+pub(crate) fn folder_name(dir: &Path) -> String {
     let name = |dir: &Path| dir.file_name().map(|name| name.to_string_lossy().into_owned());
     name(dir).or_else(|| name(&fs::canonicalize(dir).ok()?)).unwrap_or_default()
 }
@@ -199,8 +218,27 @@ fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(String, Vec<u8
         let inner = Listing::of(&templates)?.matching("", ".jinja");
         names.extend(inner.into_iter().map(|name| format!("{TEMPLATES}/{name}")));
     }
+    names.extend(pooling_config(dir, listing)?);
     names.sort();
     names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
+}
+
+/// The config of the pooling module that sentence-transformers names, in a folder of its own.
+fn pooling_config(dir: &Path, listing: &Listing) -> Result<Option<String>, Error> {
+    const MODULES: &str = "modules.json";
+    if !listing.has(MODULES) {
+        return Ok(None);
+    }
+    let modules = json::parse(MODULES, &read_small_file(dir, MODULES)?)?;
+    let text =
+        |module: &Json, key: &str| module.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let pooling =
+        modules.as_array().and_then(|all| all.iter().find(|it| text(it, "type").ends_with("Pooling")));
+    // A path that could leave the folder is none.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let path = pooling.map(|module| text(module, "path")).filter(|path| path.chars().all(is_plain));
+    let name = path.map(|path| format!("{path}/config.json"));
+    Ok(name.filter(|name| dir.join(name).is_file()))
 }
 
 /// Reads a whole file that is not expected to be large.
@@ -217,7 +255,7 @@ pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> 
     Ok(bytes)
 }
 
-fn read_object(dir: &Path, name: &str) -> Result<Json, Error> {
+pub(crate) fn read_object(dir: &Path, name: &str) -> Result<Json, Error> {
     let value = json::parse(name, &read_small_file(dir, name)?)?;
     if value.is_object() {
         return Ok(value);

@@ -7,6 +7,7 @@
 //! Files are not trusted: every length is checked against the file before it is used, and every
 //! way to be wrong has its own [`Error`].
 
+mod adapter;
 mod card;
 mod checkpoint;
 mod dtype;
@@ -17,7 +18,8 @@ mod rows;
 mod safetensors;
 mod yaml;
 
-pub use checkpoint::{Checkpoint, MAX_FILE_BYTES, Part, Tensor, View, open};
+pub use adapter::{is_adapter, open_adapter};
+pub use checkpoint::{Checkpoint, MAX_FILE_BYTES, Part, Tensor, View, open, open_without_weights};
 pub use dtype::Dtype;
 pub use error::Error;
 pub use formats::{FORMATS, Format, Listing};

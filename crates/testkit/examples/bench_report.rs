@@ -1,96 +1,202 @@
-//! Turns the measurements of `scripts/bench` into a table on stdout and a chart: `bench_report TSV SVG`.
+//! Turns the measurements of `scripts/bench` into tables and a chart:
+//! `bench_report FOLDER` prints the tables as Markdown; `bench_report FOLDER MARKDOWN SVG` writes them and the
+//! chart.
+//!
+//! FOLDER holds `rows/NAME.jsonl`, a line for each run of a program, and perhaps `kernels.json`. Rows may be of
+//! different times: each says its own machine, commit and date.
 
-use std::{env, fmt::Write as _, fs, io};
+#[path = "kernels/table.rs"]
+mod table;
 
-/// All runs of one row by one program.
-struct Series {
+use std::{env, error::Error, fmt::Write as _, fs, path::Path};
+
+use serde::Deserialize;
+
+/// One run of one program.
+#[derive(Deserialize)]
+struct Run {
     row: String,
     who: String,
-    seconds: Vec<f64>,
-    cpu: Vec<f64>,
-    peak_kb: Vec<f64>,
+    seconds: f64,
+    peak_kb: f64,
+    machine: String,
+    commit: String,
+    date: String,
+    command: String,
 }
 
-fn main() -> io::Result<()> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let [tsv, svg] = arguments.as_slice() else {
-        return Err(io::Error::other("usage: bench_report TSV SVG"));
-    };
-    let series = read(&fs::read_to_string(tsv)?)?;
-    print_table(&series);
-    fs::write(svg, chart(&series))
+/// All runs of one row by one program.
+struct Series<'a> {
+    row: &'a str,
+    who: &'a str,
+    runs: Vec<&'a Run>,
 }
 
-fn read(text: &str) -> io::Result<Vec<Series>> {
-    let mut all: Vec<Series> = Vec::new();
-    for line in text.lines() {
-        let fields: Vec<&str> = line.split('\t').collect();
-        let [row, who, numbers @ ..] = fields.as_slice() else {
-            return Err(io::Error::other(format!("not a measurement: {line}")));
-        };
-        let numbers: Vec<f64> =
-            numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>().map_err(io::Error::other)?;
-        let [seconds, cpu, peak_kb] = numbers[..] else {
-            return Err(io::Error::other(format!("not a measurement: {line}")));
-        };
-        if !all.iter().any(|series| series.row == *row && series.who == *who) {
-            let (row, who) = ((*row).to_owned(), (*who).to_owned());
-            all.push(Series { row, who, seconds: vec![], cpu: vec![], peak_kb: vec![] });
-        }
-        let series = all.iter_mut().find(|series| series.row == *row && series.who == *who);
-        let series = series.ok_or_else(|| io::Error::other("a series that was just added is there"))?;
-        series.seconds.push(seconds);
-        series.cpu.push(cpu);
-        series.peak_kb.push(peak_kb);
+impl Series<'_> {
+    fn seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.seconds))
     }
-    Ok(all)
+
+    fn peak_mb(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.peak_kb)) / 1024.0
+    }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
+/// Rows in the order in which they are shown: the file's name, what must be reached, what is aimed at.
+const ROWS: [(&str, &str, &str); 9] = [
+    ("q4_k_m", "12 x", "16 x"),
+    ("bf16", "1.6 x the time of `cp`", "1.2 x"),
+    ("iq2_xxs", "6 x", "15 x"),
+    ("threads", "1.85 x", "-"),
+    ("memory", "400 MB, the same within 10 %", "200 MB"),
+    ("iq4_xs", "-", "-"),
+    ("q2_k", "-", "-"),
+    ("q6_k", "-", "-"),
+    ("q8_0", "-", "-"),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (folder, outputs) = match arguments.as_slice() {
+        [folder] => (folder, None),
+        [folder, markdown, svg] => (folder, Some((markdown, svg))),
+        _ => return Err("usage: bench_report FOLDER [MARKDOWN SVG]".into()),
+    };
+    let folder = Path::new(folder);
+    let mut runs = Vec::new();
+    for (name, ..) in ROWS {
+        runs.push(read(&folder.join("rows").join(format!("{name}.jsonl")))?);
+    }
+    let all: Vec<(usize, Vec<Series<'_>>)> = runs.iter().map(|runs| series(runs)).enumerate().collect();
+    let kernels = match fs::read_to_string(folder.join("kernels.json")) {
+        Ok(text) => Some(serde_json::from_str::<table::Report>(&text)?),
+        Err(_) => None,
+    };
+    let text = markdown(&all, kernels.as_ref());
+    match outputs {
+        None => print!("{text}"),
+        Some((markdown, svg)) => {
+            fs::write(markdown, text)?;
+            fs::write(svg, chart(&all))?;
+        }
+    }
+    Ok(())
+}
+
+/// The runs of a row; none where it has not been measured.
+fn read(path: &Path) -> Result<Vec<Run>, Box<dyn Error>> {
+    let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
+    text.lines()
+        .map(|line| serde_json::from_str(line).map_err(|e| format!("{}: {e}", path.display()).into()))
+        .collect()
+}
+
+fn series(runs: &[Run]) -> Vec<Series<'_>> {
+    let mut all: Vec<Series<'_>> = Vec::new();
+    for run in runs {
+        match all.iter_mut().find(|series| series.row == run.row && series.who == run.who) {
+            Some(series) => series.runs.push(run),
+            None => all.push(Series { row: &run.row, who: &run.who, runs: vec![run] }),
+        }
+    }
+    all
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
 }
 
-fn of<'a>(all: &'a [Series], row: &str, who: &str) -> Option<&'a Series> {
-    all.iter().find(|series| series.row == row && series.who == who)
+fn who<'a, 'b>(all: &'b [Series<'a>], who: &str) -> Option<&'b Series<'a>> {
+    all.iter().find(|series| series.who == who)
 }
 
-fn print_table(all: &[Series]) {
-    println!("| what | runs | ours | reference | ratio | peak memory, ours | reference |");
-    println!("|---|---|---|---|---|---|---|");
-    for ours in all.iter().filter(|series| series.who != "reference") {
-        let reference = of(all, &ours.row, "reference");
-        let seconds = |series: &Series| format!("{:.2} s", median(&series.seconds));
-        let memory = |series: &Series| format!("{:.0} MB", median(&series.peak_kb) / 1024.0);
-        println!(
-            "| {} | {} | {} | {} | {} | {} | {} |",
-            ours.row,
-            ours.seconds.len(),
-            seconds(ours),
-            reference.map_or("-".into(), seconds),
-            reference.map_or("-".into(), |r| format!("{:.1} x", median(&r.seconds) / median(&ours.seconds))),
-            memory(ours),
-            reference.map_or("-".into(), memory),
-        );
+/// What a row has to show, in one phrase.
+fn verdict(name: &str, all: &[Series<'_>]) -> Option<String> {
+    let ours = who(all, "ours")?;
+    let times = |other: &Series<'_>| other.seconds() / ours.seconds();
+    match name {
+        "bf16" => {
+            let cp = who(all, "cp")?;
+            let mut text = format!("{:.2} x the time of `cp`", 1.0 / times(cp));
+            if let Some(synced) = who(all, "cp, synced") {
+                let _ = write!(text, ", {:.2} x that of `cp` and `sync`", 1.0 / times(synced));
+            }
+            if let Some(reference) = who(all, "reference") {
+                let _ = write!(text, ", {:.1} x faster than the reference", times(reference));
+            }
+            Some(text)
+        }
+        "threads" => Some(format!("{:.2} x", times(who(all, "ours, 1 thread")?))),
+        "memory" => {
+            let double = who(all, "ours, twice the layers")?;
+            let more = (double.peak_mb() / ours.peak_mb() - 1.0) * 100.0;
+            Some(format!("{:.0} MB, {more:+.0} % for twice the layers", ours.peak_mb()))
+        }
+        _ => Some(format!("{:.1} x", times(who(all, "reference")?))),
     }
 }
 
-/// Bars of seconds on a logarithmic axis, ours above the reference's.
-fn chart(all: &[Series]) -> String {
-    let rows: Vec<(&Series, &Series)> = all
+fn markdown(all: &[(usize, Vec<Series<'_>>)], kernels: Option<&table::Report>) -> String {
+    let mut text = String::from(
+        "# Benchmarks\n\nWritten by `scripts/bench report` from what `scripts/bench` and `scripts/bench kernels` \
+         measured; no number is put in by hand.\n\n## Whole programs\n\nMedians of runs that take turns. The \
+         checkpoint is llama-shaped, of 1.17 G bf16 parameters in 24 layers unless the row says otherwise; \
+         `reference` is convert_hf_to_gguf.py, llama-quantize, or one after the other.\n\n\
+         | what | who | runs | seconds | peak memory |\n|---|---|---|---|---|\n",
+    );
+    let measured = || all.iter().filter(|(_, series)| !series.is_empty());
+    for series in measured().flat_map(|(_, series)| series) {
+        let memory = match series.peak_mb() {
+            0.0 => "-".to_owned(),
+            megabytes => format!("{megabytes:.0} MB"),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {:.2} | {memory} |",
+            series.row,
+            series.who,
+            series.runs.len(),
+            series.seconds()
+        );
+    }
+    text.push_str("\n| what | must reach | aim | reached |\n|---|---|---|---|\n");
+    for (at, series) in measured() {
+        let (name, must, aim) = ROWS[*at];
+        let verdict = verdict(name, series).unwrap_or_else(|| "not compared".to_owned());
+        let _ = writeln!(text, "| {} | {must} | {aim} | {verdict} |", series[0].row);
+    }
+    text.push_str("\nWhere and when:\n\n");
+    for run in measured().filter_map(|(_, series)| series[0].runs.first()) {
+        let _ = writeln!(
+            text,
+            "- {}: {}, commit {}, {}, `{}`",
+            run.row, run.machine, run.commit, run.date, run.command
+        );
+    }
+    if let Some(kernels) = kernels {
+        let _ = write!(text, "\n## Kernels\n\n{}", table::markdown(kernels));
+    }
+    text
+}
+
+/// Bars of seconds on a logarithmic axis, ours above what it is compared with.
+fn chart(all: &[(usize, Vec<Series<'_>>)]) -> String {
+    let rows: Vec<(&Series<'_>, &Series<'_>)> = all
         .iter()
-        .filter(|series| series.who == "ours")
-        .filter_map(|ours| Some((ours, of(all, &ours.row, "reference")?)))
+        .filter_map(|(_, series)| {
+            Some((who(series, "ours")?, who(series, "reference").or_else(|| who(series, "cp"))?))
+        })
         .collect();
     let height = 60 + rows.len() * 52;
-    let x = |seconds: f64| 190.0 + (seconds.max(0.1) / 0.1).log10() / 3.6 * 420.0;
+    let x = |seconds: f64| 260.0 + (seconds.max(0.1) / 0.1).log10() / 3.6 * 400.0;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 {height}\" font-family=\"sans-serif\" \
-         font-size=\"13\">\n<rect width=\"720\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-         <text x=\"190\" y=\"20\" fill=\"#333333\">seconds, less is better (logarithmic); \
-         1.17 G parameters, 2 threads</text>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 780 {height}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"780\" height=\"{height}\" fill=\"#ffffff\"/>\n\
+         <text x=\"260\" y=\"20\" fill=\"#333333\">seconds, less is better (logarithmic); \
+         green: gguf-tools, grey: the reference</text>\n"
     );
     for (tick, label) in [(0.1, "0.1"), (1.0, "1"), (10.0, "10"), (100.0, "100")] {
         let at = x(tick);
@@ -104,10 +210,10 @@ fn chart(all: &[Series]) -> String {
     }
     for (i, (ours, reference)) in rows.iter().enumerate() {
         let y = 38 + i * 52;
-        let (a, b) = (median(&ours.seconds), median(&reference.seconds));
+        let (a, b) = (ours.seconds(), reference.seconds());
         let _ = writeln!(
             svg,
-            "<text x=\"182\" y=\"{}\" text-anchor=\"end\" fill=\"#333333\">{}</text>",
+            "<text x=\"252\" y=\"{}\" text-anchor=\"end\" fill=\"#333333\">{}</text>",
             y + 25,
             ours.row
         );
@@ -118,9 +224,9 @@ fn chart(all: &[Series]) -> String {
         for (y, seconds, colour, label) in labels {
             let _ = writeln!(
                 svg,
-                "<rect x=\"190\" y=\"{y}\" width=\"{:.0}\" height=\"17\" fill=\"{colour}\"/>\
+                "<rect x=\"260\" y=\"{y}\" width=\"{:.0}\" height=\"17\" fill=\"{colour}\"/>\
                  <text x=\"{:.0}\" y=\"{}\" fill=\"#333333\">{label}</text>",
-                x(seconds) - 190.0,
+                x(seconds) - 260.0,
                 x(seconds) + 6.0,
                 y + 13
             );

@@ -148,7 +148,7 @@ fn embedding_rows(arch: &Arch, shape: Option<Shape>, hidden: u64) -> Result<u64,
 }
 
 /// Rotary parameters, in both spellings.
-fn rope(
+pub fn rope(
     keys: &Keys<'_>,
     arch: &Arch,
     input: &GgufInput<'_>,
@@ -262,7 +262,8 @@ fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<
         let Json::Object(scaling) = scaling else { continue };
         let mut tried = config.clone();
         put_rope(&mut tried, scaling.clone());
-        let computed = Hparams::load(&Json::Object(tried)).and_then(|hparams| (arch.computed)(&hparams));
+        let computed = Hparams::load(&Json::Object(tried), arch.raw_config)
+            .and_then(|hparams| (arch.computed)(&hparams));
         let Ok(computed) = computed else { continue };
         let Some((_, computed)) = computed.into_iter().find(|(name, _)| *name == ROPE_FREQS) else {
             continue;

@@ -14,6 +14,19 @@ pub enum BackError {
         /// Architectures with a way back.
         known: Vec<&'static str>,
     },
+    /// The architecture's table cannot be read backwards.
+    #[error("architecture `{found}` cannot be written as a Hugging Face folder: {reason}; these can: {}", known.join(", "))]
+    NoWayBack {
+        /// `general.architecture`.
+        found: String,
+        /// What stands in the way.
+        reason: &'static str,
+        /// Architectures with a way back.
+        known: Vec<&'static str>,
+    },
+    /// The config that the file's keys make does not lead there.
+    #[error("the file does not follow from a Hugging Face folder of its architecture: {0}")]
+    WayThere(crate::ArchError),
     /// A key that is needed.
     #[error("metadata key `{key}` is missing")]
     MissingKey {

@@ -11,6 +11,7 @@ mod bpe;
 mod card;
 mod config;
 mod error;
+mod inverse;
 mod spm;
 mod tokenizer;
 
@@ -20,13 +21,34 @@ use gguf::{Metadata, Value};
 use serde_json::Value as Json;
 use tensor::Shape;
 
-use crate::RowMap;
+use crate::layout::{ElementMap, RowMap};
 use crate::registry::{ARCHES, Arch};
 use crate::tensors::rules::{self, Need, RowRule};
 pub use error::BackError;
 
-/// Architectures that can go back.
-const WAYS_BACK: &[&str] = &["llama"];
+/// Architectures that go back whatever their config says, as every golden of theirs does. Others are tried,
+/// and refused with the reason where the way there would not give the file again.
+pub const WAYS_BACK: &[&str] = &[
+    "arcee",
+    "baichuan",
+    "cohere2",
+    "command-r",
+    "gemma",
+    "gemma2",
+    "glm4",
+    "gptneox",
+    "granite",
+    "granitemoe",
+    "internlm2",
+    "llama",
+    "olmo",
+    "olmo2",
+    "persimmon",
+    "phi2",
+    "smollm3",
+    "starcoder",
+    "starcoder2",
+];
 
 /// What is known of a GGUF file without reading its weights.
 #[derive(Debug, Clone)]
@@ -53,19 +75,30 @@ pub struct Back {
 }
 
 /// Where a checkpoint tensor comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BackTensor {
     /// Its name in the checkpoint.
     pub name: String,
     /// Its shape, row length first.
     pub shape: Shape,
+    /// Where its rows are; together these have all of them.
+    pub parts: Vec<BackPart>,
+}
+
+/// Rows of a checkpoint tensor that lie in one GGUF tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BackPart {
     /// The GGUF tensor.
     pub source: String,
-    /// The first row of the GGUF tensor that belongs to it (experts share one).
+    /// The first row of the GGUF tensor that belongs here (experts share one).
     pub first_row: u64,
-    /// The map that led from the checkpoint to the file; [`RowMap::output_row`] leads back. The
-    /// rows of a vector under [`RowMap::RopePermute`] are its elements.
+    /// Rows of the GGUF tensor that belong here.
+    pub n_rows: u64,
+    /// The map that led from the checkpoint to the file; [`RowMap::output_row`] leads back. Where
+    /// the rows of a vector move, they are its elements.
     pub rows: RowMap,
+    /// What happened to each element, and is undone: nothing, or one was added.
+    pub element: ElementMap,
 }
 
 /// Finds the way back.
@@ -75,13 +108,20 @@ pub struct BackTensor {
 pub fn back(input: &GgufInput<'_>) -> Result<Back, BackError> {
     let keys = Keys { metadata: input.metadata };
     let name = keys.text("general.architecture")?.unwrap_or_default();
-    let arch = ARCHES.iter().find(|arch| arch.name == name && WAYS_BACK.contains(&arch.name));
-    let Some(arch) = arch else {
+    let Some(arch) = ARCHES.iter().find(|arch| arch.name == name) else {
         return Err(BackError::Architecture { found: name, known: WAYS_BACK.to_vec() });
     };
+    if let Some(reason) = inverse::obstacle(arch) {
+        return Err(BackError::NoWayBack { found: name, reason, known: WAYS_BACK.to_vec() });
+    }
     let mut notes = Vec::new();
-    let model = config::Model::read(&keys, arch, input, &mut notes)?;
-    let tensors = tensors(input, arch, &model)?;
+    let (model, tensors) = if arch.name == "llama" {
+        let model = config::Model::read(&keys, arch, input, &mut notes)?;
+        let tensors = tensors(input, arch, &model)?;
+        (model, tensors)
+    } else {
+        inverse::read(&keys, arch, input)?
+    };
     let tokenizer = tokenizer::files(&keys, &model, &mut notes)?;
     let mut files = vec![
         ("config.json".to_owned(), pretty(&model.config)),
@@ -126,14 +166,15 @@ fn tensors(input: &GgufInput<'_>, arch: &Arch, model: &config::Model) -> Result<
             }
         }
         let hf = rule.hf.first().copied().unwrap_or_default();
-        let one = |xid, shape, first_row| BackTensor {
-            name: rules::fill(hf, bid, xid) + suffix,
-            shape,
-            source: name.clone(),
-            first_row,
-            rows: n_head.map_or(RowMap::Concat, |n_head| RowMap::RopePermute { n_head }),
+        let one = |xid, shape: Shape, first_row| {
+            let rows = n_head.map_or(RowMap::Concat, |n_head| RowMap::RopePermute { n_head });
+            let is_vector = shape.n_dims() <= 1 && n_head.is_some();
+            let n_rows = if is_vector { shape.n_elems() } else { shape.n_rows() };
+            let part =
+                BackPart { source: name.clone(), first_row, n_rows, rows, element: ElementMap::Identity };
+            BackTensor { name: rules::fill(hf, bid, xid) + suffix, shape, parts: vec![part] }
         };
-        if rule.rows != RowRule::StackExperts {
+        if !matches!(rule.rows, RowRule::StackExperts) {
             tensors.push(one(0, *shape, 0));
             continue;
         }
@@ -155,7 +196,8 @@ fn tensors(input: &GgufInput<'_>, arch: &Arch, model: &config::Model) -> Result<
             Need::Always => true,
             Need::Dense => model.n_experts == 0,
             Need::Experts => model.n_experts > 0,
-            Need::Optional => false,
+            // No architecture with a way back has rows for some of its layers only.
+            Need::If(_) | Need::Optional => false,
         };
         let layers = if rule.gguf.contains("{bid}") { model.n_layers } else { 1 };
         // No more layers are looked at than it takes to show that something is missing.

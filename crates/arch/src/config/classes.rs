@@ -22,9 +22,26 @@ pub struct ConfigClass {
     pub derived: &'static [Derived],
     /// Other spellings of fields: (spelling, field).
     pub renamed: &'static [(&'static str, &'static str)],
+    /// Whether the class has rotary parameters.
+    pub has_rope: bool,
     /// Whether the class insists on whole heads.
     pub heads_divide_hidden: bool,
+    /// What else the class changes, after defaults and before rotary parameters; why it would
+    /// not take the file.
+    pub adjust: fn(&mut Map<String, Json>) -> Result<(), String>,
 }
+
+/// A class with nothing of its own.
+pub const BASE: ConfigClass = ConfigClass {
+    model_type: "",
+    default_theta: 10_000.0,
+    fields: &[DECODER_FIELDS],
+    derived: &[],
+    renamed: &[],
+    has_rope: true,
+    heads_divide_hidden: false,
+    adjust: |_| Ok(()),
+};
 
 /// A field: name, accepted JSON types (a sum of the constants below), default.
 pub type Field = (&'static str, u8, FieldDefault);
@@ -43,6 +60,8 @@ pub const NULL: u8 = 16;
 pub const INTS: u8 = 32;
 /// An object.
 pub const DICT: u8 = 64;
+/// A list of texts.
+pub const TEXTS: u8 = 128;
 
 /// The default of a field.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +89,8 @@ pub enum Derived {
 
 use FieldDefault::{Bool, Float, Int, Null, Text};
 
-/// Fields that decoders share, with the same defaults in transformers 5.23
+/// Fields that decoders share (a class that has another default or fewer types states that before
+/// them: the first default counts, and every list of types), with the same defaults in transformers 5.23
 /// (`models/NAME/configuration_NAME.py`).
 pub const DECODER_FIELDS: &[Field] = &[
     ("vocab_size", INT, Int(32000)),
@@ -118,9 +138,15 @@ pub fn standardize(raw: &Map<String, Json>) -> Result<Map<String, Json>, String>
     if class.heads_divide_hidden && !count("hidden_size").is_multiple_of(count("num_attention_heads")) {
         return Err("`hidden_size` is not a multiple of `num_attention_heads`".into());
     }
-    rope::standardize(&mut map, class.default_theta)?;
+    (class.adjust)(&mut map)?;
+    if class.has_rope {
+        rope::standardize(&mut map, class.default_theta)?;
+    }
     for (spelling, field) in class.renamed {
-        if let Some(value) = map.remove(*spelling) {
+        let Some(value) = map.remove(*spelling) else { continue };
+        // What is no field of the class is set after the fields, so it wins over one.
+        let is_field = class.fields.iter().copied().flatten().any(|(name, ..)| name == spelling);
+        if !(is_field && map.contains_key(*field)) {
             map.insert((*field).into(), value);
         }
     }
@@ -140,7 +166,8 @@ impl FieldDefault {
 }
 
 impl Derived {
-    fn fill(self, map: &mut Map<String, Json>) {
+    /// Computes it, where it is `null`.
+    pub fn fill(self, map: &mut Map<String, Json>) {
         let count = |key: &str| map.get(key).and_then(Json::as_u64);
         let (key, value) = match self {
             Derived::HeadDim => {
@@ -162,7 +189,9 @@ fn json_type(value: &Json) -> u8 {
         Json::Number(number) if number.is_f64() => FLOAT,
         Json::Number(_) => INT,
         Json::String(_) => TEXT,
+        Json::Array(items) if items.is_empty() => INTS | TEXTS,
         Json::Array(items) if items.iter().all(|item| item.is_u64() || item.is_i64()) => INTS,
+        Json::Array(items) if items.iter().all(Json::is_string) => TEXTS,
         Json::Array(_) => 0,
         Json::Object(_) => DICT,
     }

@@ -8,6 +8,7 @@
 //! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py` of
 //! llama.cpp as vendored in llama-cpp-python 0.3.36, with transformers 5.23.
 
+pub mod adjust;
 pub mod classes;
 mod rope;
 
@@ -26,20 +27,25 @@ pub(crate) const N_LAYERS: &[&str] = &["n_layers", "num_hidden_layers", "n_layer
 pub struct Hparams {
     map: Map<String, Json>,
     rope: Map<String, Json>,
+    /// How the vectors of tokens become one, as sentence-transformers says it: the number of
+    /// `pooling_type`.
+    pub pooling: Option<u32>,
     /// What was found odd on the way, each one line.
     pub notes: Vec<String>,
 }
 
 impl Hparams {
-    /// Takes a config, flattens a `text_config` into it, fills in the defaults of its class.
+    /// Takes a config, flattens a `text_config` into it, fills in the defaults of its class unless
+    /// `as_it_stands`.
     ///
     /// # Errors
     ///
     /// [`ArchError::BadKey`] when it is not an object, or its rotary parameters are none.
-    pub fn load(config: &Json) -> Result<Hparams, ArchError> {
+    pub fn load(config: &Json, as_it_stands: bool) -> Result<Hparams, ArchError> {
         let raw = config.as_object().ok_or_else(|| bad("", config, "an object"))?;
         let mut notes = Vec::new();
         let mut map = match classes::standardize(raw) {
+            _ if as_it_stands => raw.clone(),
             Ok(map) => map,
             Err(reason) => {
                 notes.push(format!("config.json taken as it stands, without defaults: {reason}"));
@@ -50,7 +56,21 @@ impl Hparams {
             map.extend(text);
         }
         let rope = rope::mirror(&map)?;
-        Ok(Hparams { map, rope, notes })
+        Ok(Hparams { map, rope, pooling: None, notes })
+    }
+
+    /// These hyperparameters without a key.
+    pub fn without(&self, key: &str) -> Hparams {
+        let mut hparams = self.clone();
+        hparams.map.remove(key);
+        hparams
+    }
+
+    /// These hyperparameters with another value of a key.
+    pub fn with(&self, key: &str, value: Json) -> Hparams {
+        let mut hparams = self.clone();
+        hparams.map.insert(key.into(), value);
+        hparams
     }
 
     /// The value of a key; an absent key and `null` are the same.
@@ -111,6 +131,68 @@ impl Hparams {
             Some(Json::Null) => self.n_heads(),
             _ => self.need_u64(&keys),
         }
+    }
+
+    /// A head's share of the model's width.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hparams::need_u64`]; [`ArchError::BadKey`] for no heads.
+    pub fn head_share(&self) -> Result<u64, ArchError> {
+        let (hidden, heads) = (self.need_u64(&["hidden_size"])?, self.need_u64(&["num_attention_heads"])?);
+        hidden.checked_div(heads).ok_or_else(|| bad("num_attention_heads", &0.into(), "a count above 0"))
+    }
+
+    /// `head_dim`, or a head's share of the model's width.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hparams::head_share`].
+    pub fn head_dim(&self) -> Result<u64, ArchError> {
+        self.get_u64("head_dim")?.map_or_else(|| self.head_share(), Ok)
+    }
+
+    /// The number of dimensions that are rotated of `dims`: the whole part of the share that the
+    /// rotary parameters state, or `default` where they state none.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`]; [`ArchError::MissingKey`] without a default.
+    pub fn rotated(&self, dims: u64, default: Option<f64>) -> Result<u64, ArchError> {
+        let key = "partial_rotary_factor";
+        match (self.rope().get(key), default) {
+            (None, None) => Err(missing(&format!("rope_parameters.{key}"))),
+            (_, default) => Ok((self.rope().f64_or(key, default.unwrap_or(1.0))? * dims as f64) as u64),
+        }
+    }
+
+    /// A number that may be absent.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn get_f64(&self, key: &str) -> Result<Option<f64>, ArchError> {
+        self.get(key).map(|value| value.as_f64().ok_or_else(|| bad(key, value, "a number"))).transpose()
+    }
+
+    /// Whether a flag is set; one that is absent is not.
+    pub fn is_true(&self, key: &str) -> bool {
+        self.get(key) == Some(&Json::Bool(true))
+    }
+
+    /// A number that must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+    pub fn need_f64(&self, key: &'static str) -> Result<f64, ArchError> {
+        self.get_f64(key)?.ok_or_else(|| missing(key))
+    }
+
+    /// For each layer whether its attention has a sliding window, where `layer_types` says so.
+    pub fn sliding_layers(&self) -> Option<Vec<bool>> {
+        let types = self.get("layer_types")?.as_array()?;
+        Some(types.iter().map(|kind| kind == "sliding_attention").collect())
     }
 
     /// A count that may be absent.

@@ -23,16 +23,37 @@ pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<()
         (_, None | Some(Json::Null)) => Map::new(),
         (_, Some(_)) => return Err("`rope_parameters` is not an object".into()),
     };
-    set_default(&mut parameters, "rope_theta", theta);
+    let mut nested = false;
+    for kind in ["full_attention", "sliding_attention"] {
+        if let Some(Json::Object(inner)) = parameters.get_mut(kind) {
+            nested = true;
+            standardize_one(inner, map, &theta, partial.as_ref())?;
+        }
+    }
+    if !nested {
+        standardize_one(&mut parameters, map, &theta, partial.as_ref())?;
+    }
+    map.insert("rope_parameters".into(), Json::Object(parameters));
+    Ok(())
+}
+
+/// One set of rotary parameters.
+fn standardize_one(
+    parameters: &mut Map<String, Json>,
+    map: &Map<String, Json>,
+    theta: &Json,
+    partial: Option<&Json>,
+) -> Result<(), String> {
+    set_default(parameters, "rope_theta", theta.clone());
     if let Some(partial) = partial {
-        set_default(&mut parameters, "partial_rotary_factor", partial);
+        set_default(parameters, "partial_rotary_factor", partial.clone());
     }
     let kind = parameters.get("type").cloned().unwrap_or_else(|| "default".into());
-    set_default(&mut parameters, "rope_type", kind);
+    set_default(parameters, "rope_type", kind);
     let kind = parameters.get("rope_type").and_then(Json::as_str).unwrap_or_default().to_owned();
     if ["llama3", "yarn", "longrope"].contains(&kind.as_str()) {
         let length = map.get("max_position_embeddings").cloned().unwrap_or(Json::Null);
-        set_default(&mut parameters, "original_max_position_embeddings", length);
+        set_default(parameters, "original_max_position_embeddings", length);
     }
     let needed: &[&str] = match kind.as_str() {
         "linear" | "dynamic" | "yarn" => &["factor"],
@@ -48,7 +69,6 @@ pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<()
     if head_dim > 4 && head_dim % 2 == 1 && (head_dim as f64 * partial) as u64 == head_dim {
         return Err(format!("`head_dim` {head_dim} is odd"));
     }
-    map.insert("rope_parameters".into(), Json::Object(parameters));
     Ok(())
 }
 

@@ -258,8 +258,18 @@ impl Size {
     fn of(tensors: &[OutTensor]) -> Size {
         let mut size = Size::default();
         let (mut experts_seen, mut n_expert_tensors) = (0u64, 0u64);
+        let mut row_elems_of_a = None;
         for tensor in tensors {
-            let elems = i64::try_from(tensor.shape.n_elems()).unwrap_or(i64::MAX);
+            let mut elems = i64::try_from(tensor.shape.n_elems()).unwrap_or(i64::MAX);
+            // A pair of an adapter counts as the matrix that it makes.
+            if tensor.name.ends_with(".lora_a") {
+                row_elems_of_a = Some(i64::try_from(tensor.shape.row_elems()).unwrap_or(i64::MAX));
+                continue;
+            }
+            if let (true, Some(row)) = (tensor.name.ends_with(".lora_b"), row_elems_of_a) {
+                let n_rows = i64::try_from(tensor.shape.n_rows()).unwrap_or(i64::MAX);
+                elems = n_rows.saturating_mul(row);
+            }
             size.total = size.total.saturating_add(elems);
             let place = if tensor.name.contains(".bias") { 1 } else { 2 };
             let n_experts = tensor.shape.dim(place);
@@ -273,6 +283,10 @@ impl Size {
             }
         }
         size.n_experts = experts_seen.checked_div(n_expert_tensors).unwrap_or(0);
+        if row_elems_of_a.is_some() {
+            // Below zero says that it is no exact size.
+            size.total = -size.total;
+        }
         size
     }
 }

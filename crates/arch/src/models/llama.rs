@@ -15,9 +15,9 @@ use gguf::Value;
 use crate::ArchError;
 use crate::config::Hparams;
 use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
 use crate::keys::{Keys, to_u32};
-use crate::registry::{Arch, Class, Computed};
+use crate::registry::{Arch, Class, Computed, DECODER};
 use crate::rope_llama3::rope_llama3;
 use crate::tensors::rules;
 use crate::text_keys::text_keys;
@@ -35,7 +35,6 @@ pub const LLAMA: Arch = Arch {
     ],
     example: "unsloth/Llama-3.2-1B-Instruct",
     configs: &[LLAMA_CONFIG, MISTRAL_CONFIG, MIXTRAL_CONFIG],
-    needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
@@ -43,10 +42,10 @@ pub const LLAMA: Arch = Arch {
         rules::GATED_MLP,
         rules::MIXTRAL_EXPERTS,
     ],
-    embedding: "token_embd.weight",
     keys,
     computed,
     vocab: Route::Llama,
+    ..DECODER
 };
 
 /// `LlamaConfig` of transformers 5.23.
@@ -67,8 +66,8 @@ const LLAMA_CONFIG: ConfigClass = ConfigClass {
         ],
     ],
     derived: &[Derived::HeadDim, Derived::KvHeads],
-    renamed: &[],
     heads_divide_hidden: true,
+    ..BASE
 };
 
 /// `MistralConfig` of transformers 5.23.
@@ -111,30 +110,29 @@ const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
     ],
     derived: &[Derived::KvHeads],
     renamed: &[("num_experts", "num_local_experts")],
-    heads_divide_hidden: false,
+    ..BASE
 };
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// The keys of every text model, the size of the vocabulary and the rotated dimensions.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     hparams.need_u64(&["vocab_size"])?;
     keys.count("vocab_size", hparams, &["vocab_size"])?;
-    let dim = rotary_dim(hparams)?;
+    let dim = hparams.head_dim()?;
     keys.own("rope.dimension_count", Value::U32(to_u32("head_dim", &dim.into())?));
     Ok(())
 }
 
-/// Dimensions that are rotated: `head_dim`, or a head's share of `hidden_size`.
-fn rotary_dim(hparams: &Hparams) -> Result<u64, ArchError> {
-    if let Some(dim) = hparams.get_u64("head_dim")? {
-        return Ok(dim);
-    }
-    let (hidden, heads) = (hparams.need_u64(&["hidden_size"])?, hparams.need_u64(&["num_attention_heads"])?);
-    hidden
-        .checked_div(heads)
-        .ok_or_else(|| crate::config::bad("num_attention_heads", &0.into(), "a count above 0"))
-}
-
-fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
-    let factors = rope_llama3(hparams.rope(), || rotary_dim(hparams))?;
+/// Divisors of rotary frequencies, where rotary scaling is of type `llama3`.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
+    let factors = rope_llama3(hparams.rope(), || hparams.head_dim())?;
     Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
 }

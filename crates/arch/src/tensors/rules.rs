@@ -4,6 +4,11 @@
 //! rows, and whether the model can do without it. Patterns leave out `.weight` and `.bias`;
 //! `{bid}` stands for the layer and `{xid}` for the expert.
 
+use tensor::Shape;
+
+use crate::config::Hparams;
+use crate::{ArchError, ElementMap, Matrix, RowMap};
+
 /// One row of a tensor table.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorRule {
@@ -15,13 +20,29 @@ pub struct TensorRule {
     pub rows: RowRule,
     /// Whether there must be a `.weight`.
     pub need: Need,
+    /// What happens to each element of the `.weight`.
+    pub element: ElementMap,
+    /// What happens to each element instead, where that depends on config and layer.
+    pub element_of: Option<ElementOf>,
+    /// For a tensor whose name in the checkpoint has no ending (`A_log`): its ending in the file
+    /// (`.weight`, `.bias` or none at all).
+    pub bare: Option<&'static str>,
+    /// Another shape for the same elements.
+    pub shape: Option<Reshape>,
+    /// Whether it may leave f32 although tensors of its name otherwise stay there.
+    pub may_shrink: bool,
+    /// The output tensor whose values make this one needless: it is left out where they are equal.
+    pub twin: Option<&'static str>,
 }
 
 /// What happens to the rows of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum RowRule {
     /// Nothing.
     Copy,
+    /// Nothing; the checkpoint may have it several times under the names of the rule, of which the
+    /// one that comes first counts.
+    First,
     /// Rotary halves are interleaved within each query head, for weight and bias.
     PermuteQ,
     /// Rotary halves are interleaved within each key head, for weight and bias.
@@ -30,10 +51,68 @@ pub enum RowRule {
     /// with this value form one group: its tensors appear, in the order of the table, where
     /// the last of their sources was met.
     StackExperts,
+    /// A part of the rows, for weight and bias. Several rows of a table with the same name in
+    /// the checkpoint share it out, in the order of the table.
+    Part(Part),
+    /// The columns of the matrix become rows (Conv1D of GPT-2, low-rank factors of RWKV), which
+    /// then move as the map says.
+    Columns(RowMap),
+    /// As `Columns`, for matrices that are not simply the last two dimensions: the result has three
+    /// dimensions.
+    Turned(Turn),
+    /// Scales of MXFP4, in whose name `_scales` stands where that of the codes has `_blocks`; the
+    /// blocks made of both then move as the map says.
+    Mxfp4(RowMap),
+    /// Tensors of the same shape become one, with one dimension more: those that the names in the
+    /// checkpoint stand for here, which are no alternatives; of the names, or of the numbers `{xid}`
+    /// of the only name, the first so many as the function says. It appears where the last of them
+    /// was met.
+    Fuse(fn(&Hparams) -> usize),
 }
 
+/// Says which matrices a tensor is transposed by, from the config and its shape.
+pub type Turn = fn(&Hparams, &Shape) -> Result<Turned, ArchError>;
+
+/// How a tensor is transposed.
+#[derive(Debug, Clone, Copy)]
+pub struct Turned {
+    /// The rows that are a matrix.
+    pub matrix: Matrix,
+    /// How many these are.
+    pub rows: u64,
+    /// What happens to the rows of the result.
+    pub columns: RowMap,
+}
+
+/// Says what happens to the elements of the tensor of a layer with an ending (`.weight`, `.bias`).
+pub type ElementOf = fn(&Hparams, u64, &str) -> Result<ElementMap, ArchError>;
+
+/// Says the dimensions of a tensor in the file, row length first, from those that it would have.
+pub type Reshape = fn(&Hparams, &[u64]) -> Result<Vec<u64>, ArchError>;
+
+/// Without dimensions of one.
+///
+/// # Errors
+///
+/// None.
+pub fn squeeze(_: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
+    Ok(dims.iter().copied().filter(|dim| *dim != 1).collect())
+}
+
+/// A vector as a column of rows of one element.
+///
+/// # Errors
+///
+/// None.
+pub fn column(_: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
+    Ok([&[1], dims].concat())
+}
+
+/// Says which rows are taken, from the config and the shape of the source.
+pub type Part = fn(&Hparams, &Shape) -> Result<RowMap, ArchError>;
+
 /// Whether a model can do without a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Need {
     /// It cannot.
     Always,
@@ -41,6 +120,8 @@ pub enum Need {
     Dense,
     /// It cannot, if the config has experts.
     Experts,
+    /// It cannot, in layers of which the function says so.
+    If(fn(&Hparams, u64) -> bool),
     /// It can.
     Optional,
 }
@@ -48,12 +129,78 @@ pub enum Need {
 impl TensorRule {
     /// A row that copies and that the model needs.
     pub const fn copy(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
-        TensorRule { hf, gguf, rows: RowRule::Copy, need: Need::Always }
+        TensorRule {
+            hf,
+            gguf,
+            rows: RowRule::Copy,
+            need: Need::Always,
+            element: ElementMap::Identity,
+            element_of: None,
+            bare: None,
+            shape: None,
+            may_shrink: false,
+            twin: None,
+        }
+    }
+
+    /// A row that takes a part, and that the model needs.
+    pub const fn part(hf: &'static [&'static str], gguf: &'static str, part: Part) -> TensorRule {
+        TensorRule::copy(hf, gguf).rows(RowRule::Part(part))
+    }
+
+    /// A row for a norm whose weight is stored as its distance from one.
+    pub const fn norm1p(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
+        TensorRule { element: ElementMap::AddOne, ..TensorRule::copy(hf, gguf) }
     }
 
     /// This row with another need.
     pub const fn need(self, need: Need) -> TensorRule {
         TensorRule { need, ..self }
+    }
+
+    /// A row that transposes, and that the model needs.
+    pub const fn columns(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
+        TensorRule::copy(hf, gguf).rows(RowRule::Columns(RowMap::Concat))
+    }
+
+    /// A row that transposes parts of the source, and that the model needs.
+    pub const fn turned(hf: &'static [&'static str], gguf: &'static str, turn: Turn) -> TensorRule {
+        TensorRule::copy(hf, gguf).rows(RowRule::Turned(turn))
+    }
+
+    /// This row for names without an ending, and the ending in the file.
+    pub const fn bare(self, ending: &'static str) -> TensorRule {
+        TensorRule { bare: Some(ending), ..self }
+    }
+
+    /// This row, for a tensor that gets the type of the file although others of its name do not.
+    pub const fn may_shrink(self) -> TensorRule {
+        TensorRule { may_shrink: true, ..self }
+    }
+
+    /// This row with another shape.
+    pub const fn shape(self, shape: Reshape) -> TensorRule {
+        TensorRule { shape: Some(shape), ..self }
+    }
+
+    /// This row with something happening to each element.
+    pub const fn element(self, element: ElementMap) -> TensorRule {
+        TensorRule { element, ..self }
+    }
+
+    /// This row with something happening to each element that depends on config and layer.
+    pub const fn element_of(self, element: ElementOf) -> TensorRule {
+        TensorRule { element_of: Some(element), ..self }
+    }
+
+    /// This row, for a tensor that is left out where it equals another output tensor.
+    pub const fn unless_equal(self, twin: &'static str) -> TensorRule {
+        TensorRule { twin: Some(twin), ..self }
+    }
+
+    /// The ending of the tensor that a model cannot do without.
+    pub fn ending(&self) -> &'static str {
+        self.bare.unwrap_or(".weight")
     }
 
     /// This row with something happening to its rows.
@@ -86,12 +233,100 @@ pub const ATTENTION_PERMUTED: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 
-/// A gated feed-forward part; absent in layers whose feed-forward part is a mixture.
-pub const GATED_MLP: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.mlp.gate_proj"], "blk.{bid}.ffn_gate").need(Need::Dense),
-    TensorRule::copy(&["model.layers.{bid}.mlp.up_proj"], "blk.{bid}.ffn_up").need(Need::Dense),
-    TensorRule::copy(&["model.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down").need(Need::Dense),
+/// Separate Q, K, V and output projections.
+pub const ATTENTION: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
+
+/// Norms of queries and keys.
+pub const QK_NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm"),
+];
+
+/// Norms after attention and after the feed-forward part, of models without norms before.
+pub const POST_NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::copy(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
+];
+
+/// A feed-forward part without a gate.
+pub const UNGATED_MLP: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.up_proj"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down"),
+];
+
+/// A feed-forward part whose gate and up matrices are one, and stay so.
+pub const FUSED_MLP: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.gate_up_proj"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down"),
+];
+
+/// The mixture of experts of Qwen and others: a router, and three matrices an expert.
+pub const QWEN_EXPERTS: &[TensorRule] = &qwen_experts(Need::Always);
+
+/// [`QWEN_EXPERTS`], where some layers may have none.
+pub const fn qwen_experts(need: Need) -> [TensorRule; 4] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
+            .rows(RowRule::StackExperts)
+            .need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
+            .rows(RowRule::StackExperts)
+            .need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
+            .rows(RowRule::StackExperts)
+            .need(need),
+    ]
+}
+
+/// The experts of [`QWEN_EXPERTS`] as the classes of transformers 5 hold them: stacked, gate before
+/// up in one tensor. transformers takes them apart on saving, other programs do not.
+pub const STACKED_EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(
+        &["model.layers.{bid}.mlp.experts.down_proj", "model.layers.{bid}.mlp.experts.down_proj.weight"],
+        "blk.{bid}.ffn_down_exps",
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+    TensorRule::part(&[STACKED_GATE_UP, STACKED_GATE_UP_WEIGHT], "blk.{bid}.ffn_gate_exps", first_half)
+        .bare(".weight")
+        .need(Need::Optional),
+    TensorRule::part(&[STACKED_GATE_UP, STACKED_GATE_UP_WEIGHT], "blk.{bid}.ffn_up_exps", second_half)
+        .bare(".weight")
+        .need(Need::Optional),
+];
+
+const STACKED_GATE_UP: &str = "model.layers.{bid}.mlp.experts.gate_up_proj";
+const STACKED_GATE_UP_WEIGHT: &str = "model.layers.{bid}.mlp.experts.gate_up_proj.weight";
+
+/// One expert that all tokens pass, of the name that DeepSeek and others give it.
+pub const fn shared_experts(need: Need) -> [TensorRule; 3] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.mlp.shared_experts.gate_proj"], "blk.{bid}.ffn_gate_shexp")
+            .need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.shared_experts.up_proj"], "blk.{bid}.ffn_up_shexp")
+            .need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.shared_experts.down_proj"], "blk.{bid}.ffn_down_shexp")
+            .need(need),
+    ]
+}
+
+/// A gated feed-forward part; absent in layers whose feed-forward part is a mixture.
+pub const GATED_MLP: &[TensorRule] = &gated_mlp(Need::Dense);
+
+/// [`GATED_MLP`], where only some layers have one.
+pub const fn gated_mlp(need: Need) -> [TensorRule; 3] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.mlp.gate_proj"], "blk.{bid}.ffn_gate").need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.up_proj"], "blk.{bid}.ffn_up").need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down").need(need),
+    ]
+}
 
 /// The mixture of experts of Mixtral: a router, and w1 (gate), w2 (down), w3 (up) an expert.
 pub const MIXTRAL_EXPERTS: &[TensorRule] = &[
@@ -107,6 +342,30 @@ pub const MIXTRAL_EXPERTS: &[TensorRule] = &[
         .need(Need::Experts)
         .rows(RowRule::StackExperts),
 ];
+
+/// The first half of the rows; of each expert's rows where there are experts.
+///
+/// # Errors
+///
+/// None.
+pub fn first_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
+    Ok(half(shape, 0))
+}
+
+/// The second half of the rows; of each expert's rows where there are experts.
+///
+/// # Errors
+///
+/// None.
+pub fn second_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
+    Ok(half(shape, 1))
+}
+
+fn half(shape: &Shape, part: u64) -> RowMap {
+    let dims = shape.dims();
+    let rows = dims.get(1).or(dims.first()).copied().unwrap_or(0) / 2;
+    RowMap::Groups { group: rows * 2, start: rows * part, rows, n_head: 0 }
+}
 
 /// Fills a pattern in.
 pub fn fill(pattern: &str, bid: u64, xid: u64) -> String {

@@ -103,6 +103,34 @@ impl AddedVocab {
     }
 }
 
+/// The class that transformers loads a tokenizer with. For some models it knows that the files on
+/// the Hub name the wrong one: those of the list are loaded with the class that knows no tokens of
+/// its own, and Qwen 2 always with its own.
+///
+/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS` and `AutoTokenizer.from_pretrained` of
+/// transformers 5.23, for the models that a converter meets.
+fn class_as_loaded(input: &Input<'_>) -> String {
+    const PLAIN: [&str; 12] = [
+        "arctic",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "internlm2",
+        "internlm3",
+        "jamba",
+        "minicpm3",
+        "minimax_m2",
+        "modernbert",
+        "nemotron",
+        "phi3",
+        "phimoe",
+    ];
+    match input.config.get("model_type").and_then(Json::as_str) {
+        Some("qwen2") => "Qwen2Tokenizer".into(),
+        Some(model) if PLAIN.contains(&model) => "TokenizersBackend".into(),
+        _ => class_of(input),
+    }
+}
+
 /// Texts of the special tokens that tokenizer_config.json names.
 struct Specials {
     /// Those with a name (`bos_token`).
@@ -120,7 +148,7 @@ impl Specials {
             merged.extend(map);
         }
         let byte_level = hf.pre_tokenizer.to_string().contains("\"ByteLevel\"");
-        let defaults: &[(&str, &str)] = match class_of(input).as_str() {
+        let defaults: &[(&str, &str)] = match class_as_loaded(input).as_str() {
             "GPT2Tokenizer" => &[
                 ("unk_token", "<|endoftext|>"),
                 ("bos_token", "<|endoftext|>"),

@@ -11,11 +11,11 @@ use std::collections::HashSet;
 use gguf::Array;
 use serde_json::Value as Json;
 
-use super::added::AddedVocab;
+use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
 use super::keys::{self, Keys, TokenTable, TokenType};
-use super::{VocabContext, bpe, check_rows, special};
+use super::{VocabContext, bpe, check_rows, special, spm};
 use crate::Input;
 
 /// The score of every token.
@@ -38,6 +38,7 @@ pub(super) fn put(
     notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
     let table = table(input, hf, ctx, notes)?;
+    warn_of_loss(hf, &bpe::ids_of(hf)?, keys, notes);
     keys.put(keys::MODEL, "llama");
     keys.put(keys::PRE, "default");
     let n_tokens = table.len();
@@ -46,13 +47,45 @@ pub(super) fn put(
     special::put(input, Some(hf), &options, n_tokens, keys, notes)
 }
 
+/// Tells in what llama.cpp will cut text otherwise than the model: its keys are the reference's,
+/// which lose the order of merges and may not say that no space is put in front.
+fn warn_of_loss(hf: &HfTokenizer, ids: &Ids<'_>, keys: &Keys, notes: &mut Vec<String>) {
+    let mut joined = String::new();
+    let mut last = 0;
+    let in_order = hf.model.merges.0.iter().all(|(left, right)| {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        let id = ids.get(joined.as_str()).copied().unwrap_or(last);
+        let grows = id >= last;
+        last = id;
+        grows
+    });
+    let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
+    notes.push(format!(
+        "`{}` has no scores, and the reference gives every token the same: llama.cpp joins from left to right, \
+         the model by its merges, of which {order} tells; with `tokenizer.model` beside it scores are written",
+        hf.file
+    ));
+    let said = keys.0.iter().any(|(key, _)| key == keys::ADD_SPACE_PREFIX);
+    if !said && !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
+        notes.push(format!(
+            "`{}` puts no space in front of a text, but llama.cpp does where no key says so, and the reference \
+             writes one only for `add_prefix_space` in `tokenizer_config.json`",
+            hf.file
+        ));
+    }
+}
+
 /// As [`put`], for families of which the reference reads tokenizer.model only. The scores are
 /// made of the merges, so that llama.cpp joins in their order: a token's score is the negative
-/// position of the first merge that makes it.
+/// position of the first merge that makes it. Added tokens lie where the files state, as beside a
+/// tokenizer.model.
 pub(super) fn put_ranked(
     input: &Input<'_>,
     hf: &HfTokenizer,
     ctx: &VocabContext,
+    style: spm::Style,
     keys: &mut Keys,
     notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
@@ -60,8 +93,32 @@ pub(super) fn put_ranked(
         "no `tokenizer.model`, without which the reference stops: the vocabulary comes from `{}`, scores from its merges",
         hf.file
     ));
-    let mut table = table(input, hf, ctx, notes)?;
+    let mut table = ranked_tokens(input, hf, ctx, style, notes)?;
+    notes.extend(table.pad_to(ctx.embedding_rows, Some(spm::SCORE_OF_NONE)));
+    check_rows(table.len(), ctx)?;
+    keys.put(keys::MODEL, "llama");
+    keys.put(keys::PRE, if style == spm::Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    let n_tokens = table.len();
+    table.put(keys);
+    // What llama.cpp does where nothing is said is to put a space in front.
+    if !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
+        keys.put(keys::ADD_SPACE_PREFIX, false);
+    }
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+}
+
+/// The model's tokens with scores by merges, then the added ones.
+fn ranked_tokens(
+    input: &Input<'_>,
+    hf: &HfTokenizer,
+    ctx: &VocabContext,
+    style: spm::Style,
+    notes: &mut Vec<String>,
+) -> Result<TokenTable, VocabError> {
     let ids = bpe::ids_of(hf)?;
+    bpe::check_merges(hf, &ids)?;
+    let mut table = tokens(hf, &AddedVocab::default())?;
     let mut joined = String::new();
     for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
         joined.clear();
@@ -71,16 +128,45 @@ pub(super) fn put_ranked(
             table.scores[*id as usize] = -(rank as f32);
         }
     }
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::PRE, "default");
-    let n_tokens = table.len();
-    table.put(keys);
-    // What llama.cpp does where nothing is said is to put a space in front.
-    if !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
-        keys.put(keys::ADD_SPACE_PREFIX, false);
+    // SentencePiece calls those that are not special user-defined: found in a text before anything
+    // is joined. Those of tokenizer.json keep their scores.
+    for token in &hf.added_tokens {
+        let id = ids.get(token.content.as_str()).map(|id| *id as usize);
+        if let Some(kind) = id.and_then(|id| table.types.get_mut(id)) {
+            *kind = if token.special { TokenType::Control } else { TokenType::UserDefined } as i32;
+        }
     }
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+    if style == spm::Style::ChatGlm3 {
+        return spm::chatglm3(table, ctx);
+    }
+    let mut added = spm::listed_tokens(input)?;
+    for token in hf.added_tokens.iter().filter(|token| !ids.contains_key(token.content.as_str())) {
+        added.extend(token.id.map(|id| (hf.file, u64::from(id), token.content.clone(), token.special)));
+    }
+    let n_known =
+        added.iter().map(|(_, id, ..)| id.saturating_add(1)).max().unwrap_or(0).max(table.len() as u64);
+    let n_tokens = bpe::slots_len(ctx.vocab_size.unwrap_or(n_known), "config.json")?;
+    if n_tokens < table.len() {
+        return Err(VocabError::VocabTooLarge {
+            token: String::from_utf8_lossy(&table.texts[n_tokens]).into_owned(),
+            id: n_tokens as u64,
+            vocab_size: n_tokens as u64,
+        });
+    }
+    check_rows(n_tokens, ctx)?;
+    for id in table.len()..n_tokens {
+        table.push_scored(format!("[PAD{id}]"), TokenType::Unused, spm::SCORE_OF_NONE);
+    }
+    for (file, id, text, special) in added {
+        if ids.get(text.as_str()).is_some_and(|own| u64::from(*own) == id) {
+            let at = ids[text.as_str()] as usize;
+            table.types[at] = if special { TokenType::Control } else { TokenType::UserDefined } as i32;
+            continue;
+        }
+        let kind = if special { TokenType::Control } else { TokenType::UserDefined };
+        spm::set(&mut table, file, id, &text, (kind, SCORE), notes);
+    }
+    Ok(table)
 }
 
 /// Whether a step, or one of a sequence, puts a space in front of a text.

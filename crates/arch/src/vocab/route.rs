@@ -28,9 +28,11 @@ pub enum Route {
     /// byte-level BPE; with the keys that it puts before (`add_space_prefix`) and after
     /// (Code Llama, Granite) the others. tekken.json where there is no tokenizer.json.
     Llama,
-    /// `_set_vocab_sentencepiece`: tokenizer.model. Baichuan, BitNet, MiniCPM, Orion, Ernie 4.5,
-    /// PLaMo 1.
+    /// `_set_vocab_sentencepiece`: tokenizer.model. Baichuan, BitNet, MiniCPM, Orion,
+    /// Persimmon, PLaMo 1.
     SentencePiece,
+    /// Ernie 4.5: as [`Route::SentencePiece`], with `add_prefix_space` of tokenizer_config.json.
+    Ernie4_5,
     /// `_set_vocab_llama_hf`: a llama tokenizer as tokenizer.json only.
     LlamaHf,
     /// tokenizer.model, else [`Route::Gpt2`]. Qwen 2 and 3, DeepSeek 1, Dream, Grok, RWKV-Qwen.
@@ -138,6 +140,7 @@ const NAMES: &[(&str, Route)] = &[
     ("gpt2", Route::Gpt2),
     ("llama", Route::Llama),
     ("sentencepiece", Route::SentencePiece),
+    ("ernie4_5", Route::Ernie4_5),
     ("llama_hf", Route::LlamaHf),
     ("sentencepiece_or_gpt2", Route::SentencePieceOrGpt2),
     ("sentencepiece_or_llama_hf", Route::SentencePieceOrLlamaHf),
@@ -212,6 +215,10 @@ pub(super) fn put(
         Route::Gpt2 | Route::Refact => put.gpt2(&Style::GPT2),
         Route::Llama => put.llama(),
         Route::SentencePiece => put.spm(spm::Style::Plain),
+        Route::Ernie4_5 => {
+            put.spm(spm::Style::Plain)?;
+            put.add_prefix_space()
+        }
         Route::LlamaHf => put.llama_hf(),
         Route::SentencePieceOrGpt2 if put.has_spm() => put.spm(spm::Style::Plain),
         Route::SentencePieceOrGpt2 => put.gpt2(&Style::GPT2),
@@ -252,7 +259,12 @@ pub(super) fn put(
             let hf = put.tokenizer_json()?;
             llama_hf::put_xverse(input, &hf, ctx, put.keys, put.notes)
         }
-        Route::ChatGlm if put.has_spm() => put.chatglm3(),
+        // ChatGLM 3, with its model or as tokenizer.json.
+        Route::ChatGlm
+            if put.has_spm() || HfTokenizer::read(input)?.is_some_and(|hf| llama_hf::is_one(&hf)) =>
+        {
+            put.chatglm3()
+        }
         Route::ChatGlm => put.gpt2(&Style {
             by_text: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
             ..Style::GPT2
@@ -377,7 +389,7 @@ impl Put<'_, '_> {
             && let Some(hf) = HfTokenizer::read(self.input)?
             && llama_hf::is_one(&hf)
         {
-            return llama_hf::put_ranked(self.input, &hf, self.ctx, self.keys, self.notes);
+            return llama_hf::put_ranked(self.input, &hf, self.ctx, style, self.keys, self.notes);
         }
         spm::put(self.input, self.ctx, style, self.keys, self.notes)
     }
@@ -385,6 +397,16 @@ impl Put<'_, '_> {
     fn wordpiece(&mut self) -> Result<(), VocabError> {
         let hf = self.tokenizer_json()?;
         wordpiece::put(self.input, &hf, self.ctx, self.keys, self.notes)
+    }
+
+    /// `add_prefix_space` of tokenizer_config.json, where it says so.
+    fn add_prefix_space(&mut self) -> Result<(), VocabError> {
+        let config = hf::tokenizer_config(self.input)?.unwrap_or_default();
+        match config.get("add_prefix_space") {
+            None | Some(Json::Null) => {}
+            Some(value) => self.keys.put(keys::ADD_SPACE_PREFIX, special::is_true(value)),
+        }
+        Ok(())
     }
 
     /// `LlamaModel.set_vocab` in `conversion/llama.py`.
@@ -395,11 +417,7 @@ impl Put<'_, '_> {
         if !json && (input.file("tekken.json").is_some() || (no_other && mistral::is_there(input))) {
             return mistral::put(input, self.ctx, false, self.keys, self.notes);
         }
-        let config = hf::tokenizer_config(input)?.unwrap_or_default();
-        match config.get("add_prefix_space") {
-            None | Some(Json::Null) => {}
-            Some(value) => self.keys.put(keys::ADD_SPACE_PREFIX, special::is_true(value)),
-        }
+        self.add_prefix_space()?;
         if self.has_spm() {
             spm::put(input, self.ctx, spm::Style::Plain, self.keys, self.notes)?;
             if json {
@@ -442,14 +460,14 @@ impl Put<'_, '_> {
         if HfTokenizer::read(self.input)?.is_some() {
             return self.gpt2(&bpe::Style::GPT2);
         }
-        let renamed;
-        let mut input = self.input;
-        if let (None, Some(bytes)) = (input.file("tokenizer.model"), input.file("spiece.model")) {
-            let mut files = input.files.clone();
+        let given = self.input;
+        let mut renamed = None;
+        if let (None, Some(bytes)) = (given.file("tokenizer.model"), given.file("spiece.model")) {
+            let mut files = given.files.clone();
             files.push(("tokenizer.model".into(), bytes));
-            renamed = Input { config: input.config.clone(), files, ..Input::default() };
-            input = &renamed;
+            renamed = Some(Input { config: given.config.clone(), files, ..Input::default() });
         }
+        let input = renamed.as_ref().unwrap_or(given);
         spm::put(input, self.ctx, spm::Style::Plain, self.keys, self.notes)?;
         self.keys.put(keys::ADD_BOS, false);
         for (key, id) in [(keys::PAD_ID, 3u32), (keys::EOS_ID, 1), (keys::UNK_ID, 0)] {
@@ -559,7 +577,8 @@ impl Put<'_, '_> {
     fn chatglm3(&mut self) -> Result<(), VocabError> {
         let padded = self.input.config.get("padded_vocab_size").and_then(Json::as_u64);
         let ctx = VocabContext { vocab_size: padded.or(self.ctx.vocab_size), ..self.ctx.clone() };
-        spm::put(self.input, &ctx, spm::Style::ChatGlm3, self.keys, self.notes)
+        let mut put = Put { input: self.input, ctx: &ctx, keys: self.keys, notes: self.notes };
+        put.spm(spm::Style::ChatGlm3)
     }
 
     /// `GemmaModel.set_vocab` and following in `conversion/gemma.py`.

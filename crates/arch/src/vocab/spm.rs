@@ -50,7 +50,7 @@ pub(super) fn put(
     let mut turn_end = None;
     let mut table = match style {
         Style::Plain => tokens(input, &model, ctx, notes)?,
-        Style::ChatGlm3 => chatglm3(&model, ctx)?,
+        Style::ChatGlm3 => chatglm3(pieces(&model, model.pieces.len()), ctx)?,
         Style::Arctic => arctic(input, &model, ctx, notes)?,
         Style::Phi3 | Style::InternLm2 => tokens_of_three(input, &model, ctx, style, &mut turn_end, notes)?,
     };
@@ -133,7 +133,7 @@ fn n_tokens_of(
 }
 
 /// Puts an added token in its place, if there is one.
-fn set(
+pub(super) fn set(
     table: &mut TokenTable,
     file: &str,
     id: u64,
@@ -182,6 +182,12 @@ fn listed(input: &Input<'_>) -> Result<Vec<(u64, String, Json)>, VocabError> {
         tokens.push((number, text.to_owned(), token));
     }
     Ok(tokens)
+}
+
+/// What tokenizer_config.json lists: file, id, text, whether it is special.
+pub(super) fn listed_tokens(input: &Input<'_>) -> Result<Vec<(&'static str, u64, String, bool)>, VocabError> {
+    let tokens = listed(input)?.into_iter();
+    Ok(tokens.map(|(id, text, token)| ("tokenizer_config.json", id, text, is_special(&token))).collect())
 }
 
 /// Whether an entry says that it is special.
@@ -238,10 +244,7 @@ fn tokens_of_three(
     } else {
         added_tokens_json(input, &mut table, notes)?;
     }
-    let mut all: Vec<(&str, u64, String, bool)> = Vec::new();
-    for (id, text, token) in listed(input)? {
-        all.push(("tokenizer_config.json", id, text, is_special(&token)));
-    }
+    let mut all = listed_tokens(input)?;
     let hf = HfTokenizer::read_without_model(input)?;
     for token in hf.into_iter().flat_map(|hf| hf.added_tokens) {
         if let Some(id) = token.id {
@@ -280,7 +283,7 @@ fn arctic(
 }
 
 /// Pieces, then the nine special tokens of ChatGLM 3.
-fn chatglm3(model: &SpmModel<'_>, ctx: &VocabContext) -> Result<TokenTable, VocabError> {
+pub(super) fn chatglm3(mut table: TokenTable, ctx: &VocabContext) -> Result<TokenTable, VocabError> {
     const SPECIAL: [&str; 9] = [
         "[MASK]",
         "[gMASK]",
@@ -292,7 +295,7 @@ fn chatglm3(model: &SpmModel<'_>, ctx: &VocabContext) -> Result<TokenTable, Voca
         "<|assistant|>",
         "<|observation|>",
     ];
-    let n_known = model.pieces.len() + SPECIAL.len();
+    let n_known = table.len() + SPECIAL.len();
     let n_tokens = bpe::slots_len(ctx.vocab_size.unwrap_or(n_known as u64), "config.json")?;
     if n_tokens < n_known {
         let vocab_size = n_tokens as u64;
@@ -303,7 +306,6 @@ fn chatglm3(model: &SpmModel<'_>, ctx: &VocabContext) -> Result<TokenTable, Voca
         });
     }
     check_rows(n_tokens, ctx)?;
-    let mut table = pieces(model, model.pieces.len());
     for (text, name) in table.texts.iter_mut().zip(["<unk>", "<bos>", "<eos>"]) {
         *text = name.into();
     }

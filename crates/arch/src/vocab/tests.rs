@@ -141,7 +141,7 @@ fn goldens() {
         assert_eq!(ours.len(), expected.len(), "{name}: {:?}", ours.last());
         n_seen += 1;
     }
-    assert_eq!(n_seen, 26, "a golden was added or lost");
+    assert_eq!(n_seen, 38, "a golden was added or lost");
 }
 
 /// The error of a golden that was changed.
@@ -495,4 +495,37 @@ fn rounding_up_stops_at_the_embedding() {
         });
         assert_eq!(tokens.unwrap().as_array().unwrap().len(), wanted, "{rows:?}");
     }
+}
+
+#[test]
+fn llama_tokenizers_as_json_alone() {
+    // Families that the reference reads from tokenizer.model only: scores from the merges, added
+    // tokens where the file states them and as what it says they are.
+    let ranked = |key: &str| value_of("json-llama2-added", key, |_, ctx| ctx.route = Route::Gemma2);
+    let Some(Value::Array(Array::I32(types))) = ranked(keys::TOKEN_TYPE) else { panic!() };
+    assert_eq!(types[384..], [3, 4]);
+    let Some(Value::Array(Array::F32(scores))) = ranked(keys::SCORES) else { panic!() };
+    assert!(scores[259] > scores[300] && scores[300] > scores[330], "{scores:?}");
+    // ChatGLM 3: its nine special tokens lie behind the pieces, listed or not.
+    let chatglm = |folder: &mut Folder, ctx: &mut VocabContext| {
+        folder.edit("config.json", |json| json["padded_vocab_size"] = json!(400));
+        (ctx.route, ctx.embedding_rows) = (Route::ChatGlm, None);
+    };
+    let Some(Value::Array(Array::String(tokens))) = value_of("json-llama2", keys::TOKENS, chatglm) else {
+        panic!()
+    };
+    for (id, text) in
+        [(1, "<bos>"), (384, "[MASK]"), (387, "sop"), (392, "<|observation|>"), (393, "[PAD393]")]
+    {
+        assert_eq!(tokens[id], text.as_bytes(), "{id}");
+    }
+    assert_eq!(tokens.len(), 400);
+    let pre = value_of("json-llama2", keys::PRE, chatglm).unwrap();
+    assert_eq!(pre.as_str(), Some("chatglm-spm"));
+    // What the reference writes loses something: told.
+    let notes = notes_of("json-llama2", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["normalizer"] = json!(null));
+    });
+    assert_has(&notes, "has no scores, and the reference gives every token the same");
+    assert_has(&notes, "puts no space in front of a text, but llama.cpp does");
 }

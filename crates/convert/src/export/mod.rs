@@ -183,9 +183,7 @@ pub fn write(
         outputs.push(opened);
         for (index, offset) in &shard.tensors {
             let back = &plan.back.tensors[*index];
-            let missing = || Error::NoSuchTensor { name: back.source.clone(), wanted_by: back.name.clone() };
-            let tensor = file.tensor(&back.source).ok_or_else(missing)?;
-            let rows = TensorRows::Back(BackRows::new(file, tensor, back));
+            let rows = TensorRows::Back(BackRows::new(file, back)?);
             let mut work = Work::new(back.name.clone(), rows);
             work.targets.push(Target { output, dtype: plan.dtype, offset: *offset, needs_weights: false });
             works.push(work);

@@ -107,14 +107,13 @@ pub fn index(tensors: &[BackTensor], shards: &[Shard]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use arch::RowMap;
     use tensor::Shape;
 
     use super::*;
 
     fn tensor(name: &str, dims: &[u64]) -> BackTensor {
         let shape = Shape::new(dims).expect("a small shape");
-        BackTensor { name: name.into(), shape, source: name.into(), first_row: 0, rows: RowMap::Concat }
+        BackTensor { name: name.into(), shape, parts: Vec::new() }
     }
 
     #[test]

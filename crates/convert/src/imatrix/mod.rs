@@ -1,27 +1,25 @@
 //! Importance matrices: how much each column of a weight matters.
 //!
-//! For every matrix an importance matrix holds the mean square of what went into each of its
-//! columns while the model read some text; for a stack of experts one such row for each expert.
-//! Both file formats of the reference are read: GGUF (`gguf_form.rs`) and the older plain binary
-//! (`legacy.rs`). What comes out is what its tool makes of them, value for value.
+//! Files are read by the crate `imatrix`; what is made of them here are weights, value for value
+//! as the reference has them: the mean square of what went into each column of a matrix, for a
+//! stack of experts one such row for each expert.
 //!
 //! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `load_imatrix` in
-//! `tools/quantize/quantize.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36. It reads
-//! files that this refuses: GGUF sums that do not divide among their counts, names that are no
-//! UTF-8, and a trailer cut short.
+//! `tools/quantize/quantize.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36.
 
 mod coverage;
 mod error;
-mod gguf_form;
-mod legacy;
 mod missing;
 mod provenance;
 
 use std::{collections::BTreeMap, path::Path};
 
-use gguf::{MAGIC, Mapped};
+use gguf::Mapped;
+use imatrix::Sums;
 
 use crate::recipes::{Category, TensorFacts};
+
+pub use imatrix::Format;
 
 pub use self::{
     coverage::{Coverage, Status, TensorCoverage, coverage},
@@ -29,15 +27,6 @@ pub use self::{
     missing::{MissingPolicy, Substitute, raised, substitute},
     provenance::provenance,
 };
-
-/// Which of the two formats a file has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// GGUF, with sums and counts as tensors.
-    Gguf,
-    /// The older binary, with means scaled by a number of calls.
-    Legacy,
-}
 
 /// An importance matrix.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,21 +59,24 @@ impl Imatrix {
     /// Maps and reads the file at `path`, whichever format it has.
     ///
     /// # Errors
-    /// As [`Imatrix::parse`], and [`ImatrixError::Open`] when it cannot be mapped.
+    /// [`ImatrixError::File`].
     pub fn open(path: &Path) -> Result<Imatrix, ImatrixError> {
-        let bytes = Mapped::open(path).map_err(ImatrixError::Open)?;
-        Imatrix::parse(bytes)
+        Ok(Imatrix::from_sums(Sums::open(path).map_err(ImatrixError::File)?))
     }
 
-    /// Reads a file that is mapped or in memory.
+    /// Reads a file that is mapped or in memory. Whether weights are finite is
+    /// [`Imatrix::check_finite`]'s question, since filters come first.
     ///
     /// # Errors
-    /// One variant of [`ImatrixError`] for each way to be wrong. Lengths are checked against
-    /// the length of the file before anything is allocated for them. Whether weights are
-    /// finite is [`Imatrix::check_finite`]'s question, since filters come first.
+    /// [`ImatrixError::File`].
     pub fn parse(bytes: impl Into<Mapped>) -> Result<Imatrix, ImatrixError> {
-        let bytes = bytes.into();
-        if bytes.starts_with(&MAGIC) { gguf_form::parse(bytes) } else { legacy::parse(&bytes) }
+        Ok(Imatrix::from_sums(Sums::parse(bytes).map_err(ImatrixError::File)?))
+    }
+
+    fn from_sums(sums: Sums) -> Imatrix {
+        let Sums { entries, datasets, n_chunks, chunk_tokens, format } = sums;
+        let entries = entries.into_iter().map(|(name, entry)| (name, Entry::new(entry, format))).collect();
+        Imatrix { entries, datasets, n_chunks, chunk_tokens, format }
     }
 
     /// Keeps the entries whose name holds one of `parts` (`--include-weights`); all, if there
@@ -107,7 +99,7 @@ impl Imatrix {
         for (name, entry) in &self.entries {
             if let Some(index) = entry.weights.iter().position(|weight| !weight.is_finite()) {
                 let (entry, value) = (name.clone(), entry.weights[index]);
-                return Err(ImatrixError::NonFinite { entry, what: "weight", index, value });
+                return Err(ImatrixError::NonFinite { entry, index, value });
             }
         }
         Ok(())
@@ -132,7 +124,41 @@ impl Imatrix {
     }
 }
 
+impl Entry {
+    /// Sums by counts. A matrix that saw nothing has ones in GGUF; the older format, which has
+    /// means, has already put ones there.
+    fn new(entry: imatrix::Entry, format: Format) -> Entry {
+        let imatrix::Entry { mut sums, counts } = entry;
+        let row_elems = (sums.len() / counts.len().max(1)).max(1);
+        for (row, &count) in sums.chunks_exact_mut(row_elems).zip(&counts) {
+            match format {
+                _ if count > 0 => row.iter_mut().for_each(|sum| *sum /= count as f32),
+                Format::Gguf => row.fill(1.0),
+                Format::Legacy => {}
+            }
+        }
+        Entry { weights: sums, seen: counts }
+    }
+}
+
 /// How many weights a tensor takes: a row for each matrix of a stack.
 fn values_of(tensor: &TensorFacts<'_>) -> u64 {
     tensor.shape.row_elems().saturating_mul(tensor.shape.dim(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_by_counts() {
+        let sums = vec![1.0, 2.0, 3.0, f32::NAN, 5.0, 7.0];
+        let stored = |counts: &[i64]| imatrix::Entry { sums: sums.clone(), counts: counts.to_vec() };
+        let entry = Entry::new(stored(&[3, 0, 3]), Format::Gguf);
+        assert_eq!(entry.seen, [3, 0, 3]);
+        assert_eq!(entry.weights, [1.0 / 3.0, 2.0 / 3.0, 1.0, 1.0, 5.0 / 3.0, 7.0 / 3.0]);
+        assert_eq!(Entry::new(stored(&[-3]), Format::Gguf).weights, [1.0; 6]);
+        assert_eq!(Entry::new(stored(&[2]), Format::Legacy).weights[..3], [0.5, 1.0, 1.5]);
+        assert_eq!(Entry::new(stored(&[0]), Format::Legacy).weights[..3], sums[..3]);
+    }
 }

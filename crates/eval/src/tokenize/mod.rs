@@ -100,6 +100,51 @@ impl Tokenizer {
         self.vocab.tokens.get(id as usize).map(|token| &token.text[..])
     }
 
+    /// The token that begins a text, if the keys or the kind of vocabulary name one.
+    pub fn bos(&self) -> Option<u32> {
+        self.vocab.bos
+    }
+
+    /// The token that ends a text, if the keys or the kind of vocabulary name one.
+    pub fn eos(&self) -> Option<u32> {
+        self.vocab.eos
+    }
+
+    /// The token whose text in the file is this.
+    pub fn id(&self, text: &str) -> Option<u32> {
+        self.vocab.ids.get(text.as_bytes()).copied()
+    }
+
+    /// The tokens that end a text or a turn: the one that the keys name, and those whose texts are in use
+    /// for it (`llama_vocab::impl::load` looks for the same texts).
+    pub fn ends(&self) -> Vec<u32> {
+        const TEXTS: [&str; 15] = [
+            "<|eot_id|>",
+            "<|im_end|>",
+            "<|end|>",
+            "<end_of_turn>",
+            "<|endoftext|>",
+            "<|eom_id|>",
+            "<EOT>",
+            "_<EOT>",
+            "[EOT]",
+            "[EOS]",
+            "<|end_of_text|>",
+            "<|END_OF_TURN_TOKEN|>",
+            "<|return|>",
+            "<|call|>",
+            "<end_of_utterance>",
+        ];
+        let mut ends: Vec<u32> = self.eos().into_iter().collect();
+        ends.extend(TEXTS.iter().filter_map(|text| self.id(text)));
+        ends
+    }
+
+    /// Whether texts begin with [`Tokenizer::bos`].
+    pub fn adds_bos(&self) -> bool {
+        self.vocab.add_bos
+    }
+
     /// The ids of a text. `add_special` puts the tokens around it that the keys want there;
     /// `parse_special` finds control tokens in the text (user-defined ones are found anyway).
     /// Text that is not UTF-8 is encoded byte by byte where the kind of vocabulary allows, else
@@ -172,7 +217,7 @@ impl Tokenizer {
                         byte => escaped.push(*byte),
                     }
                 }
-                spm::encode(vocab, &escaped, output)
+                spm::encode(vocab, self.reading, &escaped, output)
             }
             Kind::WordPiece => wordpiece::encode(vocab, self.reading, text, output),
             Kind::Unigram(unigram) => unigram.encode(vocab, text, output),

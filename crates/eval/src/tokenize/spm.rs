@@ -7,7 +7,12 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-use super::{error::Error, text::announced_len, vocab::Vocab};
+use super::{
+    Reading,
+    error::Error,
+    text::announced_len,
+    vocab::{Vocab, attr},
+};
 
 /// No neighbour.
 const NONE: u32 = u32::MAX;
@@ -51,8 +56,19 @@ impl PartialEq for Pair {
 
 impl Eq for Pair {}
 
-/// Appends the ids of a text whose spaces are escaped.
-pub(super) fn encode(vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) -> Result<(), Error> {
+/// Appends the ids of a text whose spaces are escaped. A model never finds its control tokens by
+/// joining (ChatGLM 3 has `eop`, which people would be); llama.cpp looks at the text alone.
+pub(super) fn encode(
+    vocab: &Vocab,
+    reading: Reading,
+    text: &[u8],
+    output: &mut Vec<u32>,
+) -> Result<(), Error> {
+    let id_of = |text: &[u8]| {
+        let is_text =
+            |id: &u32| reading == Reading::LlamaCpp || vocab.tokens[*id as usize].attr & attr::CONTROL == 0;
+        vocab.id(text).filter(is_text)
+    };
     let mut pieces = Vec::with_capacity(text.len());
     let mut start = 0;
     while start < text.len() {
@@ -69,7 +85,7 @@ pub(super) fn encode(vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) -> Resul
         }
         let start = pieces[left as usize].start as usize;
         let len = pieces[left as usize].len + pieces[right as usize].len;
-        if let Some(id) = vocab.id(&text[start..start + len as usize]) {
+        if let Some(id) = id_of(&text[start..start + len as usize]) {
             queue.push(Pair { score: vocab.tokens[id as usize].score, left, right, len });
         }
     };
@@ -94,7 +110,7 @@ pub(super) fn encode(vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) -> Resul
     }
     for piece in pieces.iter().filter(|piece| piece.len > 0) {
         let text = &text[piece.start as usize..(piece.start + piece.len) as usize];
-        match vocab.id(text) {
+        match id_of(text) {
             Some(id) => output.push(id),
             None => {
                 for byte in text {

@@ -197,6 +197,9 @@ impl Vocab {
         vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase", vocab.lowercase)?;
         vocab.strip_accents = keys.flag("tokenizer.ggml.normalizer.strip_accents", vocab.lowercase)?;
         vocab.mark_by_text(&keys);
+        if reading == Reading::Model && model == Model::Spm {
+            vocab.rank_by_id();
+        }
         if reading == Reading::LlamaCpp {
             vocab.mark_strips(&keys, pre_name)?;
         }
@@ -240,6 +243,19 @@ impl Vocab {
             self.tokens.push(Token { text, score, attr });
         }
         Ok(())
+    }
+
+    /// Where a vocabulary comes from a tokenizer.json, the reference's converter knows no scores
+    /// and gives every token the same. SentencePiece numbers its pieces in the order in which they
+    /// were joined when it was trained, so the ids tell what the scores were: -1, -2, ...
+    fn rank_by_id(&mut self) {
+        let mut scores = self.tokens.iter().filter(|token| token.attr & attr::NORMAL != 0).map(|t| t.score);
+        let first = scores.next();
+        if scores.all(|score| Some(score) == first) {
+            for (id, token) in self.tokens.iter_mut().enumerate() {
+                token.score = -(id as f32);
+            }
+        }
     }
 
     /// Special ids and which of them are added. Ids beyond the vocabulary are passed over.

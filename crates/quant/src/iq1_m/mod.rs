@@ -13,13 +13,18 @@
 //! Source: `block_iq1_m` in `ggml/src/ggml-common.h`, `quantize_iq1_m` and `dequantize_row_iq1_m` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod decode;
 mod lanes;
 mod scalar;
 mod split_lanes;
 
 use tensor::DType;
 
-use crate::{Codec, Level, Rows, block::assert_sizes, level::at_level};
+use crate::{
+    Codec, Level, Rows,
+    block::{assert_sizes, decode_at_level},
+    level::at_level,
+};
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 56;
@@ -27,8 +32,7 @@ const BYTES: usize = 56;
 const _: () = assert_sizes(DType::IQ1_M, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::IQ1_M, needs_weights: false, encode: Some(encode), decode: scalar::decode };
+pub const CODEC: Codec = Codec { dtype: DType::IQ1_M, needs_weights: false, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {
@@ -39,4 +43,8 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
             scalar::encode(rows, out)
         ),
     }
+}
+
+fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
+    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

@@ -1,8 +1,8 @@
 //! IQ1_M, plainly.
 
 use crate::{
-    Level, Rows,
-    block::{self, put_u16, u16_at},
+    Rows,
+    block::{put_u16, u16_at},
     fit,
     grids::{CodeBook, IQ1_VALUES},
     iq_fit::{
@@ -186,21 +186,20 @@ fn best_split(
     best
 }
 
-/// Decodes blocks.
-pub fn decode(_: Level, blocks: &[u8], out: &mut [f32]) {
-    block::decode_blocks(blocks, out, |block: &[u8; super::BYTES], values: &mut [f32; SUPER]| {
-        let words: [u16; 4] = std::array::from_fn(|at| u16_at(block, 48 + 2 * at));
-        let half = words.iter().rev().fold(0, |half, word| half << 4 | word >> 12);
-        let d = f16_to_f32(half);
-        for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let sub = group / 2;
-            let scale = d * f32::from(2 * (words[sub / 4] >> (3 * (sub % 4)) & 7) + 1);
-            let head = block[32 + sub] >> (4 * (group % 2));
-            let delta = if head & 8 != 0 { -DELTA } else { DELTA };
-            let point = IQ1_VALUES[usize::from(block[group]) | usize::from(head & 7) << 8];
-            for (value, level) in values.iter_mut().zip(point) {
-                *value = scale * (f32::from(level as i8) + delta);
-            }
+/// Decodes a block.
+#[inline(always)]
+pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
+    let words: [u16; 4] = std::array::from_fn(|at| u16_at(block, 48 + 2 * at));
+    let half = words.iter().rev().fold(0, |half, word| half << 4 | word >> 12);
+    let d = f16_to_f32(half);
+    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let sub = group / 2;
+        let scale = d * f32::from(2 * (words[sub / 4] >> (3 * (sub % 4)) & 7) + 1);
+        let head = block[32 + sub] >> (4 * (group % 2));
+        let delta = if head & 8 != 0 { -DELTA } else { DELTA };
+        let point = IQ1_VALUES[usize::from(block[group]) | usize::from(head & 7) << 8];
+        for (value, level) in values.iter_mut().zip(point) {
+            *value = scale * (f32::from(level as i8) + delta);
         }
-    });
+    }
 }

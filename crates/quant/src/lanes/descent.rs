@@ -14,7 +14,7 @@ use super::{
     signed::{Found, ends},
     transpose,
 };
-use crate::fit::SMALLEST_GROUP;
+use crate::{block::array_at_mut, fit::SMALLEST_GROUP};
 
 /// Vectors that go side by side.
 const SIDES: usize = 4;
@@ -54,6 +54,7 @@ pub fn signed_by_descent<S: Simd>(
     let mut moved = [0; SUBS];
     let zero = S::f32s::splat(simd, 0.0);
     for open in open[..n_open].chunks(SIDES * lanes) {
+        let n_sides = open.len().div_ceil(lanes);
         let mut dense = [Dense::<S>::none(simd); SIDES];
         for (dense, open) in dense.iter_mut().zip(open.chunks(lanes)) {
             let mut chosen = [first * SUBS; MAX_LANES];
@@ -66,7 +67,12 @@ pub fn signed_by_descent<S: Simd>(
             transpose(simd, subs, chosen, &mut dense.x);
             dense.round(simd, inv_scale, half);
         }
-        descend(simd, half, &mut dense);
+        match n_sides {
+            1 => descend::<S, 1>(simd, half, array_at_mut(&mut dense, 0)),
+            2 => descend::<S, 2>(simd, half, array_at_mut(&mut dense, 0)),
+            3 => descend::<S, 3>(simd, half, array_at_mut(&mut dense, 0)),
+            _ => descend::<S, SIDES>(simd, half, &mut dense),
+        }
         for (dense, open) in dense.iter().zip(open.chunks(lanes)) {
             let scale = dense.sum_l2.simd_gt(zero).select(dense.sum_lx / dense.sum_l2, zero);
             let bits = dense.moved.to_bitmask();
@@ -196,20 +202,20 @@ impl<S: Simd> Dense<S> {
 /// Sweeps until no level moves any more, at most five times. A lane that has come to rest stays as it is,
 /// because its next sweep would be the one before.
 #[simd]
-fn descend<S: Simd>(simd: S, half: u8, dense: &mut [Dense<S>; SIDES]) {
+fn descend<S: Simd, const N: usize>(simd: S, half: u8, dense: &mut [Dense<S>; N]) {
     for _ in 0..5 {
-        let mut sums = [(dense[0].sum_lx, dense[0].sum_l2, S::mask32s::splat(simd, false)); SIDES];
-        for g in 0..SIDES {
+        let mut sums = [(dense[0].sum_lx, dense[0].sum_l2, S::mask32s::splat(simd, false)); N];
+        for g in 0..N {
             (sums[g].0, sums[g].1) = (dense[g].sum_lx, dense[g].sum_l2);
         }
         for i in 0..SUB_ELEMS {
-            for g in 0..SIDES {
+            for g in 0..N {
                 let dense = &mut dense[g];
                 dense.levels[i] = step(simd, dense.x[i], dense.levels[i], half, &mut sums[g]);
             }
         }
         let mut active = S::mask32s::splat(simd, false);
-        for g in 0..SIDES {
+        for g in 0..N {
             (dense[g].sum_lx, dense[g].sum_l2) = (sums[g].0, sums[g].1);
             dense[g].moved |= sums[g].2;
             active |= sums[g].2;
@@ -239,10 +245,14 @@ fn step<S: Simd>(
     let mut l2 = *sum_l2 - w * level * level;
     let new = nearest_int(simd, x * l2 / lx).bitcast::<S::i32s>().max(low).min(high);
     let new: S::f32s = new.to_float();
-    let mut better = lx.simd_gt(zero) & !new.simd_eq(level);
+    // Conditions go by blends and not by masks joined together, which travel through scalar registers.
+    let new = lx.simd_gt(zero).select(new, level);
+    let none = S::f32s::splat(simd, f32::NEG_INFINITY);
+    let base = new.simd_eq(level).select(none, *sum_l2);
     lx += weighted * new;
     l2 += w * new * new;
-    better &= l2.simd_gt(zero) & (lx * lx * *sum_l2).simd_gt(*sum_lx * *sum_lx * l2);
+    let quality = l2.simd_gt(zero).select(lx * lx * base, none);
+    let better = quality.simd_gt(*sum_lx * *sum_lx * l2);
     *sum_lx = better.select(lx, *sum_lx);
     *sum_l2 = better.select(l2, *sum_l2);
     *moved |= better;

@@ -1,25 +1,13 @@
 //! [`fit::signed`](crate::fit::signed), a (sub-)block a lane.
 //!
-//! The candidate scales do not depend on each other, so five of them are summed up side by side: that hides
-//! the latency of the additions and loads each element once for five.
+//! The candidate scales do not depend on each other, so four or five of them are summed up side by side: that
+//! hides the latency of the additions and loads each element once for all of them.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
 use super::{MAGIC, nearest_int};
 use crate::fit::SMALLEST_GROUP;
-
-/// Candidates that are summed up side by side.
-const SIDES: usize = 5;
-/// Steps of the candidates in the reference's order. The extreme value becomes `-(half + step / 10)`, so that
-/// only the last group has values below the lowest level. The last of the third group fills it up: a
-/// candidate met twice in a row changes nothing, because all that it sets depends on itself alone.
-const STEPS: [[f32; SIDES]; 4] = [
-    [0.0, -9.0, -8.0, -7.0, -6.0],
-    [-5.0, -4.0, -3.0, -2.0, -1.0],
-    [1.0, 2.0, 3.0, 4.0, 4.0],
-    [5.0, 6.0, 7.0, 8.0, 9.0],
-];
 
 /// What the search found for one vector of (sub-)blocks.
 pub struct Found<S: Simd> {
@@ -117,41 +105,68 @@ pub fn signed<S: Simd, const N: usize>(
         (widest * low + splat(MAGIC)).simd_gt(ceiling) | (widest * high + splat(MAGIC)).simd_gt(ceiling);
     let crowded = (crowded & !empty).any_true();
 
-    let (mut chosen, mut scale, mut best) = (zero, zero, zero);
-    for (group, steps) in STEPS.iter().enumerate() {
-        let inv_scales = steps.map(|step| splat(-(half + 0.1 * step)) / max);
-        let (sums_lx, sums_l2) = match (group == STEPS.len() - 1, crowded) {
-            (false, false) => sums::<S, N, false, false>(simd, x, w, &weighted, half, inv_scales),
-            (false, true) => sums::<S, N, false, true>(simd, x, w, &weighted, half, inv_scales),
-            (true, false) => sums::<S, N, true, false>(simd, x, w, &weighted, half, inv_scales),
-            (true, true) => sums::<S, N, true, true>(simd, x, w, &weighted, half, inv_scales),
-        };
-        for c in 0..SIDES {
-            let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
-            let this_scale = sum_lx / sum_l2;
-            let mut better = sum_l2.simd_gt(zero) & (sum_lx * sum_lx).simd_gt(best * sum_l2);
-            let mut quality = this_scale * sum_lx;
-            let mut this_scale = this_scale;
-            if group == 0 && c == 0 {
-                // Infinity or NaN anywhere shows in this sum.
-                *wild |= !empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
-                let hollow = sum_l2.simd_eq(zero);
-                this_scale = hollow.select(zero, this_scale);
-                quality = this_scale * sum_lx;
-                better = S::mask32s::splat(simd, true);
-            }
-            chosen = better.select(inv_scales[c], chosen);
-            scale = better.select(this_scale, scale);
-            best = better.select(quality, best);
-        }
-    }
+    let mut search =
+        Search { x, w, weighted: &weighted, half, max, crowded, chosen: zero, scale: zero, best: zero };
+    // Steps of the candidates in the reference's order: the extreme value becomes `-(half + step / 10)`, so
+    // that only the last ones have values below the lowest level.
+    let sum_lx = meet::<S, N, 5, false>(simd, &mut search, [0.0, -9.0, -8.0, -7.0, -6.0]);
+    // Infinity or NaN anywhere shows in this sum.
+    *wild |= !empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
+    meet::<S, N, 5, false>(simd, &mut search, [-5.0, -4.0, -3.0, -2.0, -1.0]);
+    meet::<S, N, 4, false>(simd, &mut search, [1.0, 2.0, 3.0, 4.0]);
+    meet::<S, N, 5, true>(simd, &mut search, [5.0, 6.0, 7.0, 8.0, 9.0]);
+    let (scale, chosen) = (search.scale, search.chosen);
     Found { scale: empty.select(zero, scale), inv_scale: empty.select(zero, chosen), empty }
+}
+
+/// The best candidate so far.
+struct Search<'a, S: Simd, const N: usize> {
+    x: &'a [S::f32s; N],
+    w: &'a [S::f32s; N],
+    weighted: &'a [S::f32s; N],
+    half: f32,
+    max: S::f32s,
+    crowded: bool,
+    chosen: S::f32s,
+    scale: S::f32s,
+    best: S::f32s,
+}
+
+/// Meets some candidates; the one of step 0 takes the place of none. Gives the first one's sum of
+/// `weight * x * level`.
+#[simd]
+fn meet<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
+    simd: S,
+    search: &mut Search<'_, S, N>,
+    steps: [f32; SIDES],
+) -> S::f32s {
+    let zero = S::f32s::splat(simd, 0.0);
+    let (x, w, weighted, half) = (search.x, search.w, search.weighted, search.half);
+    let inv_scales = steps.map(|step| S::f32s::splat(simd, -(half + 0.1 * step)) / search.max);
+    let (sums_lx, sums_l2) = if search.crowded {
+        sums::<S, N, SIDES, LOW, true>(simd, x, w, weighted, half, inv_scales)
+    } else {
+        sums::<S, N, SIDES, LOW, false>(simd, x, w, weighted, half, inv_scales)
+    };
+    for c in 0..SIDES {
+        let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
+        let mut scale = sum_lx / sum_l2;
+        let mut better = sum_l2.simd_gt(zero) & (sum_lx * sum_lx).simd_gt(search.best * sum_l2);
+        if steps[c] == 0.0 {
+            scale = sum_l2.simd_eq(zero).select(zero, scale);
+            better = S::mask32s::splat(simd, true);
+        }
+        search.chosen = better.select(inv_scales[c], search.chosen);
+        search.scale = better.select(scale, search.scale);
+        search.best = better.select(scale * sum_lx, search.best);
+    }
+    sums_lx[0]
 }
 
 /// The sums of `weight * x * level` and `weight * level^2` of some candidates; clamps only at the ends where
 /// that can matter.
 #[simd]
-fn sums<S: Simd, const N: usize, const LOW: bool, const HIGH: bool>(
+fn sums<S: Simd, const N: usize, const SIDES: usize, const LOW: bool, const HIGH: bool>(
     simd: S,
     x: &[S::f32s; N],
     w: &[S::f32s; N],

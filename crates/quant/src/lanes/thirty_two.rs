@@ -4,7 +4,7 @@ use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
 use super::{MAX_LANES, store_words, transpose};
-use crate::Rows;
+use crate::{Rows, fit};
 
 /// Elements in a block.
 pub const ELEMS: usize = 32;
@@ -30,6 +30,15 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
     let mut x = [[S::f32s::splat(simd, 0.0); ELEMS]; G];
     let mut w = x;
     let mut words = [[S::u32s::splat(simd, 0); W]; G];
+    // Where rows hold whole vectors of blocks, the weights of a vector are the same in every row.
+    let mut shared = Vec::new();
+    if n_columns.is_multiple_of(lanes) {
+        for first in (0..n_columns).step_by(lanes) {
+            let mut columns = w[0];
+            transpose(simd, weights, std::array::from_fn(|lane| first + lane % lanes), &mut columns);
+            shared.push(columns);
+        }
+    }
     let groups = rows.values.chunks(ROWS * rows.row_elems).zip(out.chunks_mut(ROWS * n_columns * B));
     for (values, out) in groups {
         let values = values.as_chunks::<ELEMS>().0;
@@ -51,7 +60,10 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             }
             for g in 0..G {
                 transpose(simd, values, places[g].map(|(row, column)| row * n_columns + column), &mut x[g]);
-                transpose(simd, weights, places[g].map(|(_, column)| column), &mut w[g]);
+                match shared.get(places[g][0].1 / lanes) {
+                    Some(shared) => w[g] = *shared,
+                    None => transpose(simd, weights, places[g].map(|(_, column)| column), &mut w[g]),
+                }
                 let mean_squares = places[g].map(|(row, _)| mean_squares[row]);
                 search_weights(simd, &x[g], &mean_squares, &mut w[g]);
             }
@@ -73,7 +85,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
     }
 }
 
-/// [`fit::mean_square`](crate::fit::mean_square) of up to [`ROWS`] rows of `n_columns` blocks, a row a lane.
+/// [`fit::mean_square`] of up to [`ROWS`] rows of `n_columns` blocks, a row a lane.
 #[simd]
 fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> [f32; ROWS] {
     let lanes = S::f32s::LEN;
@@ -92,10 +104,16 @@ fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> 
         }
         (sum / S::f32s::splat(simd, (n_columns * ELEMS) as f32)).store_slice(means);
     }
+    // Which of two NaN a sum becomes is up to the compiler, so there is only one function that adds them.
+    for (mean, row) in means.iter_mut().zip(values.chunks_exact(n_columns)) {
+        if mean.is_nan() {
+            *mean = fit::mean_square(row.as_flattened());
+        }
+    }
     means
 }
 
-/// [`fit::importance_weights`](crate::fit::importance_weights) in place of the importance.
+/// [`fit::importance_weights`] in place of the importance.
 #[simd]
 fn search_weights<S: Simd>(
     simd: S,

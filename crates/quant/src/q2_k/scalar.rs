@@ -20,7 +20,7 @@ pub const SUB_ELEMS: usize = ELEMS / SUBS;
 pub const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
 
 /// Encodes without importance weights: a sub-block's error is weighed by magnitude and not squared.
-#[inline(always)]
+#[inline(never)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     let (mut scales, mut mins) = ([0.0; SUBS], [0.0; SUBS]);
@@ -47,7 +47,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 }
 
 /// Encodes with importance weights.
-#[inline(always)]
+#[inline(never)]
 pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let sigma2 = fit::sum_of_squares(values) / 256.0;
     let mut levels = [0; ELEMS];

@@ -18,7 +18,7 @@ pub const SUBS: usize = 16;
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
 /// Encodes without importance weights: the scale of largest magnitude becomes level 0 (-32).
-#[inline(always)]
+#[inline(never)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     let mut scales = [0.0; SUBS];
@@ -40,7 +40,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 }
 
 /// Encodes with importance weights.
-#[inline(always)]
+#[inline(never)]
 pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let sigma2 = 2.0 * fit::sum_of_squares(values) / 256.0;
     let mut levels = [0; ELEMS];

@@ -26,7 +26,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 }
 
 /// Encodes with importance weights; `mean_square` is that of the row.
-#[inline(always)]
+#[inline(never)]
 pub fn encode_weighted(
     mean_square: f32,
     values: &[f32; ELEMS],

@@ -15,7 +15,7 @@ pub const BYTES: usize = 144;
 pub const CANDIDATES: Candidates = Candidates { first: -1.0, step: 0.1, n_steps: 20 };
 
 /// Encodes without importance weights.
-#[inline(always)]
+#[inline(never)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     k_scales::fit(values, 15, CANDIDATES, array_at_mut(block, 0), &mut levels);
@@ -23,7 +23,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 }
 
 /// Encodes with importance weights.
-#[inline(always)]
+#[inline(never)]
 pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     k_scales::fit_weighted(values, importance, 15, u8::MAX, array_at_mut(block, 0), &mut levels);

@@ -17,13 +17,13 @@ pub const SUBS: usize = 16;
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
 /// Encodes without importance weights: squares weigh.
-#[inline(always)]
+#[inline(never)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     encode_with(values, |_, x| x.map(|x| x * x), block);
 }
 
 /// Encodes with importance weights, which weigh as they are.
-#[inline(always)]
+#[inline(never)]
 pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     encode_with(values, |sub, _| *array_at(importance, sub * SUB_ELEMS), block);
 }

@@ -31,6 +31,12 @@ pub(super) fn recognize(
     if steps.space_first {
         notes.push("a space is put in front of a text; llama.cpp does not do that for byte-level BPE".into());
     }
+    if !steps.normalizers.is_empty() && hf.model.kind.as_deref() == Some("BPE") {
+        notes.push(format!(
+            "text is normalized first ({}): no key says so, and llama.cpp does not do it for byte-level BPE",
+            steps.normalizers.join(", ")
+        ));
+    }
     let known = hashes.iter().flatten().find_map(|hash| hash::name_of(hash).map(|name| (hash, name)));
     if let Some((hash, name)) = known {
         let other = match by_steps {

@@ -12,13 +12,16 @@
 //!
 //! Lines are not the numbers that the reference compares. Its sums differ from the true distances, and so do the
 //! lines, by bounded errors; a point is taken by its line only if no other comes closer than both errors together
-//! ([`MARGIN`]). Those that do are measured by the reference's own sums, in its order.
+//! (`nearest::margin`). Those that do are measured by the reference's own sums, in its order.
+
+mod nearest;
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
+use self::nearest::{Lines, MAX_POINT_VECTORS, decide, list_of, lowest, make_lines, settle, settle_by_ends};
 use super::{Lookup, Sub, points::Points};
-use crate::iq_fit::lattice::{self, Lattice, Refit};
+use crate::iq_fit::lattice::{Lattice, Refit};
 
 /// Vectors of candidate scales: 31 scales are four of eight.
 const MAX_VECTORS: usize = 4;
@@ -26,31 +29,9 @@ const MAX_VECTORS: usize = 4;
 const MAX_SCALES: usize = 32;
 /// Groups in a sub-block.
 const MAX_GROUPS: usize = 8;
-/// Fields of a code that are looked up at once: single levels, or pairs where registers hold 16 floats.
-const MAX_FIELDS: usize = 8;
-/// Vectors of points in a list.
-const MAX_POINT_VECTORS: usize = 48;
-
-/// How far lines must be apart, in parts of `2 X / s + line`, to decide like the reference's sums.
-///
-/// Write `u` for `2^-24`, `c` for a point's distance. The reference's sum errs by at most
-/// `27 u (s^2 A + X)` (13.5 roundings of `r (|s q| + |x|)^2` an element), `s` times the line by at most
-/// `21 u (s^2 A + X)`, and `s^2 A <= 2 X + 2 c`: together `48 u (3 X + 2 c)`. For two points with `c` and
-/// `c + d` that is `48 u (6 X + 4 c + 2 d)`, which is below `d` if `d >= 290 u (X + c)`, and `X + c` is
-/// `s (2 X / s + line)`. This is `512 u`. Where it holds at both ends of a range it holds within, because the
-/// difference of two lines is a line and the margin is convex in `s`.
-const MARGIN: f32 = 1.0 / 32768.0;
-
-/// What underflow may do to a distance at most, for scales below 2^20: two points this close are measured.
-const TINY: f32 = 1.262_177_4e-29;
-
-/// The lines of a group: `A` and `2 B` of each value of each field of a code.
-struct Lines<S: Simd> {
-    a: [S::f32s; MAX_FIELDS],
-    b: [S::f32s; MAX_FIELDS],
-    /// [`MARGIN`] `* 2 X +` [`TINY`].
-    margin: f32,
-}
+/// By which part one candidate's gain must exceed all others to win without their being compared one by one:
+/// far more than the roundings of a gain.
+const AHEAD: f32 = 1.0 / 32768.0;
 
 /// A group whose code is off the grid for the scales `first..=last`.
 #[derive(Clone, Copy, Default)]
@@ -124,11 +105,7 @@ impl<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>
             codes: [[none; MAX_VECTORS]; MAX_GROUPS],
             off: [0; MAX_GROUPS],
             runs: [Run::default(); MAX_GROUPS * MAX_SCALES],
-            lines: std::array::from_fn(|_| Lines {
-                a: [zero; MAX_FIELDS],
-                b: [zero; MAX_FIELDS],
-                margin: 0.0,
-            }),
+            lines: std::array::from_fn(|_| Lines::new(simd)),
             a: [zero; MAX_POINT_VECTORS],
             b: [zero; MAX_POINT_VECTORS],
         }
@@ -172,9 +149,18 @@ pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usiz
         scales.scale[v] = S::f32s::splat(simd, 1.0) / scales.inverse[v];
     }
     let n_runs = round_all(simd, this, sub, lane, &scales, n_scales, n_vectors);
-    for run in 0..n_runs {
-        let run = this.runs[run];
-        settle(simd, this, sub, lane, &scales, n_vectors, run);
+    // Runs that are not settled by their ends are put off: which ones they are cannot be predicted, and a wrong
+    // guess would throw away the work on the runs that follow.
+    let mut n_hard = 0;
+    for at in 0..n_runs {
+        let run = this.runs[at];
+        let settled = settle_by_ends(simd, this, &scales, n_vectors, run);
+        this.runs[n_hard] = run;
+        n_hard += usize::from(!settled);
+    }
+    for at in 0..n_hard {
+        let run = this.runs[at];
+        settle(simd, this, (sub, lane), &scales, run);
     }
     choose(simd, this, sub, lane, (n_scales, n_vectors), start)
 }
@@ -243,180 +229,6 @@ fn level_bits<S: Lookup, const LEVELS: usize>(simd: S, half: S::f32s) -> S::u32s
     rounded.bitcast::<S::u32s>() - magic.bitcast::<S::u32s>()
 }
 
-/// Fills the tables of a group.
-#[simd]
-fn make_lines<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
-    simd: S,
-    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
-    sub: &Sub<S, SUB>,
-    lane: usize,
-    group: usize,
-) {
-    let splat = |value: f32| S::f32s::splat(simd, value);
-    let lines = &mut this.lines[group];
-    let low = odd(simd, LEVELS, 0);
-    let high = odd(simd, LEVELS, 2);
-    for field in 0..Search::<S, SUB, DIMS, LEVELS>::FIELDS {
-        if Search::<S, SUB, DIMS, LEVELS>::PAIRS {
-            let at = group * DIMS + 2 * field;
-            let root = |i: usize| splat(sub.roots[i].as_slice()[lane]);
-            let twice = |i: usize| splat(sub.twice[i].as_slice()[lane]);
-            lines.a[field] = root(at) * (low * low) + root(at + 1) * (high * high);
-            lines.b[field] = twice(at) * low + twice(at + 1) * high;
-        } else {
-            let at = group * DIMS + field;
-            lines.a[field] = splat(sub.roots[at].as_slice()[lane]) * (low * low);
-            lines.b[field] = splat(sub.twice[at].as_slice()[lane]) * low;
-        }
-    }
-    lines.margin = MARGIN * 2.0 * sub.x2[group].as_slice()[lane] + TINY;
-}
-
-/// The lines of a list into `this.a` and `this.b`; gives the number of vectors.
-#[simd]
-fn line_up<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
-    simd: S,
-    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
-    group: usize,
-    list: &[u16],
-    n: usize,
-) -> usize {
-    let lanes = S::f32s::LEN;
-    let lines = &this.lines[group];
-    let lane_numbers = S::u32s::from_fn(
-        simd,
-        #[inline(always)]
-        |lane| lane as u32,
-    );
-    let infinite = S::f32s::splat(simd, f32::INFINITY);
-    let n_vectors = n.div_ceil(lanes);
-    for v in 0..n_vectors {
-        let codes = simd.widen(&list[v * lanes..]);
-        let mut a = simd.look(lines.a[0], codes);
-        let mut b = simd.look(lines.b[0], codes);
-        for field in 1..Search::<S, SUB, DIMS, LEVELS>::FIELDS {
-            let index = codes >> (field as u32 * Search::<S, SUB, DIMS, LEVELS>::FIELD_BITS);
-            a += simd.look(lines.a[field], index);
-            b += simd.look(lines.b[field], index);
-        }
-        let in_list = lane_numbers.simd_lt(S::u32s::splat(simd, (n - v * lanes) as u32));
-        this.a[v] = in_list.select(a, infinite);
-        this.b[v] = b;
-    }
-    n_vectors
-}
-
-/// The points of `this.a` and `this.b` that may be nearest at a scale: how many, and the last of them.
-#[simd]
-fn lowest<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
-    simd: S,
-    this: &Search<'_, S, SUB, DIMS, LEVELS>,
-    n_vectors: usize,
-    margin: f32,
-    (scale, inverse): (f32, f32),
-) -> (u32, usize) {
-    let s = S::f32s::splat(simd, scale);
-    let mut least = this.a[0] * s - this.b[0];
-    for v in 1..n_vectors {
-        least = least.min(this.a[v] * s - this.b[v]);
-    }
-    let least = least.reduce_min();
-    let bound = S::f32s::splat(simd, least + (MARGIN * least + margin * inverse));
-    let (mut n, mut at) = (0, 0);
-    for v in 0..n_vectors {
-        let near = (this.a[v] * s - this.b[v]).simd_le(bound).to_bitmask();
-        n += near.count_ones();
-        at = if near != 0 { v * S::f32s::LEN + near.trailing_zeros() as usize } else { at };
-    }
-    (n, at)
-}
-
-/// The nearest of the points that may be, by the reference's sums.
-#[simd]
-fn measured<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
-    simd: S,
-    this: &Search<'_, S, SUB, DIMS, LEVELS>,
-    sub: &Sub<S, SUB>,
-    lane: usize,
-    group: usize,
-    (list, n): (&[u16], usize),
-    (scale, inverse): (f32, f32),
-) -> u32 {
-    let n_vectors = n.div_ceil(S::f32s::LEN);
-    let s = S::f32s::splat(simd, scale);
-    let mut least = this.a[0] * s - this.b[0];
-    for v in 1..n_vectors {
-        least = least.min(this.a[v] * s - this.b[v]);
-    }
-    let least = least.reduce_min();
-    let bound = S::f32s::splat(simd, least + (MARGIN * least + this.lines[group].margin * inverse));
-    let values: [f32; DIMS] = std::array::from_fn(
-        #[inline(always)]
-        |dim| sub.x[group * DIMS + dim].as_slice()[lane],
-    );
-    let roots: [f32; DIMS] = std::array::from_fn(
-        #[inline(always)]
-        |dim| sub.roots[group * DIMS + dim].as_slice()[lane],
-    );
-    let (mut best, mut found) = (f32::MAX, list[0]);
-    for v in 0..n_vectors {
-        let mut near = (this.a[v] * s - this.b[v]).simd_le(bound).to_bitmask();
-        while near != 0 {
-            let code = list[v * S::f32s::LEN + near.trailing_zeros() as usize];
-            near &= near - 1;
-            let distance = lattice::distance::<DIMS, LEVELS>(code, &values, &roots, scale);
-            if distance < best {
-                (best, found) = (distance, code);
-            }
-        }
-    }
-    u32::from(found)
-}
-
-/// Replaces the codes of a run by those of its nearest points.
-#[simd]
-fn settle<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
-    simd: S,
-    this: &mut Search<'_, S, SUB, DIMS, LEVELS>,
-    sub: &Sub<S, SUB>,
-    lane: usize,
-    scales: &Scales<S>,
-    n_vectors: usize,
-    run: Run,
-) {
-    let lanes = S::f32s::LEN;
-    let group = usize::from(run.group);
-    let points = this.points;
-    let (list, n) = points.list(run.entry);
-    let n_point_vectors = line_up(simd, this, group, list, n);
-    let margin = this.lines[group].margin;
-    let (first, last) = (usize::from(run.first), usize::from(run.last));
-    let (n_first, at_first) = lowest(simd, this, n_point_vectors, margin, scales.at(first));
-    let (n_last, at_last) = lowest(simd, this, n_point_vectors, margin, scales.at(last));
-    if n_first == 1 && n_last == 1 && at_first == at_last {
-        let code = S::u32s::splat(simd, u32::from(list[at_first]));
-        let n = S::u32s::splat(simd, (last - first) as u32);
-        for v in 0..n_vectors {
-            let from_first = S::u32s::from_fn(
-                simd,
-                #[inline(always)]
-                |lane| (v * lanes + lane) as u32,
-            ) - S::u32s::splat(simd, first as u32);
-            this.codes[group][v] = from_first.simd_le(n).select(code, this.codes[group][v]);
-        }
-        return;
-    }
-    for at in first..=last {
-        let (n_near, near) = lowest(simd, this, n_point_vectors, margin, scales.at(at));
-        let code = if n_near == 1 {
-            u32::from(list[near])
-        } else {
-            measured(simd, this, sub, lane, group, (list, n), scales.at(at))
-        };
-        this.codes[group][at / lanes].as_mut_slice()[at % lanes] = code;
-    }
-}
-
 /// The scale that loses least and its codes.
 #[simd]
 fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
@@ -461,7 +273,7 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
         largest = largest.max(gains[v]);
     }
     let largest = largest.reduce_max();
-    let bound = splat(largest * (1.0 - MARGIN));
+    let bound = splat(largest * (1.0 - AHEAD));
     let mut close = 0;
     for v in 0..n_vectors {
         close |= gains[v].simd_ge(bound).to_bitmask() << (lanes * v);
@@ -512,16 +324,14 @@ pub fn place<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
     code: u32,
     scale: (f32, f32),
 ) -> u32 {
-    let points = this.points;
-    let entry = points.entry(code);
+    let entry = this.points.entry(code);
     if entry == 0 {
         return code;
     }
-    let (list, n) = points.list(entry);
     make_lines(simd, this, sub, lane, group);
-    let n_vectors = line_up(simd, this, group, list, n);
-    let (n_near, near) = lowest(simd, this, n_vectors, this.lines[group].margin, scale);
-    if n_near == 1 { u32::from(list[near]) } else { measured(simd, this, sub, lane, group, (list, n), scale) }
+    let (list, _) = list_of(simd, this, group, entry);
+    let nearest = lowest::<S, DIMS>(simd, &list, scale);
+    decide::<S, SUB, DIMS, LEVELS>(simd, &list, nearest, (sub, lane), group, scale.0)
 }
 
 /// The codes of all groups at a scale a lane.

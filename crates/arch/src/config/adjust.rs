@@ -1,0 +1,86 @@
+//! What config classes of transformers change after defaults: parts that classes share.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::classes;
+
+/// Layers beyond which no list is made from a config's word alone.
+const MAX_LAYERS: u64 = 10_000;
+
+/// Fills in `layer_types` where it is null: sliding where `sliding` says so of a layer.
+pub fn layer_types(map: &mut Map<String, Json>, sliding: impl Fn(u64) -> bool) -> Result<(), String> {
+    if map.get("layer_types").is_some_and(|types| !types.is_null()) {
+        return Ok(());
+    }
+    let n_layers = count(map, "num_hidden_layers").unwrap_or(0);
+    if n_layers > MAX_LAYERS {
+        return Err(format!("{n_layers} layers"));
+    }
+    let name = |layer| if sliding(layer) { "sliding_attention" } else { "full_attention" };
+    map.insert("layer_types".into(), (0..n_layers).map(name).collect());
+    Ok(())
+}
+
+/// Every `pattern`th layer is full, the others slide; the pattern is an older key of the file.
+pub fn layer_pattern(map: &mut Map<String, Json>, default: u64) -> Result<(), String> {
+    let pattern = count(map, "sliding_window_pattern").unwrap_or(default);
+    if pattern == 0 {
+        return Err("`sliding_window_pattern` is 0".into());
+    }
+    layer_types(map, |layer| !(layer + 1).is_multiple_of(pattern))
+}
+
+/// No window unless `use_sliding_window` says so.
+pub fn window_if_used(map: &mut Map<String, Json>, otherwise: Json) {
+    if map.get("use_sliding_window") != Some(&Json::Bool(true)) {
+        map.insert("sliding_window".into(), otherwise);
+    }
+}
+
+/// The share of a head that is rotated, for older files that do not say.
+pub fn partial_rotary(map: &mut Map<String, Json>, default: f64) {
+    map.entry("partial_rotary_factor").or_insert(default.into());
+}
+
+/// Rotary parameters of full and of sliding attention apart. Older files have scaling for full
+/// attention only; each kind has its theta under a flat key or a default.
+pub fn nested_rope(
+    map: &mut Map<String, Json>,
+    full: (&str, f64),
+    sliding: (&str, f64),
+) -> Result<(), String> {
+    let mut nested = match map.remove("rope_parameters") {
+        Some(Json::Object(nested)) => nested,
+        None | Some(Json::Null) => Map::new(),
+        Some(_) => return Err("`rope_parameters` is not an object".into()),
+    };
+    for (kind, (flat, default)) in [("full_attention", full), ("sliding_attention", sliding)] {
+        let theta = map.get(flat).filter(|theta| !theta.is_null()).cloned().unwrap_or(default.into());
+        let inner = nested.entry(kind).or_insert(Json::Null);
+        if inner.is_null() {
+            *inner = json!({"rope_type": "default"});
+        }
+        let Json::Object(inner) = inner else { return Err(format!("`{kind}` is not an object")) };
+        if let ("full_attention", Some(Json::Object(scaling))) = (kind, map.get("rope_scaling")) {
+            inner.extend(scaling.clone());
+        }
+        inner.entry("rope_theta").or_insert(theta);
+    }
+    map.remove("rope_scaling");
+    map.insert("rope_parameters".into(), nested.into());
+    Ok(())
+}
+
+/// The `text_config` of a model of several kinds, standardized by a class of its own.
+pub fn text_config(map: &mut Map<String, Json>, model_type: &str) -> Result<(), String> {
+    if let Some(Json::Object(text)) = map.get_mut("text_config") {
+        text.insert("model_type".into(), model_type.into());
+        *text = classes::standardize(text)?;
+    }
+    Ok(())
+}
+
+/// A count, if it is there.
+pub fn count(map: &Map<String, Json>, key: &str) -> Option<u64> {
+    map.get(key).and_then(Json::as_u64)
+}

@@ -1,0 +1,85 @@
+//! Ling 2 and Ring 2: Bailing's second mixture of experts.
+//!
+//! Config keys: those of every text model, the rotated part of a head, leading dense layers, experts
+//! and their weights, the layers of multi-token prediction.
+//!
+//! Transforms: experts become one tensor; Q, K and V stay one matrix. Layers of multi-token
+//! prediction follow the others.
+//!
+//! Source: `BailingMoeV2Model` in `conversion/bailingmoe.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::keys::Keys;
+use crate::models::glm4moe::{PREDICTED, PREDICTION, count_predicted};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::text_keys::text_keys;
+
+/// The row.
+pub const BAILINGMOE2: Arch = Arch {
+    name: "bailingmoe2",
+    classes: &[Class::new("BailingMoeV2ForCausalLM")],
+    example: "inclusionAI/Ling-mini-2.0",
+    tensors: &[
+        ENDS,
+        rules::PRE_NORMS,
+        ATTENTION,
+        &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(is_mixture)),
+        &rules::shared_experts(Need::If(is_mixture)),
+        PREDICTION,
+    ],
+    keys,
+    prepare: count_predicted,
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["model.word_embeddings"], "token_embd"),
+    TensorRule::copy(&["model.norm"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+const ATTENTION: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.attention.query_key_value"], "blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["model.layers.{bid}.attention.dense"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["model.layers.{bid}.attention.query_layernorm"], "blk.{bid}.attn_q_norm")
+        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.attention.key_layernorm"], "blk.{bid}.attn_k_norm")
+        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.mlp.gate.expert_bias"], "blk.{bid}.exp_probs_b")
+        .bare(".bias")
+        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.final_layernorm"], "blk.{bid}.layer_output_norm")
+        .need(Need::Optional),
+];
+
+/// Whether the feed-forward part of a layer is a mixture: all but the first few are.
+fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    let dense = hparams.get("first_k_dense_replace").and_then(serde_json::Value::as_u64);
+    bid >= dense.unwrap_or(0)
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
+    keys.computed("rope.dimension_count", "head_dim", rotated)?;
+    keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
+    keys.vocab_size(hparams)?;
+    keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    let length = match hparams.get_u64("moe_shared_expert_intermediate_size")? {
+        Some(length) => length,
+        None => hparams
+            .need_u64(&["moe_intermediate_size"])?
+            .saturating_mul(hparams.need_u64(&["num_shared_experts"])?),
+    };
+    keys.computed("expert_shared_feed_forward_length", "num_shared_experts", length)?;
+    keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
+    keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
+    keys.own("expert_weights_norm", Value::Bool(hparams.is_true("norm_topk_prob")));
+    keys.count("nextn_predict_layers", hparams, &[PREDICTED])
+}

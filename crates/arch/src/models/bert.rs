@@ -1,0 +1,159 @@
+//! BERT and CamemBERT, with or without a classifier.
+//!
+//! Config keys: those of every text model, that attention looks both ways, pooling as
+//! sentence-transformers says it, names of classes.
+//!
+//! Transforms: none. Older names are changed (`bert.` in front, `gamma` and `beta` of norms); the
+//! heads that guess words and neighbours, and the pooler, are left out. A classifier whose classes
+//! have names is the output, one without is a step before it.
+//!
+//! Source: `BertModel` in `conversion/bert.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::{Array, Value};
+use serde_json::Value as Json;
+
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, Field, INT, INTS, NULL, TEXT};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{Need, TensorRule};
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+use crate::{ArchError, pooling};
+
+/// The row.
+pub const BERT: Arch = Arch {
+    name: "bert",
+    classes: &[
+        Class::new("BertModel"),
+        Class::new("BertForMaskedLM"),
+        Class::new("CamembertModel"),
+        Class::new("BertForSequenceClassification"),
+    ],
+    example: "BAAI/bge-small-en-v1.5",
+    configs: &[BERT_CONFIG],
+    tensors: &[EMBEDDINGS, POSITIONS, LAYERS, CLASSIFIER],
+    keys,
+    drops: |hparams, name| drops(&rename(hparams, name, "bert.").unwrap_or_default()),
+    rename: |hparams, name| rename(hparams, name, "bert."),
+    vocab: Route::Bert,
+    ..DECODER
+};
+
+/// Words, sentences and their norm.
+pub const EMBEDDINGS: &[TensorRule] = &[
+    TensorRule::copy(&["embeddings.word_embeddings"], "token_embd"),
+    TensorRule::copy(&["embeddings.token_type_embeddings"], "token_types").need(Need::Optional),
+    TensorRule::copy(&["embeddings.LayerNorm"], "token_embd_norm"),
+];
+
+const POSITIONS: &[TensorRule] = &[TensorRule::copy(&["embeddings.position_embeddings"], "position_embd")];
+
+/// The layers.
+pub const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.query"], "blk.{bid}.attn_q"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.key"], "blk.{bid}.attn_k"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.value"], "blk.{bid}.attn_v"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.output.dense"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.output.LayerNorm"], "blk.{bid}.attn_output_norm"),
+    TensorRule::copy(&["encoder.layer.{bid}.intermediate.dense"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["encoder.layer.{bid}.output.dense"], "blk.{bid}.ffn_down"),
+    TensorRule::copy(&["encoder.layer.{bid}.output.LayerNorm"], "blk.{bid}.layer_output_norm"),
+];
+
+/// A classifier.
+pub const CLASSIFIER: &[TensorRule] = &[
+    TensorRule::copy(&["classifier.dense", "classifier", "pre_classifier"], "cls").need(Need::Optional),
+    TensorRule::copy(&["classifier.out_proj"], "cls.output").need(Need::Optional),
+];
+
+/// Fields of `BertConfig` of transformers 5.23, and of its kin.
+pub const FIELDS: &[Field] = &[
+    ("vocab_size", INT, Int(30522)),
+    ("hidden_size", INT, Int(768)),
+    ("num_hidden_layers", INT, Int(12)),
+    ("num_attention_heads", INT, Int(12)),
+    ("intermediate_size", INT, Int(3072)),
+    ("hidden_act", TEXT, Text("gelu")),
+    ("hidden_dropout_prob", INT | FLOAT, Float(0.1)),
+    ("attention_probs_dropout_prob", INT | FLOAT, Float(0.1)),
+    ("max_position_embeddings", INT, Int(512)),
+    ("type_vocab_size", INT, Int(2)),
+    ("initializer_range", FLOAT, Float(0.02)),
+    ("layer_norm_eps", FLOAT, Float(1e-12)),
+    ("pad_token_id", INT | NULL, Int(0)),
+    ("use_cache", BOOL, Bool(true)),
+    ("classifier_dropout", INT | FLOAT | NULL, Null),
+    ("is_decoder", BOOL, Bool(false)),
+    ("add_cross_attention", BOOL, Bool(false)),
+    ("bos_token_id", INT | NULL, Null),
+    ("eos_token_id", INT | NULL | INTS, Null),
+    ("tie_word_embeddings", BOOL, Bool(true)),
+];
+
+/// `BertConfig` of transformers 5.23.
+pub const BERT_CONFIG: ConfigClass =
+    ConfigClass { model_type: "bert", fields: &[FIELDS], has_rope: false, ..BASE };
+
+/// The keys.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.own("attention.causal", Value::Bool(false));
+    pooling::keys(hparams, keys)?;
+    if let Some(labels) = labels(hparams) {
+        let labels = labels.into_iter().map(String::into_bytes).collect();
+        keys.own("classifier.output_labels", Value::Array(Array::String(labels)));
+    }
+    Ok(())
+}
+
+/// The names of the classes in their order; none for the two that transformers puts in where a
+/// config names none.
+fn labels(hparams: &Hparams) -> Option<Vec<String>> {
+    let Some(map) = hparams.get("id2label").and_then(Json::as_object) else {
+        let n_labels = hparams.get("num_labels").and_then(Json::as_u64).filter(|n| *n != 2 && *n < 10_000)?;
+        return Some((0..n_labels).map(|label| format!("LABEL_{label}")).collect());
+    };
+    let mut labels: Vec<(u64, &str)> =
+        map.iter().filter_map(|(id, label)| Some((id.parse().ok()?, label.as_str()?))).collect();
+    labels.sort_unstable();
+    match labels[..] {
+        [] | [(0, "LABEL_0"), _] => None,
+        _ => Some(labels.into_iter().map(|(_, label)| label.to_owned()).collect()),
+    }
+}
+
+/// The name without what stands in front of it, norms by their newer names, the classifier by what
+/// it is here.
+pub fn rename(hparams: &Hparams, name: &str, front: &str) -> Option<String> {
+    let mut name = name.strip_prefix(front).unwrap_or(name).to_owned();
+    for (old, new) in [(".gamma", ".weight"), (".beta", ".bias")] {
+        if let Some(base) = name.strip_suffix(old) {
+            name = format!("{base}{new}");
+        }
+    }
+    match name.strip_prefix("classifier.") {
+        Some(ending @ ("weight" | "bias")) if labels(hparams).is_some() => {
+            Some(format!("classifier.out_proj.{ending}"))
+        }
+        _ => Some(name),
+    }
+}
+
+/// What a model that makes vectors of texts has no use for.
+pub fn drops(name: &str) -> Option<&'static str> {
+    match name {
+        "embeddings.position_ids" => Some("a list of numbers from zero on"),
+        "pooler.dense.weight" | "pooler.dense.bias" => Some("the pooler is not used for embeddings"),
+        _ if name.starts_with("cls.predictions") || name.starts_with("cls.seq_relationship") => {
+            Some("part of what the model was trained with")
+        }
+        _ => None,
+    }
+}

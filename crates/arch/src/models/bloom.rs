@@ -1,0 +1,92 @@
+//! BLOOM and BLOOMZ.
+//!
+//! Config keys: in an order of their own; the context length is `seq_length`, or else the width.
+//!
+//! Transforms: Q, K and V of each head lie together; they become all Q, all K, all V, in one tensor
+//! still.
+//!
+//! Source: `BloomModel` in `conversion/bloom.py` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36.
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL};
+use crate::keys::Keys;
+use crate::models::gptneox::by_head;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{Need, TensorRule};
+
+/// The row.
+pub const BLOOM: Arch = Arch {
+    name: "bloom",
+    classes: &[Class::new("BloomForCausalLM"), Class::new("BloomModel")],
+    example: "bigscience/bloom-560m",
+    configs: &[BLOOM_CONFIG],
+    needs: &["n_layer"],
+    tensors: &[ENDS, LAYERS],
+    keys,
+    rename: |_, name| Some(name.replace("transformer.", "")),
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["word_embeddings"], "token_embd"),
+    TensorRule::copy(&["word_embeddings_layernorm"], "token_embd_norm"),
+    TensorRule::copy(&["ln_f"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["h.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::part(&["h.{bid}.self_attention.query_key_value"], "blk.{bid}.attn_qkv", |hparams, _| {
+        by_head(hparams)
+    }),
+    TensorRule::copy(&["h.{bid}.self_attention.dense"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["h.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["h.{bid}.mlp.dense_h_to_4h"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
+];
+
+/// `BloomConfig` of transformers 5.23.
+const BLOOM_CONFIG: ConfigClass = ConfigClass {
+    model_type: "bloom",
+    fields: &[&[
+        ("vocab_size", INT, Int(250_880)),
+        ("hidden_size", INT, Int(64)),
+        ("n_layer", INT, Int(2)),
+        ("n_head", INT, Int(8)),
+        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
+        ("initializer_range", FLOAT, Float(0.02)),
+        ("bos_token_id", INT | NULL, Int(1)),
+        ("eos_token_id", INT | INTS | NULL, Int(2)),
+        ("pad_token_id", INT | NULL, Null),
+        ("hidden_dropout", INT | FLOAT, Float(0.0)),
+        ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ("pretraining_tp", INT, Int(1)),
+        ("tie_word_embeddings", BOOL, Bool(true)),
+    ]],
+    renamed: &[("num_attention_heads", "n_head"), ("num_hidden_layers", "n_layer")],
+    adjust: |map| {
+        if let Some(width) = map.remove("n_embed") {
+            map.insert("hidden_size".into(), width);
+        }
+        Ok(())
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let width = hparams.need_u64(&["hidden_size"])?;
+    let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
+    let context = hparams.get_u64("seq_length")?.unwrap_or(width);
+    keys.computed("context_length", "seq_length", context)?;
+    keys.computed("embedding_length", "hidden_size", width)?;
+    keys.computed("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
+    keys.computed("block_count", "n_layer", hparams.n_layers()?)?;
+    keys.computed("attention.head_count", "n_head", heads)?;
+    keys.computed("attention.head_count_kv", "n_head", heads)?;
+    keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
+    keys.file_type_here();
+    Ok(())
+}

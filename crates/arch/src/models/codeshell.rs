@@ -1,0 +1,36 @@
+//! CodeShell.
+//!
+//! Config keys: those of GPT-2, `num_query_groups` for key heads; rotary base and scaling are
+//! written whatever the config says.
+//!
+//! Transforms: none; Q, K and V stay one matrix.
+//!
+//! Source: `CodeShellModel` in `conversion/codeshell.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::keys::Keys;
+use crate::models::starcoder;
+use crate::registry::{Arch, Class, DECODER};
+
+/// The row.
+pub const CODESHELL: Arch = Arch {
+    name: "codeshell",
+    classes: &[Class::new("CodeShellForCausalLM")],
+    example: "WisdomShell/CodeShell-7B",
+    needs: &["n_embd", "n_layer", "n_head", "num_query_groups", "vocab_size"],
+    tensors: &[starcoder::ENDS, starcoder::LAYERS],
+    keys,
+    ..DECODER
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    starcoder::gpt_keys(hparams, keys, hparams.need_u64(&["num_query_groups"])?)?;
+    keys.own("rope.freq_base", Value::F32(10_000.0));
+    keys.own("rope.scaling.type", "linear".into());
+    keys.own("rope.scaling.factor", Value::F32(1.0));
+    Ok(())
+}

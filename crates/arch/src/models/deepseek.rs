@@ -1,0 +1,49 @@
+//! DeepSeek MoE 16B, the first one.
+//!
+//! Config keys: those of every text model, leading dense layers, lengths and number of experts.
+//!
+//! Transforms: those of llama; experts become one tensor.
+//!
+//! Source: `DeepseekModel` in `conversion/deepseek.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::keys::Keys;
+use crate::models::deepseek2::{has_shared, is_mixture};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need};
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+
+/// The row.
+pub const DEEPSEEK: Arch = Arch {
+    name: "deepseek",
+    classes: &[Class::new("DeepseekForCausalLM")],
+    example: "deepseek-ai/deepseek-moe-16b-chat",
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::PRE_NORMS,
+        rules::ATTENTION_PERMUTED,
+        &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(is_mixture)),
+        &rules::shared_experts(Need::If(has_shared)),
+    ],
+    keys,
+    vocab: Route::SentencePieceOrGpt2,
+    ..DECODER
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.computed("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
+    keys.own("rope.scaling.type", "none".into());
+    keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
+    keys.vocab_size(hparams)?;
+    keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    keys.own("expert_weights_scale", Value::F32(1.0));
+    keys.needed("expert_count", hparams, &["n_routed_experts"])?;
+    keys.needed("expert_shared_count", hparams, &["n_shared_experts"])
+}

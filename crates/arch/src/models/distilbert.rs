@@ -1,0 +1,86 @@
+//! DistilBERT, written as `bert`.
+//!
+//! Config keys: those of every text model under shorter names; the epsilon of norms, which its
+//! config does not have, is 1e-12.
+//!
+//! Transforms: none. What guesses words is left out.
+//!
+//! Source: `DistilBertModel` in `conversion/bert.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
+use crate::models::bert;
+use crate::registry::{Arch, Class};
+use crate::tensors::rules::TensorRule;
+
+/// The row.
+pub const DISTILBERT: Arch = Arch {
+    name: "distilbert",
+    written: Some("bert"),
+    classes: &[
+        Class::new("DistilBertModel"),
+        Class::new("DistilBertForMaskedLM"),
+        Class::new("DistilBertForSequenceClassification"),
+    ],
+    example: "distilbert/distilbert-base-uncased",
+    configs: &[DISTILBERT_CONFIG],
+    needs: &["dim", "hidden_dim", "n_layers", "n_heads", "vocab_size"],
+    tensors: &[EMBEDDINGS, LAYERS, bert::CLASSIFIER],
+    keys: |hparams, keys| {
+        keys.own("attention.layer_norm_epsilon", Value::F32(1e-12));
+        bert::keys(hparams, keys)
+    },
+    drops: |hparams, name| {
+        let name = bert::rename(hparams, name, "distilbert.").unwrap_or_default();
+        let is_head = name.starts_with("vocab_");
+        bert::drops(&name).or(is_head.then_some("part of what the model was trained with"))
+    },
+    rename: |hparams, name| bert::rename(hparams, name, "distilbert."),
+    ..bert::BERT
+};
+
+const EMBEDDINGS: &[TensorRule] = &[
+    TensorRule::copy(&["embeddings.word_embeddings"], "token_embd"),
+    TensorRule::copy(&["embeddings.position_embeddings"], "position_embd"),
+    TensorRule::copy(&["embeddings.LayerNorm"], "token_embd_norm"),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.layer.{bid}.attention.q_lin"], "blk.{bid}.attn_q"),
+    TensorRule::copy(&["transformer.layer.{bid}.attention.k_lin"], "blk.{bid}.attn_k"),
+    TensorRule::copy(&["transformer.layer.{bid}.attention.v_lin"], "blk.{bid}.attn_v"),
+    TensorRule::copy(&["transformer.layer.{bid}.attention.out_lin"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["transformer.layer.{bid}.sa_layer_norm"], "blk.{bid}.attn_output_norm"),
+    TensorRule::copy(&["transformer.layer.{bid}.ffn.lin1"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["transformer.layer.{bid}.ffn.lin2"], "blk.{bid}.ffn_down"),
+    TensorRule::copy(&["transformer.layer.{bid}.output_layer_norm"], "blk.{bid}.layer_output_norm"),
+];
+
+/// `DistilBertConfig` of transformers 5.23.
+const DISTILBERT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "distilbert",
+    fields: &[&[
+        ("vocab_size", INT, Int(30522)),
+        ("max_position_embeddings", INT, Int(512)),
+        ("sinusoidal_pos_embds", BOOL, Bool(false)),
+        ("n_layers", INT, Int(6)),
+        ("n_heads", INT, Int(12)),
+        ("dim", INT, Int(768)),
+        ("hidden_dim", INT, Int(3072)),
+        ("dropout", INT | FLOAT, Float(0.1)),
+        ("attention_dropout", INT | FLOAT, Float(0.1)),
+        ("activation", TEXT, Text("gelu")),
+        ("initializer_range", FLOAT, Float(0.02)),
+        ("qa_dropout", INT | FLOAT, Float(0.1)),
+        ("seq_classif_dropout", INT | FLOAT, Float(0.2)),
+        ("pad_token_id", INT | NULL, Int(0)),
+        ("eos_token_id", INT | NULL | INTS, Null),
+        ("bos_token_id", INT | NULL, Null),
+        ("tie_word_embeddings", BOOL, Bool(true)),
+    ]],
+    has_rope: false,
+    ..BASE
+};

@@ -1,0 +1,97 @@
+//! EXAONE 4.
+//!
+//! Config keys: those of every text model, `vocab_size`, `sliding_window` and which layers have it.
+//!
+//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//!
+//! Source: `Exaone4Model` in `conversion/exaone.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::{Array, Value};
+use serde_json::{Map, Value as Json};
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Float, Int, Null};
+use crate::config::classes::{BASE, ConfigClass, DECODER_FIELDS, FLOAT, INT, NULL, TEXT, TEXTS};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::models::llama;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules;
+use crate::text_keys::text_keys;
+
+/// The row.
+pub const EXAONE4: Arch = Arch {
+    name: "exaone4",
+    classes: &[Class::new("Exaone4ForCausalLM")],
+    example: "LGAI-EXAONE/EXAONE-4.0-32B",
+    configs: &[EXAONE4_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::POST_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    keys,
+    computed: llama::computed,
+    ..DECODER
+};
+
+/// `Exaone4Config` of transformers 5.23.
+const EXAONE4_CONFIG: ConfigClass = ConfigClass {
+    model_type: "exaone4",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(102_400)),
+            ("intermediate_size", INT, Int(16384)),
+            ("num_key_value_heads", INT, Int(32)),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("bos_token_id", INT | NULL, Int(0)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("sliding_window_pattern", INT | TEXT | NULL, Int(4)),
+            ("layer_types", NULL | TEXTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    adjust: config,
+    ..BASE
+};
+
+/// A pattern of letters, or none without a list of layers, is more than the class can compute.
+fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    if map.get("sliding_window").is_none_or(Json::is_null) {
+        map.insert("sliding_window_pattern".into(), 0.into());
+    }
+    if map.get("layer_types").is_some_and(|types| !types.is_null()) {
+        return Ok(());
+    }
+    match adjust::count(map, "sliding_window_pattern") {
+        Some(pattern) => adjust::layer_pattern(map, pattern),
+        None => Err("`sliding_window_pattern` is not a number".into()),
+    }
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.vocab_size(hparams)?;
+    if hparams.get("sliding_window").is_none() {
+        return Ok(());
+    }
+    keys.count("attention.sliding_window", hparams, &["sliding_window"])?;
+    if let Some(pattern) = hparams.sliding_layers().or(pattern(hparams)?) {
+        keys.own("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
+    }
+    Ok(())
+}
+
+/// Which layers slide, by `LLLG` or by a period.
+fn pattern(hparams: &Hparams) -> Result<Option<Vec<bool>>, ArchError> {
+    let n_layers = hparams.n_layers()?.min(10_000);
+    Ok(match hparams.get("sliding_window_pattern") {
+        Some(Json::String(letters)) if !letters.is_empty() => {
+            Some(letters.chars().cycle().take(n_layers as usize).map(|letter| letter == 'L').collect())
+        }
+        Some(period) => period
+            .as_u64()
+            .filter(|period| *period > 0)
+            .map(|period| (1..=n_layers).map(|layer| !layer.is_multiple_of(period)).collect()),
+        None => None,
+    })
+}

@@ -1,0 +1,80 @@
+//! Gemma 2.
+//!
+//! Config keys: those of Gemma 1, both soft caps, and `sliding_window`.
+//!
+//! Transforms: one is added to the weights of norms. An output beside the embedding is left out.
+//!
+//! Source: `Gemma2Model` in `conversion/gemma.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT, TEXTS};
+use crate::keys::Keys;
+use crate::models::gemma;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, TensorRule};
+use crate::vocab::Route;
+
+/// The row.
+pub const GEMMA2: Arch = Arch {
+    name: "gemma2",
+    classes: &[Class::new("Gemma2ForCausalLM")],
+    example: "trl-internal-testing/tiny-Gemma2ForCausalLM",
+    configs: &[GEMMA2_CONFIG],
+    tensors: &[gemma::ENDS, NORMS, rules::ATTENTION, rules::GATED_MLP],
+    keys,
+    drops: gemma::drop_output,
+    vocab: Route::Gemma2,
+    ..DECODER
+};
+
+/// Norms before and after attention, and before and after the feed-forward part.
+pub const NORMS: &[TensorRule] = &[
+    TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
+];
+
+/// `Gemma2Config` of transformers 5.23.
+const GEMMA2_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma2",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(256_000)),
+            ("hidden_size", INT, Int(2304)),
+            ("intermediate_size", INT, Int(9216)),
+            ("num_hidden_layers", INT, Int(26)),
+            ("num_attention_heads", INT, Int(8)),
+            ("num_key_value_heads", INT, Int(4)),
+            ("head_dim", INT, Int(256)),
+            ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
+            ("max_position_embeddings", INT, Int(8192)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("pad_token_id", INT | NULL, Int(0)),
+            ("eos_token_id", INT | NULL | INTS, Int(1)),
+            ("bos_token_id", INT | NULL, Int(2)),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("query_pre_attn_scalar", INT, Int(256)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("final_logit_softcapping", FLOAT | NULL, Float(30.0)),
+            ("attn_logit_softcapping", FLOAT | NULL, Float(50.0)),
+            ("use_bidirectional_attention", BOOL | NULL, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    heads_divide_hidden: true,
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    gemma::keys(hparams, keys)?;
+    keys.needed_number("attn_logit_softcapping", hparams, &["attn_logit_softcapping"])?;
+    keys.needed_number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
+    keys.needed("attention.sliding_window", hparams, &["sliding_window"])
+}

@@ -1,0 +1,112 @@
+//! Gemma 3, the text part.
+//!
+//! Config keys: those of every text model (of a model with images, those of its `text_config`),
+//! `final_logit_softcapping`, `sliding_window`; defaults for what older files leave out.
+//!
+//! Transforms: one is added to the weights of norms. Image parts are left out.
+//!
+//! Source: `Gemma3Model` in `conversion/gemma.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT, TEXTS};
+use crate::config::{Hparams, adjust, bad};
+use crate::keys::Keys;
+use crate::models::{gemma, gemma2};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+
+/// The row.
+pub const GEMMA3: Arch = Arch {
+    name: "gemma3",
+    classes: &[Class::new("Gemma3ForCausalLM"), Class::new("Gemma3ForConditionalGeneration")],
+    example: "hf-tiny-v2/tiny-random-Gemma3ForCausalLM",
+    configs: &[GEMMA3_TEXT_CONFIG, GEMMA3_CONFIG],
+    needs: &["hidden_size", "intermediate_size", "num_hidden_layers"],
+    tensors: &[gemma::ENDS, OUTPUT, gemma2::NORMS, rules::ATTENTION, QK_NORMS, rules::GATED_MLP],
+    keys,
+    vocab: Route::Gemma3,
+    ..DECODER
+};
+
+const OUTPUT: &[TensorRule] = &[TensorRule::copy(&["lm_head"], "output").need(Need::Optional)];
+
+const QK_NORMS: &[TensorRule] = &[
+    TensorRule::norm1p(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm"),
+];
+
+/// `Gemma3TextConfig` of transformers 5.23.
+const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma3_text",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(262_208)),
+            ("hidden_size", INT, Int(2304)),
+            ("intermediate_size", INT, Int(9216)),
+            ("num_hidden_layers", INT, Int(26)),
+            ("num_attention_heads", INT, Int(8)),
+            ("num_key_value_heads", INT, Int(4)),
+            ("head_dim", INT, Int(256)),
+            ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("pad_token_id", INT | NULL, Int(0)),
+            ("eos_token_id", INT | NULL | INTS, Int(1)),
+            ("bos_token_id", INT | NULL, Int(2)),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("query_pre_attn_scalar", INT, Int(256)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("final_logit_softcapping", FLOAT | NULL, Null),
+            ("attn_logit_softcapping", FLOAT | NULL, Null),
+            ("use_bidirectional_attention", BOOL | NULL, Bool(false)),
+        ],
+        DECODER_FIELDS,
+    ],
+    heads_divide_hidden: true,
+    adjust: |map| {
+        adjust::layer_pattern(map, 6)?;
+        adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
+    },
+    ..BASE
+};
+
+/// `Gemma3Config` of transformers 5.23: text and images.
+const GEMMA3_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma3",
+    fields: &[],
+    adjust: |map| adjust::text_config(map, "gemma3_text"),
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    let count = |key, default| hparams.get_u64(key).map(|count| count.unwrap_or(default));
+    let head_dim = count("head_dim", 256)?;
+    keys.computed("context_length", "max_position_embeddings", count("max_position_embeddings", 131_072)?)?;
+    keys.computed("attention.head_count", "num_attention_heads", count("num_attention_heads", 8)?)?;
+    let epsilon = hparams.get_f64("rms_norm_eps")?.unwrap_or(1e-6) as f32;
+    keys.own("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
+    keys.computed("attention.key_length", "head_dim", head_dim)?;
+    keys.computed("attention.value_length", "head_dim", head_dim)?;
+    let theta = hparams.rope().f64_or("rope_theta", 1_000_000.0)? as f32;
+    keys.own("rope.freq_base", Value::F32(theta));
+    if let Some(cap) = hparams.get("attn_logit_softcapping") {
+        return Err(bad("attn_logit_softcapping", cap, "null: this architecture has none"));
+    }
+    if hparams.get_f64("final_logit_softcapping")?.is_some_and(|cap| cap != 0.0) {
+        keys.number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
+    }
+    if hparams.get_u64("sliding_window_pattern")? != Some(1) {
+        keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
+    }
+    keys.computed("attention.head_count_kv", "num_key_value_heads", count("num_key_value_heads", 4)?)
+}

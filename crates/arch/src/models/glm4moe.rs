@@ -1,0 +1,139 @@
+//! GLM 4.5 to 4.7: mixtures of experts.
+//!
+//! Config keys: those of every text model, the rotated part of a head, leading dense layers, experts
+//! and their weights, the layers of multi-token prediction.
+//!
+//! Transforms: experts become one tensor. Layers of multi-token prediction follow the others, where
+//! the checkpoint has them (transformers leaves them out on saving).
+//!
+//! Source: `Glm4MoeModel` in `conversion/glm.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::models::deepseek2::{CORRECTION, has_shared, is_mixture};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+use crate::{ArchError, SourceTensor};
+
+/// The row.
+pub const GLM4MOE: Arch = Arch {
+    name: "glm4moe",
+    classes: &[Class::new("Glm4MoeForCausalLM")],
+    example: "zai-org/GLM-4.5-Air",
+    configs: &[GLM4MOE_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        NORMS,
+        rules::ATTENTION,
+        &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(is_mixture)),
+        &rules::shared_experts(Need::If(has_shared)),
+        CORRECTION,
+        PREDICTION,
+    ],
+    keys,
+    prepare: count_predicted,
+    vocab: Route::Glm4Moe,
+    ..DECODER
+};
+
+const NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm").need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm").need(Need::Optional),
+];
+
+/// Beside a whole layer, what the prediction of the token after the next has.
+pub const PREDICTION: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.hnorm"], "blk.{bid}.nextn.hnorm").need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.embed_tokens"], "blk.{bid}.nextn.embed_tokens")
+        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.shared_head.norm"], "blk.{bid}.nextn.shared_head_norm")
+        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.shared_head.head"], "blk.{bid}.nextn.shared_head_head")
+        .need(Need::Optional),
+];
+
+/// The number of layers that predict more than the next token, once they are counted.
+pub const PREDICTED: &str = "num_nextn_predict_layers";
+
+/// Counts the layers of the prediction among the others, where the checkpoint has them.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
+    let trunk = hparams.n_layers()?;
+    let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
+    let first = format!("model.layers.{trunk}.");
+    if !tensors.iter().any(|tensor| tensor.name.starts_with(&first)) {
+        return Ok(hparams.without(PREDICTED));
+    }
+    Ok(hparams.with("num_hidden_layers", trunk.saturating_add(predicted).into()))
+}
+
+/// `Glm4MoeConfig` of transformers 5.23.
+const GLM4MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "glm4_moe",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_552)),
+            ("intermediate_size", INT, Int(10944)),
+            ("num_hidden_layers", INT, Int(46)),
+            ("num_attention_heads", INT, Int(96)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("moe_intermediate_size", INT, Int(1408)),
+            ("num_experts_per_tok", INT, Int(8)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("n_shared_experts", INT, Int(1)),
+            ("n_routed_experts", INT, Int(128)),
+            ("routed_scaling_factor", FLOAT, Float(1.0)),
+            ("n_group", INT, Int(1)),
+            ("topk_group", INT, Int(1)),
+            ("first_k_dense_replace", INT, Int(1)),
+            ("norm_topk_prob", BOOL, Bool(true)),
+            ("use_qk_norm", BOOL, Bool(false)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+            ("num_mtp_layers", INT, Int(1)),
+        ],
+        DECODER_FIELDS,
+    ],
+    renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", PREDICTED)],
+    adjust: |map| {
+        adjust::partial_rotary(map, 0.5);
+        Ok(())
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
+    keys.computed("rope.dimension_count", "head_dim", rotated)?;
+    keys.count("expert_count", hparams, &["n_routed_experts"])?;
+    keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    keys.count("expert_shared_count", hparams, &["n_shared_experts"])?;
+    keys.count("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
+    // Scores go through a sigmoid.
+    keys.own("expert_gating_func", Value::U32(2));
+    keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
+    if hparams.get("norm_topk_prob").is_some() {
+        keys.own("expert_weights_norm", Value::Bool(hparams.is_true("norm_topk_prob")));
+    }
+    keys.count("nextn_predict_layers", hparams, &[PREDICTED])
+}

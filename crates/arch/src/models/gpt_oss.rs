@@ -1,0 +1,151 @@
+//! gpt-oss.
+//!
+//! Config keys: those of every text model, the sliding window, the length of the experts.
+//!
+//! Transforms: gate and up of the experts, whose rows alternate, are taken apart. Experts in MXFP4
+//! stay as they are, in the order of ggml; experts in floats lie transposed in the checkpoint.
+//!
+//! Source: `GptOssModel` in `conversion/gpt_oss.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use serde_json::{Map, Value as Json, json};
+use tensor::Shape;
+
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER, Packed};
+use crate::tensors::rules::{self, Need, RowRule, TensorRule, Turned};
+use crate::text_keys::text_keys;
+use crate::{ArchError, Matrix, RowMap};
+
+/// The row.
+pub const GPT_OSS: Arch = Arch {
+    name: "gpt-oss",
+    classes: &[Class::new("GptOssForCausalLM")],
+    example: "openai/gpt-oss-20b",
+    configs: &[GPT_OSS_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::ATTENTION, LAYERS, PACKED_EXPERTS, FLOAT_EXPERTS],
+    keys,
+    packed: &[Packed { method: "mxfp4", file_type: (38, "MXFP4_MOE") }],
+    ..DECODER
+};
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.sinks"], "blk.{bid}.attn_sinks").bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.router"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_bias"], "blk.{bid}.ffn_down_exps")
+        .bare(".bias"),
+    TensorRule::part(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj_bias"],
+        "blk.{bid}.ffn_gate_exps",
+        |_, _| Ok(RowMap::Elements { step: 2, start: 0 }),
+    )
+    .bare(".bias"),
+    TensorRule::part(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj_bias"],
+        "blk.{bid}.ffn_up_exps",
+        |_, _| Ok(RowMap::Elements { step: 2, start: 1 }),
+    )
+    .bare(".bias"),
+];
+
+const PACKED_EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_scales"], "blk.{bid}.ffn_down_exps")
+        .rows(RowRule::Mxfp4(RowMap::Concat))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_scales"], "blk.{bid}.ffn_gate_exps")
+        .rows(RowRule::Mxfp4(GATE))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_scales"], "blk.{bid}.ffn_up_exps")
+        .rows(RowRule::Mxfp4(UP))
+        .bare(".weight"),
+];
+
+const FLOAT_EXPERTS: &[TensorRule] = &[
+    TensorRule::turned(
+        &["model.layers.{bid}.mlp.experts.down_proj"],
+        "blk.{bid}.ffn_down_exps",
+        |_, shape| Ok(turned(shape, RowMap::Concat)),
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+    TensorRule::turned(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
+        "blk.{bid}.ffn_gate_exps",
+        |_, shape| Ok(turned(shape, GATE)),
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+    TensorRule::turned(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
+        "blk.{bid}.ffn_up_exps",
+        |_, shape| Ok(turned(shape, UP)),
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+];
+
+const GATE: RowMap = RowMap::Groups { group: 2, start: 0, rows: 1, n_head: 0 };
+const UP: RowMap = RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 };
+
+/// The matrices of all experts, each transposed.
+pub fn turned(shape: &Shape, columns: RowMap) -> Turned {
+    let rows = shape.dim(1);
+    Turned { matrix: Matrix { group: rows, start: 0 }, rows, columns }
+}
+
+/// `GptOssConfig` of transformers 5.23.
+const GPT_OSS_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gpt_oss",
+    default_theta: 150_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(201_088)),
+            ("hidden_size", INT, Int(2880)),
+            ("intermediate_size", INT, Int(2880)),
+            ("num_hidden_layers", INT, Int(36)),
+            ("num_attention_heads", INT, Int(64)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("head_dim", INT, Int(64)),
+            ("num_local_experts", INT, Int(128)),
+            ("num_experts_per_tok", INT, Int(4)),
+            ("sliding_window", INT | NULL, Int(128)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("swiglu_alpha", FLOAT, Float(1.702)),
+            ("swiglu_limit", FLOAT, Float(7.0)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+            ("attention_bias", BOOL, Bool(true)),
+        ],
+        DECODER_FIELDS,
+    ],
+    renamed: &[("num_experts", "num_local_experts")],
+    adjust: config,
+    ..BASE
+};
+
+/// Every other layer slides; without rotary parameters they are those of the published models.
+fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    adjust::layer_types(map, |layer| layer.is_multiple_of(2))?;
+    if map.get("rope_parameters").is_none_or(Json::is_null) {
+        let yarn = json!({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+            "truncate": false, "original_max_position_embeddings": 4096});
+        map.insert("rope_parameters".into(), yarn);
+    }
+    Ok(())
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
+    keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])
+}

@@ -1,0 +1,92 @@
+//! GPT-J 6B. The reference has no converter for it, and llama.cpp does not run it; keys are those of
+//! the GGUF specification, names of tensors those that gguf-py lists for the architecture.
+//!
+//! Config keys: those of the specification, and the feed-forward length, which it has for every model.
+//!
+//! Transforms: none. The rotated pairs of GPT-J lie side by side in its checkpoints already.
+//!
+//! Source: the section on GPT-J and the standardized tensor names of the GGUF specification;
+//! `MODEL_TENSORS[GPTJ]` in `gguf-py/gguf/constants.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{Need, TensorRule};
+
+/// The row.
+pub const GPTJ: Arch = Arch {
+    name: "gptj",
+    classes: &[Class::new("GPTJForCausalLM")],
+    example: "EleutherAI/gpt-j-6b",
+    configs: &[GPTJ_CONFIG],
+    needs: &["n_embd", "n_layer", "n_head"],
+    tensors: &[ENDS, LAYERS],
+    keys,
+    drops: |_, name| {
+        let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+        is_mask.then_some("the causal mask is not a weight")
+    },
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.wte"], "token_embd"),
+    TensorRule::copy(&["transformer.ln_f"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+/// Attention and the feed-forward part have the same norm.
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["transformer.h.{bid}.attn.q_proj"], "blk.{bid}.attn_q"),
+    TensorRule::copy(&["transformer.h.{bid}.attn.k_proj"], "blk.{bid}.attn_k"),
+    TensorRule::copy(&["transformer.h.{bid}.attn.v_proj"], "blk.{bid}.attn_v"),
+    TensorRule::copy(&["transformer.h.{bid}.attn.out_proj"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.fc_in"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.fc_out"], "blk.{bid}.ffn_down"),
+];
+
+/// `GPTJConfig` of transformers 5.23.
+const GPTJ_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gptj",
+    fields: &[&[
+        ("vocab_size", INT, Int(50400)),
+        ("n_positions", INT, Int(2048)),
+        ("n_embd", INT, Int(4096)),
+        ("n_layer", INT, Int(28)),
+        ("n_head", INT, Int(16)),
+        ("rotary_dim", INT, Int(64)),
+        ("n_inner", INT | NULL, Null),
+        ("activation_function", TEXT, Text("gelu_new")),
+        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
+        ("bos_token_id", INT | NULL, Int(50256)),
+        ("eos_token_id", INT | INTS | NULL, Int(50256)),
+        ("pad_token_id", INT | NULL, Null),
+        ("tie_word_embeddings", BOOL, Bool(false)),
+    ]],
+    renamed: &[
+        ("hidden_size", "n_embd"),
+        ("max_position_embeddings", "n_positions"),
+        ("num_attention_heads", "n_head"),
+        ("num_hidden_layers", "n_layer"),
+    ],
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let width = hparams.need_u64(&["n_embd"])?;
+    let forward = hparams.get_u64("n_inner")?.unwrap_or(width.saturating_mul(4));
+    keys.needed("context_length", hparams, &["n_positions"])?;
+    keys.needed("embedding_length", hparams, &["n_embd"])?;
+    keys.computed("block_count", "n_layer", hparams.n_layers()?)?;
+    keys.computed("feed_forward_length", "n_inner", forward)?;
+    keys.needed("rope.dimension_count", hparams, &["rotary_dim"])?;
+    keys.needed("attention.head_count", hparams, &["n_head"])?;
+    keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
+    keys.file_type_here();
+    Ok(())
+}

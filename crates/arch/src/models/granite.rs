@@ -1,0 +1,76 @@
+//! Granite 3, dense.
+//!
+//! Config keys: those of llama without `head_dim`, and four multipliers.
+//!
+//! Transforms: those of llama.
+//!
+//! Source: `GraniteModel` in `conversion/granite.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
+use crate::keys::Keys;
+use crate::models::llama;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules;
+use crate::vocab::Route;
+
+/// The row.
+pub const GRANITE: Arch = Arch {
+    name: "granite",
+    classes: &[Class::new("GraniteForCausalLM")],
+    example: "ibm-granite/granite-3.3-2b-instruct",
+    configs: &[GRANITE_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
+    keys,
+    computed: llama::computed,
+    vocab: Route::Llama,
+    ..DECODER
+};
+
+/// `GraniteConfig` of transformers 5.23.
+const GRANITE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granite",
+    fields: &[
+        &[
+            ("intermediate_size", INT, Int(11008)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("mlp_bias", BOOL, Bool(false)),
+            ("embedding_multiplier", INT | FLOAT, Float(1.0)),
+            ("logits_scaling", INT | FLOAT, Float(1.0)),
+            ("residual_multiplier", INT | FLOAT, Float(1.0)),
+            ("attention_multiplier", INT | FLOAT, Float(1.0)),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::KvHeads],
+    ..BASE
+};
+
+/// The keys.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    llama::keys(&hparams.without("head_dim"), keys)?;
+    for (key, name) in [
+        ("attention.scale", "attention_multiplier"),
+        ("embedding_scale", "embedding_multiplier"),
+        ("residual_scale", "residual_multiplier"),
+        ("logit_scale", "logits_scaling"),
+    ] {
+        if let Some(scale) = hparams.get_f64(name)?.filter(|scale| *scale != 0.0) {
+            keys.own(key, Value::F32(scale as f32));
+        }
+    }
+    Ok(())
+}

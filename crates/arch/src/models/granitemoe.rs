@@ -1,0 +1,105 @@
+//! Granite 3, mixtures of experts, with and without a shared one.
+//!
+//! Config keys: those of Granite, the length of the shared expert.
+//!
+//! Transforms: those of llama. Experts are stacked already, gate before up in one tensor, which is
+//! taken apart; so is the shared expert's.
+//!
+//! Source: `GraniteMoeModel` in `conversion/granite.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
+use crate::keys::Keys;
+use crate::models::{granite, llama};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::vocab::Route;
+
+/// The row.
+pub const GRANITEMOE: Arch = Arch {
+    name: "granitemoe",
+    classes: &[Class::new("GraniteMoeForCausalLM"), Class::new("GraniteMoeSharedForCausalLM")],
+    example: "ibm-granite/granite-3.1-3b-a800m-instruct",
+    configs: &[GRANITEMOE_CONFIG, GRANITEMOESHARED_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, EXPERTS, SHARED],
+    keys,
+    computed: llama::computed,
+    vocab: Route::Llama,
+    ..DECODER
+};
+
+const EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.router.layer"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::part(
+        &["model.layers.{bid}.block_sparse_moe.input_linear"],
+        "blk.{bid}.ffn_gate_exps",
+        rules::first_half,
+    ),
+    TensorRule::part(
+        &["model.layers.{bid}.block_sparse_moe.input_linear"],
+        "blk.{bid}.ffn_up_exps",
+        rules::second_half,
+    ),
+    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.output_linear"], "blk.{bid}.ffn_down_exps"),
+];
+
+const SHARED: &[TensorRule] = &[
+    TensorRule::part(
+        &["model.layers.{bid}.shared_mlp.input_linear"],
+        "blk.{bid}.ffn_gate_shexp",
+        rules::first_half,
+    )
+    .need(Need::Optional),
+    TensorRule::part(
+        &["model.layers.{bid}.shared_mlp.input_linear"],
+        "blk.{bid}.ffn_up_shexp",
+        rules::second_half,
+    )
+    .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
+        .need(Need::Optional),
+];
+
+/// `GraniteMoeConfig` of transformers 5.23.
+const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granitemoe",
+    fields: &[
+        &[
+            ("intermediate_size", INT, Int(11008)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
+            ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
+            ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
+            ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
+            ("num_local_experts", INT | NULL, Int(8)),
+            ("num_experts_per_tok", INT | NULL, Int(2)),
+            ("output_router_logits", BOOL | NULL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::KvHeads],
+    ..BASE
+};
+
+/// `GraniteMoeSharedConfig` of transformers 5.23.
+const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granitemoeshared",
+    fields: &[&[("shared_intermediate_size", INT, Int(0))], GRANITEMOE_CONFIG.fields[0], DECODER_FIELDS],
+    ..GRANITEMOE_CONFIG
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    granite::keys(hparams, keys)?;
+    match hparams.get_u64("shared_intermediate_size")? {
+        None | Some(0) => Ok(()),
+        Some(_) => keys.count("expert_shared_feed_forward_length", hparams, &["shared_intermediate_size"]),
+    }
+}

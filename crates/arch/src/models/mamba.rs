@@ -1,0 +1,119 @@
+//! Mamba and Falcon Mamba.
+//!
+//! Config keys: in an order of their own, from the file as it stands, in the spelling of transformers
+//! (`hidden_size`) or of the authors (`d_model`); lengths that a state-space model has no use for are 0.
+//!
+//! Transforms: the decay is stored as a logarithm and becomes minus its exponential; the convolution
+//! loses a dimension. An output that is equal to the embedding is left out.
+//!
+//! Source: `MambaModel` in `conversion/mamba.py` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36.
+
+use gguf::Value;
+
+use crate::config::{Hparams, bad};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::vocab::Route;
+use crate::{ArchError, ElementMap};
+
+/// The row.
+pub const MAMBA: Arch = Arch {
+    name: "mamba",
+    classes: &[
+        Class::new("MambaForCausalLM"),
+        Class::new("MambaLMHeadModel"),
+        Class::new("FalconMambaForCausalLM"),
+    ],
+    example: "state-spaces/mamba-130m-hf",
+    raw_config: true,
+    needs: &["vocab_size"],
+    tensors: &[ENDS, LAYERS],
+    keys,
+    vocab: Route::Mamba,
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["backbone.embeddings", "backbone.embedding"], "token_embd"),
+    TensorRule::copy(&["backbone.norm_f"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional).unless_equal("token_embd"),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["backbone.layers.{bid}.norm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.A_log"], "blk.{bid}.ssm_a")
+        .bare("")
+        .element(ElementMap::MinusExp),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.D"], "blk.{bid}.ssm_d").bare(""),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d").shape(rules::squeeze),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.x_proj"], "blk.{bid}.ssm_x"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.dt_proj"], "blk.{bid}.ssm_dt"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.out_proj"], "blk.{bid}.ssm_out"),
+];
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let width = hparams.need_u64(&["hidden_size", "d_model"])?;
+    let inner = count_or(hparams, &["intermediate_size", "d_inner"], width.saturating_mul(2))?;
+    if inner != width.saturating_mul(2) {
+        return Err(bad("intermediate_size", &inner.into(), "twice the width"));
+    }
+    keys.computed("context_length", "", 1 << 20)?;
+    keys.computed("embedding_length", "hidden_size", width)?;
+    keys.computed("feed_forward_length", "", 0)?;
+    keys.computed("attention.head_count", "", 0)?;
+    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    state_keys(hparams, keys, &["conv_kernel", "d_conv"], inner, &["state_size", "d_state"])?;
+    let rank = count_or(hparams, &["time_step_rank", "dt_rank"], width.div_ceil(16))?;
+    keys.computed("ssm.time_step_rank", "time_step_rank", rank)?;
+    epsilon(hparams, keys, 1e-5)?;
+    let norms = hparams.get("model_type").is_some_and(|kind| kind == "falcon_mamba");
+    keys.own("ssm.dt_b_c_rms", Value::Bool(norms));
+    keys.file_type_here();
+    Ok(())
+}
+
+/// Sizes of convolution, inner state and state, each with the default of the first Mamba.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn state_keys(
+    hparams: &Hparams,
+    keys: &mut Keys,
+    conv: &[&'static str],
+    inner: u64,
+    state: &[&'static str],
+) -> Result<(), ArchError> {
+    keys.computed("ssm.conv_kernel", "conv_kernel", count_or(hparams, conv, 4)?)?;
+    keys.computed("ssm.inner_size", "intermediate_size", inner)?;
+    keys.computed("ssm.state_size", "state_size", count_or(hparams, state, 16)?)
+}
+
+/// The epsilon of the norms, or a default.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), ArchError> {
+    let stated = match hparams.find(&["layer_norm_epsilon", "rms_norm_eps"]) {
+        Some((key, _)) => hparams.get_f64(key)?.filter(|epsilon| *epsilon != 0.0),
+        None => None,
+    };
+    keys.own("attention.layer_norm_rms_epsilon", Value::F32(stated.unwrap_or(default) as f32));
+    Ok(())
+}
+
+/// A count under the first of `names` that the config has, or a default where there is none or 0.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn count_or(hparams: &Hparams, names: &[&'static str], default: u64) -> Result<u64, ArchError> {
+    match hparams.find(names) {
+        Some((key, _)) => Ok(hparams.get_u64(key)?.filter(|count| *count != 0).unwrap_or(default)),
+        None => Ok(default),
+    }
+}

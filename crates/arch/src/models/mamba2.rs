@@ -1,0 +1,84 @@
+//! Mamba 2 and Mamba-Codestral.
+//!
+//! Config keys: as for Mamba, with heads and groups.
+//!
+//! Transforms: as for Mamba; decay and skip connection become columns, the norm is divided into
+//! groups.
+//!
+//! Source: `Mamba2Model` in `conversion/mamba.py` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36.
+
+use crate::config::{Hparams, bad};
+use crate::keys::Keys;
+use crate::models::mamba::{count_or, epsilon};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::vocab::Route;
+use crate::{ArchError, ElementMap};
+
+/// The row.
+pub const MAMBA2: Arch = Arch {
+    name: "mamba2",
+    classes: &[Class::new("Mamba2ForCausalLM")],
+    example: "mistralai/Mamba-Codestral-7B-v0.1",
+    raw_config: true,
+    needs: &["vocab_size"],
+    tensors: &[ENDS, LAYERS],
+    keys,
+    rename: |_, name| {
+        let inner = name.strip_prefix("model.")?;
+        (inner.starts_with("backbone") || inner.starts_with("lm_head")).then(|| inner.to_owned())
+    },
+    vocab: Route::Mamba2,
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["backbone.embeddings", "backbone.embedding"], "token_embd"),
+    TensorRule::copy(&["backbone.norm_f"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["backbone.layers.{bid}.norm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.A_log"], "blk.{bid}.ssm_a")
+        .bare("")
+        .shape(rules::column)
+        .element(ElementMap::MinusExp),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.D"], "blk.{bid}.ssm_d").bare("").shape(rules::column),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt").bare(".bias"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d").shape(rules::squeeze),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in"),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.norm"], "blk.{bid}.ssm_norm").shape(|hparams, dims| {
+        let groups = count_or(hparams, &["n_groups"], 1)?;
+        Ok(vec![dims.iter().product::<u64>() / groups, groups])
+    }),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.out_proj"], "blk.{bid}.ssm_out"),
+];
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let width = hparams.need_u64(&["dim", "d_model", "hidden_size"])?;
+    let width = count_or(hparams, &["hidden_size", "d_model", "dim"], width)?;
+    let expanded = count_or(hparams, &["mamba_expand", "expand"], 2)?.saturating_mul(width);
+    let inner = count_or(hparams, &["mamba_d_ssm", "intermediate_size", "d_inner"], expanded)?;
+    let head = count_or(hparams, &["mamba_d_head", "head_dim"], 64)?;
+    if inner != expanded {
+        return Err(bad("intermediate_size", &inner.into(), "`expand` times the width"));
+    }
+    if !inner.is_multiple_of(head) {
+        return Err(bad("head_dim", &head.into(), "a divisor of the inner size"));
+    }
+    keys.computed("context_length", "", 1 << 20)?;
+    keys.computed("embedding_length", "hidden_size", width)?;
+    keys.computed("feed_forward_length", "", 0)?;
+    keys.computed("attention.head_count", "", 0)?;
+    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.computed("ssm.conv_kernel", "conv_kernel", count_or(hparams, &["conv_kernel", "d_conv"], 4)?)?;
+    keys.computed("ssm.inner_size", "intermediate_size", inner)?;
+    keys.computed("ssm.state_size", "state_size", count_or(hparams, &["state_size", "d_state"], 128)?)?;
+    keys.computed("ssm.time_step_rank", "head_dim", inner / head)?;
+    keys.computed("ssm.group_count", "n_groups", count_or(hparams, &["n_groups"], 1)?)?;
+    epsilon(hparams, keys, 1e-5)?;
+    keys.file_type_here();
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! MiniCPM 1 and 2.
+//!
+//! Config keys: those of every text model, and three scales that are computed.
+//!
+//! Transforms: rows of Q and K are permuted as for llama. Factors of long contexts become the
+//! computed tensors `rope_factors_long` and `rope_factors_short`.
+//!
+//! Source: `MiniCPMModel` in `conversion/minicpm.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::keys::Keys;
+use crate::models::phi3;
+use crate::registry::{Arch, Class, Computed, DECODER};
+use crate::tensors::rules;
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+
+/// The row.
+pub const MINICPM: Arch = Arch {
+    name: "minicpm",
+    classes: &[Class::new("MiniCPMForCausalLM")],
+    example: "openbmb/MiniCPM-2B-sft-bf16",
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
+    keys,
+    computed,
+    vocab: Route::SentencePiece,
+    ..DECODER
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    let depth = (hparams.n_layers()? as f64).sqrt();
+    let width = hparams.need_f64("hidden_size")?;
+    for (key, scale) in [
+        ("embedding_scale", hparams.need_f64("scale_emb")?),
+        ("residual_scale", hparams.need_f64("scale_depth")? / depth),
+        ("logit_scale", width / hparams.need_f64("dim_model_base")?),
+    ] {
+        keys.own(key, Value::F32(scale as f32));
+    }
+    Ok(())
+}
+
+fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
+    let has = |key| hparams.rope().get(key).is_some();
+    if has("long_factor") || has("short_factor") {
+        phi3::long_factors(hparams, hparams.head_share()?)
+    } else {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,114 @@
+//! ModernBERT: an encoder with rotary positions and windows.
+//!
+//! Config keys: those of every text model, the window, every how many layers there is none, the
+//! activation; pooling, and that before a classifier.
+//!
+//! Transforms: none; gate and up stay one matrix, Q, K and V as well.
+//!
+//! Source: `ModernBertModel` in `conversion/bert.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use serde_json::Value as Json;
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DICT, FLOAT, INT, INTS, NULL, TEXT, TEXTS};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::models::bert;
+use crate::registry::{Arch, Class};
+use crate::tensors::rules::{Need, TensorRule};
+use crate::vocab::Route;
+
+/// The row.
+pub const MODERN_BERT: Arch = Arch {
+    name: "modern-bert",
+    classes: &[
+        Class::new("ModernBertModel"),
+        Class::new("ModernBertForMaskedLM"),
+        Class::new("ModernBertForSequenceClassification"),
+    ],
+    example: "answerdotai/ModernBERT-base",
+    configs: &[MODERN_BERT_CONFIG],
+    tensors: &[ENDS, LAYERS, CLASSIFIER],
+    keys,
+    drops: |_, name| {
+        let is_head = name.starts_with("decoder.") || name == "head.dense.bias";
+        is_head.then_some("part of what the model was trained with")
+    },
+    rename: |hparams, name| bert::rename(hparams, name, "model."),
+    vocab: Route::ModernBert,
+    ..bert::BERT
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["embeddings.tok_embeddings"], "token_embd"),
+    TensorRule::copy(&["embeddings.norm"], "token_embd_norm"),
+    TensorRule::copy(&["final_norm"], "output_norm"),
+];
+
+/// The first layer has no norm before its attention.
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["layers.{bid}.attn_norm"], "blk.{bid}.attn_norm").need(Need::Optional),
+    TensorRule::copy(&["layers.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["layers.{bid}.attn.Wo"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["layers.{bid}.mlp.Wi"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["layers.{bid}.mlp.Wo"], "blk.{bid}.ffn_down"),
+    TensorRule::copy(&["layers.{bid}.mlp_norm"], "blk.{bid}.ffn_norm"),
+];
+
+const CLASSIFIER: &[TensorRule] = &[
+    TensorRule::copy(&["head.dense"], "cls").need(Need::Optional),
+    TensorRule::copy(&["head.norm"], "cls.norm").need(Need::Optional),
+    TensorRule::copy(&["classifier.out_proj"], "cls.output").need(Need::Optional),
+];
+
+/// `ModernBertConfig` of transformers 5.23.
+const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "modernbert",
+    fields: &[&[
+        ("vocab_size", INT, Int(50368)),
+        ("hidden_size", INT, Int(768)),
+        ("intermediate_size", INT, Int(1152)),
+        ("num_hidden_layers", INT, Int(22)),
+        ("num_attention_heads", INT, Int(12)),
+        ("hidden_activation", TEXT, Text("gelu")),
+        ("max_position_embeddings", INT, Int(8192)),
+        ("norm_eps", FLOAT, Float(1e-5)),
+        ("pad_token_id", INT | NULL, Int(50283)),
+        ("eos_token_id", INT | NULL | INTS, Int(50282)),
+        ("bos_token_id", INT | NULL, Int(50281)),
+        ("cls_token_id", INT | NULL, Int(50281)),
+        ("sep_token_id", INT | NULL, Int(50282)),
+        ("attention_bias", BOOL, Bool(false)),
+        ("layer_types", NULL | TEXTS, Null),
+        ("rope_parameters", NULL | DICT, Null),
+        ("local_attention", INT, Int(128)),
+        ("mlp_bias", BOOL, Bool(false)),
+        ("classifier_pooling", TEXT, Text("cls")),
+        ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ("tie_word_embeddings", BOOL, Bool(true)),
+    ]],
+    adjust: |map| {
+        let every = adjust::count(map, "global_attn_every_n_layers").unwrap_or(3);
+        if every == 0 {
+            return Err("`global_attn_every_n_layers` is 0".into());
+        }
+        adjust::layer_types(map, |layer| !layer.is_multiple_of(every))?;
+        let (full, sliding) = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0));
+        adjust::nested_rope(map, full, sliding)
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    bert::keys(hparams, keys)?;
+    keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
+    keys.count("attention.sliding_window_pattern", hparams, &["global_attn_every_n_layers"])?;
+    keys.own("rope.scaling.type", "none".into());
+    keys.vocab_size(hparams)?;
+    if let Some(activation) = hparams.get("hidden_activation").and_then(Json::as_str) {
+        keys.own("hidden_activation", activation.into());
+    }
+    Ok(())
+}

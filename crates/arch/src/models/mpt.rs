@@ -1,0 +1,127 @@
+//! MPT, under its own class name and that of transformers.
+//!
+//! Config keys: in an order of their own, without a file type, `attn_config` among them; the epsilon of
+//! the norms is 1e-5 whatever the config says.
+//!
+//! Transforms: none. Scales of an activation-aware quantization are kept beside the weights.
+//!
+//! Source: `MPTModel` in `conversion/mpt.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36,
+//! which does not know the class name `MptForCausalLM` that transformers writes.
+
+use gguf::Value;
+use serde_json::{Value as Json, json};
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DICT, FLOAT, INT, INTS, NULL, TEXT};
+use crate::config::{Hparams, bad, missing};
+use crate::keys::{Keys, to_f32, to_u32};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{Need, TensorRule};
+use crate::vocab::Route;
+
+/// The row.
+pub const MPT: Arch = Arch {
+    name: "mpt",
+    classes: &[Class::new("MPTForCausalLM"), Class::new("MptForCausalLM")],
+    example: "mosaicml/mpt-7b",
+    configs: &[MPT_CONFIG],
+    needs: &["d_model", "n_heads", "n_layers"],
+    tensors: &[ENDS, LAYERS],
+    keys,
+    vocab: Route::Mpt,
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.wte"], "token_embd"),
+    TensorRule::copy(&["transformer.wpe"], "position_embd").need(Need::Optional),
+    TensorRule::copy(&["transformer.norm_f"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.blocks.{bid}.norm_1"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["transformer.blocks.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["transformer.blocks.{bid}.attn.q_ln"], "blk.{bid}.attn_q_norm").need(Need::Optional),
+    TensorRule::copy(&["transformer.blocks.{bid}.attn.k_ln"], "blk.{bid}.attn_k_norm").need(Need::Optional),
+    TensorRule::copy(&["transformer.blocks.{bid}.attn.out_proj"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["transformer.blocks.{bid}.norm_2"], "blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["transformer.blocks.{bid}.ffn.up_proj"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["transformer.blocks.{bid}.ffn.act.scales"], "blk.{bid}.ffn.act.scales")
+        .bare("")
+        .need(Need::Optional),
+    TensorRule::copy(&["transformer.blocks.{bid}.ffn.down_proj"], "blk.{bid}.ffn_down"),
+];
+
+/// `MptConfig` of transformers 5.23.
+const MPT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "mpt",
+    fields: &[&[
+        ("d_model", INT, Int(2048)),
+        ("n_heads", INT, Int(16)),
+        ("n_layers", INT, Int(24)),
+        ("expansion_ratio", INT, Int(4)),
+        ("max_seq_len", INT, Int(2048)),
+        ("vocab_size", INT, Int(50368)),
+        ("resid_pdrop", INT | FLOAT, Float(0.0)),
+        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
+        ("emb_pdrop", INT | FLOAT, Float(0.0)),
+        ("learned_pos_emb", BOOL, Bool(true)),
+        ("attn_config", DICT | NULL, Null),
+        ("init_device", TEXT, Text("cpu")),
+        ("logit_scale", FLOAT | TEXT | NULL, Null),
+        ("no_bias", BOOL, Bool(true)),
+        ("embedding_fraction", FLOAT, Float(1.0)),
+        ("norm_type", TEXT, Text("low_precision_layernorm")),
+        ("use_cache", BOOL, Bool(false)),
+        ("initializer_range", FLOAT, Float(0.02)),
+        ("tie_word_embeddings", BOOL, Bool(true)),
+        ("bos_token_id", INT | NULL, Null),
+        ("eos_token_id", INT | INTS | NULL, Null),
+        ("pad_token_id", INT | NULL, Null),
+    ]],
+    renamed: &[
+        ("num_attention_heads", "n_heads"),
+        ("hidden_size", "d_model"),
+        ("num_hidden_layers", "n_layers"),
+    ],
+    adjust: |map| {
+        let attention = map.entry("attn_config").or_insert(Json::Null);
+        if attention.is_null() {
+            *attention = json!({});
+        }
+        let Json::Object(attention) = attention else { return Err("`attn_config` is not an object".into()) };
+        for (key, value) in [("clip_qkv", Json::Null), ("alibi", true.into()), ("alibi_bias_max", 8.into())] {
+            attention.entry(key).or_insert(value);
+        }
+        Ok(())
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let width = hparams.need_u64(&["d_model"])?;
+    keys.needed("context_length", hparams, &["max_seq_len"])?;
+    keys.needed("embedding_length", hparams, &["d_model"])?;
+    keys.computed("block_count", "n_layers", hparams.n_layers()?)?;
+    keys.computed("feed_forward_length", "d_model", width.saturating_mul(4))?;
+    keys.needed("attention.head_count", hparams, &["n_heads"])?;
+    let attention = hparams.get("attn_config").ok_or_else(|| missing("attn_config"))?;
+    let attention = attention.as_object().ok_or_else(|| bad("attn_config", attention, "an object"))?;
+    let inner = |key: &str| attention.get(key).filter(|value| !value.is_null());
+    if let Some(heads) = inner("kv_n_heads").filter(|heads| heads.as_u64() != Some(0)) {
+        keys.own("attention.head_count_kv", Value::U32(to_u32("attn_config.kv_n_heads", heads)?));
+    }
+    keys.own("attention.layer_norm_epsilon", Value::F32(1e-5));
+    if let Some(clip) = inner("clip_qkv") {
+        keys.own("attention.clamp_kqv", Value::F32(to_f32("attn_config.clip_qkv", clip)?));
+    }
+    let bias = match (inner("alibi"), inner("alibi_bias_max")) {
+        (Some(Json::Bool(true)), Some(bias)) => to_f32("attn_config.alibi_bias_max", bias)?,
+        (Some(Json::Bool(true)), None) => return Err(missing("attn_config.alibi_bias_max")),
+        _ => 0.0,
+    };
+    keys.own("attention.max_alibi_bias", Value::F32(bias));
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Nemotron 3 and 4, Minitron.
+//!
+//! Config keys: those of every text model, `vocab_size`, the norm epsilon a second time,
+//! `partial_rotary_factor`, and the factor of rotary scaling.
+//!
+//! Transforms: one is added to the weights of norms (not to their biases). The feed-forward part
+//! has no gate.
+//!
+//! Source: `NemotronModel` in `conversion/nemotron.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+use crate::config::classes::{
+    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXT,
+};
+use crate::config::{Hparams, adjust};
+use crate::keys::{Keys, to_f32};
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+
+/// The row.
+pub const NEMOTRON: Arch = Arch {
+    name: "nemotron",
+    classes: &[Class::new("NemotronForCausalLM")],
+    example: "nvidia/Minitron-4B-Base",
+    configs: &[NEMOTRON_CONFIG],
+    tensors: &[ENDS, NORMS, rules::ATTENTION, rules::UNGATED_MLP],
+    keys,
+    vocab: Route::Nemotron,
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
+    TensorRule::norm1p(&["model.norm"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+const NORMS: &[TensorRule] = &[
+    TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
+];
+
+/// `NemotronConfig` of transformers 5.23.
+const NEMOTRON_CONFIG: ConfigClass = ConfigClass {
+    model_type: "nemotron",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(256_000)),
+            ("hidden_size", INT, Int(6144)),
+            ("intermediate_size", INT, Int(24576)),
+            ("num_attention_heads", INT, Int(48)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("hidden_act", TEXT, Text("relu2")),
+            ("max_position_embeddings", INT, Int(4096)),
+            ("initializer_range", FLOAT, Float(0.0134)),
+            ("norm_eps", FLOAT, Float(1e-5)),
+            ("bos_token_id", INT | NULL, Int(2)),
+            ("eos_token_id", INT | NULL | INTS, Int(3)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("mlp_bias", BOOL, Bool(false)),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::HeadDim],
+    adjust: |map| {
+        adjust::partial_rotary(map, 0.5);
+        Ok(())
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.vocab_size(hparams)?;
+    let epsilon = ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"];
+    keys.needed_number("attention.layer_norm_epsilon", hparams, &epsilon)?;
+    let width = hparams.need_u64(&["hidden_size"])?;
+    let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
+    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    let factor = hparams.get("factor").or(hparams.rope().get("factor"));
+    keys.own("rope.scaling.type", if factor.is_some() { "linear" } else { "none" }.into());
+    if let Some(factor) = factor {
+        keys.own("rope.scaling.factor", Value::F32(to_f32("factor", factor)?));
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Nomic embeddings 1 and 1.5.
+//!
+//! Config keys: those of every text model. Checkpoints on the Hub spell them as GPT-2 does; where
+//! they say something, it counts, while the reference takes the defaults of transformers 5's class,
+//! which are those of these two models.
+//!
+//! Transforms: none. The mixture of experts of version 2 is not covered: its experts lie transposed.
+//!
+//! Source: `NomicBertModel` in `conversion/bert.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use serde_json::{Map, Value as Json};
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Float, Int, Null, Text};
+use crate::config::classes::{BASE, ConfigClass, Derived, FLOAT, INT, NULL, TEXT};
+use crate::config::{Hparams, bad};
+use crate::keys::Keys;
+use crate::models::bert;
+use crate::registry::{Arch, Class};
+use crate::tensors::rules::TensorRule;
+use crate::vocab::Route;
+
+/// The row.
+pub const NOMIC_BERT: Arch = Arch {
+    name: "nomic-bert",
+    classes: &[Class::new("NomicBertModel")],
+    example: "nomic-ai/nomic-embed-text-v1.5",
+    configs: &[NOMIC_BERT_CONFIG],
+    needs: &["vocab_size"],
+    tensors: &[EMBEDDINGS, LAYERS],
+    keys,
+    vocab: Route::NomicBert,
+    ..bert::BERT
+};
+
+const EMBEDDINGS: &[TensorRule] = &[
+    TensorRule::copy(&["embeddings.word_embeddings"], "token_embd"),
+    TensorRule::copy(&["embeddings.token_type_embeddings"], "token_types"),
+    TensorRule::copy(&["emb_ln"], "token_embd_norm"),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["encoder.layers.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["encoder.layers.{bid}.attn.out_proj"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["encoder.layers.{bid}.norm1"], "blk.{bid}.attn_output_norm"),
+    TensorRule::copy(&["encoder.layers.{bid}.mlp.fc11"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["encoder.layers.{bid}.mlp.fc12"], "blk.{bid}.ffn_gate"),
+    TensorRule::copy(&["encoder.layers.{bid}.mlp.fc2"], "blk.{bid}.ffn_down"),
+    TensorRule::copy(&["encoder.layers.{bid}.norm2"], "blk.{bid}.layer_output_norm"),
+];
+
+/// `NomicBertConfig` of transformers 5.23.
+const NOMIC_BERT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "nomic_bert",
+    default_theta: 1000.0,
+    fields: &[&[
+        ("vocab_size", INT, Int(30528)),
+        ("hidden_size", INT, Int(768)),
+        ("num_hidden_layers", INT, Int(12)),
+        ("num_attention_heads", INT, Int(12)),
+        ("intermediate_size", INT, Int(3072)),
+        ("hidden_act", TEXT, Text("silu")),
+        ("max_position_embeddings", INT, Int(2048)),
+        ("type_vocab_size", INT, Int(2)),
+        ("initializer_range", FLOAT, Float(0.02)),
+        ("layer_norm_eps", FLOAT, Float(1e-12)),
+        ("pad_token_id", INT, Int(0)),
+        ("bos_token_id", INT | NULL, Null),
+        ("eos_token_id", INT | NULL, Null),
+        ("head_dim", INT | NULL, Null),
+    ]],
+    adjust: |map| {
+        hub_spelling(map);
+        Ok(())
+    },
+    ..BASE
+};
+
+/// What the Hub's files say in other words, over defaults.
+fn hub_spelling(map: &mut Map<String, Json>) {
+    for (from, to) in [
+        ("n_embd", "hidden_size"),
+        ("n_layer", "num_hidden_layers"),
+        ("n_head", "num_attention_heads"),
+        ("n_inner", "intermediate_size"),
+    ] {
+        if let Some(value) = map.get(from).filter(|value| !value.is_null()).cloned() {
+            map.insert(to.into(), value);
+        }
+    }
+    Derived::HeadDim.fill(map);
+}
+
+/// What the file must say for the model to be one of these, and what it may not.
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    const ASKED: &[(&str, &str)] = &[
+        ("activation_function", "\"swiglu\""),
+        ("causal", "false"),
+        ("qkv_proj_bias", "false"),
+        ("mlp_fc1_bias", "false"),
+        ("mlp_fc2_bias", "false"),
+        ("prenorm", "false"),
+        ("rotary_emb_interleaved", "false"),
+        ("rotary_emb_fraction", "1.0"),
+    ];
+    for (key, asked) in ASKED {
+        let Some(value) = hparams.get(key) else { continue };
+        let spelled = value.to_string();
+        if spelled != *asked {
+            return Err(bad(key, value, "what Nomic embeddings 1 and 1.5 have"));
+        }
+    }
+    for key in ["rotary_emb_scale_base", "moe_every_n_layers"] {
+        if let Some(value) = hparams.get(key).filter(|value| **value != 0) {
+            return Err(bad(key, value, "nothing"));
+        }
+    }
+    bert::keys(hparams, keys)
+}

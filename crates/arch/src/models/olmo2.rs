@@ -1,0 +1,95 @@
+//! OLMo 2 and 3.
+//!
+//! Config keys: those of every text model; `sliding_window` and which layers have it (OLMo 3).
+//!
+//! Transforms: none.
+//!
+//! Source: `Olmo2Model` in `conversion/olmo.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::{Array, Value};
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{
+    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
+};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules;
+use crate::text_keys::text_keys;
+
+/// The row.
+pub const OLMO2: Arch = Arch {
+    name: "olmo2",
+    classes: &[Class::new("Olmo2ForCausalLM"), Class::new("Olmo3ForCausalLM")],
+    example: "allenai/OLMo-2-1124-7B-Instruct",
+    configs: &[OLMO2_CONFIG, OLMO3_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::POST_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    keys,
+    ..DECODER
+};
+
+/// `Olmo2Config` of transformers 5.23.
+const OLMO2_CONFIG: ConfigClass = ConfigClass {
+    model_type: "olmo2",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(50304)),
+            ("intermediate_size", INT, Int(11008)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("pad_token_id", INT | NULL, Int(1)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Int(50279)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::KvHeads],
+    ..BASE
+};
+
+/// `Olmo3Config` of transformers 5.23.
+const OLMO3_CONFIG: ConfigClass = ConfigClass {
+    model_type: "olmo3",
+    default_theta: 500_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(50304)),
+            ("intermediate_size", INT, Int(11008)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("pad_token_id", INT | NULL, Int(1)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Int(50279)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("layer_types", NULL | TEXTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::KvHeads],
+    adjust: |map| {
+        adjust::layer_pattern(map, 4)?;
+        adjust::nested_rope(map, ("rope_theta", 500_000.0), ("", 500_000.0))
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    if hparams.get("sliding_window").is_some() {
+        keys.count("attention.sliding_window", hparams, &["sliding_window"])?;
+        let n_layers = hparams.n_layers()?.min(10_000);
+        let pattern = || (1..=n_layers).map(|layer| layer % 4 != 0).collect();
+        let pattern = hparams.sliding_layers().unwrap_or_else(pattern);
+        keys.own("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
+    }
+    Ok(())
+}

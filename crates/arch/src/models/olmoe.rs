@@ -1,0 +1,75 @@
+//! OLMoE.
+//!
+//! Config keys: those of every text model, with a fixed norm epsilon.
+//!
+//! Transforms: experts become one tensor.
+//!
+//! Source: `OlmoeModel` in `conversion/olmo.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules;
+use crate::text_keys::text_keys;
+
+/// The row.
+pub const OLMOE: Arch = Arch {
+    name: "olmoe",
+    classes: &[Class::new("OlmoeForCausalLM")],
+    example: "allenai/OLMoE-1B-7B-0924",
+    configs: &[OLMOE_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::PRE_NORMS,
+        rules::ATTENTION,
+        rules::QK_NORMS,
+        rules::QWEN_EXPERTS,
+        rules::STACKED_EXPERTS,
+    ],
+    keys,
+    ..DECODER
+};
+
+/// `OlmoeConfig` of transformers 5.23.
+const OLMOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "olmoe",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(50304)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(2048)),
+            ("num_hidden_layers", INT, Int(16)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(4096)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("pad_token_id", INT | NULL, Int(1)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Int(50279)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("clip_qkv", FLOAT | NULL, Null),
+            ("num_experts_per_tok", INT, Int(8)),
+            ("num_experts", INT, Int(64)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.01)),
+            ("norm_topk_prob", BOOL, Bool(false)),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::KvHeads],
+    renamed: &[("num_local_experts", "num_experts")],
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.own("attention.layer_norm_rms_epsilon", Value::F32(1e-5));
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Phi 3.5, mixture of experts.
+//!
+//! Config keys: those of Phi 3, the experts.
+//!
+//! Transforms: experts become one tensor. Factors of `longrope` scaling as in Phi 3.
+//!
+//! Source: `PhiMoeModel` in `conversion/phi.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, NULL};
+use crate::keys::Keys;
+use crate::models::phi3;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules;
+use crate::vocab::Route;
+
+/// The row.
+pub const PHIMOE: Arch = Arch {
+    name: "phimoe",
+    // The second is how transformers spells it, which the reference does not know.
+    classes: &[Class::new("PhiMoEForCausalLM"), Class::new("PhimoeForCausalLM")],
+    example: "microsoft/Phi-3.5-MoE-instruct",
+    configs: &[PHIMOE_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::MIXTRAL_EXPERTS],
+    keys,
+    computed: phi3::computed,
+    vocab: Route::Phi3,
+    ..DECODER
+};
+
+/// `PhimoeConfig` of transformers 5.23.
+const PHIMOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "phimoe",
+    default_theta: 1_000_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(32064)),
+            ("intermediate_size", INT, Int(6400)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("sliding_window", INT | NULL, Null),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("num_experts_per_tok", INT, Int(2)),
+            ("num_local_experts", INT, Int(16)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("router_jitter_noise", FLOAT, Float(0.01)),
+            ("input_jitter_noise", FLOAT, Float(0.0)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("lm_head_bias", BOOL, Bool(false)),
+        ],
+        DECODER_FIELDS,
+    ],
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    phi3::keys(hparams, keys)?;
+    keys.needed("expert_used_count", hparams, &["num_experts_per_tok", "num_experts_per_token"])?;
+    keys.needed("expert_count", hparams, &["num_local_experts", "num_experts"])
+}

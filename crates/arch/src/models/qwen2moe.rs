@@ -1,0 +1,94 @@
+//! Qwen 1.5 and 2, mixtures of experts.
+//!
+//! Config keys: those of every text model, lengths of the experts and of the shared one.
+//!
+//! Transforms: experts become one tensor.
+//!
+//! Source: `Qwen2MoeModel` in `conversion/qwen.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, TensorRule};
+use crate::text_keys::text_keys;
+
+/// The row.
+pub const QWEN2MOE: Arch = Arch {
+    name: "qwen2moe",
+    classes: &[Class::new("Qwen2MoeForCausalLM")],
+    example: "Qwen/Qwen1.5-MoE-A2.7B",
+    configs: &[QWEN2MOE_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::PRE_NORMS,
+        rules::ATTENTION,
+        rules::QWEN_EXPERTS,
+        rules::STACKED_EXPERTS,
+        SHARED_EXPERT,
+    ],
+    keys,
+    ..DECODER
+};
+
+/// The expert that all tokens pass, and its gate.
+pub const SHARED_EXPERT: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert_gate"], "blk.{bid}.ffn_gate_inp_shexp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert.gate_proj"], "blk.{bid}.ffn_gate_shexp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert.up_proj"], "blk.{bid}.ffn_up_shexp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert.down_proj"], "blk.{bid}.ffn_down_shexp"),
+];
+
+/// `Qwen2MoeConfig` of transformers 5.23.
+const QWEN2MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen2_moe",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(5632)),
+            ("num_hidden_layers", INT, Int(24)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT | NULL, Int(16)),
+            ("max_position_embeddings", INT, Int(32768)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("use_sliding_window", BOOL, Bool(false)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("max_window_layers", INT, Int(28)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("decoder_sparse_step", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(1408)),
+            ("shared_expert_intermediate_size", INT, Int(5632)),
+            ("num_experts_per_tok", INT, Int(4)),
+            ("num_experts", INT, Int(60)),
+            ("norm_topk_prob", BOOL, Bool(false)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("mlp_only_layers", NULL | INTS, Null),
+            ("qkv_bias", BOOL, Bool(true)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    adjust: |map| {
+        adjust::window_if_used(map, 0.into());
+        Ok(())
+    },
+    ..BASE
+};
+
+/// The keys.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    keys.count("expert_shared_feed_forward_length", hparams, &["shared_expert_intermediate_size"])
+}

@@ -1,0 +1,63 @@
+//! Qwen 3.
+//!
+//! Config keys: those of every text model; pooling, of models that embed texts. A sliding window is
+//! not written.
+//!
+//! Transforms: none. Rerankers are not told apart (the reference makes a two-row output of theirs).
+//!
+//! Source: `Qwen3Model` in `conversion/qwen.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use serde_json::Value as Json;
+
+use crate::config::adjust;
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{
+    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
+};
+use crate::models::qwen2;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules;
+use crate::vocab::Route;
+
+/// The row.
+pub const QWEN3: Arch = Arch {
+    name: "qwen3",
+    classes: &[Class::new("Qwen3ForCausalLM"), Class { name: "Qwen3Model", prefix: "model." }],
+    example: "Qwen/Qwen3-8B",
+    configs: &[QWEN3_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    keys: qwen2::keys,
+    vocab: Route::SentencePieceOrGpt2,
+    ..DECODER
+};
+
+/// `Qwen3Config` of transformers 5.23.
+const QWEN3_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("intermediate_size", INT, Int(22016)),
+            ("num_key_value_heads", INT | NULL, Int(32)),
+            ("head_dim", INT, Int(128)),
+            ("max_position_embeddings", INT, Int(32768)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("use_sliding_window", BOOL, Bool(false)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("max_window_layers", INT, Int(28)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    derived: &[Derived::KvHeads],
+    adjust: |map| {
+        adjust::window_if_used(map, Json::Null);
+        Ok(())
+    },
+    ..BASE
+};

@@ -1,0 +1,248 @@
+//! Qwen 3 Next: gated delta nets with full attention in every fourth layer, and a mixture of experts.
+//!
+//! Config keys: those of Qwen's mixtures, lengths of the linear attention, which layers have it.
+//!
+//! Transforms: queries, keys, values and gates of the linear attention lie grouped by key head and
+//! come apart; norms are stored as their distance from one, but for that of the linear attention;
+//! decay is minus the exponential of what is stored. Layers of multi-token prediction follow the
+//! others.
+//!
+//! Source: `Qwen3NextModel` and `_QwenMtpMixin` in `conversion/qwen.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::{Array, Value};
+use serde_json::{Map, Value as Json};
+use tensor::Shape;
+
+use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
+use crate::config::{Hparams, adjust, bad};
+use crate::keys::Keys;
+use crate::models::qwen2moe;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, TensorRule};
+use crate::{ArchError, ElementMap, RowMap, SourceTensor};
+
+/// The row.
+pub const QWEN3NEXT: Arch = Arch {
+    name: "qwen3next",
+    classes: &[Class::new("Qwen3NextForCausalLM")],
+    example: "Qwen/Qwen3-Next-80B-A3B-Instruct",
+    configs: &[QWEN3NEXT_CONFIG],
+    tensors: &[
+        LAYERS,
+        FULL_ATTENTION,
+        LINEAR_ATTENTION,
+        rules::QWEN_EXPERTS,
+        rules::STACKED_EXPERTS,
+        qwen2moe::SHARED_EXPERT,
+        PREDICTION,
+    ],
+    keys,
+    rename: |hparams, name| rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
+    prepare,
+    ..DECODER
+};
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
+    TensorRule::norm1p(&["model.norm"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+    TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+];
+
+const FULL_ATTENTION: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(IS_FULL),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(IS_FULL),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(IS_FULL),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output").need(IS_FULL),
+    TensorRule::norm1p(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm").need(IS_FULL),
+    TensorRule::norm1p(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm").need(IS_FULL),
+];
+
+const LINEAR_ATTENTION: &[TensorRule] = &[
+    TensorRule::part(&["model.layers.{bid}.linear_attn.in_proj_qkvz"], "blk.{bid}.attn_qkv", |hparams, _| {
+        let [head, values] = head_rows(hparams)?;
+        let group = head.saturating_add(values).saturating_mul(2);
+        Ok(RowMap::Regroup { group, parts: [(0, head), (head, head), (head.saturating_mul(2), values)] })
+    })
+    .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.in_proj_qkvz"], "blk.{bid}.attn_gate", gates)
+        .need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.in_proj_ba"], "blk.{bid}.ssm_ba").need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.conv1d"], "blk.{bid}.ssm_conv1d")
+        .shape(rules::squeeze)
+        .need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.dt_bias"], "blk.{bid}.ssm_dt")
+        .bare(".bias")
+        .need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.A_log"], "blk.{bid}.ssm_a")
+        .bare("")
+        .element(ElementMap::MinusExp)
+        .need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.norm"], "blk.{bid}.ssm_norm").need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.out_proj"], "blk.{bid}.ssm_out").need(IS_LINEAR),
+];
+
+/// Beside a whole layer, what the prediction of the token after the next has.
+const PREDICTION: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
+    TensorRule::norm1p(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
+    TensorRule::norm1p(&["model.layers.{bid}.hnorm"], "blk.{bid}.nextn.hnorm").need(Need::Optional),
+    TensorRule::norm1p(&["model.layers.{bid}.shared_head.norm"], "blk.{bid}.nextn.shared_head_norm")
+        .need(Need::Optional),
+];
+
+const IS_LINEAR: Need = Need::If(is_linear);
+const IS_FULL: Need = Need::If(|hparams, bid| !is_linear(hparams, bid));
+
+/// Whether a layer has linear attention, by `layer_types`; those that are not listed have not.
+fn is_linear(hparams: &Hparams, bid: u64) -> bool {
+    let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
+    kind.is_some_and(|kind| kind == "linear_attention")
+}
+
+/// Rows of queries (as many as of keys) and of values (as many as of gates) of a key head.
+fn head_rows(hparams: &Hparams) -> Result<[u64; 2], ArchError> {
+    let key_heads = hparams.need_u64(&["linear_num_key_heads"])?;
+    let value_heads = hparams.need_u64(&["linear_num_value_heads"])?;
+    let share = value_heads.checked_div(key_heads);
+    let share = share.ok_or_else(|| bad("linear_num_key_heads", &0.into(), "a count above 0"))?;
+    let values = hparams.need_u64(&["linear_value_head_dim"])?;
+    Ok([hparams.need_u64(&["linear_key_head_dim"])?, share.saturating_mul(values)])
+}
+
+fn gates(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+    let [head, values] = head_rows(hparams)?;
+    let start = head.saturating_mul(2).saturating_add(values);
+    Ok(RowMap::Groups { group: start.saturating_add(values), start, rows: values, n_head: 0 })
+}
+
+/// The number of layers without those of the prediction.
+const TRUNK: &str = "trunk_layers";
+
+/// Layers of the prediction beyond which a config is broken; known models have one.
+const MAX_PREDICTED: u64 = 1000;
+
+/// Counts the layers of the prediction, of which the config may not speak, among the others.
+fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
+    let layer = |tensor: &SourceTensor| {
+        let name = tensor.name.strip_prefix("model.").unwrap_or(&tensor.name);
+        name.strip_prefix("mtp.layers.")?.split_once('.')?.0.parse::<u64>().ok()
+    };
+    let found = || tensors.iter().filter_map(layer).max().map_or(0, |last| last.saturating_add(1));
+    let stated = hparams.get_u64("mtp_num_hidden_layers")?.filter(|count| *count > 0);
+    let trunk = hparams.n_layers()?;
+    let predicted = stated.unwrap_or_else(found);
+    if predicted > MAX_PREDICTED {
+        return Err(bad("mtp_num_hidden_layers", &predicted.into(), "at most 1000"));
+    }
+    let all = trunk.saturating_add(predicted);
+    Ok(hparams.with(TRUNK, trunk.into()).with("num_hidden_layers", all.into()))
+}
+
+/// The prediction's tensors as those of layers after the last.
+fn rename(hparams: &Hparams, name: &str) -> Option<String> {
+    let trunk = hparams.get(TRUNK)?.as_u64()?;
+    let rest = name.strip_prefix("mtp.")?;
+    if let Some((layer, rest)) = rest.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
+        return Some(format!("model.layers.{}.{rest}", trunk.checked_add(layer.parse().ok()?)?));
+    }
+    let (part, ending) = rest.split_once('.')?;
+    let part = match part {
+        "fc" => "eh_proj",
+        "pre_fc_norm_embedding" => "enorm",
+        "pre_fc_norm_hidden" => "hnorm",
+        "norm" => "shared_head.norm",
+        _ => return None,
+    };
+    Some(format!("model.layers.{trunk}.{part}.{ending}"))
+}
+
+/// `Qwen3NextConfig` of transformers 5.23.
+const QWEN3NEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_next",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(5632)),
+            ("num_hidden_layers", INT, Int(48)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(2)),
+            ("head_dim", INT, Int(256)),
+            ("max_position_embeddings", INT, Int(32768)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("linear_conv_kernel_dim", INT, Int(4)),
+            ("linear_key_head_dim", INT, Int(128)),
+            ("linear_value_head_dim", INT, Int(128)),
+            ("linear_num_key_heads", INT, Int(16)),
+            ("linear_num_value_heads", INT, Int(32)),
+            ("decoder_sparse_step", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(512)),
+            ("shared_expert_intermediate_size", INT, Int(512)),
+            ("num_experts_per_tok", INT, Int(10)),
+            ("num_experts", INT, Int(512)),
+            ("norm_topk_prob", BOOL, Bool(true)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("mlp_only_layers", NULL | INTS, Null),
+            ("layer_types", NULL | TEXTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    adjust: config,
+    ..BASE
+};
+
+/// Every fourth layer has full attention, or as often as the config says.
+fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    adjust::partial_rotary(map, 0.25);
+    if map.get("layer_types").is_some_and(|types| !types.is_null()) {
+        return Ok(());
+    }
+    let interval = map.remove("full_attention_interval").and_then(|interval| interval.as_u64()).unwrap_or(4);
+    if interval == 0 {
+        return Err("`full_attention_interval` is 0".into());
+    }
+    adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(interval))?;
+    for kind in map.get_mut("layer_types").and_then(Json::as_array_mut).into_iter().flatten() {
+        if kind == "sliding_attention" {
+            *kind = "linear_attention".into();
+        }
+    }
+    Ok(())
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    qwen2moe::keys(hparams, keys)?;
+    let trunk = hparams.need_u64(&[TRUNK])?;
+    let predicted = hparams.n_layers()?.saturating_sub(trunk);
+    if predicted > 0 {
+        keys.computed("nextn_predict_layers", "mtp_num_hidden_layers", predicted)?;
+    }
+    keys.needed("ssm.conv_kernel", hparams, &["linear_conv_kernel_dim"])?;
+    keys.needed("ssm.state_size", hparams, &["linear_key_head_dim"])?;
+    keys.needed("ssm.group_count", hparams, &["linear_num_key_heads"])?;
+    keys.needed("ssm.time_step_rank", hparams, &["linear_num_value_heads"])?;
+    let heads = hparams.need_u64(&["linear_num_value_heads"])?;
+    let inner = hparams.need_u64(&["linear_value_head_dim"])?.saturating_mul(heads);
+    keys.computed("ssm.inner_size", "linear_num_value_heads", inner)?;
+    if let Some(types) = hparams.get("layer_types") {
+        let n_types = types.as_array().map_or(0, Vec::len) as u64;
+        if n_types != trunk {
+            return Err(bad("layer_types", types, "a type for each layer"));
+        }
+        let recurrent = (0..trunk + predicted).map(|bid| is_linear(hparams, bid)).collect();
+        keys.own("attention.recurrent_layers", Value::Array(Array::Bool(recurrent)));
+    }
+    let interval = hparams.get_u64("full_attention_interval")?.unwrap_or(4);
+    keys.computed("full_attention_interval", "full_attention_interval", interval)?;
+    let rotated = hparams.rotated(hparams.head_dim()?, Some(0.25))?;
+    keys.computed("rope.dimension_count", "head_dim", rotated)
+}

@@ -1,0 +1,76 @@
+//! RoBERTa and XLM-RoBERTa, written as `bert`: embeddings, rankers and classifiers.
+//!
+//! Config keys: those of BERT; the context is shorter by the positions that are cut off.
+//!
+//! Transforms: positions are counted from the padding token's id on, so that the first rows of
+//! their embedding are never used; they are cut off, and with them the way back.
+//!
+//! Source: `RobertaModel` and `XLMRobertaModel` in `conversion/bert.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36. Adapters inside a checkpoint (Jina embeddings 3) are not covered.
+
+use tensor::Shape;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::config::classes::FieldDefault::Int;
+use crate::config::classes::{ConfigClass, Field, INT, INTS, NULL};
+use crate::keys::Keys;
+use crate::layout::RowMap;
+use crate::models::bert;
+use crate::registry::{Arch, Class};
+use crate::tensors::rules::TensorRule;
+use crate::vocab::Route;
+
+/// The row of RoBERTa.
+pub const ROBERTA: Arch = Arch {
+    name: "roberta",
+    written: Some("bert"),
+    classes: &[Class::new("RobertaModel"), Class::new("RobertaForSequenceClassification")],
+    example: "sentence-transformers/stsb-roberta-base",
+    configs: &[ConfigClass { model_type: "roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
+    tensors: &[bert::EMBEDDINGS, POSITIONS, bert::LAYERS, bert::CLASSIFIER],
+    keys,
+    drops: |hparams, name| bert::drops(&bert::rename(hparams, name, "roberta.").unwrap_or_default()),
+    rename: |hparams, name| bert::rename(hparams, name, "roberta."),
+    vocab: Route::Roberta,
+    ..bert::BERT
+};
+
+/// The row of XLM-RoBERTa.
+pub const XLM_ROBERTA: Arch = Arch {
+    name: "xlm-roberta",
+    classes: &[Class::new("XLMRobertaModel"), Class::new("XLMRobertaForSequenceClassification")],
+    example: "BAAI/bge-m3",
+    configs: &[ConfigClass { model_type: "xlm-roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
+    vocab: Route::XlmRoberta,
+    ..ROBERTA
+};
+
+const POSITIONS: &[TensorRule] =
+    &[TensorRule::part(&["embeddings.position_embeddings"], "position_embd", used_positions)];
+
+const IDS: &[Field] = &[
+    ("pad_token_id", INT | NULL, Int(1)),
+    ("bos_token_id", INT | NULL, Int(0)),
+    ("eos_token_id", INT | NULL | INTS, Int(2)),
+];
+
+/// Rows of the positions' embedding that are never used.
+fn unused(hparams: &Hparams) -> Result<u64, ArchError> {
+    Ok(hparams.get_u64("pad_token_id")?.map_or(0, |id| id.saturating_add(1)))
+}
+
+fn used_positions(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+    Ok(RowMap::Slice { start: unused(hparams)? })
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let key = "max_position_embeddings";
+    match hparams.get_u64(key)? {
+        None => bert::keys(hparams, keys),
+        Some(length) => {
+            let length = length.saturating_sub(unused(hparams)?);
+            bert::keys(&hparams.with(key, length.into()), keys)
+        }
+    }
+}

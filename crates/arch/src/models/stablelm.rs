@@ -1,0 +1,94 @@
+//! StableLM 2 and older ones with the same class.
+//!
+//! Config keys: those of every text model in an order of its own, `partial_rotary_factor`,
+//! `use_parallel_residual`; the rotary base is not written.
+//!
+//! Transforms: norms of queries and keys, one a head, become one tensor a layer (the reference
+//! stacks them, loses the stack and stops; here they are what it means).
+//!
+//! Source: `StableLMModel` in `conversion/stablelm.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use gguf::Value;
+
+use crate::ArchError;
+use crate::config::classes::FieldDefault::{Bool, Float, Int};
+use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
+use crate::config::{Hparams, adjust};
+use crate::keys::Keys;
+use crate::registry::{Arch, Class, DECODER};
+use crate::tensors::rules::{self, Need, RowRule, TensorRule};
+use crate::vocab::Route;
+
+/// The row.
+pub const STABLELM: Arch = Arch {
+    name: "stablelm",
+    classes: &[Class::new("StableLmForCausalLM"), Class::new("StableLMEpochForCausalLM")],
+    example: "stabilityai/stablelm-2-1_6b",
+    configs: &[STABLELM_CONFIG],
+    tensors: &[rules::DECODER_ENDS, NORMS, HEAD_NORMS, rules::ATTENTION, rules::GATED_MLP],
+    keys,
+    vocab: Route::StableLm,
+    ..DECODER
+};
+
+/// With parallel residuals there is one norm.
+const NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm")
+        .need(Need::If(|hparams, _| !hparams.is_true("use_parallel_residual"))),
+];
+
+/// Norms of queries and keys, one for each head (the 12B model).
+const HEAD_NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_layernorm.norms.{xid}"], "blk.{bid}.attn_q_norm")
+        .rows(RowRule::Fuse(|hparams| hparams.n_heads().map_or(0, |n_heads| n_heads as usize)))
+        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_layernorm.norms.{xid}"], "blk.{bid}.attn_k_norm")
+        .rows(RowRule::Fuse(|hparams| hparams.n_kv_heads().map_or(0, |n_heads| n_heads as usize)))
+        .need(Need::Optional),
+];
+
+/// `StableLmConfig` of transformers 5.23.
+const STABLELM_CONFIG: ConfigClass = ConfigClass {
+    model_type: "stablelm",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(50304)),
+            ("intermediate_size", INT, Int(6912)),
+            ("hidden_size", INT, Int(2560)),
+            ("num_key_value_heads", INT, Int(32)),
+            ("max_position_embeddings", INT, Int(4096)),
+            ("layer_norm_eps", FLOAT, Float(1e-5)),
+            ("use_qkv_bias", BOOL, Bool(false)),
+            ("qk_layernorm", BOOL, Bool(false)),
+            ("use_parallel_residual", BOOL, Bool(false)),
+            ("hidden_dropout", INT | FLOAT, Float(0.0)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("bos_token_id", INT | NULL, Int(0)),
+            ("eos_token_id", INT | NULL | INTS, Int(0)),
+        ],
+        DECODER_FIELDS,
+    ],
+    adjust: |map| {
+        adjust::partial_rotary(map, 0.25);
+        Ok(())
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    keys.needed("context_length", hparams, &["max_position_embeddings"])?;
+    keys.needed("embedding_length", hparams, &["hidden_size"])?;
+    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
+    let rotated = hparams.rotated(hparams.head_share()?, None)?;
+    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
+    keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
+    let parallel = hparams.get("use_parallel_residual").is_none() || hparams.is_true("use_parallel_residual");
+    keys.own("use_parallel_residual", Value::Bool(parallel));
+    keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps", "norm_eps"])?;
+    keys.file_type_here();
+    Ok(())
+}

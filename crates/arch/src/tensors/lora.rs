@@ -1,0 +1,308 @@
+//! From the tensors of a LoRA adapter to those of an adapter file.
+//!
+//! A pair of small matrices A (r, in) and B (out, r) changes a matrix W (out, in) of the base model
+//! by B @ A. What happens to the rows of W happens to those of B; the columns of W, which are those
+//! of A, stay where they are. So the table of the base model says everything.
+
+use std::collections::HashMap;
+
+use tensor::Shape;
+
+use super::turned::turned;
+use super::{Context, Found, RowRule, check_same_output, drops, rules};
+use crate::layout::{Data, Dropped, ElementMap, OutTensor, RowMap};
+use crate::{ArchError, SourceTensor};
+
+/// What the base model says of its matrices.
+pub struct Base<'a> {
+    /// Its tensors, where its weights are at hand.
+    pub tensors: &'a [SourceTensor],
+    /// Its width.
+    pub width: Option<u64>,
+}
+
+/// A pair, as it is found in the adapter.
+struct Pair<'a> {
+    /// The name of the matrix in the base model.
+    target: String,
+    a: Option<&'a SourceTensor>,
+    b: Option<&'a SourceTensor>,
+}
+
+/// A whole pair.
+#[derive(Clone, Copy)]
+struct Both<'a> {
+    a: &'a SourceTensor,
+    b: &'a SourceTensor,
+}
+
+/// Experts of a layer that wait for the rest: by output pattern and expert.
+type Stack<'a> = HashMap<(&'static str, u64), Both<'a>>;
+
+/// Applies the table of a base model to an adapter.
+///
+/// Whole norms come first, as they are met, then pairs in the order of their first half, A before B;
+/// a stack of experts where its last pair was met.
+///
+/// Source: `LoraModel.get_tensors` and `modify_tensors` in `convert_lora_to_gguf.py` of llama.cpp,
+/// as vendored in llama-cpp-python 0.3.36.
+///
+/// # Errors
+///
+/// [`ArchError::NotLora`], [`ArchError::MissingTensors`], [`ArchError::UnusedTensors`],
+/// [`ArchError::TensorShape`], [`ArchError::AdapterTarget`].
+pub fn adapt(
+    context: &Context<'_>,
+    base: &Base<'_>,
+    sources: &[SourceTensor],
+) -> Result<(Vec<OutTensor>, Vec<Dropped>), ArchError> {
+    let (n_layers, n_experts) = (context.hparams.n_layers()?, super::n_experts(context.hparams)?);
+    let (pairs, whole, dropped) = sort_out(sources)?;
+    let mut tensors = Vec::with_capacity(sources.len());
+    let mut unused = Vec::new();
+    for (target, source) in whole {
+        match place(context, &target, n_layers).as_deref() {
+            Some([found, ..]) => tensors.push(context.one(found, source)?),
+            _ => unused.push(source.name.clone()),
+        }
+    }
+    let mut stacks: HashMap<u64, Stack<'_>> = HashMap::new();
+    for (target, both) in pairs {
+        let reason = drops::reason(&target).or_else(|| (context.drops)(context.hparams, &target));
+        if let Some(reason) = reason {
+            return Err(ArchError::AdapterTarget { name: target, reason });
+        }
+        let Some(all) = place(context, &target, n_layers) else {
+            unused.push(both.a.name.clone());
+            continue;
+        };
+        base.check(&target, &all, both)?;
+        if matches!(all[0].rule.rows, RowRule::StackExperts) {
+            let stack = stacks.entry(all[0].bid).or_default();
+            stack.insert((all[0].rule.gguf, all[0].xid), both);
+            if stack.len() as u64 == n_experts.saturating_mul(context.stacked().count() as u64) {
+                let stack = stacks.remove(&all[0].bid).unwrap_or_default();
+                stacked(context, all[0].bid, n_experts, &stack, &mut tensors)?;
+            }
+            continue;
+        }
+        for found in &all {
+            pair(context, found, &target, both, &mut tensors)?;
+        }
+    }
+    let mut layers: Vec<(u64, Stack<'_>)> = stacks.into_iter().collect();
+    layers.sort_unstable_by_key(|(bid, _)| *bid);
+    for (bid, stack) in layers {
+        stacked(context, bid, n_experts, &stack, &mut tensors)?;
+    }
+    if !unused.is_empty() {
+        return Err(ArchError::UnusedTensors { names: unused });
+    }
+    check_same_output(&tensors)?;
+    Ok((tensors, dropped))
+}
+
+type Sorted<'a> = (Vec<(String, Both<'a>)>, Vec<(String, &'a SourceTensor)>, Vec<Dropped>);
+
+/// Pairs in the order of their first half, whole norms, and what is left out.
+fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    let (mut whole, mut dropped, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for source in sources {
+        let name = source.name.as_str();
+        let is_a = name.contains(".lora_A.weight") || name.contains(".lora_embedding_A");
+        let is_b = name.contains(".lora_B.weight") || name.contains(".lora_embedding_B");
+        if !is_a && !is_b {
+            if name.contains(".base_layer.weight") {
+                let reason = "a weight of the base model";
+                dropped.push(Dropped { name: source.name.clone(), reason });
+            } else if name.contains("_layernorm") || name.contains(".norm") {
+                whole.push((target_of(name), source));
+            } else {
+                others.push(source.name.clone());
+            }
+            continue;
+        }
+        let target = target_of(name);
+        let at = *index.entry(target.clone()).or_insert_with(|| {
+            pairs.push(Pair { target, a: None, b: None });
+            pairs.len() - 1
+        });
+        *(if is_a { &mut pairs[at].a } else { &mut pairs[at].b }) = Some(source);
+    }
+    if !others.is_empty() {
+        return Err(ArchError::NotLora { names: others });
+    }
+    let mut missing = Vec::new();
+    let mut whole_pairs = Vec::with_capacity(pairs.len());
+    for Pair { target, a, b } in pairs {
+        match (a, b) {
+            (Some(a), Some(b)) => whole_pairs.push((target, Both { a, b })),
+            (Some(half), None) => missing.push(half.name.replace("_A", "_B")),
+            (None, Some(half)) => missing.push(half.name.replace("_B", "_A")),
+            (None, None) => {}
+        }
+    }
+    if missing.is_empty() {
+        Ok((whole_pairs, whole, dropped))
+    } else {
+        Err(ArchError::MissingTensors { names: missing })
+    }
+}
+
+/// The name of the matrix that a tensor of an adapter changes.
+///
+/// Source: `get_base_tensor_name` in `convert_lora_to_gguf.py`.
+fn target_of(name: &str) -> String {
+    let mut target = name.replace("base_model.model.", "");
+    for half in [".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B"] {
+        target = target.replace(half, ".weight");
+    }
+    target
+}
+
+fn place<'a>(context: &Context<'a>, target: &str, n_layers: u64) -> Option<Vec<Found<'a>>> {
+    let all = context.find(target);
+    let fits = all.first().is_some_and(|found| found.bid < n_layers);
+    fits.then_some(all)
+}
+
+/// A and B of one matrix, or of a part of it.
+fn pair(
+    context: &Context<'_>,
+    found: &Found<'_>,
+    target: &str,
+    both: Both<'_>,
+    tensors: &mut Vec<OutTensor>,
+) -> Result<(), ArchError> {
+    let refuse = |reason| Err(ArchError::AdapterTarget { name: target.to_owned(), reason });
+    let rule = found.rule;
+    let is_plain = matches!(
+        rule.rows,
+        RowRule::Copy | RowRule::First | RowRule::PermuteQ | RowRule::PermuteK | RowRule::Part(_)
+    );
+    if !is_plain || rule.shape.is_some() {
+        return refuse("the matrix lies otherwise in the file than in the checkpoint");
+    }
+    if rule.element_of.is_some() || rule.element != ElementMap::Identity {
+        return refuse("the values of the matrix are changed on the way into the file");
+    }
+    let whole = context.one(found, both.b)?;
+    let is_embedding = whole.name == "token_embd.weight";
+    let a = if is_embedding {
+        // Rows of tokens are looked up in A, so that they must be rows there.
+        let (shape, matrix) = turned(&both.a.shape).map_err(|expected| wrong(both.a, expected))?;
+        let (source, rows, element) = (both.a.name.clone(), RowMap::Concat, ElementMap::Identity);
+        let data = Data::Columns { source, matrix, rows, element };
+        (shape, data)
+    } else {
+        (both.a.shape, rows(&[both.a]))
+    };
+    for (half, (shape, data)) in [("a", a), ("b", (whole.shape, whole.data))] {
+        let name = format!("{}.lora_{half}", whole.name);
+        tensors.push(OutTensor { name, shape, data, keep_f32: false });
+    }
+    Ok(())
+}
+
+/// A and B of the experts of a layer, each in one tensor.
+fn stacked(
+    context: &Context<'_>,
+    bid: u64,
+    n_experts: u64,
+    stack: &Stack<'_>,
+    tensors: &mut Vec<OutTensor>,
+) -> Result<(), ArchError> {
+    let spelled = |rule: &rules::TensorRule, xid| {
+        rules::fill(rule.hf.first().copied().unwrap_or_default(), bid, xid) + ".weight"
+    };
+    let absent = |rule: &&rules::TensorRule| {
+        let gguf = rule.gguf;
+        (0..n_experts).find(|xid| !stack.contains_key(&(gguf, *xid)))
+    };
+    // The reference waits for all matrices of all experts, and so does a file that can be used.
+    let names: Vec<String> =
+        context.stacked().filter_map(|rule| absent(&rule).map(|xid| spelled(rule, xid))).collect();
+    if !names.is_empty() {
+        return Err(ArchError::MissingTensors { names });
+    }
+    for rule in context.stacked() {
+        let all: Vec<Both<'_>> =
+            (0..n_experts).filter_map(|xid| stack.get(&(rule.gguf, xid)).copied()).collect();
+        let name = rules::fill(rule.gguf, bid, 0) + ".weight";
+        let halves: [(&str, Vec<&SourceTensor>); 2] =
+            [("a", all.iter().map(|both| both.a).collect()), ("b", all.iter().map(|both| both.b).collect())];
+        for (half, sources) in halves {
+            let Some(first) = sources.first() else { continue };
+            if let Some(other) = sources.iter().find(|source| source.shape != first.shape) {
+                return Err(wrong(other, format!("{} as of `{}`", first.shape, first.name)));
+            }
+            let name = format!("{name}.lora_{half}");
+            let dims = [first.shape.dims(), &[n_experts]].concat();
+            let shape =
+                Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+            tensors.push(OutTensor { name, shape, data: rows(&sources), keep_f32: false });
+        }
+    }
+    Ok(())
+}
+
+fn rows(sources: &[&SourceTensor]) -> Data {
+    Data::Rows {
+        sources: sources.iter().map(|source| source.name.clone()).collect(),
+        rows: RowMap::Concat,
+        element: ElementMap::Identity,
+    }
+}
+
+fn wrong(source: &SourceTensor, expected: String) -> ArchError {
+    ArchError::TensorShape { name: source.name.clone(), found: source.shape, expected }
+}
+
+impl Base<'_> {
+    /// Whether a pair fits itself and the base model.
+    fn check(&self, target: &str, all: &[Found<'_>], both: Both<'_>) -> Result<(), ArchError> {
+        let (a, b) = (both.a.shape.dims(), both.b.shape.dims());
+        let (&[inner, rank], &[rank_of_b, outer]) = (a, b) else {
+            let source = if a.len() == 2 { both.b } else { both.a };
+            return Err(wrong(source, "a matrix".to_owned()));
+        };
+        if rank != rank_of_b {
+            return Err(wrong(both.b, format!("rows of {rank} elements, the rank of `{}`", both.a.name)));
+        }
+        // The matrices of an embedding are those of its transpose.
+        let is_embedding = all.iter().any(|found| found.rule.gguf == "token_embd");
+        let (inner, outer) = if is_embedding { (outer, inner) } else { (inner, outer) };
+        let (of_inner, of_outer) = if is_embedding { (both.b, both.a) } else { (both.a, both.b) };
+        let weight = self.tensors.iter().find(|tensor| tensor.name == target);
+        let stated = weight.and_then(|weight| match weight.shape.dims() {
+            &[inner, outer] => {
+                Some((Some(inner), Some(outer), format!("those of `{target}`, {}", weight.shape)))
+            }
+            _ => None,
+        });
+        let (want_inner, want_outer, of) = stated.unwrap_or_else(|| {
+            let (inner, outer) = widths(all, self.width);
+            (inner, outer, "the width of the base model".to_owned())
+        });
+        if let Some(want) = want_inner.filter(|want| *want != inner) {
+            return Err(wrong(of_inner, format!("{want} columns of the matrix: {of}")));
+        }
+        match want_outer.filter(|want| *want != outer) {
+            Some(want) => Err(wrong(of_outer, format!("{want} rows of the matrix: {of}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Columns and rows of a matrix that are the width of the model, where its name says so.
+fn widths(all: &[Found<'_>], width: Option<u64>) -> (Option<u64>, Option<u64>) {
+    let part = all.first().and_then(|found| found.rule.gguf.rsplit('.').next()).unwrap_or_default();
+    match part {
+        "attn_q" | "attn_k" | "attn_v" | "attn_qkv" | "ffn_gate" | "ffn_up" | "ffn_gate_exps"
+        | "ffn_up_exps" | "output" | "token_embd" => (width, None),
+        "attn_output" | "ffn_down" | "ffn_down_exps" => (None, width),
+        _ => (None, None),
+    }
+}

@@ -1,0 +1,44 @@
+//! Files of metadata only: what a model is called, its hyperparameters and its tokenizer.
+//!
+//! Source: `TextModel.write_vocab` in `conversion/base.py` of llama.cpp, as vendored in
+//! llama-cpp-python 0.3.36.
+
+use std::path::Path;
+
+use arch::Layout;
+use gguf::{DEFAULT_ALIGNMENT, Endian, Output, Plan};
+use source::{Checkpoint, Dtype};
+
+use crate::{Error, plan::converted_metadata, recipes::FileType};
+
+/// The file type that the reference gives a file when nobody asks for one: that of the first
+/// weight with more than one dimension that is bf16 or f16, else f16.
+pub fn guessed_file_type(checkpoint: &Checkpoint) -> FileType {
+    let matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
+    let guessed = matrices.filter_map(|tensor| match tensor.dtype {
+        Dtype::BF16 => Some(FileType::BF16),
+        Dtype::F16 => Some(FileType::F16),
+        _ => None,
+    });
+    guessed.into_iter().next().unwrap_or(FileType::F16)
+}
+
+/// Plans the file of a layout without tensors.
+///
+/// # Errors
+/// [`Error::Gguf`].
+pub fn plan_vocab(layout: &Layout, file_type: FileType) -> Result<Plan, Error> {
+    let metadata = converted_metadata(layout, file_type.id());
+    Plan::new(&metadata, Vec::new(), Endian::Little, DEFAULT_ALIGNMENT).map_err(Error::Gguf)
+}
+
+/// Writes it: as in the reference, nothing follows the last key.
+///
+/// # Errors
+/// [`Error::Gguf`].
+pub fn write_vocab(plan: &Plan, path: &Path, force: bool) -> Result<(), Error> {
+    let bytes = plan.unpadded_header_bytes();
+    let output = Output::create(path, bytes.len() as u64, force).map_err(Error::Gguf)?;
+    output.write_at(0, bytes).map_err(Error::Gguf)?;
+    output.finish().map_err(Error::Gguf)
+}

@@ -1,0 +1,73 @@
+//! Every checkpoint of `golden/arch/` at f32 and bf16: type and bytes of each tensor are those
+//! of the reference converter.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use convert::{Request, RunOptions, Watch, recipes::Recipe};
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn checkpoints() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch");
+    let entries = fs::read_dir(folder).expect("the golden folder");
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    folders.retain(|folder| folder.join("expected.json").is_file());
+    folders.sort();
+    folders
+}
+
+fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
+    let checkpoint = source::open(folder).expect("a golden opens");
+    let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
+    let layout = convert::resolve(&checkpoint, &arch::Options { pre, ..arch::Options::default() })?;
+    let recipe = Recipe::from_name(recipe).expect("a recipe");
+    let files = [convert::plan_files(&layout, recipe, &Request::default())?.remove(0)];
+    let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[])?;
+    let plans = [(path, &files[0].plan)];
+    let watch = Watch { cancel: &NEVER, done: &|_, _| {} };
+    convert::write(&works, &plans, false, &RunOptions::default(), watch)?;
+    Ok(())
+}
+
+#[test]
+fn tensors_have_the_bytes_of_the_reference() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let mut wrong = String::new();
+    let mut n_tensors = 0;
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read(folder.join("expected.json")).expect("an expectation");
+        let expected: Json = serde_json::from_slice(&text).expect("JSON");
+        for recipe in ["f32", "bf16"] {
+            let path = temporary.path().join(format!("{name}-{recipe}.gguf"));
+            if let Err(error) = convert_to(&folder, &expected, recipe, &path) {
+                let _ = writeln!(wrong, "{name}: {error}");
+                continue;
+            }
+            let file = gguf::File::open(&path).expect("a GGUF file");
+            let listed = expected["tensors"].as_array().expect("a list");
+            assert_eq!(file.tensors().len(), listed.len(), "{name}");
+            for (tensor, listed) in file.tensors().iter().zip(listed) {
+                n_tensors += 1;
+                let digest = Sha256::digest(file.data(tensor).expect("data"));
+                let hex = digest.iter().fold(String::new(), |mut text, byte| {
+                    let _ = write!(text, "{byte:02x}");
+                    text
+                });
+                let ours = serde_json::json!([tensor.dtype.name(), hex]);
+                if tensor.name != listed[0] || ours != listed[2][recipe] {
+                    let _ = writeln!(wrong, "{name} {recipe}: {} {ours} instead of {listed}", tensor.name);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(n_tensors > 900, "{n_tensors} tensors");
+}

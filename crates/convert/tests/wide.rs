@@ -1,0 +1,98 @@
+//! Families with rows of 256 at `q8_0` and `q4_k_m`: the whole file is that of the reference's
+//! converter followed by its llama-quantize.
+//!
+//! `golden/wide` holds no weights: they are the numbers that its maker filled in, made again.
+
+use std::{fmt::Write as _, fs, path::Path, sync::atomic::AtomicBool};
+
+use convert::{Request, RunOptions, Watch, recipes::Recipe};
+use serde_json::{Value as Json, json};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// A number as bf16: rounded to even.
+fn bf16(value: f32) -> [u8; 2] {
+    let bits = value.to_bits();
+    (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
+}
+
+/// Writes the checkpoint that a golden speaks of: its config, the tokenizer of the small one of
+/// the same name, and weights by place among the sorted names.
+fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
+    fs::create_dir(folder).expect("a folder");
+    for entry in fs::read_dir(small).expect("the small checkpoint") {
+        let entry = entry.expect("an entry");
+        if !["config.json", "expected.json", "model.safetensors"]
+            .iter()
+            .any(|name| entry.file_name() == *name)
+        {
+            fs::write(folder.join(entry.file_name()), fs::read(entry.path()).expect("a file"))
+                .expect("space");
+        }
+    }
+    fs::write(folder.join("config.json"), golden["config"].to_string()).expect("space");
+    let (mut header, mut body) = (serde_json::Map::new(), Vec::new());
+    for (seed, (name, shape)) in golden["tensors"].as_object().expect("tensors").iter().enumerate() {
+        let start = body.len();
+        let n_elems: u64 = shape.as_array().expect("a shape").iter().filter_map(Json::as_u64).product();
+        let p = seed as u64;
+        let dtype = if name.ends_with("_blocks") {
+            body.extend((0..n_elems).map(|i| (167 * i + 13 * p) as u8));
+            "U8"
+        } else if name.ends_with("_scales") {
+            body.extend((0..n_elems).map(|i| (118 + (7 * i + p) % 12) as u8));
+            "U8"
+        } else {
+            body.extend((0..n_elems).flat_map(|i| bf16(testkit::normal(p, i))));
+            "BF16"
+        };
+        header.insert(
+            name.clone(),
+            json!({"dtype": dtype, "shape": shape, "data_offsets": [start, body.len()]}),
+        );
+    }
+    let header = Json::from(header).to_string().into_bytes();
+    let file = [&(header.len() as u64).to_le_bytes(), header.as_slice(), &body].concat();
+    fs::write(folder.join("model.safetensors"), file).expect("space");
+}
+
+/// Bytes and digest of the file that a recipe gives.
+fn convert_to(folder: &Path, golden: &Json, recipe: &str, path: &Path) -> Result<Json, convert::Error> {
+    let checkpoint = source::open(folder).expect("a checkpoint");
+    let pre = golden["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
+    let layout = convert::resolve(&checkpoint, &arch::Options { pre, ..arch::Options::default() })?;
+    let recipe = Recipe::from_name(recipe).expect("a recipe");
+    let files = [convert::plan_files(&layout, recipe, &Request::default())?.remove(0)];
+    let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[])?;
+    let watch = Watch { cancel: &NEVER, done: &|_, _| {} };
+    convert::write(&works, &[(path, &files[0].plan)], false, &RunOptions::default(), watch)?;
+    let bytes = fs::read(path).expect("the file");
+    Ok(json!([bytes.len(), testkit::sha256(&bytes)]))
+}
+
+#[test]
+fn files_are_those_of_the_two_steps_of_the_reference() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden");
+    let place = tempfile::tempdir().expect("a folder");
+    let (mut wrong, mut n_files) = (String::new(), 0);
+    for entry in fs::read_dir(root.join("wide")).expect("the golden folder") {
+        let path = entry.expect("an entry").path();
+        let golden: Json = serde_json::from_slice(&fs::read(&path).expect("a golden")).expect("JSON");
+        // The model is named after its folder.
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let folder = place.path().join(&name);
+        write_checkpoint(&folder, &root.join("arch").join(&name), &golden);
+        for (recipe, expected) in golden["files"].as_object().expect("files") {
+            n_files += 1;
+            match convert_to(&folder, &golden, recipe, &place.path().join("out.gguf")) {
+                Ok(ours) if ours == *expected => {}
+                Ok(ours) => writeln!(wrong, "{name} {recipe}: {ours} instead of {expected}").expect("memory"),
+                Err(error) => writeln!(wrong, "{name} {recipe}: {error}").expect("memory"),
+            }
+            fs::remove_file(place.path().join("out.gguf")).expect("the file is there");
+        }
+        fs::remove_dir_all(&folder).expect("the folder is there");
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(n_files >= 20, "{n_files} files");
+}

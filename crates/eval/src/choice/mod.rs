@@ -1,0 +1,203 @@
+//! Tests of understanding in the reference's file formats: which of several endings does a model
+//! find the most likely?
+//!
+//! One file for each format (`hellaswag`, `winogrande`, `multiple_choice`); what they share is
+//! here: sequences that begin alike, and the likelihood of what comes after.
+//!
+//! Source: `hellaswag_score`, `winogrande_score` and `multiple_choice_score` in
+//! `tools/perplexity/perplexity.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It puts
+//! what the endings share into one sequence; here every ending is a window of its own, with the
+//! same predictions.
+
+mod hellaswag;
+mod multiple_choice;
+mod random;
+mod winogrande;
+
+use serde::Serialize;
+
+use crate::{Error, Model, Window, stats::LogSoftmax, tokenize::Tokenizer};
+
+pub use hellaswag::HellaSwag;
+pub use multiple_choice::MultipleChoice;
+pub use winogrande::Winogrande;
+
+/// A file of tasks.
+pub trait Tasks {
+    /// Tasks that were selected.
+    fn n_tasks(&self) -> usize;
+
+    /// Answers the task at `index`, from 0.
+    ///
+    /// # Errors
+    /// What tokenizing and running the model say, and [`Error::Task`].
+    fn answer(&self, index: usize, model: &Model) -> Result<Answer, Error>;
+}
+
+/// What a model makes of one task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answer {
+    /// Mean log-likelihood of each ending, by tokens, in nats.
+    pub scores: Vec<f64>,
+    /// The ending that the model takes, from 0.
+    pub chosen: usize,
+    /// Whether that is right.
+    pub is_right: bool,
+}
+
+/// How often a model was right.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Score {
+    /// Tasks answered.
+    pub n_tasks: usize,
+    /// Tasks answered rightly.
+    pub n_right: usize,
+    /// Share of right answers.
+    pub accuracy: f64,
+    /// Standard error of that share.
+    pub error: f64,
+    /// Bounds of the share by Wilson's interval at 95 %.
+    pub interval: [f64; 2],
+    /// Share that throwing dice would get.
+    pub chance: f64,
+}
+
+impl Score {
+    /// Of all answers so far.
+    pub fn of(answers: &[Answer]) -> Score {
+        let n_right = answers.iter().filter(|answer| answer.is_right).count();
+        let share = crate::stats::Estimate::share(n_right, answers.len());
+        let n_endings: usize = answers.iter().map(|answer| answer.scores.len()).sum();
+        let chance = if n_endings == 0 { 0.0 } else { answers.len() as f64 / n_endings as f64 };
+        Score {
+            n_tasks: answers.len(),
+            n_right,
+            accuracy: share.value,
+            error: share.error,
+            interval: wilson(share.value, answers.len()),
+            chance,
+        }
+    }
+}
+
+/// The bounds within which the true share lies with 95 %, for a share found among `n`.
+fn wilson(share: f64, n: usize) -> [f64; 2] {
+    const Z: f64 = 1.959_963_984_54;
+    if n == 0 {
+        return [0.0, 1.0];
+    }
+    let n = n as f64;
+    let z = Z * Z / n;
+    let half = z * (n * (4.0 * share * (1.0 - share) + z)).sqrt() / (Z + Z);
+    [(share + z * 0.5 - half) / (1.0 + z), (share + z * 0.5 + half) / (1.0 + z)]
+}
+
+/// Sequences of tokens and how many of the first are the same in all.
+struct Sequences {
+    tokens: Vec<Vec<u32>>,
+    n_shared: usize,
+}
+
+impl Sequences {
+    /// Of texts, tokenized with what belongs before a text.
+    fn new(tokenizer: &Tokenizer, texts: &[Vec<u8>]) -> Result<Sequences, Error> {
+        let tokens: Vec<Vec<u32>> =
+            texts.iter().map(|text| tokenizer.encode(text, true, false)).collect::<Result<_, _>>()?;
+        let shortest = tokens.iter().map(Vec::len).min().unwrap_or(0);
+        let is_same = |at: &usize| tokens.iter().all(|sequence| sequence[*at] == tokens[0][*at]);
+        let n_shared = (0..shortest).take_while(is_same).count();
+        Ok(Sequences { tokens, n_shared })
+    }
+
+    /// Logits behind the last shared token and behind every later token, for each sequence.
+    fn run(&self, model: &Model) -> Result<Vec<Logits>, Error> {
+        let first = self.n_shared.saturating_sub(1);
+        let windows: Vec<Window<'_>> =
+            self.tokens.iter().map(|tokens| Window { tokens, wanted: first..tokens.len() }).collect();
+        let hidden = model.run(&windows, None)?;
+        let n_vocab = model.n_vocab();
+        let logits = (0..windows.len()).map(|window| {
+            let rows = hidden.rows_of(window);
+            let mut values = vec![0.0; rows.len() * n_vocab];
+            model.logits(&hidden, rows, None, &mut values)?;
+            Ok(Logits { first, n_vocab, values })
+        });
+        logits.collect()
+    }
+}
+
+/// What is predicted behind some tokens of a sequence.
+struct Logits {
+    /// The token behind which the first prediction is.
+    first: usize,
+    n_vocab: usize,
+    /// (n_positions, n_vocab).
+    values: Vec<f32>,
+}
+
+impl Logits {
+    /// The logarithm of the probability of `token` behind position `at`, in f32 as the
+    /// reference has it.
+    fn log_prob(&self, at: usize, token: u32) -> f32 {
+        let row = &self.values[(at - self.first) * self.n_vocab..][..self.n_vocab];
+        LogSoftmax::of(row).log_prob(row[token as usize]) as f32
+    }
+
+    /// The mean log-likelihood of the tokens of `sequence` from `start` on.
+    fn mean_log_prob(&self, sequence: &[u32], start: usize) -> f64 {
+        let log_probs = (start..sequence.len()).map(|at| f64::from(self.log_prob(at - 1, sequence[at])));
+        log_probs.sum::<f64>() / (sequence.len() - start) as f64
+    }
+}
+
+/// The first of the largest.
+fn largest(scores: &[f64]) -> usize {
+    let mut best = 0;
+    for (index, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = index;
+        }
+    }
+    best
+}
+
+/// The likeliest of texts that go on from the same beginning.
+fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>, usize), Error> {
+    let sequences = Sequences::new(model.tokenizer(), texts)?;
+    let n_shared = sequences.n_shared;
+    if n_shared == 0 || sequences.tokens.iter().any(|tokens| tokens.len() == n_shared) {
+        return Err(Error::Task {
+            task,
+            problem: "one ending is the beginning of another, or nothing is shared",
+        });
+    }
+    let logits = sequences.run(model)?;
+    let scores: Vec<f64> = logits
+        .iter()
+        .zip(&sequences.tokens)
+        .map(|(logits, tokens)| logits.mean_log_prob(tokens, n_shared))
+        .collect();
+    let chosen = largest(&scores);
+    Ok((scores, chosen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_by_the_book() {
+        // Newcombe 1998, method 3: 81 of 263.
+        let [low, high] = wilson(81.0 / 263.0, 263);
+        assert!((low - 0.2553).abs() < 5e-5 && (high - 0.3662).abs() < 5e-5, "{low} {high}");
+        assert_eq!(wilson(0.5, 0), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn scores_count_what_is_right() {
+        let answer = |is_right| Answer { scores: vec![0.0; 4], chosen: 0, is_right };
+        let score = Score::of(&[answer(true), answer(false), answer(true), answer(true)]);
+        assert_eq!((score.n_right, score.accuracy, score.chance), (3, 0.75, 0.25));
+        assert_eq!(largest(&[-2.0, -1.0, -1.0]), 1);
+    }
+}

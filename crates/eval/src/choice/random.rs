@@ -1,0 +1,97 @@
+//! Numbers at random as C++ makes them, because the reference selects tasks with them.
+
+/// The Mersenne Twister of 32 bits, `std::mt19937`.
+///
+/// Source: Matsumoto and Nishimura 1998; the C++ standard, [rand.predef].
+pub(super) struct Mt19937 {
+    state: [u32; N],
+    next: usize,
+}
+
+const N: usize = 624;
+const M: usize = 397;
+
+impl Mt19937 {
+    pub fn new(seed: u32) -> Mt19937 {
+        let mut state = [seed; N];
+        for i in 1..N {
+            let before = state[i - 1];
+            state[i] = 1_812_433_253u32.wrapping_mul(before ^ (before >> 30)).wrapping_add(i as u32);
+        }
+        Mt19937 { state, next: N }
+    }
+
+    pub fn draw(&mut self) -> u32 {
+        if self.next == N {
+            for i in 0..N {
+                let joined = (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % N] & 0x7fff_ffff);
+                let twist = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
+                self.state[i] = self.state[(i + M) % N] ^ (joined >> 1) ^ twist;
+            }
+            self.next = 0;
+        }
+        let mut y = self.state[self.next];
+        self.next += 1;
+        y ^= y >> 11;
+        y ^= (y << 7) & 0x9d2c_5680;
+        y ^= (y << 15) & 0xefc6_0000;
+        y ^ (y >> 18)
+    }
+
+    /// A number below `n`, which is not 0, as `std::uniform_int_distribution` of libstdc++ 11 and
+    /// later has it: the high half of a product, drawn again where that would not be even.
+    ///
+    /// Source: Lemire 2019, "Fast random integer generation in an interval".
+    pub fn below(&mut self, n: u32) -> usize {
+        let mut product = u64::from(self.draw()) * u64::from(n);
+        if (product as u32) < n {
+            let least = n.wrapping_neg() % n;
+            while (product as u32) < least {
+                product = u64::from(self.draw()) * u64::from(n);
+            }
+        }
+        (product >> 32) as usize
+    }
+
+    /// `n_wanted` of `n` places, none twice: the last takes the place of each that is taken.
+    /// All in order where no fewer are wanted.
+    ///
+    /// Source: the selection in `winogrande_score` and `multiple_choice_score`, in f32.
+    pub fn select(&mut self, n: usize, n_wanted: usize) -> Vec<usize> {
+        let mut left: Vec<usize> = (0..n).collect();
+        if n_wanted >= n {
+            return left;
+        }
+        let scale = 1.0 / (1.0 + u32::MAX as f32);
+        let draw = |_| {
+            // The float nearest to a draw may be 2^32, where the reference reads past the end.
+            let at = (scale * self.draw() as f32 * left.len() as f32) as usize;
+            left.swap_remove(at.min(left.len() - 1))
+        };
+        (0..n_wanted).map(draw).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ten_thousandth_draw_is_the_standard_s() {
+        let mut random = Mt19937::new(5489);
+        let last = (0..10_000).map(|_| random.draw()).last();
+        assert_eq!(last, Some(4_123_659_995));
+    }
+
+    #[test]
+    fn selections_are_without_repetition() {
+        let mut selected = Mt19937::new(1).select(50, 20);
+        assert_eq!(selected.len(), 20);
+        selected.sort_unstable();
+        selected.dedup();
+        assert_eq!(selected.len(), 20);
+        assert_eq!(Mt19937::new(1).select(3, 7), [0, 1, 2]);
+        let mut random = Mt19937::new(1);
+        assert!((0..1000).all(|_| random.below(7) < 7) && random.below(1) == 0);
+    }
+}

@@ -1,0 +1,280 @@
+//! The attention part of a layer.
+
+use ndarray::{Axis, s};
+
+use super::{Alibi, RopeLayers, Shape, cap, linear::Linear};
+use crate::{
+    Error,
+    graph::Pass,
+    keys::Keys,
+    ops::{self, Mask, Norm, Rope, RopeKind, Rows, Scaling},
+    weights::Weights,
+};
+
+/// Queries, keys and values, boxed because a layer holds one or three.
+enum Projections {
+    Apart(Box<[Linear; 3]>),
+    Fused(Box<Linear>),
+}
+
+pub(super) struct Attention {
+    projections: Projections,
+    fused_by_head: bool,
+    /// Bounds of queries, keys and values.
+    clamp: Option<f32>,
+    query_norm: Option<Norm>,
+    key_norm: Option<Norm>,
+    /// The elements that are normalized together.
+    norm_widths: (usize, usize),
+    output: Linear,
+    rope: Option<Ropes>,
+    n_head: usize,
+    n_head_kv: usize,
+    key_width: usize,
+    value_width: usize,
+    scale: f32,
+    soft_cap: Option<f32>,
+    mask: Mask,
+    slopes: Option<Vec<f32>>,
+    sinks: Option<Vec<f32>>,
+}
+
+/// Rotary positions; with another choice of factors for texts beyond the length that a model was
+/// first trained with.
+struct Ropes {
+    short: Rope,
+    long: Option<(usize, Rope)>,
+}
+
+impl Attention {
+    pub fn open(
+        shape: &Shape,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        i: usize,
+    ) -> Result<Attention, Error> {
+        let blk = |name: &str| format!("blk.{i}.{name}");
+        let (spec, n_embd) = (&shape.spec, shape.n_embd);
+        let per_layer = |key: &str| keys.counts(key, shape.n_layer).map(|counts| counts.map(|c| c[i]));
+        let n_head =
+            per_layer("attention.head_count")?.ok_or_else(|| keys.missing("attention.head_count"))?;
+        let n_head_kv = per_layer("attention.head_count_kv")?.unwrap_or(n_head);
+        if n_head == 0 || n_head_kv == 0 || n_head % n_head_kv != 0 {
+            return Err(keys.wrong("attention.head_count_kv", "a divisor of the number of heads"));
+        }
+        let key_width = keys.count("attention.key_length")?.unwrap_or(n_embd / n_head);
+        let value_width = keys.count("attention.value_length")?.unwrap_or(n_embd / n_head);
+        let (n_query, n_key, n_value) = (n_head * key_width, n_head_kv * key_width, n_head_kv * value_width);
+        let projections = match Linear::open(weights, &blk("attn_qkv"), n_embd, n_query + n_key + n_value)? {
+            Some(fused) => Projections::Fused(Box::new(fused)),
+            None => Projections::Apart(Box::new([
+                Linear::need(weights, &blk("attn_q"), n_embd, n_query)?,
+                Linear::need(weights, &blk("attn_k"), n_embd, n_key)?,
+                Linear::need(weights, &blk("attn_v"), n_embd, n_value)?,
+            ])),
+        };
+        // Weights are for a head, or for all heads; which of both is normalized together is the family's.
+        let mut head_norm = |name: &str, n: usize| {
+            let stored = weights.shape(&blk(&format!("{name}.weight"))).map(|shape| shape.n_elems() as usize);
+            let n = if stored == Some(key_width) { key_width } else { n };
+            shape.norm_if_there(weights, &blk(name), n)
+        };
+        let (query_norm, key_norm) = (head_norm("attn_q_norm", n_query)?, head_norm("attn_k_norm", n_key)?);
+        let norm_widths = if spec.wide_head_norms { (n_query, n_key) } else { (key_width, key_width) };
+        let window = window(shape, keys, i)?;
+        let max_bias = match spec.alibi {
+            Alibi::None => None,
+            Alibi::Always(max) => Some(max),
+            Alibi::Key => keys.float("attention.max_alibi_bias")?,
+            Alibi::OfLayers(n, max) => (n == shape.n_layer).then_some(max),
+        };
+        let max_bias = max_bias.filter(|max| *max > 0.0);
+        let scale = match spec.scale_by_embedding {
+            Some(n) if n == shape.n_layer => 1.0 / ((n_embd / n_head) as f32).sqrt(),
+            _ => 1.0 / (key_width as f32).sqrt(),
+        };
+        let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
+        Ok(Attention {
+            projections,
+            fused_by_head: spec.fused_by_head && n_head == n_head_kv,
+            clamp: keys.float("attention.clamp_kqv")?.filter(|clamp| *clamp > 0.0),
+            query_norm,
+            key_norm,
+            norm_widths,
+            output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
+            rope: Ropes::open(shape, keys, weights, i, key_width, window)?,
+            n_head,
+            n_head_kv,
+            key_width,
+            value_width,
+            scale: stated.unwrap_or(scale),
+            soft_cap: cap(keys.float("attn_logit_softcapping")?, spec.soft_caps.0),
+            mask: window.map_or(Mask::Causal, Mask::Window),
+            slopes: max_bias.map(|max| slopes(n_head, max)),
+            sinks: weights.vector(&blk("attn_sinks.weight"), n_head)?,
+        })
+    }
+
+    /// Floats that are alive at once for each token, about.
+    pub fn row_floats(&self) -> usize {
+        2 * self.n_head * self.key_width + self.n_head_kv * (self.key_width + self.value_width)
+    }
+
+    /// `h (n, n_embd) -> (n, n_embd)`.
+    pub fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let [mut query, mut key, mut value] = self.project(h, pass);
+        if let Some(clamp) = self.clamp {
+            for rows in [&mut query, &mut key, &mut value] {
+                rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
+            }
+        }
+        if let Some(norm) = &self.query_norm {
+            norm.apply_groups(&mut query, self.norm_widths.0);
+        }
+        if let Some(norm) = &self.key_norm {
+            norm.apply_groups(&mut key, self.norm_widths.1);
+        }
+        if let Some(ropes) = &self.rope {
+            ropes.choose(pass.end()).apply(&mut [&mut query, &mut key], self.key_width, 0, pass.positions());
+        }
+        let attention = ops::Attention {
+            n_head: self.n_head,
+            n_head_kv: self.n_head_kv,
+            key_width: self.key_width,
+            value_width: self.value_width,
+            scale: self.scale,
+            soft_cap: self.soft_cap,
+            mask: self.mask,
+            slopes: self.slopes.as_deref(),
+            sinks: self.sinks.as_deref(),
+            bias: None,
+        };
+        let seen = pass.attend(index, &attention, &query, key, value);
+        pass.give(query);
+        let out = self.output.run(&seen, pass);
+        pass.give(seen);
+        out
+    }
+
+    fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; 3] {
+        match &self.projections {
+            Projections::Apart(apart) => Linear::run_all(apart.each_ref(), h, pass),
+            Projections::Fused(fused) => {
+                let all = fused.run(h, pass);
+                let mut at = 0;
+                let widths = [
+                    self.n_head * self.key_width,
+                    self.n_head_kv * self.key_width,
+                    self.n_head_kv * self.value_width,
+                ];
+                // Heads that are taken together, and how far it is to those of the next part.
+                let n_blocks = if self.fused_by_head { self.n_head } else { 1 };
+                let stride = all.ncols() / n_blocks;
+                let parts = widths.map(|width| {
+                    let mut part = pass.take(all.nrows(), width);
+                    let block = width / n_blocks;
+                    for (i, mut to) in part.axis_chunks_iter_mut(Axis(1), block).enumerate() {
+                        let from = i * stride + at;
+                        to.assign(&all.slice(s![.., from..from + block]));
+                    }
+                    at += block;
+                    part
+                });
+                pass.give(all);
+                parts
+            }
+        }
+    }
+}
+
+/// The window of a layer, if it has one.
+fn window(shape: &Shape, keys: &Keys<'_>, i: usize) -> Result<Option<usize>, Error> {
+    let Some(sliding) = shape.spec.sliding else { return Ok(None) };
+    let key = "attention.sliding_window_pattern";
+    let flags = keys.flags(key, shape.n_layer)?;
+    // The reference asks for the number of layers even where the file states a pattern.
+    if flags.is_none() && sliding.only_of_layers.is_some_and(|n| n != shape.n_layer) {
+        return Ok(None);
+    }
+    let window = keys.count("attention.sliding_window")?.or(sliding.window).filter(|window| *window > 0);
+    let slides = match flags {
+        Some(flags) => flags[i],
+        None => {
+            let period = keys.count(key)?.unwrap_or(sliding.period);
+            period == 0 || i % period < period - 1
+        }
+    };
+    Ok(window.filter(|_| slides))
+}
+
+impl Ropes {
+    fn open(
+        shape: &Shape,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        i: usize,
+        key_width: usize,
+        window: Option<usize>,
+    ) -> Result<Option<Ropes>, Error> {
+        let spec = &shape.spec;
+        let n_rot = keys.count("rope.dimension_count")?.unwrap_or(key_width);
+        if n_rot > key_width || n_rot % 2 != 0 {
+            return Err(keys.wrong("rope.dimension_count", "an even part of a head"));
+        }
+        let mut factors = |name: &str| weights.vector(name, n_rot / 2);
+        let all = factors("rope_freqs.weight")?;
+        let (long, short) = (factors("rope_factors_long.weight")?, factors("rope_factors_short.weight")?);
+        let turns = match spec.rope_layers {
+            RopeLayers::All => !matches!(spec.alibi, Alibi::OfLayers(n, _) if n == shape.n_layer),
+            RopeLayers::Sliding => {
+                // The last layer of a period sees everything; without windows all layers turn.
+                let slides = (0..shape.n_layer).map(|i| super::attention::window(shape, keys, i));
+                let slides = slides.collect::<Result<Vec<_>, _>>()?;
+                slides.iter().all(Option::is_none) || slides[i].is_some()
+            }
+            RopeLayers::AllBut(n) => !(i + 1).is_multiple_of(n),
+        };
+        let Some(kind) = spec.rope.filter(|_| turns) else { return Ok(None) };
+        // Positions in sections turn as others do where every section has the same position.
+        let kind = match keys.counts("rope.dimension_sections", 4) {
+            Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => RopeKind::Neox,
+            _ => kind,
+        };
+        let mut base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
+        let mut scaling = Scaling::new(keys)?;
+        if let (Some(_), Some(sliding)) = (window, spec.sliding) {
+            let default = if sliding.same_base { base } else { 10000.0 };
+            base = keys.float("rope.freq_base_swa")?.unwrap_or(default);
+            if !sliding.same_scaling {
+                scaling = scaling.unscaled();
+            }
+        }
+        let rope = |factors: Option<&[f32]>| Rope::new(kind, n_rot, base, &scaling, factors);
+        let first = all.as_deref().or(short.as_deref());
+        Ok(Some(Ropes {
+            short: rope(first),
+            long: long.filter(|_| all.is_none()).map(|long| (scaling.context(), rope(Some(&long)))),
+        }))
+    }
+
+    /// The turning for texts of `end` positions.
+    fn choose(&self, end: usize) -> &Rope {
+        match &self.long {
+            Some((context, long)) if end > *context => long,
+            _ => &self.short,
+        }
+    }
+}
+
+/// Slopes of heads: powers of two ratios, for the heads below a power of two and for those above.
+///
+/// Source: `ggml_compute_forward_soft_max_f32` of ggml, llama.cpp of llama-cpp-python 0.3.36.
+fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
+    let whole = 1usize << n_head.ilog2();
+    let (m0, m1) = ((-max_bias / whole as f32).exp2(), (-max_bias / 2.0 / whole as f32).exp2());
+    let slope = |head: usize| match head < whole {
+        true => m0.powi(head as i32 + 1),
+        false => m1.powi(2 * (head - whole) as i32 + 1),
+    };
+    (0..n_head).map(slope).collect()
+}

@@ -1,0 +1,112 @@
+//! A layer: attention and a feed-forward part around a residual stream.
+
+use super::{Shape, attention::Attention, experts::Experts, mlp::Mlp};
+use crate::{
+    Error,
+    graph::Pass,
+    keys::Keys,
+    ops::{Norm, Rows, add_scaled, copy},
+    weights::Weights,
+};
+
+pub(super) struct Layer {
+    attention_norm: Option<Norm>,
+    /// Of the attention alone, where the feed-forward part has [`Layer::attention_norm`].
+    second_norm: Option<Norm>,
+    attention: Attention,
+    attention_post_norm: Option<Norm>,
+    mlp_norm: Option<Norm>,
+    feed_forward: FeedForward,
+    mlp_post_norm: Option<Norm>,
+    /// Whether the feed-forward part takes what the attention takes, not what it gives.
+    is_parallel: bool,
+    residual_scale: f32,
+}
+
+enum FeedForward {
+    Mlp(Box<Mlp>),
+    Experts(Box<Experts>),
+}
+
+impl Layer {
+    pub fn open(shape: &Shape, keys: &Keys<'_>, weights: &mut Weights<'_>, i: usize) -> Result<Layer, Error> {
+        let blk = |name: &str| format!("blk.{i}.{name}");
+        let n_embd = shape.n_embd;
+        let attention_norm = shape.norm(weights, &blk("attn_norm"), n_embd)?;
+        let post = shape.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?;
+        let own = shape.norm(weights, &blk("ffn_norm"), n_embd)?;
+        let (attention_post_norm, mlp_norm) =
+            if shape.spec.late_norm_name { (None, own.or(post)) } else { (post, own) };
+        let mlp_post_norm = shape.norm_if_there(weights, &blk("post_ffw_norm"), n_embd)?;
+        let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none();
+        let feed_forward = match Experts::open(shape, keys, weights, i)? {
+            Some(experts) => FeedForward::Experts(Box::new(experts)),
+            None => {
+                let key = "feed_forward_length";
+                let n_ff = keys.counts(key, shape.n_layer)?.ok_or_else(|| keys.missing(key))?[i];
+                let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
+                FeedForward::Mlp(Box::new(Mlp::open(shape, weights, names, n_ff)?))
+            }
+        };
+        Ok(Layer {
+            attention_norm,
+            second_norm: shape.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?,
+            attention: Attention::open(shape, keys, weights, i)?,
+            attention_post_norm,
+            mlp_norm,
+            feed_forward,
+            mlp_post_norm,
+            is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
+            residual_scale: shape.residual_scale,
+        })
+    }
+
+    /// Floats that are alive at once for each token, about.
+    pub fn row_floats(&self) -> usize {
+        let feed_forward = match &self.feed_forward {
+            FeedForward::Mlp(mlp) => mlp.row_floats(),
+            FeedForward::Experts(experts) => experts.row_floats(),
+        };
+        self.attention.row_floats().max(feed_forward)
+    }
+
+    /// Adds what attention and the feed-forward part make of `x` (n, n_embd) to it.
+    pub fn run(&self, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
+        let mut normed = pass.take(x.nrows(), x.ncols());
+        let norm = |norm: &Option<Norm>, from: &Rows, to: &mut Rows| match norm {
+            Some(norm) => norm.apply_into(from, to),
+            None => copy(from, to),
+        };
+        norm(
+            if self.second_norm.is_some() { &self.second_norm } else { &self.attention_norm },
+            x,
+            &mut normed,
+        );
+        let mut seen = self.attention.run(index, &normed, pass);
+        if let Some(norm) = &self.attention_post_norm {
+            norm.apply(&mut seen);
+        }
+        if self.is_parallel {
+            if self.mlp_norm.is_some() {
+                norm(&self.mlp_norm, x, &mut normed);
+            } else if self.second_norm.is_some() {
+                norm(&self.attention_norm, x, &mut normed);
+            }
+            add_scaled(x, self.residual_scale, &seen);
+        } else {
+            add_scaled(x, self.residual_scale, &seen);
+            norm(&self.mlp_norm, x, &mut normed);
+        }
+        pass.give(seen);
+        let mut made = match &self.feed_forward {
+            FeedForward::Mlp(mlp) => mlp.run(&normed, pass),
+            FeedForward::Experts(experts) => experts.run(&normed, pass),
+        };
+        if let Some(norm) = &self.mlp_post_norm {
+            norm.apply(&mut made);
+        }
+        add_scaled(x, self.residual_scale, &made);
+        pass.give(made);
+        pass.give(normed);
+    }
+}

@@ -1,0 +1,65 @@
+//! The feed-forward part of a layer.
+
+use super::{Shape, linear::Linear};
+use crate::{
+    Error,
+    graph::Pass,
+    ops::{Activation, Rows},
+    weights::Weights,
+};
+
+pub(super) struct Mlp {
+    activation: Activation,
+    gate: Option<Linear>,
+    up: Linear,
+    /// Whether `up` holds gates in its first half.
+    is_fused: bool,
+    down: Linear,
+}
+
+impl Mlp {
+    /// Matrices of these names, without their ending, around `n_ff` elements.
+    pub fn open(
+        shape: &Shape,
+        weights: &mut Weights<'_>,
+        [gate, up, down]: [String; 3],
+        n_ff: usize,
+    ) -> Result<Mlp, Error> {
+        let n_embd = shape.n_embd;
+        let gate = Linear::open(weights, &gate, n_embd, n_ff)?;
+        let n_up = weights.shape(&format!("{up}.weight")).map_or(0, |shape| shape.dim(1));
+        let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;
+        let up = Linear::need(weights, &up, n_embd, if is_fused { 2 * n_ff } else { n_ff })?;
+        let down = Linear::need(weights, &down, n_ff, n_embd)?;
+        Ok(Mlp { activation: shape.spec.activation, gate, up, is_fused, down })
+    }
+
+    /// Floats that are alive at once for each token, about.
+    pub fn row_floats(&self) -> usize {
+        self.up.weight.n_out + self.gate.as_ref().map_or(0, |gate| gate.weight.n_out)
+    }
+
+    /// `h (n, n_embd) -> (n, n_embd)`.
+    pub fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let inner = match &self.gate {
+            Some(gate) => {
+                let [mut gate, up] = Linear::run_all([gate, &self.up], h, pass);
+                self.activation.apply_gated(&mut gate, &up);
+                pass.give(up);
+                gate
+            }
+            None => {
+                let mut up = self.up.run(h, pass);
+                if self.is_fused {
+                    up = self.activation.apply_halves(&up, true);
+                } else {
+                    self.activation.apply(&mut up);
+                }
+                up
+            }
+        };
+        let out = self.down.run(&inner, pass);
+        pass.give(inner);
+        out
+    }
+}

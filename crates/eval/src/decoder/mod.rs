@@ -1,0 +1,128 @@
+//! One decoder, described by data, for the many families that share their mathematics.
+//!
+//! Sources: `src/models/*.cpp` and `src/llama-graph.cpp` of llama.cpp (llama-cpp-python 0.3.36).
+
+mod attention;
+mod experts;
+mod layer;
+mod linear;
+mod mlp;
+mod spec;
+
+use ndarray::Axis;
+
+use crate::{
+    Error,
+    graph::{Graph, Head, Pass, Prepared},
+    keys::Keys,
+    ops::{Norm, NormKind, Rows},
+    weights::{Weight, Weights},
+};
+use layer::Layer;
+pub(crate) use spec::{Alibi, EmbeddingScale, LogitScale, RopeLayers, Spec};
+
+/// A decoder with its weights.
+struct Decoder {
+    embedding: Weight,
+    embedding_scale: f32,
+    embedding_norm: Option<Norm>,
+    positions: Option<Weight>,
+    layers: Vec<Layer>,
+    output_norm: Option<Norm>,
+}
+
+/// What the layers of a file have in common.
+struct Shape {
+    spec: Spec,
+    n_embd: usize,
+    n_layer: usize,
+    epsilon: f32,
+    /// What both parts of a layer are multiplied with before they are added to the stream.
+    residual_scale: f32,
+}
+
+/// Reads a decoder of this family.
+pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+    let n_embd = keys.need_count("embedding_length")?;
+    let n_layer = keys.need_count("block_count")?;
+    let epsilon = match spec.norm {
+        NormKind::Rms => keys.need_float("attention.layer_norm_rms_epsilon")?,
+        NormKind::Layer => keys.need_float("attention.layer_norm_epsilon")?,
+    };
+    let residual_scale = match keys.architecture.as_str() {
+        "minicpm" => keys.float("residual_scale")?.unwrap_or(1.4 / (n_layer as f32).sqrt()),
+        _ => keys.float("residual_scale")?.unwrap_or(1.0),
+    };
+    let shape = Shape { spec, n_embd, n_layer, epsilon, residual_scale };
+    let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
+    let embedding = weights.need_matrix("token_embd.weight", n_embd, n_vocab)?;
+    let embedding_scale = match spec.embedding_scale {
+        EmbeddingScale::Key(default) => keys.float("embedding_scale")?.unwrap_or(default),
+        EmbeddingScale::Root => (n_embd as f32).sqrt(),
+    };
+    let n_positions = weights.shape("position_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
+    let positions = weights.matrix("position_embd.weight", n_embd, n_positions)?;
+    let embedding_norm = shape.norm_if_there(weights, "token_embd_norm", n_embd)?;
+    let head = Head {
+        weight: weights.matrix("output.weight", n_embd, n_vocab)?.unwrap_or_else(|| embedding.clone()),
+        bias: weights.vector("output.bias", n_vocab)?,
+        scale: match (keys.float("logit_scale")?, spec.logit_scale) {
+            (None | Some(0.0), _) => 1.0,
+            (Some(scale), LogitScale::Multiply) => scale,
+            (Some(scale), LogitScale::Divide) => 1.0 / scale,
+        },
+        soft_cap: cap(keys.float("final_logit_softcapping")?, spec.soft_caps.1),
+    };
+    let output_norm = shape.norm(weights, "output_norm", n_embd)?;
+    let layers =
+        (0..n_layer).map(|i| Layer::open(&shape, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
+    let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + 3 * n_embd;
+    let decoder = Decoder { embedding, embedding_scale, embedding_norm, positions, layers, output_norm };
+    Ok(Prepared { graph: Box::new(decoder), head: Some(head), n_vocab, n_embd, row_floats })
+}
+
+/// The cap that a key says, or the family's; 0 is none.
+fn cap(key: Option<f32>, default: f32) -> Option<f32> {
+    Some(key.unwrap_or(default)).filter(|cap| *cap > 0.0)
+}
+
+impl Shape {
+    /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.
+    fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+        let plain = Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None };
+        let norm = self.norm_if_there(weights, name, n)?;
+        Ok(norm.or(self.spec.plain_norms.then_some(plain)))
+    }
+
+    /// The norm of this name, if its weights or its bias are there.
+    fn norm_if_there(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+        let weight = weights.vector(&format!("{name}.weight"), n)?;
+        let bias = weights.vector(&format!("{name}.bias"), n)?;
+        let is_there = weight.is_some() || bias.is_some();
+        Ok(is_there.then_some(Norm { kind: self.spec.norm, epsilon: self.epsilon, weight, bias }))
+    }
+}
+
+impl Graph for Decoder {
+    fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        let mut x = pass.embed(&self.embedding)?;
+        if self.embedding_scale != 1.0 {
+            x *= self.embedding_scale;
+        }
+        if let Some(positions) = &self.positions {
+            x += &pass.embed_positions(positions)?;
+        }
+        if let Some(norm) = &self.embedding_norm {
+            norm.apply(&mut x);
+        }
+        for (i, layer) in self.layers.iter().enumerate() {
+            layer.run(i, &mut x, pass);
+        }
+        let mut wanted = x.select(Axis(0), &pass.wanted_rows());
+        pass.give(x);
+        if let Some(norm) = &self.output_norm {
+            norm.apply(&mut wanted);
+        }
+        Ok(wanted)
+    }
+}

@@ -1,0 +1,172 @@
+//! What sets one family of decoders apart from another, as data.
+
+use crate::ops::{Activation, NormKind, RopeKind};
+
+/// A family of decoders.
+///
+/// What a file's tensors show by being there needs no field: biases, norms of queries and keys,
+/// norms behind attention and feed-forward parts, one norm for both parts in parallel, fused
+/// projections, gates, experts, shared experts, learned positions, a norm of the embedding, factors of
+/// rotary positions, an output matrix of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spec {
+    /// The kind of every norm.
+    pub norm: NormKind,
+    /// Whether layers and the output are normalized although no weights say so.
+    pub plain_norms: bool,
+    /// Whether queries and keys are normalized over all heads together, not each head by itself.
+    pub wide_head_norms: bool,
+    /// Whether the norm before the feed-forward part is stored under the name of one behind attention.
+    pub late_norm_name: bool,
+    /// Whether a fused projection holds query, key and value of one head after the other.
+    pub fused_by_head: bool,
+    /// How positions turn queries and keys; none where they do not.
+    pub rope: Option<RopeKind>,
+    /// In which layers they do.
+    pub rope_layers: RopeLayers,
+    /// What is added by distance.
+    pub alibi: Alibi,
+    /// Which layers look back over a window only.
+    pub sliding: Option<Sliding>,
+    /// The number of layers of the model whose products of query and key are scaled by the width of
+    /// the embedding over the number of heads.
+    pub scale_by_embedding: Option<usize>,
+    /// Caps of attention and of logits where no key says otherwise; 0 for none.
+    pub soft_caps: (f32, f32),
+    /// Between the halves of a feed-forward part.
+    pub activation: Activation,
+    /// Whether the weights of the chosen experts are made to sum to one, where no key says so.
+    pub renormalize: bool,
+    /// What the embedding is multiplied with.
+    pub embedding_scale: EmbeddingScale,
+    /// What the key `logit_scale` means.
+    pub logit_scale: LogitScale,
+}
+
+/// In which layers positions turn queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RopeLayers {
+    All,
+    /// In those with a window, where there are any.
+    Sliding,
+    /// In all but every so-manieth.
+    AllBut(usize),
+}
+
+/// What is added to products of query and key by distance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Alibi {
+    None,
+    /// With the largest slope's exponent.
+    Always(f32),
+    /// With what the key `attention.max_alibi_bias` says.
+    Key,
+    /// Instead of rotary positions, in a model of so many layers.
+    OfLayers(usize, f32),
+}
+
+/// Which layers look back over a window only, and how positions turn there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sliding {
+    /// The window where no key says so; without either there is none.
+    pub window: Option<usize>,
+    /// Of so many layers the last sees everything, where no key says so.
+    pub period: usize,
+    /// Only a model of so many layers has windows.
+    pub only_of_layers: Option<usize>,
+    /// The base of the frequencies there, where no key says so: that of the others, or 10000.
+    pub same_base: bool,
+    /// Whether positions are stretched there as in the others.
+    pub same_scaling: bool,
+}
+
+impl Sliding {
+    const EVERY: Sliding =
+        Sliding { window: None, period: 4, only_of_layers: None, same_base: true, same_scaling: true };
+}
+
+/// What the embedding is multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum EmbeddingScale {
+    /// What the key `embedding_scale` says, or this.
+    Key(f32),
+    /// The root of the embedding's width.
+    Root,
+}
+
+/// What the key `logit_scale` means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogitScale {
+    Multiply,
+    Divide,
+}
+
+impl Spec {
+    /// Llama, which most others differ from in a line or two.
+    pub const LLAMA: Spec = Spec {
+        norm: NormKind::Rms,
+        plain_norms: false,
+        wide_head_norms: false,
+        late_norm_name: false,
+        fused_by_head: false,
+        rope: Some(RopeKind::Normal),
+        rope_layers: RopeLayers::All,
+        alibi: Alibi::None,
+        sliding: None,
+        scale_by_embedding: None,
+        soft_caps: (0.0, 0.0),
+        activation: Activation::Silu,
+        renormalize: true,
+        embedding_scale: EmbeddingScale::Key(1.0),
+        logit_scale: LogitScale::Multiply,
+    };
+    /// Llama with the halves of a head turned together.
+    pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA };
+    pub const QWEN2_MOE: Spec = Spec { renormalize: false, ..Spec::NEOX };
+    pub const GEMMA: Spec =
+        Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::Root, ..Spec::NEOX };
+    pub const GEMMA2: Spec = Spec {
+        sliding: Some(Sliding { window: Some(4096), period: 2, ..Sliding::EVERY }),
+        scale_by_embedding: Some(46),
+        soft_caps: (50.0, 30.0),
+        ..Spec::GEMMA
+    };
+    pub const GEMMA3: Spec = Spec {
+        sliding: Some(Sliding { period: 6, same_base: false, same_scaling: false, ..Sliding::EVERY }),
+        scale_by_embedding: Some(62),
+        ..Spec::GEMMA
+    };
+    pub const PHI2: Spec = Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX };
+    pub const OLMO: Spec = Spec { norm: NormKind::Layer, plain_norms: true, ..Spec::LLAMA };
+    pub const OLMO2: Spec = Spec {
+        wide_head_norms: true,
+        sliding: Some(Sliding { same_scaling: false, ..Sliding::EVERY }),
+        ..Spec::NEOX
+    };
+    pub const OLMOE: Spec = Spec { wide_head_norms: true, renormalize: false, ..Spec::NEOX };
+    pub const GRANITE: Spec = Spec { logit_scale: LogitScale::Divide, ..Spec::LLAMA };
+    pub const MINICPM: Spec = Spec { embedding_scale: EmbeddingScale::Key(12.0), ..Spec::GRANITE };
+    pub const STABLELM: Spec = Spec { norm: NormKind::Layer, ..Spec::NEOX };
+    pub const STARCODER2: Spec = Spec { activation: Activation::GeluTanh, ..Spec::STABLELM };
+    pub const COMMAND_R: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
+    pub const COHERE2: Spec =
+        Spec { rope_layers: RopeLayers::Sliding, sliding: Some(Sliding::EVERY), ..Spec::COMMAND_R };
+    pub const EXAONE4: Spec = Spec {
+        rope_layers: RopeLayers::Sliding,
+        sliding: Some(Sliding { window: Some(4096), only_of_layers: Some(64), ..Sliding::EVERY }),
+        ..Spec::NEOX
+    };
+    pub const NEMOTRON: Spec = Spec { activation: Activation::ReluSquared, ..Spec::STABLELM };
+    pub const PERSIMMON: Spec = Spec { fused_by_head: true, ..Spec::NEMOTRON };
+    pub const SMOLLM3: Spec = Spec { rope_layers: RopeLayers::AllBut(4), ..Spec::LLAMA };
+    pub const ARCEE: Spec = Spec { activation: Activation::ReluSquared, ..Spec::LLAMA };
+    pub const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::LLAMA };
+    pub const SEED_OSS: Spec = Spec { late_norm_name: true, ..Spec::NEOX };
+    pub const GPT2: Spec =
+        Spec { norm: NormKind::Layer, rope: None, activation: Activation::GeluTanh, ..Spec::LLAMA };
+    pub const GPT_NEOX: Spec = Spec { activation: Activation::GeluErf, ..Spec::STABLELM };
+    pub const BLOOM: Spec = Spec { alibi: Alibi::Always(8.0), ..Spec::GPT2 };
+    pub const MPT: Spec =
+        Spec { alibi: Alibi::Key, wide_head_norms: true, activation: Activation::GeluErf, ..Spec::GPT2 };
+    pub const REFACT: Spec = Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::LLAMA };
+}

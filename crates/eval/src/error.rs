@@ -1,0 +1,187 @@
+//! What can be wrong with a file that is to be run.
+
+use tensor::{DType, Shape};
+
+use crate::tokenize;
+
+/// Why a file cannot be run, or not on this input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The container is wrong.
+    #[error(transparent)]
+    Gguf(#[from] gguf::Error),
+    /// The tokenizer keys are wrong, or a text cannot be tokenized.
+    #[error(transparent)]
+    Tokenize(#[from] tokenize::Error),
+    /// A metadata key that the graph needs is absent.
+    #[error("`{key}` is absent")]
+    MissingKey {
+        /// The key.
+        key: String,
+    },
+    /// A metadata key holds what the graph cannot take.
+    #[error("`{key}` is {found}, not {expected}")]
+    BadKey {
+        /// The key.
+        key: String,
+        /// What would be right.
+        expected: String,
+        /// Its value.
+        found: String,
+    },
+    /// Nothing here runs this architecture.
+    #[error("architecture `{name}`: there is no graph for it")]
+    UnknownArchitecture {
+        /// The value of `general.architecture`.
+        name: String,
+    },
+    /// A tensor that the graph needs is absent.
+    #[error("tensor `{name}` is absent")]
+    MissingTensor {
+        /// Its name.
+        name: String,
+    },
+    /// A tensor has another shape than the graph needs.
+    #[error("tensor `{name}` has the shape {found}, not {expected}")]
+    TensorShape {
+        /// Its name.
+        name: String,
+        /// The shape that the metadata call for, row length first.
+        expected: String,
+        /// Its shape.
+        found: Shape,
+    },
+    /// A tensor whose type no kernel decodes.
+    #[error("tensor `{name}` is of type {dtype}, which cannot be decoded")]
+    TensorType {
+        /// Its name.
+        name: String,
+        /// Its type.
+        dtype: DType,
+    },
+    /// Tensors that the graph has no place for: a result without them would be wrong.
+    #[error("{} have no place in the graph of `{architecture}`", list(.names))]
+    UnusedTensors {
+        /// The architecture.
+        architecture: String,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Tensor data in big-endian order.
+    #[error("the tensor data is big-endian, which cannot be run")]
+    BigEndian,
+    /// A token that is not in the vocabulary.
+    #[error("token id {id} is beyond the vocabulary of {n_vocab} tokens")]
+    TokenRange {
+        /// The id.
+        id: u32,
+        /// Number of rows of the embedding.
+        n_vocab: usize,
+    },
+    /// A window, or the positions wanted of it, that are no windows.
+    #[error("positions {start} to {end} are wanted of a window of {len} tokens")]
+    WantedRange {
+        /// First position wanted.
+        start: usize,
+        /// Position behind the last one wanted.
+        end: usize,
+        /// Tokens of the window.
+        len: usize,
+    },
+    /// More positions than the model has.
+    #[error("{found} positions, and the model has {limit} learned ones")]
+    TooLong {
+        /// Positions asked for.
+        found: usize,
+        /// Positions that there are.
+        limit: usize,
+    },
+    /// A model that predicts no tokens was asked to.
+    #[error("architecture `{architecture}` predicts no tokens")]
+    NoLogits {
+        /// The architecture.
+        architecture: String,
+    },
+    /// Fewer tokens than a measurement needs.
+    #[error("the text has {found} tokens, and {needed} are needed")]
+    TooShort {
+        /// Tokens of the text.
+        found: usize,
+        /// Tokens needed.
+        needed: usize,
+    },
+    /// Predictions of two models that know different tokens.
+    #[error("one model predicts {expected} tokens and the other {found}")]
+    VocabDiffers {
+        /// Tokens of the base.
+        expected: usize,
+        /// Tokens of the other.
+        found: usize,
+    },
+    /// A file of saved predictions that is none.
+    #[error("{what} is {found}, expected {expected}")]
+    LogitsFile {
+        /// What is wrong.
+        what: &'static str,
+        /// What would be right.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A task of a test that cannot be read or answered.
+    #[error("task {task}: {problem}")]
+    Task {
+        /// Which one, from 0.
+        task: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// What goes into a matrix does not add up to a number.
+    #[error("tensor `{tensor}`: the squares of what goes into column {index} add up to no finite number")]
+    NotFinite {
+        /// The tensor.
+        tensor: String,
+        /// Which column, from 0, over all experts.
+        index: usize,
+    },
+    /// A page that cannot be filled in: a mistake of this program.
+    #[error("the template of the page: {problem}")]
+    Template {
+        /// What the template engine says.
+        problem: String,
+    },
+    /// Threads cannot be started.
+    #[error("cannot start {threads} threads: {problem}")]
+    Threads {
+        /// How many were wanted.
+        threads: usize,
+        /// What the system says.
+        problem: String,
+    },
+}
+
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let mut text: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    if names.len() > SHOWN {
+        text.push(format!("{} more", names.len() - SHOWN));
+    }
+    format!("tensors {}", text.join(", "))
+}
+
+impl Error {
+    /// What a person could do, if anything is known to help.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Error::Tokenize(_) | Error::Gguf(_) => None,
+            Error::UnusedTensors { .. } => {
+                Some("was the file made by a newer converter, or is its architecture named wrongly?")
+            }
+            Error::BigEndian => Some("convert the file to little-endian order first"),
+            Error::TooShort { .. } => Some("take a longer text or a smaller context"),
+            Error::NoLogits { .. } => Some("`gguf-eval embed` runs encoders"),
+            _ => None,
+        }
+    }
+}

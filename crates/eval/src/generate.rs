@@ -1,0 +1,136 @@
+//! Text from a model, token by token.
+
+use crate::{Error, Model, Session};
+
+/// How the next token is chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// What logits are divided by; 0 takes the likeliest token always.
+    pub temperature: f32,
+    /// Only so many of the likeliest tokens; 0 for all.
+    pub top_k: usize,
+    /// Only the likeliest tokens that together have this probability.
+    pub top_p: f32,
+    /// Where the random numbers begin: the same seed gives the same text.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { temperature: 0.0, top_k: 40, top_p: 0.95, seed: 0 }
+    }
+}
+
+/// Chooses tokens.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    sampling: Sampling,
+    state: u64,
+}
+
+impl Sampler {
+    /// A sampler at the beginning of its random numbers.
+    pub fn new(sampling: Sampling) -> Sampler {
+        Sampler { sampling, state: sampling.seed }
+    }
+
+    /// The next token by a row of logits.
+    pub fn choose(&mut self, logits: &[f32]) -> u32 {
+        let Sampling { temperature, top_k, top_p, .. } = self.sampling;
+        let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+        let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+        if temperature <= 0.0 {
+            return ids.into_iter().min_by(by_logit).unwrap_or(0);
+        }
+        if top_k > 0 && top_k < ids.len() {
+            ids.select_nth_unstable_by(top_k - 1, by_logit);
+            ids.truncate(top_k);
+        }
+        ids.sort_unstable_by(by_logit);
+        let largest = ids.first().map_or(0.0, |id| logits[*id as usize]);
+        let weight = |id: &u32| f64::from((logits[*id as usize] - largest) / temperature).exp();
+        let weights: Vec<f64> = ids.iter().map(weight).collect();
+        let total: f64 = weights.iter().sum();
+        let mut kept = 0.0;
+        let n = weights.iter().take_while(|weight| {
+            let is_kept = kept < f64::from(top_p) * total;
+            kept += **weight;
+            is_kept
+        });
+        let n = n.count().max(1);
+        let mut left = self.next_unit() * weights[..n].iter().sum::<f64>();
+        for (id, weight) in ids[..n].iter().zip(&weights) {
+            left -= weight;
+            if left < 0.0 {
+                return *id;
+            }
+        }
+        ids[n - 1]
+    }
+
+    /// A number from 0 to 1, the 1 excluded: the generator SplitMix64 (Steele, Lea and Flood, 2014).
+    fn next_unit(&mut self) -> f64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Continues `prompt` by at most `limit` tokens; ends before a token that ends texts or turns.
+/// `watch` sees every token and says whether to go on.
+///
+/// # Errors
+/// As [`Model::continue_with`] and [`Model::logits`].
+pub fn generate(
+    model: &Model,
+    prompt: &[u32],
+    limit: usize,
+    sampler: &mut Sampler,
+    watch: &mut dyn FnMut(u32) -> bool,
+) -> Result<Vec<u32>, Error> {
+    let ends = model.tokenizer().ends();
+    let mut session = Session::new();
+    let mut logits = vec![0.0; model.n_vocab()];
+    let mut made = Vec::new();
+    let mut hidden = model.continue_with(&mut session, prompt)?;
+    while made.len() < limit {
+        model.logits(&hidden, 0..1, None, &mut logits)?;
+        let id = sampler.choose(&logits);
+        if ends.contains(&id) {
+            break;
+        }
+        made.push(id);
+        if !watch(id) {
+            break;
+        }
+        hidden = model.continue_with(&mut session, &[id])?;
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sampling_keeps_to_the_likeliest() {
+        let logits = [0.0, 5.0, 4.0, -1.0, 4.5];
+        let count = |sampling: Sampling| {
+            let mut sampler = Sampler::new(sampling);
+            let mut seen = [0; 5];
+            (0..2000).for_each(|_| seen[sampler.choose(&logits) as usize] += 1);
+            seen
+        };
+        assert_eq!(count(Sampling::default()), [0, 2000, 0, 0, 0]);
+        let two = count(Sampling { temperature: 1.0, top_k: 2, top_p: 1.0, seed: 1 });
+        assert_eq!(two[0] + two[2] + two[3], 0);
+        // exp(-0.5) to 1
+        assert!((two[4] as f64 / 2000.0 - 0.3775).abs() < 0.03, "{two:?}");
+        let half = count(Sampling { temperature: 1.0, top_k: 0, top_p: 0.5, seed: 2 });
+        assert_eq!(half[0] + half[2] + half[3], 0, "{half:?}");
+        let all = count(Sampling { temperature: 100.0, top_k: 0, top_p: 1.0, seed: 3 });
+        assert!(all.iter().all(|n| *n > 300), "{all:?}");
+    }
+}

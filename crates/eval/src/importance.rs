@@ -1,0 +1,165 @@
+//! Importance matrices: what goes into each column of a model's matrices while it reads a text.
+//!
+//! Source: `IMatrixCollector::collect_imatrix` and `compute_imatrix` in
+//! `tools/imatrix/imatrix.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It adds
+//! squares in f32, one token after the other, so that in a long text small ones get lost against
+//! the sum; here sums are f64 until they are written.
+
+use std::collections::BTreeMap;
+
+use imatrix::{Entry, Sums};
+
+use crate::{Error, Model, Observer, Window, perplexity::Cut};
+
+/// Adds up the squares of what goes into each column.
+#[derive(Debug, Clone, Default)]
+pub struct Collector {
+    tensors: BTreeMap<String, Totals>,
+    with_output: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Totals {
+    /// (n_matrices, row_elems).
+    sums: Vec<f64>,
+    counts: Vec<i64>,
+}
+
+impl Totals {
+    fn new(n_matrices: usize, row_elems: usize) -> Totals {
+        Totals { sums: vec![0.0; n_matrices * row_elems], counts: vec![0; n_matrices] }
+    }
+
+    /// Adds the squares of rows (n, row_elems) that went into one matrix.
+    fn add(&mut self, matrix: usize, rows: &[f32], row_elems: usize) {
+        let sums = &mut self.sums[matrix * row_elems..][..row_elems];
+        for row in rows.chunks_exact(row_elems) {
+            for (sum, &value) in sums.iter_mut().zip(row) {
+                *sum += f64::from(value * value);
+            }
+        }
+        self.counts[matrix] += (rows.len() / row_elems) as i64;
+    }
+}
+
+impl Collector {
+    /// Collects for the matrices of the layers, and for the output matrix on request: what goes
+    /// into it is the same for every token of the vocabulary, and few quantize it low.
+    pub fn new(with_output: bool) -> Collector {
+        Collector { tensors: BTreeMap::new(), with_output }
+    }
+
+    /// Runs windows with all of their positions and adds up what goes into the matrices.
+    ///
+    /// # Errors
+    /// As [`Model::run`] and [`Model::logits`].
+    pub fn add(&mut self, model: &Model, cuts: &[Cut]) -> Result<(), Error> {
+        let windows: Vec<Window<'_>> = cuts.iter().map(|cut| Window::new(&cut.tokens)).collect();
+        let hidden = model.run(&windows, Some(self))?;
+        if self.with_output {
+            let at_once = model.logit_rows_at_once();
+            let mut logits = Vec::new();
+            for first in (0..hidden.n_rows()).step_by(at_once) {
+                let rows = first..(first + at_once).min(hidden.n_rows());
+                logits.resize(rows.len() * model.n_vocab(), 0.0);
+                model.logits(&hidden, rows, Some(self), &mut logits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was added up since the beginning, in pieces of `chunk_tokens` tokens.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] with the first sum that is no number, as the reference refuses it.
+    pub fn sums(&self, chunk_tokens: u32) -> Result<Sums, Error> {
+        let mut sums = Sums::new(chunk_tokens);
+        for (name, totals) in &self.tensors {
+            let values: Vec<f32> = totals.sums.iter().map(|sum| *sum as f32).collect();
+            if let Some(index) = values.iter().position(|sum| !sum.is_finite()) {
+                return Err(Error::NotFinite { tensor: name.clone(), index });
+            }
+            sums.entries.insert(name.clone(), Entry { sums: values, counts: totals.counts.clone() });
+        }
+        sums.count_chunks();
+        Ok(sums)
+    }
+}
+
+impl Observer for Collector {
+    fn mul_mat(&mut self, tensor: &str, expert: Option<(usize, usize)>, input: &[f32], n_in: usize) {
+        let is_of_a_layer = tensor.starts_with("blk.");
+        if !is_of_a_layer && !self.with_output {
+            return;
+        }
+        let (matrix, n_matrices) = expert.unwrap_or((0, 1));
+        if !self.tensors.contains_key(tensor) {
+            self.tensors.insert(tensor.to_owned(), Totals::new(n_matrices, n_in));
+        }
+        if let Some(totals) = self.tensors.get_mut(tensor) {
+            totals.add(matrix, input, n_in);
+        }
+    }
+}
+
+/// Matrices of a model that an importance matrix says nothing about, or not enough.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// The tensor.
+    pub tensor: String,
+    /// Experts without data, from 0; empty where the whole tensor has none.
+    pub experts: Vec<usize>,
+}
+
+/// What `sums` do not cover of the matrices of a model's layers: those that the forward pass does
+/// not reach (heads that predict further tokens), and experts that no token was routed to.
+pub fn gaps(model: &Model, sums: &Sums) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    for (_, info) in model.file().tensors() {
+        let is_matrix = info.shape.n_dims_effective() > 1 && info.name.ends_with(".weight");
+        if !is_matrix || !info.name.starts_with("blk.") {
+            continue;
+        }
+        let experts = match sums.entries.get(&info.name) {
+            None => Vec::new(),
+            Some(entry) => {
+                let unseen = entry.counts.iter().enumerate().filter(|(_, count)| **count <= 0);
+                let unseen: Vec<usize> = unseen.map(|(expert, _)| expert).collect();
+                if unseen.is_empty() {
+                    continue;
+                }
+                unseen
+            }
+        };
+        gaps.push(Gap { tensor: info.name.clone(), experts });
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squares_by_column_and_expert() {
+        let mut collector = Collector::new(false);
+        collector.mul_mat("blk.0.ffn_up.weight", None, &[1.0, 2.0, 3.0, 4.0], 2);
+        collector.mul_mat("blk.0.ffn_up.weight", None, &[2.0, 0.0], 2);
+        collector.mul_mat("blk.0.ffn_up_exps.weight", Some((2, 3)), &[3.0, 1.0], 2);
+        collector.mul_mat("output.weight", None, &[1.0, 1.0], 2);
+        let sums = collector.sums(3).unwrap();
+        let dense = &sums.entries["blk.0.ffn_up.weight"];
+        assert_eq!((&dense.sums[..], &dense.counts[..]), (&[14.0, 20.0][..], &[3][..]));
+        let experts = &sums.entries["blk.0.ffn_up_exps.weight"];
+        assert_eq!(experts.sums, [0.0, 0.0, 0.0, 0.0, 9.0, 1.0]);
+        assert_eq!((&experts.counts[..], sums.n_chunks), (&[0, 0, 1][..], 1));
+        assert_eq!(sums.entries.len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let mut collector = Collector::new(true);
+        collector.mul_mat("output.weight", None, &[1.0, f32::NAN], 2);
+        assert!(matches!(collector.sums(1), Err(Error::NotFinite { index: 1, .. })));
+    }
+}

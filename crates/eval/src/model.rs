@@ -1,0 +1,281 @@
+//! A model: a file, ready to turn tokens into predictions.
+
+use std::{ops::Range, path::Path};
+
+use ndarray::{ArrayView2, ArrayViewMut2, s};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::{
+    Error,
+    graph::{Pass, Prepared, Span},
+    keys::Keys,
+    models,
+    ops::Rows,
+    tokenize::Tokenizer,
+    weights::Weights,
+};
+
+/// How a model is run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Threads to work with; none for as many as the machine has.
+    pub threads: Option<usize>,
+}
+
+/// Tokens that stand for themselves: nothing before the first is seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window<'a> {
+    /// The tokens, in order.
+    pub tokens: &'a [u32],
+    /// The positions whose predictions are wanted.
+    pub wanted: Range<usize>,
+}
+
+impl<'a> Window<'a> {
+    /// A window whose positions are all wanted.
+    pub fn new(tokens: &'a [u32]) -> Window<'a> {
+        Window { tokens, wanted: 0..tokens.len() }
+    }
+}
+
+/// Sees what weights are multiplied with: importance matrices are made of it.
+pub trait Observer: Send {
+    /// The matrix `tensor` was multiplied with `input` (n_rows, n_in), row-major. For one matrix of
+    /// a stack, `expert` is its number and how many the stack has; the rows are then those
+    /// that were routed to it, and may be none.
+    fn mul_mat(&mut self, tensor: &str, expert: Option<(usize, usize)>, input: &[f32], n_in: usize);
+}
+
+/// What a graph makes of windows: a row for every wanted position, one step before the logits.
+#[derive(Debug, Clone)]
+pub struct Hidden {
+    /// (n_rows, n_embd).
+    rows: Rows,
+    /// Behind the last row of each window.
+    ends: Vec<usize>,
+}
+
+impl Hidden {
+    /// Rows in all.
+    pub fn n_rows(&self) -> usize {
+        self.rows.nrows()
+    }
+
+    /// The rows that belong to the wanted positions of a window, in order.
+    pub fn rows_of(&self, window: usize) -> Range<usize> {
+        let start = if window == 0 { 0 } else { self.ends[window - 1] };
+        start..self.ends[window]
+    }
+
+    /// One row: (n_embd).
+    pub fn row(&self, row: usize) -> &[f32] {
+        let width = self.rows.ncols();
+        let all = self.rows.as_slice().expect("activations are contiguous");
+        &all[row * width..(row + 1) * width]
+    }
+}
+
+/// What was said before: keys and values of every layer, for one window that grows.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    n_past: usize,
+    /// Keys and values of each layer, with room to grow.
+    layers: Vec<(Rows, Rows)>,
+}
+
+impl Session {
+    /// Nothing said yet.
+    pub fn new() -> Session {
+        Session::default()
+    }
+
+    /// Tokens that were said.
+    pub fn n_past(&self) -> usize {
+        self.n_past
+    }
+
+    /// Appends rows of a layer and returns all of them, with rows without meaning behind.
+    pub(crate) fn append(
+        &mut self,
+        index: usize,
+        key: Rows,
+        value: Rows,
+    ) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
+        if self.layers.len() <= index {
+            self.layers.resize_with(index + 1, Default::default);
+        }
+        let end = self.n_past + key.nrows();
+        let (keys, values) = &mut self.layers[index];
+        for (all, new) in [(&mut *keys, key), (&mut *values, value)] {
+            if all.nrows() < end {
+                let mut grown = Rows::zeros((end.next_power_of_two().max(64), new.ncols()));
+                if self.n_past > 0 {
+                    grown.slice_mut(s![..self.n_past, ..]).assign(&all.slice(s![..self.n_past, ..]));
+                }
+                *all = grown;
+            }
+            all.slice_mut(s![self.n_past..end, ..]).assign(&new);
+        }
+        (keys.view(), values.view())
+    }
+}
+
+/// A file, ready to run. Weights stay as they are stored, in memory maps.
+pub struct Model {
+    file: gguf::Model,
+    architecture: String,
+    context_length: usize,
+    tokenizer: Tokenizer,
+    prepared: Prepared,
+    pool: ThreadPool,
+}
+
+impl Model {
+    /// Opens the file at `path`, or the split model that it belongs to.
+    ///
+    /// # Errors
+    /// [`Error`] for a container, keys, tensors or a tokenizer that are wrong or not known.
+    pub fn open(path: &Path, options: &Options) -> Result<Model, Error> {
+        Self::new(gguf::Model::open(path)?, options)
+    }
+
+    /// Takes a file that is open.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
+        let keys = Keys::new(file.metadata())?;
+        let mut weights = Weights::new(&file)?;
+        let prepared = models::open(&keys, &mut weights)?;
+        weights.finish(&keys.architecture)?;
+        let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+        let threads = options.threads.unwrap_or(0);
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(|error| Error::Threads { threads, problem: error.to_string() })?;
+        let context_length = keys.count("context_length")?.unwrap_or(0);
+        let architecture = keys.architecture;
+        Ok(Model { file, architecture, context_length, tokenizer, prepared, pool })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &gguf::Model {
+        &self.file
+    }
+
+    /// The value of `general.architecture`.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// The tokenizer that the keys describe, as llama.cpp reads them.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Tokens that are predicted: the length of a row of logits.
+    pub fn n_vocab(&self) -> usize {
+        self.prepared.n_vocab
+    }
+
+    /// The length of a row of [`Hidden`].
+    pub fn n_embd(&self) -> usize {
+        self.prepared.n_embd
+    }
+
+    /// Tokens that the model was trained to see at once; 0 where no key says so.
+    pub fn context_length(&self) -> usize {
+        self.context_length
+    }
+
+    /// Does work on the model's threads.
+    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(work)
+    }
+
+    /// How many windows of so many tokens to run together: enough rows that decoding weights costs
+    /// little beside multiplying with them, few enough that activations stay below 200 MB.
+    pub fn windows_at_once(&self, context: usize) -> usize {
+        const ROWS: usize = 2048;
+        const BYTES: usize = 200 << 20;
+        let row_bytes = self.prepared.row_floats.max(1) * size_of::<f32>();
+        (ROWS.min(BYTES / row_bytes) / context.max(1)).max(1)
+    }
+
+    /// How many rows of logits to ask for at once, so that they take at most 64 MB.
+    pub fn logit_rows_at_once(&self) -> usize {
+        const BYTES: usize = 64 << 20;
+        (BYTES / (self.n_vocab().max(1) * size_of::<f32>())).max(1)
+    }
+
+    /// Runs windows together, so that each weight is decoded once for all of them.
+    ///
+    /// # Errors
+    /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`].
+    pub fn run(&self, windows: &[Window<'_>], observer: Option<&mut dyn Observer>) -> Result<Hidden, Error> {
+        self.pass(windows, 0, observer, None)
+    }
+
+    /// Runs tokens that follow those of earlier calls with the same session; the prediction behind
+    /// the last is wanted.
+    ///
+    /// # Errors
+    /// As [`Model::run`].
+    pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
+        let window = Window { tokens, wanted: tokens.len().saturating_sub(1)..tokens.len() };
+        let hidden = self.pass(&[window], session.n_past, None, Some(session))?;
+        session.n_past += tokens.len();
+        Ok(hidden)
+    }
+
+    fn pass(
+        &self,
+        windows: &[Window<'_>],
+        position: usize,
+        observer: Option<&mut dyn Observer>,
+        session: Option<&mut Session>,
+    ) -> Result<Hidden, Error> {
+        let (mut tokens, mut spans, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut n_wanted = 0;
+        for window in windows {
+            let Range { start, end } = window.wanted;
+            if start > end || end > window.tokens.len() {
+                return Err(Error::WantedRange { start, end, len: window.tokens.len() });
+            }
+            let first = tokens.len();
+            tokens.extend_from_slice(window.tokens);
+            spans.push(Span { rows: first..tokens.len(), position, wanted: first + start..first + end });
+            n_wanted += end - start;
+            ends.push(n_wanted);
+        }
+        let mut pass = Pass::new(tokens, spans, observer, session);
+        let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
+        Ok(Hidden { rows, ends })
+    }
+
+    /// Logits of some rows of `hidden`: `out` (rows, n_vocab), row-major.
+    ///
+    /// # Errors
+    /// [`Error::NoLogits`] for an encoder.
+    ///
+    /// # Panics
+    /// When `rows` are not rows of `hidden` or `out` has another length.
+    pub fn logits(
+        &self,
+        hidden: &Hidden,
+        rows: Range<usize>,
+        observer: Option<&mut dyn Observer>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let no_logits = || Error::NoLogits { architecture: self.architecture.clone() };
+        let head = self.prepared.head.as_ref().ok_or_else(no_logits)?;
+        let x = hidden.rows.slice(s![rows, ..]);
+        if let Some(observer) = observer {
+            let rows = x.as_slice().expect("activations are contiguous");
+            observer.mul_mat(&head.weight.name, None, rows, head.weight.n_in);
+        }
+        let shape = (x.nrows(), self.prepared.n_vocab);
+        let out = ArrayViewMut2::from_shape(shape, out).expect("the caller's buffer holds these rows");
+        self.pool.install(|| head.run(x, out));
+        Ok(())
+    }
+}

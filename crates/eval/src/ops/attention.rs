@@ -1,0 +1,150 @@
+//! Attention over the windows of a batch, a head and a window at a time.
+//!
+//! Queries are taken in blocks, and a block is multiplied only with the keys that its mask lets it
+//! see, so that half of a causal square is never computed.
+
+use std::ops::Range;
+
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, linalg::general_mat_mul, s};
+use rayon::prelude::*;
+
+use super::{Rows, activation::exp};
+
+/// Queries that are multiplied with their keys at once.
+const BLOCK_ROWS: usize = 128;
+
+/// Which keys a query sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mask {
+    /// Those at or before its position.
+    Causal,
+    /// The nearest `n` of those, its own among them.
+    Window(usize),
+}
+
+impl Mask {
+    fn keys(self, position: usize) -> Range<usize> {
+        match self {
+            Mask::Causal => 0..position + 1,
+            Mask::Window(n) => (position + 1).saturating_sub(n)..position + 1,
+        }
+    }
+}
+
+/// Keys and values of one window, from position 0 on.
+#[derive(Clone, Copy)]
+pub(crate) struct Window<'a> {
+    /// The rows of the batch that ask.
+    pub queries: Queries,
+    /// (n_keys, n_head_kv * key_width).
+    pub keys: ArrayView2<'a, f32>,
+    /// (n_keys, n_head_kv * value_width).
+    pub values: ArrayView2<'a, f32>,
+}
+
+/// Rows of a batch, and the position of the first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queries {
+    pub start: usize,
+    pub end: usize,
+    pub position: usize,
+}
+
+/// What attention is done with, beside queries, keys and values.
+pub(crate) struct Attention<'a> {
+    pub n_head: usize,
+    pub n_head_kv: usize,
+    pub key_width: usize,
+    pub value_width: usize,
+    /// What products of query and key are multiplied with.
+    pub scale: f32,
+    /// `cap * tanh(x / cap)` of the scaled products.
+    pub soft_cap: Option<f32>,
+    pub mask: Mask,
+    /// What is added by distance, for each head.
+    pub slopes: Option<&'a [f32]>,
+    /// A further weight in the sum of each head, for nothing.
+    pub sinks: Option<&'a [f32]>,
+    /// What is added to a product by head and by the position of key and query.
+    pub bias: Option<&'a (dyn Fn(usize, usize, usize) -> f32 + Sync)>,
+}
+
+impl Attention<'_> {
+    /// `queries (n, n_head * key_width) -> out (n, n_head * value_width)`, in which nothing is kept.
+    pub fn run(&self, queries: &Rows, windows: &[Window<'_>], mut out: Rows) -> Rows {
+        let mut tasks = Vec::new();
+        let mut rest = out.view_mut();
+        let mut at = 0;
+        for window in windows {
+            let (_, behind) = rest.split_at(Axis(0), window.queries.start - at);
+            let (mut own, behind) = behind.split_at(Axis(0), window.queries.end - window.queries.start);
+            (rest, at) = (behind, window.queries.end);
+            for head in 0..self.n_head {
+                let (first, others) = own.split_at(Axis(1), self.value_width);
+                own = others;
+                tasks.push((window, head, first));
+            }
+        }
+        tasks.into_par_iter().for_each(|(window, head, out)| self.head(queries, window, head, out));
+        out
+    }
+
+    fn head(&self, queries: &Rows, window: &Window<'_>, head: usize, mut out: ArrayViewMut2<'_, f32>) {
+        let kv = head / (self.n_head / self.n_head_kv);
+        let (kw, vw) = (self.key_width, self.value_width);
+        let Queries { start, end, position } = window.queries;
+        let queries = queries.slice(s![start..end, head * kw..(head + 1) * kw]);
+        let keys = window.keys.slice(s![.., kv * kw..(kv + 1) * kw]);
+        let values = window.values.slice(s![.., kv * vw..(kv + 1) * vw]);
+        let n = end - start;
+        let mut scores = Array2::zeros((0, 0));
+        for block in (0..n).step_by(BLOCK_ROWS) {
+            let rows = block..(block + BLOCK_ROWS).min(n);
+            // Ranges move forward with the position, so the first and the last say it all.
+            let first = self.mask.keys(position + rows.start).start;
+            let last = self.mask.keys(position + rows.end - 1).end;
+            if scores.dim() != (rows.len(), last - first) {
+                scores = Array2::zeros((rows.len(), last - first));
+            }
+            let (asked, seen) = (queries.slice(s![rows.clone(), ..]), keys.slice(s![first..last, ..]));
+            general_mat_mul(self.scale, &asked, &seen.t(), 0.0, &mut scores);
+            for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
+                let query = position + rows.start + i;
+                let seen = self.mask.keys(query);
+                let row = row.as_slice_mut().expect("scores are contiguous");
+                row[..seen.start - first].fill(0.0);
+                row[seen.end - first..].fill(0.0);
+                self.weigh(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
+            }
+            let mut out = out.slice_mut(s![rows, ..]);
+            general_mat_mul(1.0, &scores, &values.slice(s![first..last, ..]), 0.0, &mut out);
+        }
+    }
+
+    /// Scaled products with the keys from `first` on, to weights.
+    fn weigh(&self, head: usize, query: usize, first: usize, row: &mut [f32]) {
+        if let Some(cap) = self.soft_cap {
+            row.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+        }
+        if let Some(slopes) = self.slopes {
+            let slope = slopes[head];
+            for (i, x) in row.iter_mut().enumerate() {
+                *x -= slope * (query as f32 - (first + i) as f32).abs();
+            }
+        }
+        if let Some(bias) = self.bias {
+            row.iter_mut().enumerate().for_each(|(i, x)| *x += bias(head, first + i, query));
+        }
+        let sink = self.sinks.map(|sinks| sinks[head]);
+        softmax(row, sink);
+    }
+}
+
+/// Weights that sum to one, or with the sink's to one.
+pub(crate) fn softmax(row: &mut [f32], sink: Option<f32>) {
+    let max = row.iter().copied().fold(sink.unwrap_or(f32::NEG_INFINITY), f32::max);
+    row.iter_mut().for_each(|x| *x = exp(*x - max));
+    let sum = row.iter().sum::<f32>() + sink.map_or(0.0, |sink| exp(sink - max));
+    let scale = 1.0 / sum;
+    row.iter_mut().for_each(|x| *x *= scale);
+}

@@ -1,0 +1,90 @@
+//! Normalization of rows.
+
+use rayon::prelude::*;
+
+use super::Rows;
+
+/// What is divided by what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormKind {
+    /// By the root of the mean of squares.
+    Rms,
+    /// The distance from the mean, by the root of the variance.
+    Layer,
+}
+
+/// A normalization with its weights, each of them optional.
+#[derive(Debug, Clone)]
+pub(crate) struct Norm {
+    pub kind: NormKind,
+    /// Added to the mean of squares, or to the variance.
+    pub epsilon: f32,
+    /// Factors, as long as a row, or as several groups together.
+    pub weight: Option<Vec<f32>>,
+    /// What is added at the end.
+    pub bias: Option<Vec<f32>>,
+}
+
+impl Norm {
+    /// Normalizes every row in place.
+    pub fn apply(&self, rows: &mut Rows) {
+        let width = rows.ncols();
+        self.apply_groups(rows, width);
+    }
+
+    /// Normalizes every row of `from` into `to`.
+    pub fn apply_into(&self, from: &Rows, to: &mut Rows) {
+        let width = from.ncols().max(1);
+        let from = from.as_slice().expect("activations are contiguous");
+        let to = to.as_slice_mut().expect("activations are contiguous");
+        to.par_chunks_mut(width * 16).zip(from.par_chunks(width * 16)).for_each(|(to, from)| {
+            to.copy_from_slice(from);
+            to.chunks_exact_mut(width).for_each(|row| self.apply_group(0, row));
+        });
+    }
+
+    /// Normalizes every group of `width` elements of every row in place. Weights are for one
+    /// group or for all groups of a row.
+    pub fn apply_groups(&self, rows: &mut Rows, width: usize) {
+        let row_width = rows.ncols();
+        let rows = rows.as_slice_mut().expect("activations are contiguous");
+        rows.par_chunks_mut(row_width * 16).for_each(|rows| {
+            for row in rows.chunks_exact_mut(row_width) {
+                for (g, group) in row.chunks_exact_mut(width).enumerate() {
+                    self.apply_group(g * width, group);
+                }
+            }
+        });
+    }
+
+    fn apply_group(&self, at: usize, group: &mut [f32]) {
+        let n = group.len() as f32;
+        if self.kind == NormKind::Layer {
+            let mean = sum(group, |x| x) / n;
+            group.iter_mut().for_each(|x| *x -= mean);
+        }
+        let scale = 1.0 / (sum(group, |x| x * x) / n + self.epsilon).sqrt();
+        match &self.weight {
+            Some(weight) => {
+                let at = if weight.len() > group.len() { at } else { 0 };
+                group.iter_mut().zip(&weight[at..]).for_each(|(x, weight)| *x = *x * scale * weight);
+            }
+            None => group.iter_mut().for_each(|x| *x *= scale),
+        }
+        if let Some(bias) = &self.bias {
+            let at = if bias.len() > group.len() { at } else { 0 };
+            group.iter_mut().zip(&bias[at..]).for_each(|(x, bias)| *x += bias);
+        }
+    }
+}
+
+/// A sum in sixteen lanes: faster than in order, and nearer to the true one.
+fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let chunks = values.chunks_exact(16);
+    let rest: f32 = chunks.remainder().iter().map(|x| term(*x)).sum();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += term(*x));
+    }
+    lanes.iter().sum::<f32>() + rest
+}

@@ -1,0 +1,248 @@
+//! Where the parts of a chart go: numbers to places in a picture, ticks with labels.
+
+use serde::Serialize;
+
+/// Size of a chart and room for its labels, in units of the picture.
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 280.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 42.0;
+
+/// How numbers go along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// Evenly, from 0 where all are positive.
+    Linear,
+    /// By their logarithms.
+    Log,
+}
+
+/// One axis: the numbers at its ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Axis {
+    low: f64,
+    high: f64,
+    scale: Scale,
+}
+
+/// A mark on an axis.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Tick {
+    pub at: f64,
+    pub label: String,
+}
+
+impl Axis {
+    /// An axis that holds all of `values`; those that are not finite, or not positive on a
+    /// logarithmic axis, have no place on it.
+    pub fn over(values: impl IntoIterator<Item = f64>, scale: Scale) -> Axis {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.into_iter().filter(|value| value.is_finite()) {
+            if scale == Scale::Linear || value > 0.0 {
+                (low, high) = (low.min(value), high.max(value));
+            }
+        }
+        match scale {
+            _ if low > high => Axis { low: 0.1, high: 1.0, scale },
+            Scale::Log => Axis { low: low / 1.25, high: high * 1.25, scale },
+            Scale::Linear => {
+                let high = if high > low { high } else { low + low.abs().max(1e-9) };
+                Axis { low, high, scale }
+            }
+        }
+    }
+
+    /// The same with 0 on it.
+    pub fn with_zero(self) -> Axis {
+        Axis { low: self.low.min(0.0), high: self.high * 1.05, ..self }
+    }
+
+    /// The same with a tenth more at both ends, so that points do not lie on the frame.
+    pub fn widened(self) -> Axis {
+        let more = (self.high - self.low) * 0.1;
+        Axis { low: self.low - more, high: self.high + more, ..self }
+    }
+
+    /// Where a number is, from 0 to 1.
+    pub fn place(&self, value: f64) -> f64 {
+        let on = |value: f64| match self.scale {
+            Scale::Linear => value,
+            Scale::Log => value.max(f64::MIN_POSITIVE).ln(),
+        };
+        ((on(value) - on(self.low)) / (on(self.high) - on(self.low))).clamp(0.0, 1.0)
+    }
+
+    /// Round numbers along the axis.
+    fn ticks(&self) -> Vec<f64> {
+        match self.scale {
+            Scale::Linear => {
+                let step = round_step((self.high - self.low) / 5.0);
+                let first = (self.low / step - 1e-9).ceil() as i64;
+                let last = (self.high / step + 1e-9).floor() as i64;
+                (first..=last).map(|n| n as f64 * step).collect()
+            }
+            Scale::Log => {
+                let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+                let wide = (self.high / self.low).log10() > 2.5;
+                let steps: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let all = decades.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+                all.filter(|tick| (self.low..=self.high).contains(tick)).collect()
+            }
+        }
+    }
+}
+
+/// The next of 1, 2, 5, 10, ... from `least` on.
+fn round_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= least * 0.999_999)
+        .unwrap_or(power)
+}
+
+/// A number in few digits.
+pub(super) fn short(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 {
+        "0".to_owned()
+    } else if !(1e-4..1e6).contains(&size) {
+        format!("{value:.0e}")
+    } else {
+        let digits = (2 - size.log10().floor() as i32).clamp(0, 6) as usize;
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    }
+}
+
+/// A chart of lines or points.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Chart {
+    pub width: f64,
+    pub height: f64,
+    pub left: f64,
+    pub right: f64,
+    pub top: f64,
+    pub bottom: f64,
+    pub x_ticks: Vec<Tick>,
+    pub y_ticks: Vec<Tick>,
+    pub x_label: String,
+    pub y_label: String,
+    pub lines: Vec<Line>,
+    pub points: Vec<Point>,
+}
+
+/// A line through points.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Line {
+    pub name: String,
+    pub colour: usize,
+    /// As the attribute `points` of a `polyline`.
+    pub points: String,
+}
+
+/// A point with its name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Point {
+    pub name: String,
+    pub detail: String,
+    pub colour: usize,
+    pub x: f64,
+    pub y: f64,
+    /// Whether the name has to go to the left, as there is no room on the right.
+    pub is_far: bool,
+}
+
+impl Chart {
+    /// An empty chart over two axes.
+    pub fn new(x: &Axis, x_label: &str, y: &Axis, y_label: &str) -> Chart {
+        let mut chart = Chart {
+            width: WIDTH,
+            height: HEIGHT,
+            left: LEFT,
+            right: WIDTH - RIGHT,
+            top: TOP,
+            bottom: HEIGHT - BOTTOM,
+            x_ticks: vec![],
+            y_ticks: vec![],
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            lines: vec![],
+            points: vec![],
+        };
+        chart.x_ticks = x.ticks().iter().map(|&at| Tick { at: chart.x(x, at), label: short(at) }).collect();
+        chart.y_ticks = y.ticks().iter().map(|&at| Tick { at: chart.y(y, at), label: short(at) }).collect();
+        chart
+    }
+
+    /// Places have a digit behind the point: finer is not seen.
+    fn x(&self, axis: &Axis, value: f64) -> f64 {
+        ((self.left + axis.place(value) * (self.right - self.left)) * 10.0).round() / 10.0
+    }
+
+    fn y(&self, axis: &Axis, value: f64) -> f64 {
+        ((self.bottom - axis.place(value) * (self.bottom - self.top)) * 10.0).round() / 10.0
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, name: &str, colour: usize, axes: (&Axis, &Axis), points: &[(f64, f64)]) {
+        let places: Vec<String> =
+            points.iter().map(|(x, y)| format!("{},{}", self.x(axes.0, *x), self.y(axes.1, *y))).collect();
+        self.lines.push(Line { name: name.to_owned(), colour, points: places.join(" ") });
+    }
+
+    /// Adds a point.
+    pub fn point(&mut self, name: &str, detail: String, colour: usize, axes: (&Axis, &Axis), at: (f64, f64)) {
+        let (x, y) = (self.x(axes.0, at.0), self.y(axes.1, at.1));
+        let is_far = axes.0.place(at.0) > 0.6;
+        self.points.push(Point { name: name.to_owned(), detail, colour, x, y, is_far });
+    }
+}
+
+/// Means over the neighbours on both sides, so that a trend is seen among single values.
+pub(super) fn smoothed(values: &[f64], reach: usize) -> Vec<f64> {
+    let mean = |at: usize| {
+        let near = &values[at.saturating_sub(reach)..(at + reach + 1).min(values.len())];
+        near.iter().sum::<f64>() / near.len() as f64
+    };
+    (0..values.len()).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_on_the_axis() {
+        let labels = |axis: Axis| axis.ticks().into_iter().map(short).collect::<Vec<_>>();
+        let linear = Axis::over([0.013, 0.094], Scale::Linear).with_zero();
+        assert_eq!(labels(linear), ["0", "0.02", "0.04", "0.06", "0.08"]);
+        assert_eq!(labels(Axis::over([256.0, 510.0], Scale::Linear)), ["300", "400", "500"]);
+        assert_eq!(
+            labels(Axis::over([0.003, 0.2], Scale::Log)),
+            ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"]
+        );
+        assert_eq!(labels(Axis::over([1e-7, 0.2], Scale::Log)).first().map(String::as_str), Some("1e-7"));
+    }
+
+    #[test]
+    fn places_are_in_the_picture() {
+        for scale in [Scale::Linear, Scale::Log] {
+            for values in [vec![], vec![0.0], vec![3.0], vec![1.0, 2.0], vec![f64::NAN, 1.0, f64::INFINITY]] {
+                let axis = Axis::over(values.iter().copied(), scale);
+                for value in values.iter().copied().filter(|value| value.is_finite()) {
+                    assert!((0.0..=1.0).contains(&axis.place(value)), "{scale:?} {values:?}");
+                }
+                assert!(axis.ticks().len() < 50);
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_smooth() {
+        assert_eq!(smoothed(&[0.0, 3.0, 0.0, 3.0], 1), [1.5, 1.0, 2.0, 1.5]);
+    }
+}

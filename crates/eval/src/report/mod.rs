@@ -1,0 +1,99 @@
+//! What a comparison found, for programs and as a page for people.
+//!
+//! The page is one file without scripts: `templates/report.html` filled in by minijinja, with
+//! charts whose places `chart.rs` works out.
+
+mod chart;
+mod page;
+
+use serde::Serialize;
+
+use crate::{
+    stats::{Comparison, Estimate, Position},
+    tensor_error::FileError,
+};
+
+pub use page::html;
+
+/// A comparison of files with their base.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The base's path as it was given.
+    pub base: String,
+    /// Bytes of the base's files; none for predictions that were saved.
+    pub base_bytes: Option<u64>,
+    /// The value of `general.architecture`.
+    pub architecture: String,
+    /// The text's path as it was given; none where predictions were saved.
+    pub text: Option<String>,
+    /// Tokens in a window.
+    pub context: usize,
+    /// Windows compared.
+    pub windows: usize,
+    /// The files.
+    pub files: Vec<FileReport>,
+}
+
+/// What was found of one file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FileReport {
+    /// Its path as it was given.
+    pub file: String,
+    /// Bytes of all of its shards.
+    pub bytes: u64,
+    /// Bits of tensor data for each element.
+    pub bits_per_weight: f64,
+    /// Predictions beside the base's; none where only tensors were compared.
+    pub predictions: Option<Comparison>,
+    /// Mean divergence at each counted position of a window, in nats.
+    pub kl_by_position: Vec<f64>,
+    /// Mean divergence in each window, in nats.
+    pub kl_by_window: Vec<f64>,
+    /// Tensors beside the base's, where they were compared.
+    pub tensors: Option<FileError>,
+}
+
+/// Mean divergence at each counted position of a window, and in each window.
+pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f64>) {
+    let n = positions.len().checked_div(n_windows).unwrap_or(0);
+    if n == 0 {
+        return (Vec::new(), Vec::new());
+    }
+    let mean = |values: &mut dyn Iterator<Item = &Position>| Estimate::mean(values.map(|p| p.kl)).value;
+    let by_position = (0..n).map(|at| mean(&mut positions[at..].iter().step_by(n))).collect();
+    let by_window = positions.chunks(n).map(|window| mean(&mut window.iter())).collect();
+    (by_position, by_window)
+}
+
+/// Layer and kind of a tensor: `blk.3.attn_q.weight` is layer 3, `attn_q`.
+pub(crate) fn layer_and_kind(name: &str) -> (Option<u32>, &str) {
+    let kind = name.strip_suffix(".weight").unwrap_or(name);
+    let of_layer = || {
+        let (layer, kind) = kind.strip_prefix("blk.")?.split_once('.')?;
+        Some((layer.parse().ok()?, kind))
+    };
+    match of_layer() {
+        Some((layer, kind)) => (Some(layer), kind),
+        None => (None, kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_windows() {
+        let position = |kl| Position { nll_base: 1.0, nll: 1.0, kl, same_top: true, shared_top_k: 1 };
+        let positions = [1.0, 2.0, 3.0, 3.0, 4.0, 5.0].map(position);
+        assert_eq!(kl_by_place(&positions, 2), (vec![2.0, 3.0, 4.0], vec![2.0, 4.0]));
+        assert_eq!(kl_by_place(&[], 2), (vec![], vec![]));
+    }
+
+    #[test]
+    fn names_say_layer_and_kind() {
+        assert_eq!(layer_and_kind("blk.12.attn_q.weight"), (Some(12), "attn_q"));
+        assert_eq!(layer_and_kind("blk.1.attn_q.bias"), (Some(1), "attn_q.bias"));
+        assert_eq!(layer_and_kind("token_embd.weight"), (None, "token_embd"));
+    }
+}

@@ -1,0 +1,253 @@
+//! Two models' predictions of the same tokens, side by side.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Estimate, LogSoftmax, covariance_of_means, percentile, softmax::top_k};
+use crate::{logits_file::PackedLogProbs, ops::exp};
+
+/// What is known about the prediction of one token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Position {
+    /// The base's negative log-likelihood of the token that came, in nats.
+    pub nll_base: f64,
+    /// The other's.
+    pub nll: f64,
+    /// Kullback-Leibler divergence of the other from the base, in nats.
+    pub kl: f64,
+    /// Whether the same token is the most likely one.
+    pub same_top: bool,
+    /// How many of the base's `k` most likely tokens are among the other's.
+    pub shared_top_k: u32,
+}
+
+impl Position {
+    /// How much more likely the other took the token that came to be, from -1 to 1.
+    pub fn p_diff(&self) -> f64 {
+        (-self.nll).exp() - (-self.nll_base).exp()
+    }
+}
+
+/// Compares two predictions: logits (n_vocab) each, and the token that came.
+///
+/// The divergence is `sum p (ln p - ln q)` over the whole vocabulary, p of the base, q of the
+/// other. The reference leaves out what its 16 bits cannot tell (`ln p <= -16`).
+pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Position {
+    let (p, q) = (LogSoftmax::of(base), LogSoftmax::of(other));
+    let (mut sum, mut weighted) = (0.0f64, 0.0f64);
+    for (&b, &o) in base.iter().zip(other) {
+        let e = f64::from(exp(b - p.max));
+        sum += e;
+        weighted += e * (f64::from(b) - f64::from(o));
+    }
+    // Both shifts are constants under the sum, and the weights are one in all.
+    let kl = weighted / sum - (p.shift() - q.shift());
+    Position {
+        nll_base: -p.log_prob(base[token]),
+        nll: -q.log_prob(other[token]),
+        kl,
+        same_top: p.top == q.top,
+        shared_top_k: shared(base, other, k),
+    }
+}
+
+/// Compares a prediction of the reference's logits file with another's logits (n_vocab).
+///
+/// Source: `log_softmax` of five arguments.
+pub fn compare_packed(base: &PackedLogProbs<'_>, other: &[f32], token: usize, k: usize) -> Position {
+    let q = LogSoftmax::of(other);
+    let log_probs = base.decode();
+    let (mut kl, mut top) = (0.0f64, 0);
+    for (index, (&log_p, &logit)) in log_probs.iter().zip(other).enumerate() {
+        if log_p > log_probs[top] {
+            top = index;
+        }
+        if log_p > LEAST_LOG_P {
+            kl += f64::from(exp(log_p)) * (f64::from(log_p) - q.log_prob(logit));
+        }
+    }
+    Position {
+        nll_base: -f64::from(log_probs[token]),
+        nll: -q.log_prob(other[token]),
+        kl,
+        same_top: top == q.top,
+        shared_top_k: shared(&log_probs, other, k),
+    }
+}
+
+/// What 16 bits cannot tell from nothing.
+const LEAST_LOG_P: f32 = -16.0;
+
+fn shared(base: &[f32], other: &[f32], k: usize) -> u32 {
+    let (mut ours, mut theirs) = (Vec::with_capacity(k), Vec::with_capacity(k));
+    top_k(base, k, &mut ours);
+    top_k(other, k, &mut theirs);
+    ours.iter().filter(|(_, token)| theirs.iter().any(|(_, other)| other == token)).count() as u32
+}
+
+/// How values are spread: those below which so many in a hundred lie.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say which percentile it is")]
+pub struct Quantiles {
+    pub maximum: f64,
+    pub p99_9: f64,
+    pub p99: f64,
+    pub p95: f64,
+    pub p90: f64,
+    pub p75: f64,
+    pub median: f64,
+    pub p25: f64,
+    pub p10: f64,
+    pub p5: f64,
+    pub p1: f64,
+    pub p0_1: f64,
+    pub minimum: f64,
+}
+
+impl Quantiles {
+    /// Of values in any order; NaN for none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Quantiles {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |fraction| percentile(&sorted, fraction);
+        Quantiles {
+            maximum: at(1.0),
+            p99_9: at(0.999),
+            p99: at(0.99),
+            p95: at(0.95),
+            p90: at(0.9),
+            p75: at(0.75),
+            median: at(0.5),
+            p25: at(0.25),
+            p10: at(0.1),
+            p5: at(0.05),
+            p1: at(0.01),
+            p0_1: at(0.001),
+            minimum: at(0.0),
+        }
+    }
+
+    /// The percentiles with their names, the largest first.
+    pub fn named(&self) -> [(&'static str, f64); 13] {
+        [
+            ("maximum", self.maximum),
+            ("99.9 %", self.p99_9),
+            ("99 %", self.p99),
+            ("95 %", self.p95),
+            ("90 %", self.p90),
+            ("75 %", self.p75),
+            ("median", self.median),
+            ("25 %", self.p25),
+            ("10 %", self.p10),
+            ("5 %", self.p5),
+            ("1 %", self.p1),
+            ("0.1 %", self.p0_1),
+            ("minimum", self.minimum),
+        ]
+    }
+}
+
+/// All positions together.
+///
+/// Source: `kl_divergence`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Predictions compared.
+    pub n_positions: usize,
+    /// Perplexity of the base.
+    pub base_perplexity: Estimate,
+    /// Perplexity of the other.
+    pub perplexity: Estimate,
+    /// Logarithm of the other's perplexity by the base's: its error is smaller than that of
+    /// either, because the two go together.
+    pub ln_perplexity_ratio: Estimate,
+    /// The other's perplexity by the base's.
+    pub perplexity_ratio: Estimate,
+    /// The other's perplexity less the base's.
+    pub perplexity_difference: Estimate,
+    /// Correlation of the log-likelihoods.
+    pub correlation: f64,
+    /// Mean divergence in nats.
+    pub kl: Estimate,
+    /// How the divergence is spread.
+    pub kl_quantiles: Quantiles,
+    /// Mean change of the probability of the token that came.
+    pub p_diff: Estimate,
+    /// Its root mean square.
+    pub p_diff_rms: Estimate,
+    /// How it is spread.
+    pub p_diff_quantiles: Quantiles,
+    /// Share of positions where the most likely token is the same.
+    pub same_top: Estimate,
+    /// The `k` of the next.
+    pub k: usize,
+    /// Mean share of the base's `k` most likely tokens that are among the other's.
+    pub same_top_k: Estimate,
+}
+
+impl Comparison {
+    /// Sums up.
+    pub fn of(positions: &[Position], k: usize) -> Comparison {
+        let mean = |value: fn(&Position) -> f64| Estimate::mean(positions.iter().map(value));
+        let (base, other) = (mean(|p| p.nll_base), mean(|p| p.nll));
+        let covariance = covariance_of_means(positions.iter().map(|p| (p.nll, p.nll_base)));
+        let error_of_difference = |a: f64, b: f64, covariance: f64| {
+            // Rounding may leave a little less than nothing.
+            (a * a + b * b - 2.0 * covariance).max(0.0).sqrt()
+        };
+        let ln_ratio = Estimate {
+            value: other.value - base.value,
+            error: error_of_difference(other.error, base.error, covariance),
+        };
+        let (base_perplexity, perplexity) = (base.exp(), other.exp());
+        let perplexity_difference = Estimate {
+            value: perplexity.value - base_perplexity.value,
+            error: error_of_difference(
+                perplexity.error,
+                base_perplexity.error,
+                perplexity.value * base_perplexity.value * covariance,
+            ),
+        };
+        let both = base.error * other.error;
+        Comparison {
+            n_positions: positions.len(),
+            base_perplexity,
+            perplexity,
+            ln_perplexity_ratio: ln_ratio,
+            perplexity_ratio: ln_ratio.exp(),
+            perplexity_difference,
+            correlation: if both > 0.0 { covariance / both } else { 0.0 },
+            kl: mean(|p| p.kl),
+            kl_quantiles: Quantiles::of(positions.iter().map(|p| p.kl)),
+            p_diff: mean(Position::p_diff),
+            p_diff_rms: mean(|p| p.p_diff().powi(2)).sqrt(),
+            p_diff_quantiles: Quantiles::of(positions.iter().map(Position::p_diff)),
+            same_top: Estimate::share(positions.iter().filter(|p| p.same_top).count(), positions.len()),
+            k,
+            same_top_k: Estimate::mean(positions.iter().map(|p| f64::from(p.shared_top_k) / k.max(1) as f64)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_coins() {
+        // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2).
+        let position = compare_logits(&[3f32.ln(), 0.0], &[5.0, 5.0], 1, 1);
+        assert!((position.kl - (0.75 * 1.5f64.ln() - 0.25 * 2f64.ln())).abs() < 1e-7, "{position:?}");
+        assert!((position.nll_base - 4f64.ln()).abs() < 1e-7 && (position.nll - 2f64.ln()).abs() < 1e-7);
+        assert!((position.p_diff() - 0.25).abs() < 1e-7);
+        assert!(position.same_top && position.shared_top_k == 1);
+    }
+
+    #[test]
+    fn the_same_and_the_shifted_do_not_diverge() {
+        let base = [1.0f32, -2.0, 0.5, 30.0];
+        let same = compare_logits(&base, &base, 2, 2);
+        assert_eq!((same.kl, same.p_diff(), same.shared_top_k), (0.0, 0.0, 2));
+        let shifted = compare_logits(&base, &base.map(|logit| logit + 8.0), 2, 2);
+        assert!(shifted.kl.abs() < 1e-12, "{shifted:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! The tensors of a file: matrices that stay as they are stored, vectors decoded at once.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use gguf::{Endian, Mapped};
+use quant::{EncodeError, Level};
+use tensor::{DType, Shape};
+
+use crate::Error;
+
+/// A matrix in its stored form, or a stack of matrices (one for each expert).
+#[derive(Clone)]
+pub(crate) struct Weight {
+    /// The name in the file.
+    pub name: String,
+    /// Length of a row: elements of an input.
+    pub n_in: usize,
+    /// Rows of one matrix: elements of an output.
+    pub n_out: usize,
+    /// Matrices in the stack.
+    pub n_stack: usize,
+    dtype: DType,
+    row_bytes: usize,
+    bytes: Mapped,
+    at: Range<usize>,
+}
+
+impl Weight {
+    /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
+    pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), EncodeError> {
+        let start = self.at.start + rows.start * self.row_bytes;
+        let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
+        quant::decode(self.dtype, level, bytes, out)
+    }
+}
+
+/// The tensors of a file, and which of them were asked for.
+pub(crate) struct Weights<'a> {
+    file: &'a gguf::Model,
+    asked: BTreeSet<String>,
+}
+
+impl<'a> Weights<'a> {
+    pub fn new(file: &'a gguf::Model) -> Result<Self, Error> {
+        if file.shards().iter().any(|(_, shard)| shard.endian() == Endian::Big) {
+            return Err(Error::BigEndian);
+        }
+        Ok(Weights { file, asked: BTreeSet::new() })
+    }
+
+    /// The shape of a tensor, if there is one of this name; asking is not using.
+    pub fn shape(&self, name: &str) -> Option<Shape> {
+        self.file.tensor(name).map(|(_, info)| info.shape)
+    }
+
+    /// The matrix `(n_in, n_out)`, if there is one of this name.
+    pub fn matrix(&mut self, name: &str, n_in: usize, n_out: usize) -> Result<Option<Weight>, Error> {
+        self.stack(name, n_in, n_out, 1)
+    }
+
+    /// The matrix `(n_in, n_out)`.
+    pub fn need_matrix(&mut self, name: &str, n_in: usize, n_out: usize) -> Result<Weight, Error> {
+        self.matrix(name, n_in, n_out)?.ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
+    }
+
+    /// The stack of `n_stack` matrices `(n_in, n_out)`, if there is one of this name.
+    pub fn stack(
+        &mut self,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+        n_stack: usize,
+    ) -> Result<Option<Weight>, Error> {
+        let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
+        self.asked.insert(name.to_owned());
+        let expected = [n_in as u64, n_out as u64, n_stack as u64, 1];
+        if (0..4).any(|i| info.shape.dim(i) != expected[i]) {
+            let expected = if n_stack == 1 { format!("[{n_in}, {n_out}]") } else { format!("{expected:?}") };
+            return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
+        }
+        if quant::codec(info.dtype).is_none() {
+            return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
+        }
+        let at = file.range(info)?;
+        let row_bytes = at.len() / (n_out * n_stack).max(1);
+        let (dtype, bytes) = (info.dtype, file.bytes().clone());
+        Ok(Some(Weight { name: name.to_owned(), n_in, n_out, n_stack, dtype, row_bytes, bytes, at }))
+    }
+
+    /// All elements of a small tensor in f32, whatever its shape, if there is one of this name.
+    pub fn vector(&mut self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
+        let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
+        self.asked.insert(name.to_owned());
+        if info.shape.n_elems() != n as u64 {
+            let expected = format!("{n} elements");
+            return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
+        }
+        let mut values = vec![0.0; n];
+        quant::decode(info.dtype, Level::detect(), file.data(info)?, &mut values)
+            .map_err(|_| Error::TensorType { name: name.to_owned(), dtype: info.dtype })?;
+        Ok(Some(values))
+    }
+
+    /// Refuses a file with tensors that nobody asked for.
+    pub fn finish(self, architecture: &str) -> Result<(), Error> {
+        let all = self.file.tensors().map(|(_, info)| &info.name);
+        let names: Vec<String> = all.filter(|name| !self.asked.contains(*name)).cloned().collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
+    }
+}

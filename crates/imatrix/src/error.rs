@@ -1,0 +1,118 @@
+//! Every way in which an importance matrix file can be wrong.
+
+use tensor::DType;
+
+/// What is wrong with an importance matrix file, or with adding two.
+///
+/// The path of the file is added once, by whoever opened it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be opened or mapped.
+    #[error("cannot be opened: {0}")]
+    Open(#[source] std::io::Error),
+    /// The file ends inside something.
+    #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]
+    Truncated {
+        /// What was being read.
+        what: &'static str,
+        /// Where it starts.
+        offset: u64,
+        /// Its length in bytes.
+        needed: u64,
+        /// Bytes from there to the end of the file.
+        left: u64,
+    },
+    /// A count or length that cannot be one.
+    #[error("{what} at offset {offset} is {found}, not a number from {least}")]
+    BadCount {
+        /// What is counted.
+        what: &'static str,
+        /// Where the number is.
+        offset: u64,
+        /// The number.
+        found: i64,
+        /// The smallest that is possible.
+        least: i64,
+    },
+    /// A name of bytes that are no text.
+    #[error("entry {index}: name is not valid UTF-8: `{}`", bytes.escape_ascii())]
+    NameNotUtf8 {
+        /// Which entry, from 0.
+        index: usize,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The file holds nothing.
+    #[error("no entries")]
+    Empty,
+    /// The container is wrong, or cannot be planned.
+    #[error(transparent)]
+    Gguf(gguf::Error),
+    /// A key that every GGUF importance matrix has.
+    #[error("metadata key `{key}` is missing or not {expected}")]
+    MissingKey {
+        /// The key.
+        key: &'static str,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// Sums without counts, or counts without sums.
+    #[error("entry `{entry}`: tensor `{entry}{missing}` is missing")]
+    Unpaired {
+        /// The entry.
+        entry: String,
+        /// The suffix of the tensor that is not there.
+        missing: &'static str,
+    },
+    /// Sums or counts of another type.
+    #[error("entry `{entry}`: tensor `{tensor}` is {found}, expected f32")]
+    NotF32 {
+        /// The entry.
+        entry: String,
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        found: DType,
+    },
+    /// Sums that do not divide among the counts.
+    #[error("entry `{entry}`: {n_values} sums do not divide among {n_counts} counts")]
+    Uneven {
+        /// The entry.
+        entry: String,
+        /// Number of sums.
+        n_values: u64,
+        /// Number of counts.
+        n_counts: u64,
+    },
+    /// A count that is no finite number.
+    #[error("entry `{entry}`: count {index} is {value}, which is not finite")]
+    CountNotFinite {
+        /// The entry.
+        entry: String,
+        /// Which one, from 0, over all experts.
+        index: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// Two matrices of different models: one entry, two sizes.
+    #[error("entry `{entry}`: {found} {what} cannot be added to {expected}")]
+    SizesDiffer {
+        /// The entry.
+        entry: String,
+        /// `sums` or `counts`.
+        what: &'static str,
+        /// Number in the matrix that is added to.
+        expected: usize,
+        /// Number in the other.
+        found: usize,
+    },
+    /// More entries, values or calls than the older format's 32 bits can say.
+    #[error("{what} is {found}, more than the older format can say")]
+    TooMany {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        found: u64,
+    },
+}

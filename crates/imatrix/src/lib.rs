@@ -1,0 +1,179 @@
+//! Importance matrix files: what went into each column of a model's matrices.
+//!
+//! For every matrix an importance matrix holds the sum of the squares of what went into each of
+//! its columns while the model read some text, and how many rows that were; for a stack of
+//! experts one such row of sums, and one count, for each expert. Both file formats of the
+//! reference are read and written: GGUF (`gguf_form.rs`) and the older plain binary
+//! (`legacy.rs`). This crate knows no model: whose sums they are is a name.
+//!
+//! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `IMatrixCollector` in
+//! `tools/imatrix/imatrix.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36. It reads files
+//! that this refuses: GGUF sums that do not divide among their counts, names that are no UTF-8,
+//! and a trailer cut short.
+
+mod error;
+mod gguf_form;
+mod legacy;
+
+use std::{collections::BTreeMap, path::Path};
+
+use gguf::{MAGIC, Mapped};
+
+pub use error::Error;
+
+/// Which of the two formats a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// GGUF, with sums and counts of tokens as tensors.
+    Gguf,
+    /// The older binary, with means scaled by a number of calls.
+    Legacy,
+}
+
+impl Format {
+    /// Both formats with their names on the command line, which are those of `llama-imatrix`.
+    pub const ALL: &[(&'static str, Format)] = &[("gguf", Format::Gguf), ("dat", Format::Legacy)];
+}
+
+/// An importance matrix as a file states it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sums {
+    /// Entries by the name of their tensor.
+    pub entries: BTreeMap<String, Entry>,
+    /// What text it was made of: paths, as its maker knew them.
+    pub datasets: Vec<String>,
+    /// Pieces of text that it was made of; 0 where the file does not say.
+    pub n_chunks: i64,
+    /// Tokens in each; 0 where the file does not say.
+    pub chunk_tokens: u32,
+    /// The format that it came in, which says what `Entry` counts.
+    pub format: Format,
+}
+
+/// What is known about one tensor.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Entry {
+    /// (n_matrices, row_elems), row-major: sums of squares over the tokens in GGUF; their means
+    /// times the number of calls in the older format.
+    pub sums: Vec<f32>,
+    /// What each matrix saw: tokens in GGUF (one number for each matrix, or one for all), calls
+    /// in the older format (one number).
+    pub counts: Vec<i64>,
+}
+
+impl Sums {
+    /// Nothing yet, to be made of pieces of so many tokens.
+    pub fn new(chunk_tokens: u32) -> Sums {
+        let (entries, datasets) = (BTreeMap::new(), Vec::new());
+        Sums { entries, datasets, n_chunks: 0, chunk_tokens, format: Format::Gguf }
+    }
+
+    /// Maps and reads the file at `path`, whichever format it has.
+    ///
+    /// # Errors
+    /// As [`Sums::parse`], and [`Error::Open`] when it cannot be mapped.
+    pub fn open(path: &Path) -> Result<Sums, Error> {
+        let bytes = Mapped::open(path).map_err(Error::Open)?;
+        Sums::parse(bytes)
+    }
+
+    /// Reads a file that is mapped or in memory.
+    ///
+    /// # Errors
+    /// One variant of [`Error`] for each way to be wrong. Lengths are checked against the length
+    /// of the file before anything is allocated for them. Sums may be anything that a float can
+    /// be; counts are finite.
+    pub fn parse(bytes: impl Into<Mapped>) -> Result<Sums, Error> {
+        let bytes = bytes.into();
+        if bytes.starts_with(&MAGIC) { gguf_form::parse(bytes) } else { legacy::parse(&bytes) }
+    }
+
+    /// The same, counted in tokens: a call of the older format is a piece of `chunk_tokens`
+    /// tokens, which only its maker knows. Source: `IMatrixCollector::load_imatrix`.
+    pub fn in_tokens(mut self, chunk_tokens: u32) -> Sums {
+        if self.format == Format::Legacy {
+            for entry in self.entries.values_mut() {
+                entry.sums.iter_mut().for_each(|sum| *sum *= chunk_tokens as f32);
+                entry.counts.iter_mut().for_each(|count| *count *= i64::from(chunk_tokens));
+            }
+            (self.format, self.chunk_tokens) = (Format::Gguf, chunk_tokens);
+        }
+        self
+    }
+
+    /// Adds another matrix of the same model; both count tokens. Entries of one alone are kept,
+    /// and the pieces of text are counted anew: as many as the most used matrix saw.
+    ///
+    /// A single count stands for all matrices of a stack, in either matrix (the reference takes
+    /// it in the first alone).
+    ///
+    /// Source: `IMatrixCollector::load_imatrix`.
+    ///
+    /// # Errors
+    /// [`Error::SizesDiffer`]; what was added before it stays.
+    pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
+        for (name, theirs) in &other.entries {
+            match self.entries.get_mut(name) {
+                Some(ours) => ours.add(name, theirs)?,
+                None => {
+                    self.entries.insert(name.clone(), theirs.clone());
+                }
+            }
+        }
+        self.datasets.extend(other.datasets.iter().cloned());
+        self.count_chunks();
+        Ok(())
+    }
+
+    /// Sets the number of pieces to what the most used matrix saw.
+    pub fn count_chunks(&mut self) {
+        let most = self.entries.values().flat_map(|entry| &entry.counts).max().copied().unwrap_or(0);
+        self.n_chunks = most / i64::from(self.chunk_tokens.max(1));
+    }
+
+    /// The file that the reference writes for this matrix, which counts tokens.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`] where a name is too long for the container; [`Error::Uneven`];
+    /// [`Error::TooMany`] and [`Error::Empty`] for the older format.
+    pub fn to_bytes(&self, format: Format) -> Result<Vec<u8>, Error> {
+        for (name, entry) in &self.entries {
+            check_even(name, entry.sums.len(), entry.counts.len())?;
+        }
+        match format {
+            Format::Gguf => gguf_form::to_bytes(self),
+            Format::Legacy => legacy::to_bytes(self),
+        }
+    }
+}
+
+impl Entry {
+    fn add(&mut self, name: &str, other: &Entry) -> Result<(), Error> {
+        let differ =
+            |what, expected, found| Error::SizesDiffer { entry: name.to_owned(), what, expected, found };
+        if self.sums.len() != other.sums.len() {
+            return Err(differ("sums", self.sums.len(), other.sums.len()));
+        }
+        let (ours, theirs) = (self.counts.len(), other.counts.len());
+        if ours != theirs && ours != 1 && theirs != 1 {
+            return Err(differ("counts", ours, theirs));
+        }
+        if ours == 1 && theirs > 1 {
+            self.counts = vec![self.counts[0]; theirs];
+        }
+        for (index, count) in self.counts.iter_mut().enumerate() {
+            *count += other.counts.get(index).or(other.counts.first()).copied().unwrap_or(0);
+        }
+        self.sums.iter_mut().zip(&other.sums).for_each(|(ours, theirs)| *ours += theirs);
+        Ok(())
+    }
+}
+
+/// Refuses sums that do not divide among the counts, and none of either.
+fn check_even(entry: &str, n_values: usize, n_counts: usize) -> Result<(), Error> {
+    if n_values == 0 || n_counts == 0 || !n_values.is_multiple_of(n_counts) {
+        let (n_values, n_counts) = (n_values as u64, n_counts as u64);
+        return Err(Error::Uneven { entry: entry.to_owned(), n_values, n_counts });
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Every kernel at one level, one thread, in elements a second: `cargo bench -p quant [-- FILTER]`, a filter
+//! being part of a name such as `encode_weighted::q4_K`. `GGUF_CPU_LEVEL` forces the level.
+//!
+//! Divan and not criterion: types come as a table of arguments under one function, throughput is counted in
+//! elements, and it brings little with it. What criterion adds, statistics over time, is of no use where the
+//! measure is the reference in the same run; that is `scripts/bench kernels`.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
+
+use divan::{Bencher, counter::ItemsCount};
+use quant::{CODECS, Level, Rows};
+use tensor::DType;
+
+const ROW_ELEMS: usize = 4096;
+const N_ROWS: usize = 64;
+
+fn main() {
+    println!("level: {}", Level::detect().name());
+    divan::main();
+}
+
+fn dtypes(which: fn(&quant::Codec) -> bool) -> impl Iterator<Item = DType> {
+    CODECS.iter().filter(move |codec| which(codec)).map(|codec| codec.dtype)
+}
+
+fn values() -> Vec<f32> {
+    (0..(N_ROWS * ROW_ELEMS) as u64).map(|i| testkit::normal(1, i)).collect()
+}
+
+/// Squares, as sums of squared activations are.
+fn weights() -> Vec<f32> {
+    (0..ROW_ELEMS as u64)
+        .map(|i| {
+            let activation = testkit::normal(2, i) * 50.0;
+            activation * activation + 0.01
+        })
+        .collect()
+}
+
+fn blocks(dtype: DType) -> Vec<u8> {
+    vec![0; N_ROWS * ROW_ELEMS / dtype.block_elems() as usize * dtype.block_bytes() as usize]
+}
+
+fn encode(bencher: Bencher<'_, '_>, dtype: DType, weights: Option<&[f32]>) {
+    let (values, mut blocks) = (values(), blocks(dtype));
+    bencher.counter(ItemsCount::new(values.len())).bench_local(|| {
+        let rows = Rows { values: divan::black_box(&values), row_elems: ROW_ELEMS, weights };
+        quant::encode(dtype, Level::detect(), rows, divan::black_box(&mut blocks)).unwrap();
+    });
+}
+
+#[divan::bench(args = dtypes(|codec| codec.encode.is_some() && !codec.needs_weights))]
+fn encode_plain(bencher: Bencher<'_, '_>, dtype: DType) {
+    encode(bencher, dtype, None);
+}
+
+#[divan::bench(args = dtypes(|codec| codec.encode.is_some()))]
+fn encode_weighted(bencher: Bencher<'_, '_>, dtype: DType) {
+    encode(bencher, dtype, Some(&weights()));
+}
+
+#[divan::bench(args = dtypes(|_| true))]
+fn decode(bencher: Bencher<'_, '_>, dtype: DType) {
+    let (values, mut blocks) = (values(), blocks(dtype));
+    let rows = Rows { values: &values, row_elems: ROW_ELEMS, weights: Some(&weights()) };
+    quant::encode(dtype, Level::detect(), rows, &mut blocks).unwrap();
+    let mut decoded = values;
+    bencher.counter(ItemsCount::new(decoded.len())).bench_local(|| {
+        quant::decode(dtype, Level::detect(), divan::black_box(&blocks), divan::black_box(&mut decoded))
+            .unwrap();
+    });
+}

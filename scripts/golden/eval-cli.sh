@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Makes the goldens of gguf-eval in golden/eval-cli/: what the reference's tools say of two tiny models.
+#
+#   scripts/golden/eval-cli.sh REFERENCE BIN
+#
+#   REFERENCE   root of the llama.cpp tree
+#   BIN         folder of its llama-quantize, llama-perplexity and llama-imatrix
+#
+# Files and caches are f32, where the reference rounds no activations. The file compared with the base is
+# f32 too: the base after Q4_0 and back. The text is LICENSE-APACHE, because it does not change.
+# hellaswag.txt, winogrande.csv and multiple-choice.bin there are written by hand.
+# Needs python3 (or $PYTHON) with torch, transformers, safetensors and sentencepiece.
+set -euo pipefail
+
+if [ $# -ne 2 ]; then
+    sed -n '2,13p' "$0" >&2
+    exit 2
+fi
+reference=$1 bin=$2
+root=$(cd "$(dirname "$0")/../.." && pwd)
+out=$root/golden/eval-cli
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+cp "$root/LICENSE-APACHE" text
+
+for model in llama mixtral; do
+    "${PYTHON:-python3}" "$reference/convert_hf_to_gguf.py" "$root/golden/arch/$model" --outtype f32 \
+        --outfile "$model.gguf" >log 2>&1
+    "$bin/llama-imatrix" -m "$model.gguf" -f text -c 64 -b 64 --chunks 5 -o "$out/$model.imatrix.gguf" \
+        -fa off -ctk f32 -ctv f32 -t 1 >log 2>&1
+done
+"$bin/llama-quantize" llama.gguf q4_0.gguf q4_0 1 >log 2>&1
+"$bin/llama-quantize" --allow-requantize q4_0.gguf back.gguf f32 1 >log 2>&1
+
+perplexity() { "$bin/llama-perplexity" "$@" -c 64 -b 64 -fa off -ctk f32 -ctv f32 -t 1 2>&1; }
+perplexity -m llama.gguf -f text --chunks 4 --kl-divergence-base "$out/llama.kld" >log
+perplexity -m back.gguf -f text --chunks 4 --kl-divergence-base "$out/llama.kld" --kl-divergence |
+    sed -n '/=====/,$p' | grep -a -E 'PPL|KLD|p:|Δp' >"$out/compare.txt"
+
+score() { "$bin/llama-perplexity" -m llama.gguf -c 512 -fa off -ctk f32 -ctv f32 -t 1 -np 8 "$@" 2>&1; }
+{
+    echo "# task, figures as the reference prints them"
+    score --hellaswag -f "$out/hellaswag.txt" | sed -n 's/^.*\(^[0-9][0-9]*\t.*%\t.*\)$/hellaswag \1/p'
+    score --winogrande -f "$out/winogrande.csv" | sed -n 's/^\([0-9][0-9]*\t.*\)$/winogrande \1/p'
+    score --multiple-choice -bf "$out/multiple-choice.bin" | sed -n 's/^\([0-9][0-9]*\t.*\)$/multiple-choice \1/p'
+} >"$out/scores.txt"

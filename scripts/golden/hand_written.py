@@ -1,0 +1,89 @@
+"""Expectations for architectures that the reference does not convert: keys of the GGUF specification, names of tensors
+as each function says. The reference's writer and tokenizers are used, so that only what these functions state is by hand.
+"""
+
+import re
+
+import gguf
+from conversion.base import TextModel
+
+
+class HandWritten(TextModel):
+    """A converter whose keys and names come from subclasses."""
+    model_arch = gguf.MODEL_ARCH.GPTJ
+    arch_name = "gptj"
+    names: dict[str, str] = {}
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.gguf_writer.kv_data[0]["general.architecture"].value = self.arch_name
+        self.gguf_writer.arch = self.arch_name
+
+    def modify_tensors(self, data_torch, name, bid):
+        for pattern, new_name in self.names.items():
+            if match := re.fullmatch(pattern, name):
+                yield match.expand(new_name), self.reshape(new_name, data_torch)
+                return
+        raise ValueError(name)
+
+    def reshape(self, new_name, data_torch):
+        return data_torch
+
+
+class GptJ(HandWritten):
+    model_arch = gguf.MODEL_ARCH.GPTJ
+    names = {
+        r"transformer\.wte\.weight": r"token_embd.weight",
+        r"transformer\.ln_f\.(\w+)": r"output_norm.\1",
+        r"lm_head\.(\w+)": r"output.\1",
+        r"transformer\.h\.(\d+)\.ln_1\.(\w+)": r"blk.\1.attn_norm.\2",
+        r"transformer\.h\.(\d+)\.attn\.([qkv])_proj\.weight": r"blk.\1.attn_\2.weight",
+        r"transformer\.h\.(\d+)\.attn\.out_proj\.weight": r"blk.\1.attn_output.weight",
+        r"transformer\.h\.(\d+)\.mlp\.fc_in\.(\w+)": r"blk.\1.ffn_up.\2",
+        r"transformer\.h\.(\d+)\.mlp\.fc_out\.(\w+)": r"blk.\1.ffn_down.\2",
+    }
+
+    def set_gguf_parameters(self):
+        w = self.gguf_writer
+        w.add_uint32("gptj.context_length", 64)
+        w.add_uint32("gptj.embedding_length", 32)
+        w.add_uint32("gptj.block_count", 2)
+        w.add_uint32("gptj.feed_forward_length", 128)
+        w.add_uint32("gptj.rope.dimension_count", 4)
+        w.add_uint32("gptj.attention.head_count", 4)
+        w.add_float32("gptj.attention.layer_norm_epsilon", 1e-5)
+        w.add_file_type(self.ftype)
+
+
+class Rwkv4(HandWritten):
+    model_arch = gguf.MODEL_ARCH.GPTJ
+    arch_name = "rwkv"
+    names = {
+        r"rwkv\.embeddings\.weight": r"token_embd.weight",
+        r"rwkv\.blocks\.0\.pre_ln\.(\w+)": r"token_embd_norm.\1",
+        r"rwkv\.ln_out\.(\w+)": r"output_norm.\1",
+        r"head\.weight": r"output.weight",
+        r"rwkv\.blocks\.(\d+)\.ln1\.(\w+)": r"blk.\1.attn_norm.\2",
+        r"rwkv\.blocks\.(\d+)\.ln2\.(\w+)": r"blk.\1.attn_norm_2.\2",
+        r"rwkv\.blocks\.(\d+)\.attention\.time_(decay|first)": r"blk.\1.time_mix_\2.weight",
+        r"rwkv\.blocks\.(\d+)\.attention\.time_mix_([kvr])\w+": r"blk.\1.time_mix_lerp_\2.weight",
+        r"rwkv\.blocks\.(\d+)\.feed_forward\.time_mix_([kr])\w+": r"blk.\1.channel_mix_lerp_\2.weight",
+        r"rwkv\.blocks\.(\d+)\.attention\.(\w+)\.weight": r"blk.\1.time_mix_\2.weight",
+        r"rwkv\.blocks\.(\d+)\.feed_forward\.(\w+)\.weight": r"blk.\1.channel_mix_\2.weight",
+    }
+
+    def reshape(self, new_name, data_torch):
+        return data_torch.squeeze()
+
+    def set_gguf_parameters(self):
+        w = self.gguf_writer
+        w.add_uint32("rwkv.architecture_version", 4)
+        w.add_uint32("rwkv.context_length", 256)
+        w.add_uint32("rwkv.block_count", 2)
+        w.add_uint32("rwkv.embedding_length", 32)
+        w.add_uint32("rwkv.feed_forward_length", 128)
+        w.add_float32("rwkv.attention.layer_norm_epsilon", 1e-5)
+        w.add_file_type(self.ftype)
+
+
+CLASSES = dict(gptj=GptJ, rwkv=Rwkv4)

@@ -1,0 +1,255 @@
+//! `gguf-eval check FILE --baseline B.json`: whether a file got worse.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Args, FromArgMatches};
+use eval::{
+    compare::{Base, run as run_windows},
+    perplexity::{Settings, cut, measure},
+    stats::Comparison,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{
+    eval_model::{RunArgs, at, open, tokens},
+    told::Told,
+};
+use crate::{commands::Command, failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-eval",
+    verb: Some("check"),
+    define: |command| {
+        CheckArgs::augment_args(command)
+            .about("Fails when a file predicts a text worse than a baseline says.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-eval check model-Q4_K_M.gguf --base model-BF16.gguf --text t.txt --baseline b.json --save
+  gguf-eval check model-Q4_K_M.gguf --base model-BF16.gguf --text t.txt --baseline b.json
+
+The first writes the baseline, the second compares with it: exit code 1 says that perplexity, or with a base
+the divergence from it, is above the baseline's by more than the margin. Context, windows, margins and the
+digest of the text are part of the baseline.";
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// A GGUF file; of a split model, one of its shards.
+    file: PathBuf,
+    /// The baseline, a JSON file.
+    #[arg(long, value_name = "FILE")]
+    baseline: PathBuf,
+    /// The text, as a file.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    text: PathBuf,
+    /// The GGUF file that FILE was made of: its divergence from that is checked too.
+    #[arg(long, value_name = "FILE")]
+    base: Option<PathBuf>,
+    /// Write the baseline instead of comparing with it.
+    #[arg(long)]
+    save: bool,
+    /// Replace the baseline if it exists.
+    #[arg(long, requires = "save")]
+    force: bool,
+    /// Tokens in a window, for --save.
+    #[arg(short, long, value_name = "N", default_value_t = 512, requires = "save")]
+    context: usize,
+    /// Windows, for --save.
+    #[arg(short = 'n', long, value_name = "N", requires = "save")]
+    windows: Option<usize>,
+    /// By how much perplexity may be above the baseline's, in percent; 0.1, or what the baseline says.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    perplexity_margin: Option<f64>,
+    /// By how much the divergence may be above the baseline's, in percent; 2, or what the baseline says.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    divergence_margin: Option<f64>,
+    /// The result as one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
+        _ => Err("not a number of percent from 0".to_owned()),
+    }
+}
+
+/// What a file predicted once, and how much worse it may get.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Baseline {
+    /// SHA-256 of the text.
+    text_sha256: String,
+    context: usize,
+    windows: usize,
+    perplexity: Limit,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    divergence: Option<Limit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    value: f64,
+    margin_percent: f64,
+}
+
+impl Limit {
+    fn highest(&self) -> f64 {
+        self.value * (1.0 + self.margin_percent / 100.0)
+    }
+}
+
+/// One figure beside its baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Verdict {
+    what: &'static str,
+    value: f64,
+    baseline: f64,
+    highest: f64,
+    is_worse: bool,
+}
+
+impl Verdict {
+    fn new(what: &'static str, value: f64, limit: &Limit) -> Verdict {
+        let highest = limit.highest();
+        // A figure that is no number is worse than any.
+        let is_worse = value.is_nan() || value > highest;
+        Verdict { what, value, baseline: limit.value, highest, is_worse }
+    }
+
+    fn line(&self) -> String {
+        let change = (self.value / self.baseline - 1.0) * 100.0;
+        let verdict = if self.is_worse { "worse" } else { "ok" };
+        format!(
+            "{verdict}: {} {:.6}, baseline {:.6} ({change:+.3} %), at most {:.6}\n",
+            self.what, self.value, self.baseline, self.highest
+        )
+    }
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let text_sha256 = digest(&args.text)?;
+    let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
+    let settings = match &baseline {
+        None => Settings { context: args.context, windows: args.windows, stride: None },
+        Some(baseline) => {
+            if baseline.text_sha256 != text_sha256 {
+                return Err(Failure::at(&args.text, "not the text that the baseline was made with")
+                    .hint([format!("its SHA-256 should be {}", baseline.text_sha256)]));
+            }
+            if baseline.divergence.is_some() && args.base.is_none() {
+                return Err(Failure::usage("the baseline has a divergence, and there is no base")
+                    .hint(["give the base with --base"]));
+            }
+            Settings { context: baseline.context, windows: Some(baseline.windows), stride: None }
+        }
+    };
+    let (windows, perplexity, divergence) = figures(&args, &settings, ui)?;
+    let margin = |given: Option<f64>, else_percent: f64| given.unwrap_or(else_percent);
+    let Some(baseline) = baseline else {
+        let perplexity =
+            Limit { value: perplexity, margin_percent: margin(args.perplexity_margin, PERPLEXITY_MARGIN) };
+        let divergence = divergence
+            .map(|value| Limit { value, margin_percent: margin(args.divergence_margin, DIVERGENCE_MARGIN) });
+        let baseline = Baseline { text_sha256, context: settings.context, windows, perplexity, divergence };
+        let json = serde_json::to_string_pretty(&baseline).map_err(Failure::new)? + "\n";
+        gguf::Output::write_whole(&args.baseline, json.as_bytes(), args.force).map_err(Failure::new)?;
+        ui.status(&format!("wrote {}", args.baseline.display()));
+        return ui.data(&json);
+    };
+    let limit =
+        |limit: &Limit, given| Limit { margin_percent: margin(given, limit.margin_percent), ..*limit };
+    let mut verdicts =
+        vec![Verdict::new("perplexity", perplexity, &limit(&baseline.perplexity, args.perplexity_margin))];
+    if let (Some(value), Some(stated)) = (divergence, &baseline.divergence) {
+        verdicts.push(Verdict::new("divergence", value, &limit(stated, args.divergence_margin)));
+    }
+    if args.json {
+        let json = serde_json::to_string_pretty(&verdicts).map_err(Failure::new)?;
+        ui.data(&(json + "\n"))?;
+    } else {
+        ui.data(&verdicts.iter().map(Verdict::line).collect::<String>())?;
+    }
+    let worse: Vec<&str> =
+        verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what).collect();
+    if worse.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::at(&args.file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
+}
+
+/// Perplexity is the same to the last digits unless something changed: kernels that add in
+/// another order move it by less than a thousandth of that.
+const PERPLEXITY_MARGIN: f64 = 0.1;
+/// The divergence is a small difference of large numbers.
+const DIVERGENCE_MARGIN: f64 = 2.0;
+
+fn digest(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::at(path, error))?;
+    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn read(path: &Path) -> Result<Baseline, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::at(path, error).hint(["a baseline is written with --save"]))
+}
+
+/// Windows, perplexity, and with a base the divergence from it.
+fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64, Option<f64>), Failure> {
+    let model = open(&args.file, &args.run)?;
+    let tokens = tokens(&model, &args.text)?;
+    let cuts = cut(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
+    let mut told = Told::new("windows", cuts.len());
+    match &args.base {
+        None => {
+            let mut watch = |figures: &eval::perplexity::Perplexity| {
+                told.tell(ui, figures.windows, || format!("perplexity {:.4}", figures.value()));
+            };
+            let found =
+                measure(&model, &tokens, settings, &mut watch).map_err(|error| at(&args.file, error))?;
+            Ok((found.windows, found.value(), None))
+        }
+        Some(path) => {
+            let base = open(path, &args.run)?;
+            let mut watch = |n_windows: usize, _: &[_]| {
+                told.tell(ui, n_windows, || "compared".to_owned());
+                true
+            };
+            let found = run_windows(&Base::Model(&base), &[model], &cuts, 1, None, &mut watch)
+                .map_err(|error| at(&args.file, error))?;
+            let found = Comparison::of(&found[0], 1);
+            Ok((cuts.len(), found.perplexity.value, Some(found.kl.value)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worse_is_above_the_margin() {
+        let limit = Limit { value: 20.0, margin_percent: 1.0 };
+        for (value, is_worse) in [(19.0, false), (20.19, false), (20.21, true), (f64::NAN, true)] {
+            assert_eq!(Verdict::new("perplexity", value, &limit).is_worse, is_worse, "{value}");
+        }
+        let line = Verdict::new("perplexity", 21.0, &limit).line();
+        assert_eq!(line, "worse: perplexity 21.000000, baseline 20.000000 (+5.000 %), at most 20.200000\n");
+    }
+}

@@ -1,0 +1,55 @@
+//! What the verbs of `gguf-eval` share: opening a model, reading and tokenizing a text.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use eval::{Error, Model, Options};
+
+use crate::{commands::cpu_level, failure::Failure};
+
+/// The options of every verb that runs a model.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// Threads to work with; as many as the machine has by default.
+    #[arg(short = 'j', long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Nothing on stderr but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Opens a model.
+///
+/// # Errors
+/// What is wrong with the file or with the options.
+pub(super) fn open(path: &Path, run: &RunArgs) -> Result<Model, Failure> {
+    cpu_level()?;
+    let options = Options { threads: run.threads };
+    Model::open(path, &options).map_err(|error| at(path, error))
+}
+
+/// The failure of a model's file.
+pub(super) fn at(path: &Path, error: Error) -> Failure {
+    let hint = error.hint();
+    match error {
+        // This one carries its path.
+        Error::Gguf(error @ gguf::Error::Io { .. }) => Failure::new(error),
+        Error::Gguf(error) => {
+            let hint = error.hint();
+            Failure::at(path, &error).hint(hint)
+        }
+        error => Failure::at(path, error).hint(hint),
+    }
+}
+
+/// The tokens of a text file, with the special tokens that the model's keys want around a text.
+///
+/// # Errors
+/// What the system or the tokenizer says.
+pub(super) fn tokens(model: &Model, text: &PathBuf) -> Result<Vec<u32>, Failure> {
+    let bytes = fs::read(text).map_err(|error| Failure::at(text, error))?;
+    model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(text, error))
+}

@@ -1,0 +1,223 @@
+//! `gguf-eval imatrix FILE --text F -o IM`: makes importance matrices, and adds them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use clap::{ArgMatches, Args, FromArgMatches, builder::PossibleValue};
+use eval::{
+    Model,
+    importance::{Collector, Gap, gaps},
+    perplexity::{Cut, Settings, cut},
+};
+use gguf::Output;
+use imatrix::{Format, Sums};
+use serde_json::json;
+
+use super::{
+    eval_model::{RunArgs, at, open, tokens},
+    told::Told,
+};
+use crate::{
+    commands::Command,
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, printable},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-eval",
+    verb: Some("imatrix"),
+    define: |command| {
+        ImatrixArgs::augment_args(command)
+            .about("Makes the importance matrix of a model from a text, or adds several.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf
+  gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf --save-every 100 --resume
+  gguf-eval imatrix --merge english.gguf code.gguf -o both.gguf
+  gguf-eval imatrix --merge old.dat -o new.gguf
+  gguf-quantize model-BF16.gguf model-{ftype}.gguf iq2_xxs --imatrix imatrix.gguf
+
+The files are those of llama-imatrix, in its GGUF format or the older one. Tensors that the text did not
+reach (heads that predict further tokens, experts that no token was routed to) are named.";
+
+#[derive(Debug, Args)]
+struct ImatrixArgs {
+    /// A GGUF file, as exact as there is; of a split model, one of its shards.
+    #[arg(required_unless_present = "merge", requires = "text")]
+    file: Option<PathBuf>,
+    /// The text, as a file.
+    #[arg(short = 'f', long, value_name = "FILE", requires = "file")]
+    text: Option<PathBuf>,
+    /// The importance matrix to write.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The format to write.
+    #[arg(long, value_name = "FORMAT", default_value = "gguf", value_parser = formats())]
+    format: String,
+    /// Tokens in a window; of --merge, those in a call of the older format.
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    context: u32,
+    /// Windows to read at most.
+    #[arg(short = 'n', long, value_name = "N")]
+    windows: Option<usize>,
+    /// Also the output matrix.
+    #[arg(long)]
+    process_output: bool,
+    /// Importance matrices to add, to each other and to what FILE gives.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
+    merge: Vec<PathBuf>,
+    /// Save what there is after so many windows each.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    save_every: Option<u32>,
+    /// Go on where a run with the same text and window was stopped, if the output is there.
+    #[arg(long)]
+    resume: bool,
+    /// Replace the output if it exists.
+    #[arg(long)]
+    force: bool,
+    /// What was written, and what it does not cover, as one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+fn formats() -> Vec<PossibleValue> {
+    Format::ALL.iter().map(|(name, _)| PossibleValue::new(name)).collect()
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = ImatrixArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let format =
+        Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, it)| *it);
+    if !args.force && !args.resume && args.output.exists() {
+        return Err(Failure::at(&args.output, "exists already")
+            .hint(["replace it with --force, or go on with it with --resume"]));
+    }
+    let mut start = Sums::new(args.context);
+    for path in &args.merge {
+        let read = Sums::open(path).map_err(|error| Failure::at(path, error))?;
+        start
+            .add(&read.in_tokens(args.context))
+            .map_err(|error| Failure::at(path, error).hint(["only matrices of the same model add up"]))?;
+    }
+    let (Some(file), Some(text)) = (&args.file, &args.text) else {
+        write(&args.output, &start, format, true, ui)?;
+        return tell(&args, &start, &[], ui);
+    };
+    let model = open(file, &args.run)?;
+    let tokens = tokens(&model, text)?;
+    let settings = Settings { context: args.context as usize, windows: args.windows, stride: None };
+    let cuts = cut(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    let mut n_done = 0;
+    if args.resume && args.output.exists() {
+        (start, n_done) = resumed(&args, text)?;
+        ui.status(&format!("going on after {n_done} windows"));
+    } else {
+        start.datasets.push(text.display().to_string());
+    }
+    let sums = collect(&args, &model, (&cuts, n_done), &start, format, ui)?;
+    tell(&args, &sums, &gaps(&model, &sums), ui)
+}
+
+/// Names what is not covered, and says it all as JSON on request.
+fn tell(args: &ImatrixArgs, sums: &Sums, gaps: &[Gap], ui: &Ui) -> Result<(), Failure> {
+    for gap in gaps {
+        let name = printable(&gap.tensor);
+        match gap.experts.as_slice() {
+            [] => ui.warning(&format!("tensor `{name}`: nothing went through it, so it has no entry")),
+            experts => ui.warning(&format!("tensor `{name}`: no token was routed to experts {experts:?}")),
+        }
+    }
+    if !args.json {
+        return Ok(());
+    }
+    let gaps: Vec<_> =
+        gaps.iter().map(|gap| json!({ "tensor": gap.tensor, "experts": gap.experts })).collect();
+    let value = json!({
+        "output": args.output.display().to_string(),
+        "entries": sums.entries.len(),
+        "windows": sums.n_chunks,
+        "context": sums.chunk_tokens,
+        "datasets": sums.datasets,
+        "not_covered": gaps,
+    });
+    ui.data(&format!("{value:#}\n"))
+}
+
+/// What an earlier run left, and how many windows it had read.
+fn resumed(args: &ImatrixArgs, text: &Path) -> Result<(Sums, usize), Failure> {
+    let path = &args.output;
+    let failed = |message: String| {
+        Failure::at(path, message).hint(["a run is resumed with its own text and window, in the GGUF format"])
+    };
+    let sums = Sums::open(path).map_err(|error| Failure::at(path, error))?;
+    if sums.format != Format::Gguf {
+        return Err(failed("the older format does not say where a run stopped".to_owned()));
+    }
+    if sums.chunk_tokens != args.context {
+        return Err(failed(format!("it was made with windows of {} tokens", sums.chunk_tokens)));
+    }
+    if sums.datasets != [text.display().to_string()] {
+        return Err(failed(format!("it was made of {}", sums.datasets.join(", "))));
+    }
+    let n_done =
+        usize::try_from(sums.n_chunks).map_err(|_| failed("its number of windows is negative".to_owned()))?;
+    Ok((sums, n_done))
+}
+
+fn collect(
+    args: &ImatrixArgs,
+    model: &Model,
+    (cuts, n_done): (&[Cut], usize),
+    start: &Sums,
+    format: Format,
+    ui: &Ui,
+) -> Result<Sums, Failure> {
+    let mut collector = Collector::new(args.process_output);
+    let sums = |collector: &Collector| {
+        let collected = collector.sums(args.context).map_err(Failure::new)?;
+        let mut sums = start.clone();
+        sums.add(&collected).map_err(Failure::new)?;
+        Ok::<Sums, Failure>(sums)
+    };
+    let cancel = cancel_on_interrupt();
+    let mut told = Told::new("windows", cuts.len());
+    let at_once = model.windows_at_once(args.context as usize);
+    let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
+    let (mut n_read, mut n_saved) = (n_done, n_done);
+    for batch in cuts.get(n_done..).unwrap_or_default().chunks(at_once) {
+        collector.add(model, batch).map_err(|error| at(&args.output, error))?;
+        n_read += batch.len();
+        told.tell(ui, n_read, || "read".to_owned());
+        let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
+        if is_due && n_read < cuts.len() {
+            write(&args.output, &sums(&collector)?, format, true, &Ui { quiet: true, ..*ui })?;
+            n_saved = n_read;
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted().hint(args.save_every.map(|_| "go on with --resume")));
+        }
+    }
+    let sums = sums(&collector)?;
+    write(&args.output, &sums, format, true, ui)?;
+    Ok(sums)
+}
+
+/// Writes the file whole or not at all.
+fn write(path: &Path, sums: &Sums, format: Format, force: bool, ui: &Ui) -> Result<(), Failure> {
+    let bytes = sums.to_bytes(format).map_err(|error| Failure::at(path, error))?;
+    Output::write_whole(path, &bytes, force).map_err(Failure::new)?;
+    let tokens = sums.n_chunks * i64::from(sums.chunk_tokens);
+    ui.status(&format!("wrote {}: {} entries, of {tokens} tokens", path.display(), sums.entries.len()));
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! `gguf-eval score FILE --hellaswag F`: how often a model finds the right ending.
+
+use std::{fs, path::PathBuf};
+
+use clap::{ArgGroup, ArgMatches, Args, FromArgMatches};
+use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
+use serde_json::json;
+
+use super::{
+    eval_model::{RunArgs, at, open},
+    told::Told,
+};
+use crate::{commands::Command, failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-eval",
+    verb: Some("score"),
+    define: |command| {
+        ScoreArgs::augment_args(command)
+            .about("Counts how often a model finds the right one of several endings.")
+            .after_help(EXAMPLES)
+            .group(
+                ArgGroup::new("format").args(["hellaswag", "winogrande", "multiple_choice"]).required(true),
+            )
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-eval score model.gguf --hellaswag hellaswag_val_full.txt --tasks 400
+  gguf-eval score model.gguf --winogrande winogrande-debiased-eval.csv
+  gguf-eval score model.gguf --multiple-choice mmlu-validation.bin --tasks 200 --json
+
+The files are those of llama-perplexity, and so are tasks, their order and their scores: HellaSwag has six
+lines a task (context, number of the right ending from 0, four endings), Winogrande a line a task
+(index,sentence with _,first,second,1 or 2; the last line counts if an empty one follows), multiple
+choice is binary. A part of the tasks is drawn as llama-perplexity draws it.";
+
+#[derive(Debug, Args)]
+struct ScoreArgs {
+    /// A GGUF file; of a split model, one of its shards.
+    file: PathBuf,
+    /// A HellaSwag file.
+    #[arg(long, value_name = "FILE")]
+    hellaswag: Option<PathBuf>,
+    /// A Winogrande file.
+    #[arg(long, value_name = "FILE")]
+    winogrande: Option<PathBuf>,
+    /// A multiple choice file: MMLU, ARC, TruthfulQA and others.
+    #[arg(long, value_name = "FILE")]
+    multiple_choice: Option<PathBuf>,
+    /// Tasks to draw; all by default, of HellaSwag too, where llama-perplexity takes 400.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tasks: Option<u32>,
+    /// The result as one JSON object, every answer included.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = ScoreArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let n_tasks = args.tasks.map_or(usize::MAX, |tasks| tasks as usize);
+    let read = |path: &PathBuf| fs::read(path).map_err(|error| Failure::at(path, error));
+    let (name, path, tasks): (&str, &PathBuf, Box<dyn Tasks>) =
+        match (&args.hellaswag, &args.winogrande, &args.multiple_choice) {
+            (Some(path), ..) => {
+                let tasks = HellaSwag::parse(&read(path)?, n_tasks).map_err(|error| at(path, error))?;
+                ("hellaswag", path, Box::new(tasks))
+            }
+            (_, Some(path), _) => {
+                let tasks = Winogrande::parse(&read(path)?, n_tasks);
+                if tasks.n_passed_over() > 0 {
+                    ui.warning(&format!("{}: {} lines are no tasks", path.display(), tasks.n_passed_over()));
+                }
+                ("winogrande", path, Box::new(tasks))
+            }
+            (.., Some(path)) => {
+                let tasks = MultipleChoice::parse(&read(path)?, n_tasks).map_err(|error| at(path, error))?;
+                ("multiple-choice", path, Box::new(tasks))
+            }
+            _ => return Err(Failure::usage("there is no file of tasks")),
+        };
+    if tasks.n_tasks() == 0 {
+        return Err(Failure::at(path, "there are no tasks in it"));
+    }
+    let model = open(&args.file, &args.run)?;
+    let mut answers: Vec<Answer> = Vec::new();
+    let mut told = Told::new("tasks", tasks.n_tasks());
+    for index in 0..tasks.n_tasks() {
+        answers.push(tasks.answer(index, &model).map_err(|error| at(path, error))?);
+        told.tell(ui, index + 1, || format!("{:.4} %", Score::of(&answers).accuracy * 100.0));
+    }
+    let score = Score::of(&answers);
+    let text = if args.json {
+        let value = json!({
+            "file": args.file.display().to_string(),
+            "format": name,
+            "tasks": path.display().to_string(),
+            "score": score,
+            "answers": answers,
+        });
+        format!("{value:#}\n")
+    } else {
+        let [low, high] = score.interval.map(|bound| bound * 100.0);
+        format!(
+            "{name} {:.4} % ± {:.4} [{low:.4} %, {high:.4} %] ({} of {} tasks right, {:.1} % by chance)\n",
+            score.accuracy * 100.0,
+            score.error * 100.0,
+            score.n_right,
+            score.n_tasks,
+            score.chance * 100.0
+        )
+    };
+    ui.data(&text)
+}

@@ -1,0 +1,99 @@
+//! `gguf-convert SRC [OUT] --vocab-only`: metadata and tokenizer without weights.
+
+use std::path::Path;
+
+use convert::{Error, recipes::FileType};
+use serde::Serialize;
+
+use crate::{
+    failure::Failure,
+    ui::{Ui, human_bytes},
+};
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct VocabOnly<'a> {
+    /// The checkpoint folder.
+    pub input: &'a Path,
+    /// The output, where one was named.
+    pub out: Option<&'a Path>,
+    /// The file type to note; that of the weights where there is none.
+    pub file_type: Option<FileType>,
+    /// How to resolve.
+    pub options: &'a arch::Options,
+    /// Replace a file that is there.
+    pub force: bool,
+    /// Write nothing.
+    pub dry_run: bool,
+    /// Say it as JSON.
+    pub json: bool,
+}
+
+/// What is going to be written, or has been.
+#[derive(Debug, Serialize)]
+struct Report {
+    input: String,
+    output: String,
+    architecture: &'static str,
+    tokenizer: String,
+    tokens: usize,
+    keys: usize,
+    bytes: u64,
+    dry_run: bool,
+    notes: Vec<String>,
+}
+
+/// Writes the file.
+///
+/// # Errors
+/// Whatever stopped it; `failed` adds the path.
+pub fn run(asked: &VocabOnly<'_>, failed: impl Fn(Error) -> Failure, ui: &Ui) -> Result<(), Failure> {
+    let report = make(asked, ui).map_err(failed)?;
+    let Report { output, bytes, tokens, .. } = &report;
+    if !asked.dry_run {
+        ui.status(&format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
+    }
+    match (asked.json, asked.dry_run) {
+        (true, _) => ui.data(&(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n")),
+        (false, true) => {
+            let Report { architecture, tokenizer, keys, .. } = &report;
+            ui.data(&format!(
+                "{output}: {architecture}, {tokens} tokens of kind {tokenizer}, {keys} keys, {bytes} bytes\n"
+            ))
+        }
+        (false, false) => Ok(()),
+    }
+}
+
+fn make(asked: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
+    // Weights say no more than the type that the reference notes; without them it is f16.
+    let checkpoint = source::open(asked.input)
+        .or_else(|_| source::open_without_weights(asked.input))
+        .map_err(Error::Source)?;
+    let layout = convert::resolve(&checkpoint, asked.options)?;
+    let file_type = asked.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
+    let plan = convert::plan_vocab(&layout, file_type)?;
+    let default_name = arch::vocab_file_name(&layout.metadata);
+    let path = convert::output_path(asked.out, &default_name, &format!("{file_type:?}"))?;
+    convert::check_output(&path, asked.input, asked.force || asked.dry_run)?;
+    for note in checkpoint.notes.iter().chain(&layout.notes) {
+        ui.note(note);
+    }
+    let find = |key: &str| layout.metadata.iter().find(|(have, _)| have == key).map(|(_, value)| value);
+    let report = Report {
+        input: asked.input.display().to_string(),
+        output: path.display().to_string(),
+        architecture: layout.architecture,
+        tokenizer: find("tokenizer.ggml.model").and_then(gguf::Value::as_str).unwrap_or_default().to_owned(),
+        tokens: find("tokenizer.ggml.tokens").and_then(gguf::Value::as_array).map_or(0, gguf::Array::len),
+        // Those of the file type stand in the plan only.
+        keys: layout.metadata.len() + 2,
+        bytes: plan.unpadded_header_bytes().len() as u64,
+        dry_run: asked.dry_run,
+        notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
+    };
+    if !asked.dry_run {
+        convert::write_vocab(&plan, &path, asked.force)?;
+    }
+    Ok(report)
+}
