@@ -1,10 +1,14 @@
-//! [`fit::signed_by_descent`](crate::fit::signed_by_descent), a sub-block a lane.
+//! [`fit::signed_by_descent`](crate::fit::signed_by_descent), a sub-block a lane, then an element a lane.
 //!
-//! Levels move in few sub-blocks. Where the value of largest magnitude is positive, all the shares of the sum
-//! of `weight * x * level` are negative and no level ever moves; of the others, the first sweep leaves two in
-//! three as they are, which can be told without sweeping. So the sub-blocks that may change are collected from
-//! the whole unit into dense vectors of their own. Each step of a sweep waits for the one before, so several
-//! vectors go side by side, without branches.
+//! Levels move in few sub-blocks, and few in each. Where the value of largest magnitude is positive, all the
+//! shares of the sum of `weight * x * level` are negative and no level ever moves; of the others, the first sweep
+//! leaves three in five as they are. Each step of a sweep would wait some 70 cycles for the one before; but which
+//! elements a step may move can be told of all 16 at once from the two sums, which change only when a level
+//! moves. So the sweeps are not walked: after each step all elements of the sub-block are tested, an element a
+//! lane, and the next step is that of the first element in the order of the sweeps that fails the test. The
+//! steps themselves are made for many sub-blocks at once, a sub-block a lane.
+
+use std::ops::Range;
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,22 +16,91 @@ use fearless_simd_macros::simd;
 use super::{
     MAGIC, MAX_LANES, nearest_int,
     signed::{Found, ends},
-    transpose,
 };
-use crate::{block::array_at_mut, fit::SMALLEST_GROUP};
+use crate::fit::SMALLEST_GROUP;
 
-/// Vectors that go side by side.
-const SIDES: usize = 4;
 /// Sub-blocks of a block.
 const SUBS: usize = 16;
 /// Elements in a sub-block.
 const SUB_ELEMS: usize = 16;
+/// Sub-blocks of a unit. Their numbers go lane by lane within one sub-block after another.
+const NUMBERS: usize = SUBS * MAX_LANES;
+/// The sub-blocks whose lanes fill the bits of a word.
+const GROUP: usize = 64 / MAX_LANES;
+/// Steps of all sweeps over a sub-block but the last.
+const REPEATED_STEPS: u32 = 4 * SUB_ELEMS as u32;
+
+/// What is known of each sub-block of a unit, by number.
+pub struct Room {
+    inv_scale: [f32; NUMBERS],
+    /// The sum of `weight * x * level`.
+    sum_lx: [f32; NUMBERS],
+    /// The sum of `weight * level^2`.
+    sum_l2: [f32; NUMBERS],
+    rows: [Row; NUMBERS],
+    open: [Open; NUMBERS],
+}
+
+impl Room {
+    /// An empty one, to be used for one unit after another.
+    pub fn new() -> Room {
+        let (none, row) = ([0.0; NUMBERS], [0.0; SUB_ELEMS]);
+        Room {
+            inv_scale: none,
+            sum_lx: none,
+            sum_l2: none,
+            rows: [Row { x: row, cubes: row, levels: row }; NUMBERS],
+            open: [Open(0); NUMBERS],
+        }
+    }
+}
+
+/// The elements of a sub-block that is or was open.
+#[derive(Clone, Copy)]
+struct Row {
+    x: [f32; SUB_ELEMS],
+    cubes: [f32; SUB_ELEMS],
+    /// As floats, from `-half` on.
+    levels: [f32; SUB_ELEMS],
+}
+
+/// A sub-block whose levels may move, and the step that is next. From the lowest bit on: 8 bits of its number; 8
+/// of the step, counted over all sweeps; and a bit for each element whose step has moved nothing since the last
+/// level moved, because it would do so again.
+#[derive(Clone, Copy)]
+struct Open(u32);
+
+impl Open {
+    #[inline(always)]
+    fn number(self) -> usize {
+        (self.0 & 0xff) as usize
+    }
+
+    #[inline(always)]
+    fn elem(self) -> usize {
+        (self.0 >> 8) as usize % SUB_ELEMS
+    }
+
+    /// Goes on from the step made to the next one of an element that `may_move`; None after the last sweep.
+    #[inline(always)]
+    fn after(self, moved: bool, may_move: u32) -> (Open, bool) {
+        let (number, step) = (self.0 & 0xff, self.0 >> 8 & 0xff);
+        let settled = if moved { 0 } else { self.0 >> 16 | 1 << self.elem() };
+        let may_move = may_move & !settled;
+        let later = may_move & (!1 << self.elem());
+        let again = if step < REPEATED_STEPS { may_move << SUB_ELEMS } else { 0 };
+        let ahead = later | again;
+        let step = step / SUB_ELEMS as u32 * SUB_ELEMS as u32 + ahead.trailing_zeros();
+        (Open(number | step << 8 | settled << 16), ahead != 0)
+    }
+}
 
 /// Fits all sub-blocks of the unit `x` whose first block is block `first` of `values`. Gives the wild lanes,
-/// and for each sub-block the lanes whose levels are no longer those of `inv_scale`.
+/// and for each sub-block the lanes whose levels may no longer be those of `inv_scale`.
 #[simd]
 pub fn signed_by_descent<S: Simd>(
     simd: S,
+    room: &mut Room,
     values: &[f32],
     first: usize,
     x: &[S::f32s; SUBS * SUB_ELEMS],
@@ -35,195 +108,222 @@ pub fn signed_by_descent<S: Simd>(
     found: &mut [Found<S>; SUBS],
 ) -> (S::mask32s, [u64; SUBS]) {
     let lanes = S::f32s::LEN;
-    let subs = values.as_chunks::<SUB_ELEMS>().0;
-    let in_unit = (subs.len() / SUBS - first).min(lanes);
-    let mut wild = S::mask32s::splat(simd, false);
-    // Numbers of sub-blocks in the unit, lane by lane within one sub-block after another.
-    let mut open = [0u16; SUBS * MAX_LANES];
-    let mut n_open = 0;
-    for (sub, (x, found)) in x.as_chunks::<SUB_ELEMS>().0.iter().zip(&mut *found).enumerate() {
-        let (this_wild, may_move) = start(simd, x, half, found);
-        wild |= this_wild;
-        let mut bits = may_move.to_bitmask() & ((1 << in_unit) - 1);
-        while bits != 0 {
-            open[n_open] = (sub * MAX_LANES) as u16 + bits.trailing_zeros() as u16;
-            n_open += 1;
-            bits &= bits - 1;
-        }
-    }
-    let mut moved = [0; SUBS];
     let zero = S::f32s::splat(simd, 0.0);
-    for open in open[..n_open].chunks(SIDES * lanes) {
-        let n_sides = open.len().div_ceil(lanes);
-        let mut dense = [Dense::<S>::none(simd); SIDES];
-        for (dense, open) in dense.iter_mut().zip(open.chunks(lanes)) {
-            let mut chosen = [first * SUBS; MAX_LANES];
-            let mut inv_scale = zero;
-            for (lane, number) in open.iter().enumerate() {
-                let (sub, from) = (usize::from(*number) / MAX_LANES, usize::from(*number) % MAX_LANES);
-                chosen[lane] = (first + from) * SUBS + sub;
-                inv_scale.as_mut_slice()[lane] = found[sub].inv_scale.as_slice()[from];
-            }
-            transpose(simd, subs, chosen, &mut dense.x);
-            dense.round(simd, inv_scale, half);
-        }
-        match n_sides {
-            1 => descend::<S, 1>(simd, half, array_at_mut(&mut dense, 0)),
-            2 => descend::<S, 2>(simd, half, array_at_mut(&mut dense, 0)),
-            3 => descend::<S, 3>(simd, half, array_at_mut(&mut dense, 0)),
-            _ => descend::<S, SIDES>(simd, half, &mut dense),
-        }
-        for (dense, open) in dense.iter().zip(open.chunks(lanes)) {
-            let scale = dense.sum_l2.simd_gt(zero).select(dense.sum_lx / dense.sum_l2, zero);
-            let bits = dense.moved.to_bitmask();
-            for (lane, number) in open.iter().enumerate() {
-                let (sub, to) = (usize::from(*number) / MAX_LANES, usize::from(*number) % MAX_LANES);
-                found[sub].scale.as_mut_slice()[to] = scale.as_slice()[lane];
-                moved[sub] |= (bits >> lane & 1) << to;
-            }
+    let blocks = values.as_chunks::<SUB_ELEMS>().0.as_chunks::<SUBS>().0;
+    let blocks = &blocks[first..blocks.len().min(first + lanes)];
+    let mut wild = S::mask32s::splat(simd, false);
+    let mut may_move = [0; SUBS];
+    let mut scratch = [(zero, zero); SUB_ELEMS];
+    for (sub, x) in x.as_chunks::<SUB_ELEMS>().0.iter().enumerate() {
+        let (this_wild, moves) = start(simd, x, &mut scratch, half, &mut found[sub], sub * MAX_LANES, room);
+        wild |= this_wild;
+        may_move[sub] = moves.to_bitmask() & ((1 << blocks.len()) - 1);
+    }
+    let mut n_open = 0;
+    for (group, may_move) in may_move.as_chunks::<GROUP>().0.iter().enumerate() {
+        let mut bits = may_move.iter().rev().fold(0, |bits, lanes| bits << MAX_LANES | lanes);
+        while bits != 0 {
+            let number = GROUP * MAX_LANES * group + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let x = &blocks[number % MAX_LANES][number / MAX_LANES];
+            let may_move = begin(simd, room, number, x, half);
+            let elem = may_move.trailing_zeros() % SUB_ELEMS as u32;
+            room.open[n_open % NUMBERS] = Open(number as u32 | (elem << 8));
+            n_open += usize::from(may_move != 0);
         }
     }
-    (wild, moved)
+    while n_open != 0 {
+        let mut n_left = 0;
+        for from in (0..n_open).step_by(lanes) {
+            n_left = advance(simd, room, half, from..n_open.min(from + lanes), n_left);
+        }
+        n_open = n_left;
+    }
+    for (sub, found) in found.iter_mut().enumerate() {
+        let slots = sub * MAX_LANES..sub * MAX_LANES + lanes;
+        let sum_lx = S::f32s::from_slice(simd, &room.sum_lx[slots.clone()]);
+        let sum_l2 = S::f32s::from_slice(simd, &room.sum_l2[slots]);
+        let usable = sum_l2.simd_gt(zero) & !found.empty;
+        found.scale = usable.select(sum_lx / sum_l2, zero);
+    }
+    (wild, may_move)
 }
 
-/// Rounds to the scale that the largest value sets. Gives the wild lanes, and those whose levels may move.
+/// Rounds to the scale that the largest value sets, and fills `room` from number `at` on. Gives the wild lanes,
+/// and those whose levels may move. `scratch` is for levels and their shares of the sum.
 #[simd]
 fn start<S: Simd>(
     simd: S,
     x: &[S::f32s; SUB_ELEMS],
+    scratch: &mut [(S::f32s, S::f32s); SUB_ELEMS],
     half: u8,
     found: &mut Found<S>,
+    at: usize,
+    room: &mut Room,
 ) -> (S::mask32s, S::mask32s) {
+    let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
     let (max, _) = ends(simd, x);
     found.empty = max.abs().simd_lt(splat(SMALLEST_GROUP));
     found.inv_scale = found.empty.select(zero, splat(-f32::from(half)) / max);
     let (mut sum_lx, mut sum_l2) = (zero, zero);
-    let mut levels = [zero; SUB_ELEMS];
-    for i in 0..SUB_ELEMS {
-        levels[i] = add_rounded(simd, x[i], found.inv_scale, half, &mut sum_lx, &mut sum_l2);
+    for (x, (kept, share)) in x.iter().zip(&mut *scratch) {
+        let (x, w, level) = (*x, *x * *x, rounded(simd, *x, found.inv_scale, half));
+        (*kept, *share) = (level, w * x * level);
+        sum_lx += *share;
+        sum_l2 += w * level * level;
     }
-    let usable = sum_l2.simd_gt(zero) & !found.empty;
-    found.scale = usable.select(sum_lx / sum_l2, zero);
     // Infinity or NaN anywhere shows in the sum.
     let wild = !found.empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
-    let open = max.simd_lt(zero) & !found.empty & !wild;
-    (wild, open & may_move(simd, x, &levels, half, sum_lx, sum_l2))
+    let test = Test::new(simd, sum_lx, sum_l2, half);
+    let mut strongest = [zero; 4];
+    for (x, scratch) in x.as_chunks::<4>().0.iter().zip(scratch.as_chunks::<4>().0) {
+        for i in 0..4 {
+            let (level, share) = scratch[i];
+            let pull = share.mul_add(splat(Test::<S>::SHARE), test.miss(x[i], level));
+            strongest[i] = strongest[i].max(pull);
+        }
+    }
+    let strongest = strongest[0].max(strongest[1]).max(strongest[2].max(strongest[3]));
+    let moves = !strongest.simd_lt(test.bound);
+    let slots = at..at + lanes;
+    found.inv_scale.store_slice(&mut room.inv_scale[slots.clone()]);
+    sum_lx.store_slice(&mut room.sum_lx[slots.clone()]);
+    sum_l2.store_slice(&mut room.sum_l2[slots]);
+    (wild, max.simd_lt(zero) & !found.empty & !wild & moves)
 }
 
-/// Whether the first sweep may move any level; false only where it surely does not.
+/// The level of an element. The largest magnitude makes `-half`, so that only the upper end needs a bound.
+#[simd]
+fn rounded<S: Simd>(simd: S, x: S::f32s, inv_scale: S::f32s, half: u8) -> S::f32s {
+    let magic = S::f32s::splat(simd, MAGIC);
+    let ceiling = S::f32s::splat(simd, MAGIC + f32::from(half) - 1.0);
+    (inv_scale * x + magic).min(ceiling) - magic
+}
+
+/// Tells elements that a step surely does not move from those that it may move, by the sums.
 ///
 /// With `lx` and `l2` the sums without the element, its best level `x * l2 / lx` rounds to the one it has if
 /// `|x * l2 - level * lx| < lx / 2`. The sums with the element give the same difference, because its own share
-/// cancels out. All rounding errors, the scalar code's too, are below a 10000th of the sum plus a 1000th of
-/// `lx`, unless the sum is subnormal or nearly so.
-#[simd]
-fn may_move<S: Simd>(
-    simd: S,
-    x: &[S::f32s; SUB_ELEMS],
-    levels: &[S::f32s; SUB_ELEMS],
-    half: u8,
+/// cancels out. So what must be below half the sum is `|x * sum_l2 - level * sum_lx| + x^3 * level / 2`, where
+/// `x * sum_l2` may be clamped as levels are. No level has the other sign than its element, so that
+/// `x * sum_l2 / sum_lx` is at most 36 in magnitude and all rounding errors, the scalar code's too, are below a
+/// 10000th of the sum plus a 1000th of `lx`; unless the sum is so small that something is subnormal, or so large
+/// that something overflows: then all elements may move.
+struct Test<S: Simd> {
     sum_lx: S::f32s,
     sum_l2: S::f32s,
-) -> S::mask32s {
+    /// What the levels from the lowest to the highest make of the sum.
+    range: [S::f32s; 2],
+    /// Nearly half the sum; NaN where nothing can be told.
+    bound: S::f32s,
+}
+
+impl<S: Simd> Test<S> {
+    /// How much of `x^3 * level` counts.
+    const SHARE: f32 = 0.499;
+
+    #[inline(always)]
+    fn new(simd: S, sum_lx: S::f32s, sum_l2: S::f32s, half: u8) -> Self {
+        let splat = |value: f32| S::f32s::splat(simd, value);
+        let telling = sum_lx.simd_gt(splat(1e-30)) & sum_lx.simd_lt(splat(1e36));
+        let half = f32::from(half);
+        Test {
+            sum_lx,
+            sum_l2,
+            range: [splat(-half) * sum_lx, splat(half - 1.0) * sum_lx],
+            bound: telling.select(splat(0.4989) * sum_lx, splat(f32::NAN)),
+        }
+    }
+
+    /// How far the level is from the best one, times the sum.
+    #[inline(always)]
+    fn miss(&self, x: S::f32s, level: S::f32s) -> S::f32s {
+        let best = (x * self.sum_l2).max(self.range[0]).min(self.range[1]);
+        (-level).mul_add(self.sum_lx, best).abs()
+    }
+
+    /// The lanes whose elements may move; `cube` is [`Test::SHARE`] of `x^3`.
+    #[inline(always)]
+    fn may_move(&self, x: S::f32s, cube: S::f32s, level: S::f32s) -> u32 {
+        let stays = cube.mul_add(level, self.miss(x, level)).simd_lt(self.bound);
+        !stays.to_bitmask() as u32 & ((1 << S::f32s::LEN) - 1)
+    }
+}
+
+/// Fills the row of a sub-block and gives a bit for each element that may move.
+#[simd]
+fn begin<S: Simd>(simd: S, room: &mut Room, number: usize, x: &[f32; SUB_ELEMS], half: u8) -> u32 {
+    let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
-    let (lowest, highest) = (splat(-f32::from(half)), splat(f32::from(half) - 1.0));
-    let near_half = splat(0.499);
-    let nearly_all = sum_lx * splat(0.9999);
-    let mut moves = sum_lx.simd_lt(splat(1e-30));
-    for (x, level) in x.iter().zip(levels) {
-        let (x, level) = (*x, *level);
-        let miss = x * sum_l2 - level * sum_lx;
-        let bound = (nearly_all - x * x * x * level) * near_half;
-        moves |= miss.simd_gt(bound) & level.simd_lt(highest);
-        moves |= (-miss).simd_gt(bound) & level.simd_gt(lowest);
+    let inv_scale = splat(room.inv_scale[number]);
+    let test = Test::new(simd, splat(room.sum_lx[number]), splat(room.sum_l2[number]), half);
+    let row = &mut room.rows[number];
+    let mut may_move = 0;
+    for at in (0..SUB_ELEMS).step_by(lanes) {
+        let part = at..at + lanes;
+        let x = S::f32s::from_slice(simd, &x[part.clone()]);
+        let level = rounded(simd, x, inv_scale, half);
+        let cube = x * x * x * splat(Test::<S>::SHARE);
+        x.store_slice(&mut row.x[part.clone()]);
+        cube.store_slice(&mut row.cubes[part.clone()]);
+        level.store_slice(&mut row.levels[part]);
+        may_move |= test.may_move(x, cube, level) << at;
     }
-    moves
+    may_move
 }
 
-/// The level of an element; adds its shares to the sums.
+/// Makes the next step of up to LEN open sub-blocks, and puts those that go on from place `n_left` of the open
+/// ones on. Gives the place after them.
 #[simd]
-fn add_rounded<S: Simd>(
-    simd: S,
-    x: S::f32s,
-    inv_scale: S::f32s,
-    half: u8,
-    sum_lx: &mut S::f32s,
-    sum_l2: &mut S::f32s,
-) -> S::f32s {
-    let (magic, half) = (S::f32s::splat(simd, MAGIC), f32::from(half));
-    let floor = S::f32s::splat(simd, MAGIC - half);
-    let ceiling = S::f32s::splat(simd, MAGIC + half - 1.0);
-    let level = (inv_scale * x + magic).max(floor).min(ceiling) - magic;
-    let w = x * x;
-    *sum_lx += w * x * level;
-    *sum_l2 += w * level * level;
-    level
-}
-
-/// A vector of collected sub-blocks.
-struct Dense<S: Simd> {
-    x: [S::f32s; SUB_ELEMS],
-    /// As floats, from `-half` on.
-    levels: [S::f32s; SUB_ELEMS],
-    sum_lx: S::f32s,
-    sum_l2: S::f32s,
-    /// Lanes in which any sweep has moved a level.
-    moved: S::mask32s,
-}
-
-impl<S: Simd> Copy for Dense<S> {}
-
-impl<S: Simd> Clone for Dense<S> {
-    fn clone(&self) -> Self {
-        *self
+fn advance<S: Simd>(simd: S, room: &mut Room, half: u8, which: Range<usize>, mut n_left: usize) -> usize {
+    const ELEMS: [u32; SUB_ELEMS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    let lanes = S::f32s::LEN;
+    let (mut x, mut level) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+    let (mut sum_lx, mut sum_l2) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+    for (lane, open) in room.open[which.clone()].iter().enumerate().take(MAX_LANES) {
+        let row = &room.rows[open.number()];
+        x[lane] = row.x[open.elem()];
+        level[lane] = row.levels[open.elem()];
+        sum_lx[lane] = room.sum_lx[open.number()];
+        sum_l2[lane] = room.sum_l2[open.number()];
     }
-}
-
-impl<S: Simd> Dense<S> {
-    #[inline(always)]
-    fn none(simd: S) -> Self {
-        let zero = S::f32s::splat(simd, 0.0);
-        let never = S::mask32s::splat(simd, false);
-        let zeros = [zero; SUB_ELEMS];
-        Dense { x: zeros, levels: zeros, sum_lx: zero, sum_l2: zero, moved: never }
+    let vector = |values: &[f32; MAX_LANES]| S::f32s::from_slice(simd, &values[..lanes]);
+    let mut sums = (vector(&sum_lx), vector(&sum_l2), S::mask32s::splat(simd, false));
+    let new = step(simd, vector(&x), vector(&level), half, &mut sums);
+    let moved = sums.2.to_bitmask();
+    let Test { sum_lx, sum_l2, range, bound } = Test::new(simd, sums.0, sums.1, half);
+    let mut by_lane = [[0.0; MAX_LANES]; 6];
+    for (by_lane, vector) in by_lane.iter_mut().zip([sum_lx, sum_l2, range[0], range[1], bound, new]) {
+        vector.store_slice(&mut by_lane[..lanes]);
     }
-
-    #[inline(always)]
-    fn round(&mut self, simd: S, inv_scale: S::f32s, half: u8) {
-        for i in 0..SUB_ELEMS {
-            self.levels[i] =
-                add_rounded(simd, self.x[i], inv_scale, half, &mut self.sum_lx, &mut self.sum_l2);
+    for (lane, at) in which.enumerate().take(MAX_LANES) {
+        let splat = |what: usize| S::f32s::splat(simd, by_lane[what][lane]);
+        let open = room.open[at];
+        let number = open.number();
+        room.sum_lx[number] = by_lane[0][lane];
+        room.sum_l2[number] = by_lane[1][lane];
+        let (range, new) = ([splat(2), splat(3)], splat(5));
+        let test: Test<S> = Test { sum_lx: splat(0), sum_l2: splat(1), range, bound: splat(4) };
+        let row = &mut room.rows[number];
+        let mut may_move = 0;
+        for at in (0..SUB_ELEMS).step_by(lanes) {
+            let part = at..at + lanes;
+            let here = S::u32s::from_slice(simd, &ELEMS[part.clone()]);
+            let here = here.simd_eq(S::u32s::splat(simd, open.elem() as u32));
+            let level = S::f32s::from_slice(simd, &row.levels[part.clone()]);
+            let level = here.select(new, level);
+            level.store_slice(&mut row.levels[part.clone()]);
+            let x = S::f32s::from_slice(simd, &row.x[part.clone()]);
+            let cube = S::f32s::from_slice(simd, &row.cubes[part]);
+            may_move |= test.may_move(x, cube, level) << at;
         }
+        let (open, goes_on) = open.after(moved >> lane & 1 == 1, may_move);
+        room.open[n_left % NUMBERS] = open;
+        n_left += usize::from(goes_on);
     }
-}
-
-/// Sweeps until no level moves any more, at most five times. A lane that has come to rest stays as it is,
-/// because its next sweep would be the one before.
-#[simd]
-fn descend<S: Simd, const N: usize>(simd: S, half: u8, dense: &mut [Dense<S>; N]) {
-    for _ in 0..5 {
-        let mut sums = [(dense[0].sum_lx, dense[0].sum_l2, S::mask32s::splat(simd, false)); N];
-        for g in 0..N {
-            (sums[g].0, sums[g].1) = (dense[g].sum_lx, dense[g].sum_l2);
-        }
-        for i in 0..SUB_ELEMS {
-            for g in 0..N {
-                let dense = &mut dense[g];
-                dense.levels[i] = step(simd, dense.x[i], dense.levels[i], half, &mut sums[g]);
-            }
-        }
-        let mut active = S::mask32s::splat(simd, false);
-        for g in 0..N {
-            (dense[g].sum_lx, dense[g].sum_l2) = (sums[g].0, sums[g].1);
-            dense[g].moved |= sums[g].2;
-            active |= sums[g].2;
-        }
-        if !active.any_true() {
-            break;
-        }
-    }
+    n_left
 }
 
 /// Moves the level of an element where that helps; equal to the scalar code for every input. The sums are

@@ -70,11 +70,17 @@ pub fn largest<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, 
 #[simd]
 pub fn ends<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, [S::f32s; 2]) {
     let zero = S::f32s::splat(simd, 0.0);
-    let (mut low, mut high) = (zero, zero);
-    for x in x {
-        low = low.min(*x);
-        high = high.max(*x);
+    // Four of each, so that one need not wait for the other.
+    let (mut lows, mut highs) = ([zero; 4], [zero; 4]);
+    const { assert!(N.is_multiple_of(4)) };
+    for x in x.as_chunks::<4>().0 {
+        for i in 0..4 {
+            lows[i] = lows[i].min(x[i]);
+            highs[i] = highs[i].max(x[i]);
+        }
     }
+    let low = lows[0].min(lows[1]).min(lows[2].min(lows[3]));
+    let high = highs[0].max(highs[1]).max(highs[2].max(highs[3]));
     let max = high.simd_gt(-low).select(high, low);
     let tie = high.simd_eq(-low) & high.simd_gt(zero);
     let max = if tie.any_true() { tie.select(largest(simd, x).0, max) } else { max };

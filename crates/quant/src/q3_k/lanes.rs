@@ -8,7 +8,7 @@ use crate::{
     Rows,
     block::{array_at, array_at_mut},
     lanes::{
-        descent::signed_by_descent,
+        descent::{Room, signed_by_descent},
         divide_to_levels, encode_units, encode_weighted_units, half,
         signed::{Found, largest, signed, stored_level},
         sum_of_squares, two_bits,
@@ -25,12 +25,13 @@ const SCALE_HALF: u8 = 32;
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     let blocks = values.as_chunks::<ELEMS>().0;
+    let mut room = Room::new();
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         values,
         out,
         #[inline(always)]
-        |first, x, words| fit(simd, values, first, x, words),
+        |first, x, words| fit(simd, &mut room, values, first, x, words),
         |index, block| scalar::encode(&blocks[index], block),
     );
 }
@@ -52,6 +53,7 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
 #[simd]
 fn fit<S: Simd>(
     simd: S,
+    room: &mut Room,
     values: &[f32],
     first: usize,
     x: &[S::f32s; ELEMS],
@@ -60,7 +62,7 @@ fn fit<S: Simd>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
     let mut found = [Found::none(simd); SUBS];
-    let (mut wild, moved) = signed_by_descent(simd, values, first, x, HALF, &mut found);
+    let (mut wild, moved) = signed_by_descent(simd, room, values, first, x, HALF, &mut found);
     let mut scales = [zero; SUBS];
     for sub in 0..SUBS {
         scales[sub] = found[sub].scale;
