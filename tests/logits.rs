@@ -6,7 +6,10 @@ mod common;
 use std::fs;
 
 use common::{Place, golden};
-use eval::{Model, Options, Window};
+use eval::{
+    Model, Options, Session, Window,
+    embed::{Pooling, embed},
+};
 
 /// The largest difference that is allowed, as a part of the range of the logits.
 const ALLOWED: f32 = 2e-4;
@@ -26,14 +29,27 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("phi2-old", "as phi2"),
 ];
 
+/// Checkpoints whose pooled rows mean something else in the file, and why.
+const POOLED_DIFFERENT: &[(&str, &str)] =
+    &[("bert-classifier", "the reference leaves out the pooler, through which the classifier sees its row")];
+
 /// What `golden/logits/NAME.bin` holds.
 struct Expected {
     tokens: Vec<u32>,
     positions: Vec<usize>,
     n_vocab: usize,
     range: f32,
-    /// (positions, n_vocab).
-    logits: Vec<f32>,
+    /// (positions, n_vocab): logits, or rows of the last layer.
+    rows: Vec<f32>,
+    is_hidden: bool,
+    pooled: Option<Pooled>,
+}
+
+/// The rows as one.
+struct Pooled {
+    how: Pooling,
+    range: f32,
+    row: Vec<f32>,
 }
 
 fn expected(name: &str) -> Expected {
@@ -43,18 +59,36 @@ fn expected(name: &str) -> Expected {
     let list = |key: &str| -> Vec<u64> {
         head[key].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
     };
-    let logits = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let mut rows: Vec<f32> = values.collect();
+    let pooled = head["pooled"].as_str().map(|how| Pooled {
+        how: Pooling::ALL.into_iter().find(|pooling| pooling.name() == how).unwrap(),
+        range: head["pooled_range"].as_f64().unwrap() as f32,
+        row: rows.split_off(rows.len() - head["pooled_width"].as_u64().unwrap() as usize),
+    });
     Expected {
         tokens: list("tokens").into_iter().map(|id| id as u32).collect(),
         positions: list("positions").into_iter().map(|p| p as usize).collect(),
         n_vocab: head["n_vocab"].as_u64().unwrap() as usize,
         range: head["range"].as_f64().unwrap() as f32,
-        logits: logits.collect(),
+        rows,
+        is_hidden: head["hidden"].as_bool().unwrap_or(false),
+        pooled,
     }
 }
 
-/// The largest difference as a part of the range, or what went wrong.
-fn difference(name: &str) -> Result<f32, String> {
+/// The largest difference of two rows, infinite where there is none.
+fn largest(want: &[f32], have: &[f32]) -> f32 {
+    let mut worst = 0.0f32;
+    for (want, have) in want.iter().zip(have) {
+        let difference = (want - have).abs();
+        worst = if difference.is_nan() { f32::INFINITY } else { worst.max(difference) };
+    }
+    worst
+}
+
+/// The largest differences of rows and of the pooled row as parts of their ranges, or what went wrong.
+fn difference(name: &str) -> Result<(f32, Option<f32>), String> {
     let place = Place::with_golden(name);
     let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
     if ran.code != Some(0) {
@@ -64,20 +98,51 @@ fn difference(name: &str) -> Result<f32, String> {
     let model = Model::open(&place.path("x.gguf"), &options).map_err(|error| error.to_string())?;
     let expected = expected(name);
     let hidden = model.run(&[Window::new(&expected.tokens)], None).map_err(|error| error.to_string())?;
-    let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
-    model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).map_err(|error| error.to_string())?;
+    let width = if expected.is_hidden { model.n_embd() } else { model.n_vocab() };
+    let mut rows = vec![0.0; hidden.n_rows() * width];
+    if expected.is_hidden {
+        rows.chunks_mut(width).enumerate().for_each(|(i, row)| row.copy_from_slice(hidden.row(i)));
+    } else {
+        model.logits(&hidden, 0..hidden.n_rows(), None, &mut rows).map_err(|error| error.to_string())?;
+    }
     // The converter may pad or cut the vocabulary; the tokens that both have are compared.
-    let n = expected.n_vocab.min(model.n_vocab());
+    let n = expected.n_vocab.min(width);
     let mut worst = 0.0f32;
     for (i, position) in expected.positions.iter().enumerate() {
-        let want = &expected.logits[i * expected.n_vocab..][..n];
-        let have = &logits[position * model.n_vocab()..][..n];
-        for (want, have) in want.iter().zip(have) {
-            let difference = (want - have).abs();
-            worst = if difference.is_nan() { f32::INFINITY } else { worst.max(difference) };
-        }
+        let want = &expected.rows[i * expected.n_vocab..][..n];
+        worst = worst.max(largest(want, &rows[position * width..][..n]));
     }
-    Ok(worst / expected.range)
+    if model.answers() {
+        worst = worst.max(answered(&model, &expected).map_err(|error| error.to_string())?);
+    }
+    let pooled = match &expected.pooled {
+        None => None,
+        Some(pooled) => {
+            let made = embed(&model, &[expected.tokens], pooled.how).map_err(|error| error.to_string())?;
+            if made[0].len() != pooled.row.len() {
+                return Err(format!("{} pooled values, expected {}", made[0].len(), pooled.row.len()));
+            }
+            Some(largest(&pooled.row, &made[0]) / pooled.range)
+        }
+    };
+    Ok((worst / expected.range, pooled))
+}
+
+/// The largest difference when a model with encoder and decoder reads the tokens and is then given
+/// them one by one.
+fn answered(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
+    let mut session = Session::new();
+    let mut hidden = model.begin(&mut session, &expected.tokens)?;
+    let mut worst = 0.0f32;
+    for (position, token) in expected.tokens.iter().enumerate() {
+        if let Some(i) = expected.positions.iter().position(|wanted| *wanted == position) {
+            let mut logits = vec![0.0; model.n_vocab()];
+            model.logits(&hidden, 0..1, None, &mut logits)?;
+            worst = worst.max(largest(&expected.rows[i * expected.n_vocab..][..expected.n_vocab], &logits));
+        }
+        hidden = model.continue_with(&mut session, &[*token])?;
+    }
+    Ok(worst)
 }
 
 #[test]
@@ -91,11 +156,21 @@ fn tiny_checkpoints_predict_as_in_transformers() {
     let wanted = std::env::var("LOGITS").unwrap_or_default();
     let mut problems = Vec::new();
     for name in names.iter().filter(|name| name.contains(&wanted)) {
-        let is_different = DIFFERENT.iter().any(|(different, _)| different == name);
+        let is_in = |list: &[(&str, &str)]| list.iter().any(|(different, _)| different == name);
+        let is_different = is_in(DIFFERENT);
         match difference(name) {
-            Ok(part) if (part <= ALLOWED) != is_different => {}
+            Ok((part, pooled)) => {
+                // `cargo test --test logits -- --nocapture` shows them.
+                let pooled_text = pooled.map_or(String::new(), |pooled| format!(", pooled {pooled:.1e}"));
+                println!("{name}: {part:.1e} of the range{pooled_text}");
+                if (part <= ALLOWED) == is_different {
+                    problems.push(format!("{name}: {part:.1e} of the range"));
+                }
+                if pooled.is_some_and(|pooled| (pooled <= ALLOWED) == is_in(POOLED_DIFFERENT)) {
+                    problems.push(format!("{name}: of the range{pooled_text}"));
+                }
+            }
             Err(_) if is_different => {}
-            Ok(part) => problems.push(format!("{name}: {part:.1e} of the range")),
             Err(error) => problems.push(format!("{name}: {error}")),
         }
     }

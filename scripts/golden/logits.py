@@ -8,8 +8,12 @@ usage: logits.py ARCH_FOLDER OUT [NAME ...]
   NAME          folders to do; all by default
 
 Needs torch, transformers, safetensors. 32 seeded tokens go through the model in f32. OUT/NAME.bin is a
-line of JSON (tokens, positions, n_vocab, range: largest less smallest of all 32 rows; for encoders
-n_vocab is the width of a row) and then f32, little-endian, row-major: (positions, n_vocab).
+line of JSON (tokens, positions, n_vocab, range: largest less smallest of all 32 rows) and then f32,
+little-endian, row-major: (positions, n_vocab). Where the line says "hidden", rows are those of the last
+layer, and n_vocab is their width; encoders with decoders read the tokens and write them again. Where
+it says "pooled", one more row of "pooled_width" follows: what the checkpoint's own 1_Pooling/config.json,
+as sentence-transformers has it, makes of the rows, or the scores of its classifier ("rank"), with
+"pooled_range" from the smallest to the largest, zero among them.
 """
 
 import json
@@ -20,6 +24,8 @@ import numpy as np
 import torch
 import transformers
 
+import jina_bert
+
 POSITIONS = [0, 1, 2, 3, 7, 15, 23, 31]
 # What no key of the file can say and the reference takes to be thus, for every model of the family.
 AS_THE_FILE_MEANS = {
@@ -28,22 +34,73 @@ AS_THE_FILE_MEANS = {
     "gemma3-old": dict(query_pre_attn_scalar=8),
     "qwen3moe": dict(norm_topk_prob=True),
     "qwen3moe-old": dict(norm_topk_prob=True),
+    # Without an output matrix of its own it has that of the embedding, and is scaled as the first T5 are.
+    "t5-gated-old": dict(scale_decoder_outputs=True),
 }
+# Types of models whose rows are what is wanted.
+ENCODERS = {"bert", "distilbert", "roberta", "xlm-roberta", "nomic_bert", "modernbert"}
+# What sentence-transformers calls ways of pooling, and what the file does.
+POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
+POOLING_MODES = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 
 
-def rows(folder, tokens):
-    """(32, n_vocab) in f32."""
+def class_of(folder):
+    """The name of a class of transformers, and whether its rows are hidden ones."""
+    config = json.loads((folder / "config.json").read_text())
+    architecture = config["architectures"][0]
+    if architecture.endswith("ForSequenceClassification"):
+        return "AutoModelForSequenceClassification", True
+    if architecture == "T5EncoderModel":
+        return architecture, True
+    if config["model_type"] == "t5":
+        return "AutoModelForSeq2SeqLM", False
+    is_hidden = config["model_type"] in ENCODERS or (folder / "1_Pooling").exists()
+    return "AutoModel" if is_hidden else "AutoModelForCausalLM", is_hidden
+
+
+def pooling(folder):
+    """How rows become one, where the checkpoint says so."""
+    path = folder / "1_Pooling" / "config.json"
+    if not path.exists():
+        return None
+    config = json.loads(path.read_text())
+    if "pooling_mode" in config:
+        return POOLING_MODES[config["pooling_mode"]]
+    return next(how for key, how in POOLINGS.items() if config.get(key))
+
+
+def pool(rows, how):
+    return {"mean": lambda: rows.astype(np.float64).mean(0), "cls": lambda: rows[0], "last": lambda: rows[-1]}[how]()
+
+
+def load(folder, name):
     config = transformers.AutoConfig.from_pretrained(folder)
     for key, value in AS_THE_FILE_MEANS.get(folder.name, {}).items():
         assert hasattr(config, key), key
         setattr(config, key, value)
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+    model, info = getattr(transformers, name).from_pretrained(
         folder, config=config, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
-    if info["missing_keys"]:
-        raise ValueError(f"transformers finds no {sorted(info['missing_keys'])}")
-    model.eval()
-    with torch.no_grad():
-        return model(torch.tensor([tokens]), use_cache=False).logits[0].float().numpy()
+    missing = [key for key in info["missing_keys"] if "pooler" not in key]
+    if missing:
+        raise ValueError(f"transformers finds no {sorted(missing)}")
+    return model.eval()
+
+
+def run(folder, tokens):
+    """Rows (32, n) in f32, whether they are hidden ones, and the scores of a classifier or none."""
+    if folder.name.startswith("jina-bert-v2"):
+        return jina_bert.hidden(folder, tokens).numpy(), True, None
+    name, is_hidden = class_of(folder)
+    model, ids = load(folder, name), torch.tensor([tokens])
+    if name == "AutoModelForSequenceClassification":
+        made = model(ids, output_hidden_states=True)
+        return made.hidden_states[-1][0].numpy(), True, made.logits[0].numpy()
+    if name == "AutoModelForSeq2SeqLM":
+        behind = torch.tensor([[model.config.decoder_start_token_id] + tokens[:-1]])
+        return model(ids, decoder_input_ids=behind, use_cache=False).logits[0].numpy(), False, None
+    if is_hidden:
+        return model(ids).last_hidden_state[0].numpy(), True, None
+    return model(ids, use_cache=False).logits[0].float().numpy(), False, None
 
 
 def main():
@@ -55,7 +112,8 @@ def main():
         n_vocab = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size", 256)
         tokens = np.random.default_rng(20261121).integers(3, n_vocab, 32).tolist()
         try:
-            logits = rows(arch / name, tokens)
+            with torch.no_grad():
+                logits, is_hidden, scores = run(arch / name, tokens)
         except Exception as error:  # A checkpoint that transformers itself does not load is no golden.
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
             continue
@@ -65,6 +123,13 @@ def main():
         head = dict(tokens=tokens, positions=POSITIONS, n_vocab=logits.shape[1],
                     range=float(logits.max() - logits.min()))
         data = logits[POSITIONS].astype("<f4").tobytes()
+        how = "rank" if scores is not None else pooling(arch / name)
+        if is_hidden:
+            head["hidden"] = True
+        if how:
+            row = scores if scores is not None else pool(logits, how)
+            head |= dict(pooled=how, pooled_width=len(row), pooled_range=float(max(row.max(), 0) - min(row.min(), 0)))
+            data += row.astype("<f4").tobytes()
         (out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + data)
 
 

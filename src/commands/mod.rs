@@ -7,6 +7,7 @@ mod convert;
 mod convert_lora;
 mod convert_to_hf;
 mod cpu;
+mod embed;
 mod eval_model;
 mod generate;
 mod imatrix;
@@ -84,6 +85,7 @@ pub const COMMANDS: &[Command] = &[
     imatrix::COMMAND,
     score::COMMAND,
     generate::COMMAND,
+    embed::COMMAND,
 ];
 
 /// The definition of a binary: help, completions and parsing come from it. None for a name that

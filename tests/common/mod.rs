@@ -101,8 +101,13 @@ fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        // Only the bytes: the permissions of a checkout are its own affair.
-        fs::write(to.join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &to);
+        } else {
+            // Only the bytes: the permissions of a checkout are its own affair.
+            fs::write(to, fs::read(entry.path()).unwrap()).unwrap();
+        }
     }
 }
 

@@ -64,6 +64,7 @@ pub fn run(
         Base::File(_) => None,
     };
     let all = || base_model.into_iter().chain(others);
+    all().try_for_each(Model::need_next_token)?;
     let context = cuts.first().map_or(1, |cut| cut.tokens.len());
     let windows_at_once = all().map(|model| model.windows_at_once(context)).min().unwrap_or(1);
     let rows_at_once = all().map(Model::logit_rows_at_once).min().unwrap_or(1);

@@ -103,6 +103,27 @@ pub enum Error {
         /// The architecture.
         architecture: String,
     },
+    /// A model that fills gaps or answers prompts was asked for the next token of a text.
+    #[error("architecture `{architecture}` does not predict the next token of a text")]
+    NoNextToken {
+        /// The architecture.
+        architecture: String,
+    },
+    /// Vectors of texts are wanted, and nothing says how rows become one.
+    #[error("`{key}` is absent")]
+    NoPooling {
+        /// The key.
+        key: String,
+    },
+    /// Vectors of texts are wanted of a model that answers them.
+    #[error("architecture `{architecture}` answers texts and makes no vectors of them")]
+    NoVectors {
+        /// The architecture.
+        architecture: String,
+    },
+    /// Scores are wanted of a file without a classifier.
+    #[error("tensors `cls.weight` and `cls.output.weight` are absent")]
+    NoClassifier,
     /// Fewer tokens than a measurement needs.
     #[error("the text has {found} tokens, and {needed} are needed")]
     TooShort {
@@ -181,6 +202,14 @@ impl Error {
             Error::BigEndian => Some("convert the file to little-endian order first"),
             Error::TooShort { .. } => Some("take a longer text or a smaller context"),
             Error::NoLogits { .. } => Some("`gguf-eval embed` runs encoders"),
+            Error::NoNextToken { .. } => {
+                Some("`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders")
+            }
+            Error::NoVectors { .. } => Some("`gguf-eval generate` lets it answer"),
+            Error::NoPooling { .. } => {
+                Some("say how rows become one vector: --pooling mean, cls, last, or none for all rows")
+            }
+            Error::TooLong { .. } => Some("split the text, or take a smaller context"),
             _ => None,
         }
     }

@@ -78,11 +78,11 @@ impl Sampler {
     }
 }
 
-/// Continues `prompt` by at most `limit` tokens; ends before a token that ends texts or turns.
+/// Continues `prompt`, or answers it where the model does that, by at most `limit` tokens; ends before a token that ends texts or turns.
 /// `watch` sees every token and says whether to go on.
 ///
 /// # Errors
-/// As [`Model::continue_with`] and [`Model::logits`].
+/// As [`Model::need_next_token`], [`Model::begin`] and [`Model::logits`].
 pub fn generate(
     model: &Model,
     prompt: &[u32],
@@ -90,11 +90,14 @@ pub fn generate(
     sampler: &mut Sampler,
     watch: &mut dyn FnMut(u32) -> bool,
 ) -> Result<Vec<u32>, Error> {
+    if !model.answers() {
+        model.need_next_token()?;
+    }
     let ends = model.tokenizer().ends();
     let mut session = Session::new();
     let mut logits = vec![0.0; model.n_vocab()];
     let mut made = Vec::new();
-    let mut hidden = model.continue_with(&mut session, prompt)?;
+    let mut hidden = model.begin(&mut session, prompt)?;
     while made.len() < limit {
         model.logits(&hidden, 0..1, None, &mut logits)?;
         let id = sampler.choose(&logits);

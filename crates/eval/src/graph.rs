@@ -1,6 +1,6 @@
 //! What a graph is, and what it works with.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*, s};
 use quant::Level;
@@ -16,6 +16,24 @@ use crate::{
 pub(crate) trait Graph: Send + Sync {
     /// Rows of the wanted positions, ready for the output matrix: (n_wanted, n_embd).
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error>;
+
+    /// Whether it reads a prompt and then answers it, where others continue it.
+    fn answers(&self) -> bool {
+        false
+    }
+
+    /// What it makes of a prompt to look at while it answers, where it does.
+    fn encode(&self, _pass: &mut Pass<'_, '_>) -> Result<Option<Encoded>, Error> {
+        Ok(None)
+    }
+}
+
+/// A prompt that was read.
+pub(crate) struct Encoded {
+    /// Keys and values for each layer that answers.
+    pub across: Vec<(Rows, Rows)>,
+    /// The token that begins every answer.
+    pub start: u32,
 }
 
 /// A graph with what lies around it.
@@ -127,6 +145,11 @@ impl<'a, 'o> Pass<'a, 'o> {
         }
     }
 
+    /// Keys and values of a prompt that was read before, for each layer.
+    pub fn across(&self) -> Option<Arc<Vec<(Rows, Rows)>>> {
+        self.session.as_ref().and_then(|session| session.across.clone())
+    }
+
     /// The rows that are wanted, in order.
     pub fn wanted_rows(&self) -> Vec<usize> {
         self.spans.iter().flat_map(|span| span.wanted.clone()).collect()
@@ -212,5 +235,30 @@ impl<'a, 'o> Pass<'a, 'o> {
         self.give(key);
         self.give(value);
         out
+    }
+
+    /// Attention of every window to rows that were made of the same window by another stack of
+    /// layers, or of the prompt of a session: `query (n, ..) -> (n, n_head * value_width)`.
+    pub fn attend_across(
+        &mut self,
+        attention: &Attention<'_>,
+        query: &Rows,
+        key: &Rows,
+        value: &Rows,
+    ) -> Rows {
+        let out = self.take(query.nrows(), attention.n_head * attention.value_width);
+        let windows: Vec<Window<'_>> = self
+            .spans
+            .iter()
+            .map(|span| {
+                let seen = if self.session.is_some() { 0..key.nrows() } else { span.rows.clone() };
+                Window {
+                    queries: Queries { start: span.rows.start, end: span.rows.end, position: 0 },
+                    keys: key.slice_axis(Axis(0), seen.clone().into()),
+                    values: value.slice_axis(Axis(0), seen.into()),
+                }
+            })
+            .collect();
+        attention.run(query, &windows, out)
     }
 }

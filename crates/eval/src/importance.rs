@@ -88,7 +88,7 @@ impl Collector {
 
 impl Observer for Collector {
     fn mul_mat(&mut self, tensor: &str, expert: Option<(usize, usize)>, input: &[f32], n_in: usize) {
-        let is_of_a_layer = tensor.starts_with("blk.");
+        let is_of_a_layer = is_of_a_layer(tensor);
         if !is_of_a_layer && !self.with_output {
             return;
         }
@@ -100,6 +100,11 @@ impl Observer for Collector {
             totals.add(matrix, input, n_in);
         }
     }
+}
+
+/// Whether a tensor belongs to a layer, of a decoder (`blk.0.`) or of one side of two (`enc.blk.0.`).
+fn is_of_a_layer(tensor: &str) -> bool {
+    ["blk.", "enc.blk.", "dec.blk."].iter().any(|start| tensor.starts_with(start))
 }
 
 /// Matrices of a model that an importance matrix says nothing about, or not enough.
@@ -117,7 +122,7 @@ pub fn gaps(model: &Model, sums: &Sums) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for (_, info) in model.file().tensors() {
         let is_matrix = info.shape.n_dims_effective() > 1 && info.name.ends_with(".weight");
-        if !is_matrix || !info.name.starts_with("blk.") {
+        if !is_matrix || !is_of_a_layer(&info.name) {
             continue;
         }
         let experts = match sums.entries.get(&info.name) {

@@ -80,6 +80,17 @@ impl<'a> Keys<'a> {
         value.as_str().map(Some).ok_or_else(|| self.wrong(key, "text"))
     }
 
+    /// A list of texts; empty where it is absent.
+    pub fn texts(&self, key: &str) -> Result<Vec<String>, Error> {
+        match self.value(key) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(Array::String(texts))) => {
+                Ok(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+            }
+            Some(_) => Err(self.wrong(key, "a list of texts")),
+        }
+    }
+
     /// A count for each of `n` layers: one for all, or a list.
     pub fn counts(&self, key: &str, n: usize) -> Result<Option<Vec<usize>>, Error> {
         match self.value(key) {

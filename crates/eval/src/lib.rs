@@ -2,13 +2,14 @@
 //!
 //! This crate has never heard of safetensors, tokenizer.json or architectures as the converter
 //! knows them; it reads GGUF only. It turns text into tokens ([`tokenize`]), runs them through a
-//! [`Model`], measures how well they were predicted ([`perplexity`]), and lets it speak ([`generate`],
-//! [`chat`]).
+//! [`Model`], measures how well they were predicted ([`perplexity`]), lets it speak ([`generate`],
+//! [`chat`]), and makes vectors of texts ([`embed`]).
 
 pub mod chat;
 pub mod choice;
 pub mod compare;
 mod decoder;
+pub mod embed;
 mod error;
 pub mod generate;
 mod graph;

@@ -1,12 +1,13 @@
 //! A model: a file, ready to turn tokens into predictions.
 
-use std::{ops::Range, path::Path};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     Error,
+    embed::{Classifier, Pooling},
     graph::{Pass, Prepared, Span},
     keys::Keys,
     models,
@@ -81,6 +82,8 @@ pub struct Session {
     n_past: usize,
     /// Keys and values of each layer, with room to grow.
     layers: Vec<(Rows, Rows)>,
+    /// Keys and values of a prompt, for each layer of what answers it.
+    pub(crate) across: Option<Arc<Vec<(Rows, Rows)>>>,
 }
 
 impl Session {
@@ -127,6 +130,9 @@ pub struct Model {
     context_length: usize,
     tokenizer: Tokenizer,
     prepared: Prepared,
+    pooling: Option<Pooling>,
+    classifier: Option<Classifier>,
+    is_causal: bool,
     pool: ThreadPool,
 }
 
@@ -147,14 +153,27 @@ impl Model {
         let keys = Keys::new(file.metadata())?;
         let mut weights = Weights::new(&file)?;
         let prepared = models::open(&keys, &mut weights)?;
+        let classifier = Classifier::open(&keys, &mut weights, prepared.n_embd)?;
         weights.finish(&keys.architecture)?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| Error::Threads { threads, problem: error.to_string() })?;
         let context_length = keys.count("context_length")?.unwrap_or(0);
+        let pooling = Pooling::of_file(&keys)?.or(classifier.as_ref().map(|_| Pooling::Rank));
+        let is_causal = keys.flag("attention.causal", true)?;
         let architecture = keys.architecture;
-        Ok(Model { file, architecture, context_length, tokenizer, prepared, pool })
+        Ok(Model {
+            file,
+            architecture,
+            context_length,
+            tokenizer,
+            prepared,
+            pooling,
+            classifier,
+            is_causal,
+            pool,
+        })
     }
 
     /// The file.
@@ -187,6 +206,40 @@ impl Model {
         self.context_length
     }
 
+    /// How rows of a text become one vector, as the file says: by its key, or by its classifier.
+    pub fn pooling(&self) -> Option<Pooling> {
+        self.pooling
+    }
+
+    /// Whether a token sees those before it alone.
+    pub fn is_causal(&self) -> bool {
+        self.is_causal
+    }
+
+    /// Whether the model reads a prompt with an encoder and answers it with a decoder.
+    pub fn answers(&self) -> bool {
+        self.prepared.graph.answers()
+    }
+
+    /// Fails unless the model predicts the next token of a text.
+    ///
+    /// # Errors
+    /// [`Error::NoLogits`], [`Error::NoNextToken`].
+    pub fn need_next_token(&self) -> Result<(), Error> {
+        let architecture = || self.architecture.clone();
+        if self.prepared.head.is_none() {
+            return Err(Error::NoLogits { architecture: architecture() });
+        }
+        if self.answers() || !self.is_causal {
+            return Err(Error::NoNextToken { architecture: architecture() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn classifier(&self) -> Option<&Classifier> {
+        self.classifier.as_ref()
+    }
+
     /// Does work on the model's threads.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.pool.install(work)
@@ -213,6 +266,23 @@ impl Model {
     /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`].
     pub fn run(&self, windows: &[Window<'_>], observer: Option<&mut dyn Observer>) -> Result<Hidden, Error> {
         self.pass(windows, 0, observer, None)
+    }
+
+    /// Reads a prompt: the prediction behind it is wanted, or in a model with encoder and decoder
+    /// the first of the answer.
+    ///
+    /// # Errors
+    /// As [`Model::run`].
+    pub fn begin(&self, session: &mut Session, prompt: &[u32]) -> Result<Hidden, Error> {
+        let spans = vec![Span { rows: 0..prompt.len(), position: 0, wanted: 0..0 }];
+        let mut pass = Pass::new(prompt.to_vec(), spans, None, None);
+        match self.pool.install(|| self.prepared.graph.encode(&mut pass))? {
+            Some(encoded) => {
+                *session = Session { across: Some(Arc::new(encoded.across)), ..Session::new() };
+                self.continue_with(session, &[encoded.start])
+            }
+            None => self.continue_with(session, prompt),
+        }
     }
 
     /// Runs tokens that follow those of earlier calls with the same session; the prediction behind

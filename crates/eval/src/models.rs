@@ -1,5 +1,7 @@
 //! Which graph runs which architecture.
 
+mod t5;
+
 use crate::{
     Error,
     decoder::{self, Spec},
@@ -10,9 +12,14 @@ use crate::{
 
 /// How an architecture is run.
 pub(crate) enum Graph {
-    /// By the decoder that families share, with what sets this one apart.
+    /// By the decoder that families share, encoders among them, with what sets this one apart.
     Decoder(Spec),
+    /// By one of its own.
+    Own(Open),
 }
+
+/// Reads the graph of a file.
+type Open = fn(&Keys<'_>, &mut Weights<'_>) -> Result<Prepared, Error>;
 
 /// A row: the value of `general.architecture` and its graph.
 pub(crate) struct Row {
@@ -24,11 +31,16 @@ const fn decoder(name: &'static str, spec: Spec) -> Row {
     Row { name, graph: Graph::Decoder(spec) }
 }
 
+const fn own(name: &'static str, open: Open) -> Row {
+    Row { name, graph: Graph::Own(open) }
+}
+
 /// Every architecture that can be run.
 pub(crate) const MODELS: &[Row] = &[
     decoder("llama", Spec::LLAMA),
     decoder("arcee", Spec::ARCEE),
     decoder("baichuan", Spec::BAICHUAN),
+    decoder("bert", Spec::BERT),
     decoder("bloom", Spec::BLOOM),
     decoder("chatglm", Spec::LLAMA),
     decoder("codeshell", Spec::PHI2),
@@ -49,9 +61,12 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("granite", Spec::GRANITE),
     decoder("granitemoe", Spec::GRANITE),
     decoder("internlm2", Spec::LLAMA),
+    decoder("jina-bert-v2", Spec::JINA_BERT_V2),
     decoder("minicpm", Spec::MINICPM),
+    decoder("modern-bert", Spec::MODERN_BERT),
     decoder("mpt", Spec::MPT),
     decoder("nemotron", Spec::NEMOTRON),
+    decoder("nomic-bert", Spec::NOMIC_BERT),
     decoder("olmo", Spec::OLMO),
     decoder("olmo2", Spec::OLMO2),
     decoder("olmoe", Spec::OLMOE),
@@ -71,6 +86,8 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("stablelm", Spec::STABLELM),
     decoder("starcoder", Spec::GPT2),
     decoder("starcoder2", Spec::STARCODER2),
+    own("t5", t5::open),
+    own("t5encoder", t5::open),
     decoder("xverse", Spec::LLAMA),
 ];
 
@@ -79,6 +96,7 @@ pub(crate) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepare
     let row = MODELS.iter().find(|row| row.name == keys.architecture);
     match row.map(|row| &row.graph) {
         Some(Graph::Decoder(spec)) => decoder::open(*spec, keys, weights),
+        Some(Graph::Own(open)) => open(keys, weights),
         None => Err(Error::UnknownArchitecture { name: keys.architecture.clone() }),
     }
 }

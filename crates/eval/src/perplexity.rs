@@ -126,13 +126,14 @@ pub fn cut(model: &Model, tokens: &[u32], settings: &Settings) -> Result<Vec<Cut
 /// figures after every window.
 ///
 /// # Errors
-/// [`Error::TooShort`], and as [`Model::run`].
+/// [`Error::TooShort`], and as [`Model::need_next_token`] and [`Model::run`].
 pub fn measure(
     model: &Model,
     tokens: &[u32],
     settings: &Settings,
     watch: &mut dyn FnMut(&Perplexity),
 ) -> Result<Perplexity, Error> {
+    model.need_next_token()?;
     let cuts = cut(model, tokens, settings)?;
     let n_vocab = model.n_vocab();
     let rows_at_once = model.logit_rows_at_once();

@@ -111,6 +111,7 @@ impl Sequences {
 
     /// Logits behind the last shared token and behind every later token, for each sequence.
     fn run(&self, model: &Model) -> Result<Vec<Logits>, Error> {
+        model.need_next_token()?;
         let first = self.n_shared.saturating_sub(1);
         let windows: Vec<Window<'_>> =
             self.tokens.iter().map(|tokens| Window { tokens, wanted: first..tokens.len() }).collect();

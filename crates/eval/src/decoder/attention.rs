@@ -93,6 +93,12 @@ impl Attention {
             Some(n) if n == shape.n_layer => 1.0 / ((n_embd / n_head) as f32).sqrt(),
             _ => 1.0 / (key_width as f32).sqrt(),
         };
+        let mask = match (keys.flag("attention.causal", true)?, window) {
+            (true, None) => Mask::Causal,
+            (true, Some(n)) => Mask::Window(n),
+            (false, None) => Mask::All,
+            (false, Some(n)) => Mask::Around(n / 2),
+        };
         let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
         Ok(Attention {
             projections,
@@ -109,7 +115,7 @@ impl Attention {
             value_width,
             scale: stated.unwrap_or(scale),
             soft_cap: cap(keys.float("attn_logit_softcapping")?, spec.soft_caps.0),
-            mask: window.map_or(Mask::Causal, Mask::Window),
+            mask,
             slopes: max_bias.map(|max| slopes(n_head, max)),
             sinks: weights.vector(&blk("attn_sinks.weight"), n_head)?,
         })
@@ -201,7 +207,7 @@ fn window(shape: &Shape, keys: &Keys<'_>, i: usize) -> Result<Option<usize>, Err
         Some(flags) => flags[i],
         None => {
             let period = keys.count(key)?.unwrap_or(sliding.period);
-            period == 0 || i % period < period - 1
+            period == 0 || if sliding.full_first { i % period > 0 } else { i % period < period - 1 }
         }
     };
     Ok(window.filter(|_| slides))

@@ -15,9 +15,15 @@ pub(super) struct Layer {
     second_norm: Option<Norm>,
     attention: Attention,
     attention_post_norm: Option<Norm>,
+    /// Of the stream behind the attention.
+    stream_norm: Option<Norm>,
+    /// The same once more, with what was before the attention added again.
+    second_stream_norm: Option<Norm>,
     mlp_norm: Option<Norm>,
     feed_forward: FeedForward,
     mlp_post_norm: Option<Norm>,
+    /// Of the stream behind the layer.
+    end_norm: Option<Norm>,
     /// Whether the feed-forward part takes what the attention takes, not what it gives.
     is_parallel: bool,
     residual_scale: f32,
@@ -38,24 +44,35 @@ impl Layer {
         let (attention_post_norm, mlp_norm) =
             if shape.spec.late_norm_name { (None, own.or(post)) } else { (post, own) };
         let mlp_post_norm = shape.norm_if_there(weights, &blk("post_ffw_norm"), n_embd)?;
-        let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none();
+        let stream_norm = shape.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?;
+        let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
+        let second_norm = shape.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
+        let (second_norm, second_stream_norm) =
+            if stream_norm.is_some() { (None, second_norm) } else { (second_norm, None) };
         let feed_forward = match Experts::open(shape, keys, weights, i)? {
             Some(experts) => FeedForward::Experts(Box::new(experts)),
             None => {
                 let key = "feed_forward_length";
                 let n_ff = keys.counts(key, shape.n_layer)?.ok_or_else(|| keys.missing(key))?[i];
                 let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
-                FeedForward::Mlp(Box::new(Mlp::open(shape, weights, names, n_ff)?))
+                let mut mlp = Mlp::open(shape, weights, names, n_ff)?;
+                // Jina's code embeddings have the halves the other way round than its text embeddings,
+                // and this norm. The reference takes them for the same.
+                mlp.gate_first = second_stream_norm.is_none();
+                FeedForward::Mlp(Box::new(mlp))
             }
         };
         Ok(Layer {
             attention_norm,
-            second_norm: shape.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?,
+            second_norm,
             attention: Attention::open(shape, keys, weights, i)?,
             attention_post_norm,
+            stream_norm,
+            second_stream_norm,
             mlp_norm,
             feed_forward,
             mlp_post_norm,
+            end_norm: shape.norm_if_there(weights, &blk("layer_output_norm"), n_embd)?,
             is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
             residual_scale: shape.residual_scale,
         })
@@ -95,6 +112,14 @@ impl Layer {
             add_scaled(x, self.residual_scale, &seen);
         } else {
             add_scaled(x, self.residual_scale, &seen);
+            if let Some(norm) = &self.stream_norm {
+                norm.apply(x);
+            }
+            if let Some(norm) = &self.second_stream_norm {
+                // Such layers normalize nothing before the attention.
+                add_scaled(x, 1.0, &normed);
+                norm.apply(x);
+            }
             norm(&self.mlp_norm, x, &mut normed);
         }
         pass.give(seen);
@@ -106,6 +131,9 @@ impl Layer {
             norm.apply(&mut made);
         }
         add_scaled(x, self.residual_scale, &made);
+        if let Some(norm) = &self.end_norm {
+            norm.apply(x);
+        }
         pass.give(made);
         pass.give(normed);
     }

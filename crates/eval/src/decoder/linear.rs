@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A weight matrix with its bias.
-pub(super) struct Linear {
+pub(crate) struct Linear {
     pub weight: Weight,
     pub bias: Option<Vec<f32>>,
 }

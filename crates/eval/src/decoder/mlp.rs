@@ -8,12 +8,14 @@ use crate::{
     weights::Weights,
 };
 
-pub(super) struct Mlp {
+pub(crate) struct Mlp {
     activation: Activation,
     gate: Option<Linear>,
     up: Linear,
-    /// Whether `up` holds gates in its first half.
+    /// Whether `up` holds gates too.
     is_fused: bool,
+    /// Whether it is its first half that goes through the function.
+    pub gate_first: bool,
     down: Linear,
 }
 
@@ -31,7 +33,7 @@ impl Mlp {
         let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;
         let up = Linear::need(weights, &up, n_embd, if is_fused { 2 * n_ff } else { n_ff })?;
         let down = Linear::need(weights, &down, n_ff, n_embd)?;
-        Ok(Mlp { activation: shape.spec.activation, gate, up, is_fused, down })
+        Ok(Mlp { activation: shape.spec.activation, gate, up, is_fused, gate_first: true, down })
     }
 
     /// Floats that are alive at once for each token, about.
@@ -51,7 +53,7 @@ impl Mlp {
             None => {
                 let mut up = self.up.run(h, pass);
                 if self.is_fused {
-                    up = self.activation.apply_halves(&up, true);
+                    up = self.activation.apply_halves(&up, self.gate_first);
                 } else {
                     self.activation.apply(&mut up);
                 }

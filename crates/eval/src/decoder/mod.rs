@@ -10,16 +10,18 @@ mod mlp;
 mod spec;
 
 use ndarray::Axis;
+use quant::Level;
 
 use crate::{
     Error,
     graph::{Graph, Head, Pass, Prepared},
     keys::Keys,
-    ops::{Norm, NormKind, Rows},
+    ops::{Activation, Norm, NormKind, Rows, add_bias},
     weights::{Weight, Weights},
 };
 use layer::Layer;
 pub(crate) use spec::{Alibi, EmbeddingScale, LogitScale, RopeLayers, Spec};
+pub(crate) use {linear::Linear, mlp::Mlp};
 
 /// A decoder with its weights.
 struct Decoder {
@@ -27,12 +29,14 @@ struct Decoder {
     embedding_scale: f32,
     embedding_norm: Option<Norm>,
     positions: Option<Weight>,
+    /// What the first kind of text adds to every row.
+    text_kind: Option<Vec<f32>>,
     layers: Vec<Layer>,
     output_norm: Option<Norm>,
 }
 
 /// What the layers of a file have in common.
-struct Shape {
+pub(crate) struct Shape {
     spec: Spec,
     n_embd: usize,
     n_layer: usize,
@@ -42,13 +46,21 @@ struct Shape {
 }
 
 /// Reads a decoder of this family.
-pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+pub(crate) fn open(mut spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     let n_embd = keys.need_count("embedding_length")?;
     let n_layer = keys.need_count("block_count")?;
     let epsilon = match spec.norm {
         NormKind::Rms => keys.need_float("attention.layer_norm_rms_epsilon")?,
-        NormKind::Layer => keys.need_float("attention.layer_norm_epsilon")?,
+        // ModernBERT has it under the other name too, or under that alone.
+        NormKind::Layer => match keys.float("attention.layer_norm_epsilon")? {
+            Some(epsilon) => epsilon,
+            None if spec.predicts => return Err(keys.missing("attention.layer_norm_epsilon")),
+            None => keys.need_float("attention.layer_norm_rms_epsilon")?,
+        },
     };
+    if !spec.predicts && keys.text("hidden_activation")? == Some("silu") {
+        spec.activation = Activation::Silu;
+    }
     let residual_scale = match keys.architecture.as_str() {
         "minicpm" => keys.float("residual_scale")?.unwrap_or(1.4 / (n_layer as f32).sqrt()),
         _ => keys.float("residual_scale")?.unwrap_or(1.0),
@@ -62,8 +74,24 @@ pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Re
     };
     let n_positions = weights.shape("position_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
     let positions = weights.matrix("position_embd.weight", n_embd, n_positions)?;
+    let text_kind = text_kind(weights, n_embd)?;
     let embedding_norm = shape.norm_if_there(weights, "token_embd_norm", n_embd)?;
-    let head = Head {
+    let head = match spec.predicts {
+        true => Some(head(&spec, keys, weights, &embedding)?),
+        false => None,
+    };
+    let output_norm = shape.norm(weights, "output_norm", n_embd)?;
+    let layers =
+        (0..n_layer).map(|i| Layer::open(&shape, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
+    let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + 3 * n_embd;
+    let decoder =
+        Decoder { embedding, embedding_scale, embedding_norm, positions, text_kind, layers, output_norm };
+    Ok(Prepared { graph: Box::new(decoder), head, n_vocab, n_embd, row_floats })
+}
+
+fn head(spec: &Spec, keys: &Keys<'_>, weights: &mut Weights<'_>, embedding: &Weight) -> Result<Head, Error> {
+    let (n_embd, n_vocab) = (embedding.n_in, embedding.n_out);
+    Ok(Head {
         weight: weights.matrix("output.weight", n_embd, n_vocab)?.unwrap_or_else(|| embedding.clone()),
         bias: weights.vector("output.bias", n_vocab)?,
         scale: match (keys.float("logit_scale")?, spec.logit_scale) {
@@ -72,13 +100,19 @@ pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Re
             (Some(scale), LogitScale::Divide) => 1.0 / scale,
         },
         soft_cap: cap(keys.float("final_logit_softcapping")?, spec.soft_caps.1),
+    })
+}
+
+/// The row of the first kind of text, where texts have kinds: as the reference, all are of the first.
+fn text_kind(weights: &mut Weights<'_>, n_embd: usize) -> Result<Option<Vec<f32>>, Error> {
+    let name = "token_types.weight";
+    let n = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
+    let Some(kinds) = weights.matrix(name, n_embd, n)?.filter(|kinds| kinds.n_out > 0) else {
+        return Ok(None);
     };
-    let output_norm = shape.norm(weights, "output_norm", n_embd)?;
-    let layers =
-        (0..n_layer).map(|i| Layer::open(&shape, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
-    let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + 3 * n_embd;
-    let decoder = Decoder { embedding, embedding_scale, embedding_norm, positions, layers, output_norm };
-    Ok(Prepared { graph: Box::new(decoder), head: Some(head), n_vocab, n_embd, row_floats })
+    let mut row = vec![0.0; n_embd];
+    kinds.decode(Level::detect(), 0..1, &mut row).expect("a weight of a checked type decodes");
+    Ok(Some(row))
 }
 
 /// The cap that a key says, or the family's; 0 is none.
@@ -87,6 +121,11 @@ fn cap(key: Option<f32>, default: f32) -> Option<f32> {
 }
 
 impl Shape {
+    /// What [`Mlp`] needs to know, for graphs of their own.
+    pub fn plain(spec: Spec, n_embd: usize, n_layer: usize) -> Shape {
+        Shape { spec, n_embd, n_layer, epsilon: 0.0, residual_scale: 1.0 }
+    }
+
     /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.
     fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
         let plain = Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None };
@@ -111,6 +150,9 @@ impl Graph for Decoder {
         }
         if let Some(positions) = &self.positions {
             x += &pass.embed_positions(positions)?;
+        }
+        if let Some(kind) = &self.text_kind {
+            add_bias(&mut x, kind);
         }
         if let Some(norm) = &self.embedding_norm {
             norm.apply(&mut x);

@@ -2,10 +2,10 @@
 
 use crate::ops::{Activation, NormKind, RopeKind};
 
-/// A family of decoders.
+/// A family of decoders, or of encoders, whose layers see what follows where the file says so.
 ///
 /// What a file's tensors show by being there needs no field: biases, norms of queries and keys,
-/// norms behind attention and feed-forward parts, one norm for both parts in parallel, fused
+/// norms behind attention and feed-forward parts, before or after these are added, one norm for both parts in parallel, fused
 /// projections, gates, experts, shared experts, learned positions, a norm of the embedding, factors of
 /// rotary positions, an output matrix of its own.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +37,8 @@ pub(crate) struct Spec {
     pub activation: Activation,
     /// Whether the weights of the chosen experts are made to sum to one, where no key says so.
     pub renormalize: bool,
+    /// Whether rows become predictions of tokens; those of encoders are what is wanted.
+    pub predicts: bool,
     /// What the embedding is multiplied with.
     pub embedding_scale: EmbeddingScale,
     /// What the key `logit_scale` means.
@@ -72,6 +74,8 @@ pub(crate) struct Sliding {
     pub window: Option<usize>,
     /// Of so many layers the last sees everything, where no key says so.
     pub period: usize,
+    /// Whether it is the first instead.
+    pub full_first: bool,
     /// Only a model of so many layers has windows.
     pub only_of_layers: Option<usize>,
     /// The base of the frequencies there, where no key says so: that of the others, or 10000.
@@ -81,8 +85,14 @@ pub(crate) struct Sliding {
 }
 
 impl Sliding {
-    const EVERY: Sliding =
-        Sliding { window: None, period: 4, only_of_layers: None, same_base: true, same_scaling: true };
+    const EVERY: Sliding = Sliding {
+        window: None,
+        period: 4,
+        full_first: false,
+        only_of_layers: None,
+        same_base: true,
+        same_scaling: true,
+    };
 }
 
 /// What the embedding is multiplied with.
@@ -117,6 +127,7 @@ impl Spec {
         soft_caps: (0.0, 0.0),
         activation: Activation::Silu,
         renormalize: true,
+        predicts: true,
         embedding_scale: EmbeddingScale::Key(1.0),
         logit_scale: LogitScale::Multiply,
     };
@@ -168,5 +179,20 @@ impl Spec {
     pub const BLOOM: Spec = Spec { alibi: Alibi::Always(8.0), ..Spec::GPT2 };
     pub const MPT: Spec =
         Spec { alibi: Alibi::Key, wide_head_norms: true, activation: Activation::GeluErf, ..Spec::GPT2 };
+    pub const BERT: Spec = Spec {
+        norm: NormKind::Layer,
+        rope: None,
+        activation: Activation::GeluErf,
+        predicts: false,
+        ..Spec::LLAMA
+    };
+    pub const NOMIC_BERT: Spec =
+        Spec { rope: Some(RopeKind::Neox), activation: Activation::Silu, ..Spec::BERT };
+    pub const JINA_BERT_V2: Spec = Spec { alibi: Alibi::Always(8.0), wide_head_norms: true, ..Spec::BERT };
+    pub const MODERN_BERT: Spec = Spec {
+        rope: Some(RopeKind::Neox),
+        sliding: Some(Sliding { period: 3, full_first: true, ..Sliding::EVERY }),
+        ..Spec::BERT
+    };
     pub const REFACT: Spec = Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::LLAMA };
 }

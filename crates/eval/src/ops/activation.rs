@@ -13,6 +13,10 @@ pub(crate) enum Activation {
     GeluTanh,
     /// The same by the error function.
     GeluErf,
+    /// `tanh(x)`.
+    Tanh,
+    /// `max(x, 0)`.
+    Relu,
     /// `max(x, 0)^2`.
     ReluSquared,
 }
@@ -64,6 +68,8 @@ impl Activation {
             Activation::GeluErf => {
                 over(values, |x| 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)))
             }
+            Activation::Tanh => over(values, f32::tanh),
+            Activation::Relu => over(values, |x| x.max(0.0)),
             Activation::ReluSquared => over(values, |x| x.max(0.0) * x.max(0.0)),
         }
     }

@@ -20,13 +20,20 @@ pub(crate) enum Mask {
     Causal,
     /// The nearest `n` of those, its own among them.
     Window(usize),
+    /// All of them.
+    All,
+    /// Those at most so many positions away.
+    Around(usize),
 }
 
 impl Mask {
-    fn keys(self, position: usize) -> Range<usize> {
+    /// Which of `n_keys` keys a query at a position sees.
+    fn keys(self, position: usize, n_keys: usize) -> Range<usize> {
         match self {
             Mask::Causal => 0..position + 1,
             Mask::Window(n) => (position + 1).saturating_sub(n)..position + 1,
+            Mask::All => 0..n_keys,
+            Mask::Around(n) => position.saturating_sub(n)..n_keys.min(position + n + 1),
         }
     }
 }
@@ -96,13 +103,13 @@ impl Attention<'_> {
         let queries = queries.slice(s![start..end, head * kw..(head + 1) * kw]);
         let keys = window.keys.slice(s![.., kv * kw..(kv + 1) * kw]);
         let values = window.values.slice(s![.., kv * vw..(kv + 1) * vw]);
-        let n = end - start;
+        let (n, n_keys) = (end - start, keys.nrows());
         let mut scores = Array2::zeros((0, 0));
         for block in (0..n).step_by(BLOCK_ROWS) {
             let rows = block..(block + BLOCK_ROWS).min(n);
             // Ranges move forward with the position, so the first and the last say it all.
-            let first = self.mask.keys(position + rows.start).start;
-            let last = self.mask.keys(position + rows.end - 1).end;
+            let first = self.mask.keys(position + rows.start, n_keys).start;
+            let last = self.mask.keys(position + rows.end - 1, n_keys).end;
             if scores.dim() != (rows.len(), last - first) {
                 scores = Array2::zeros((rows.len(), last - first));
             }
@@ -110,7 +117,7 @@ impl Attention<'_> {
             general_mat_mul(self.scale, &asked, &seen.t(), 0.0, &mut scores);
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
-                let seen = self.mask.keys(query);
+                let seen = self.mask.keys(query, n_keys);
                 let row = row.as_slice_mut().expect("scores are contiguous");
                 row[..seen.start - first].fill(0.0);
                 row[seen.end - first..].fill(0.0);

@@ -192,6 +192,26 @@ impl Tokenizer {
         Ok(output)
     }
 
+    /// The ids of two texts that are judged together, as rankers have them: the separators that
+    /// the keys want are between them, and nothing begins the second.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokenizer::encode`].
+    pub fn encode_pair(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Result<Vec<u32>, Error> {
+        let vocab = &self.vocab;
+        let mut ids = self.encode(first, true, false)?;
+        // The first text of this kind ends with its separator.
+        if vocab.add_separator && !matches!(self.kind, Kind::WordPiece) {
+            let key = "tokenizer.ggml.seperator_token_id";
+            ids.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
+        }
+        let second = self.encode(second, true, false)?;
+        let begins = vocab.bos.is_some() && second.first().copied() == vocab.bos;
+        ids.extend_from_slice(&second[usize::from(begins)..]);
+        Ok(ids)
+    }
+
     fn encode_fragment(&self, text: &[u8], after_special: bool, output: &mut Vec<u32>) -> Result<(), Error> {
         let vocab = &self.vocab;
         match &self.kind {

@@ -70,6 +70,8 @@ pub(super) struct Vocab {
     pub separator: Option<u32>,
     pub add_bos: bool,
     pub add_eos: bool,
+    /// Whether a separator stands between two texts.
+    pub add_separator: bool,
     pub add_space_prefix: bool,
     pub remove_extra_whitespaces: bool,
     pub escape_whitespaces: bool,
@@ -152,6 +154,7 @@ impl Vocab {
             separator,
             add_bos: matches!(model, Model::Spm | Model::WordPiece),
             add_eos: model == Model::Unigram,
+            add_separator: model == Model::WordPiece,
             add_space_prefix: model == Model::Spm,
             remove_extra_whitespaces: false,
             escape_whitespaces: true,
@@ -274,6 +277,8 @@ impl Vocab {
         }
         self.add_bos = keys.flag("tokenizer.ggml.add_bos_token", self.add_bos)?;
         self.add_eos = keys.flag("tokenizer.ggml.add_eos_token", self.add_eos)?;
+        let separates = matches!(pre_name, "jina-v1-en" | "jina-v2-code" | "roberta-bpe");
+        self.add_separator = keys.flag("tokenizer.ggml.add_sep_token", self.add_separator || separates)?;
         if matches!(pre_name, "gemma4" | "granite-embed-multi-311m") {
             self.add_bos = true;
         }

@@ -1,0 +1,327 @@
+//! T5: an encoder, and a decoder that looks at what the encoder made of a prompt.
+//!
+//! Attention is not scaled, and what is added to it by distance is learned: distances fall into
+//! buckets, near ones into their own, far ones into buckets that grow with them.
+//!
+//! Sources: `src/models/t5.cpp`, `t5encoder.cpp` and `llama_relative_position_bucket` of llama.cpp
+//! (llama-cpp-python 0.3.36). Unlike it, rows are divided by the root of their width before an output
+//! matrix that is the embedding: the first T5 were trained so, and later ones have a matrix of their own.
+
+use ndarray::Axis;
+
+use crate::{
+    Error,
+    decoder::{Linear, Mlp, Shape, Spec},
+    graph::{Encoded, Graph, Head, Pass, Prepared},
+    keys::Keys,
+    ops::{Activation, Attention, Mask, Norm, NormKind, Rows, add_scaled},
+    weights::{Weight, Weights},
+};
+
+struct T5 {
+    embedding: Weight,
+    encoder: Stack,
+    /// With the token that begins every answer.
+    decoder: Option<(Stack, u32)>,
+}
+
+/// The layers of one side.
+struct Stack {
+    heads: Heads,
+    layers: Vec<Layer>,
+    norm: Norm,
+    n_buckets: usize,
+    sees_all: bool,
+    /// The number of the first layer in what a session remembers.
+    first: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Heads {
+    n_head: usize,
+    key_width: usize,
+    value_width: usize,
+}
+
+struct Layer {
+    attention_norm: Norm,
+    attention: Projections,
+    /// What is added by distance: (n_buckets, n_head); of the first layer where there is none.
+    biases: Option<Vec<f32>>,
+    /// Attention to what the encoder made.
+    cross: Option<(Norm, Projections)>,
+    mlp_norm: Norm,
+    mlp: Mlp,
+}
+
+struct Projections {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+}
+
+/// Reads an encoder, and its decoder where the file has one.
+pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+    let n_embd = keys.need_count("embedding_length")?;
+    let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
+    let embedding = weights.need_matrix("token_embd.weight", n_embd, n_vocab)?;
+    let n_layer = keys.need_count("block_count")?;
+    let encoder = Stack::open(keys, weights, "enc", n_layer, 0)?;
+    let n_answer_layers = keys.count("decoder_block_count")?.unwrap_or(n_layer);
+    let output = weights.matrix("output.weight", n_embd, n_vocab)?;
+    let (decoder, head) = if keys.architecture == "t5" {
+        let start = keys.count("decoder_start_token_id")?.unwrap_or(0) as u32;
+        let scale = if output.is_some() { 1.0 } else { 1.0 / (n_embd as f32).sqrt() };
+        let weight = output.unwrap_or_else(|| embedding.clone());
+        let decoder = Stack::open(keys, weights, "dec", n_answer_layers, n_layer)?;
+        (Some((decoder, start)), Some(Head { weight, bias: None, scale, soft_cap: None }))
+    } else {
+        (None, None)
+    };
+    let row_floats = 3 * n_embd + encoder.row_floats();
+    let graph = Box::new(T5 { embedding, encoder, decoder });
+    Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
+}
+
+impl Stack {
+    fn open(
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        side: &str,
+        n_layer: usize,
+        first: usize,
+    ) -> Result<Stack, Error> {
+        let n_embd = keys.need_count("embedding_length")?;
+        let n_head = keys.need_count("attention.head_count")?;
+        let n_buckets = keys.need_count("attention.relative_buckets_count")?;
+        if n_head == 0 || keys.count("attention.head_count_kv")?.is_some_and(|n| n != n_head) {
+            return Err(keys.wrong("attention.head_count", "the number of heads of keys too"));
+        }
+        if n_buckets < 4 {
+            return Err(keys.wrong("attention.relative_buckets_count", "4 or more"));
+        }
+        let width = |key: &str| keys.count(key).map(|width| width.unwrap_or(n_embd / n_head));
+        let heads = Heads {
+            n_head,
+            key_width: width("attention.key_length")?,
+            value_width: width("attention.value_length")?,
+        };
+        let epsilon = keys.need_float("attention.layer_norm_rms_epsilon")?;
+        let norm = |weights: &mut Weights<'_>, name: String| {
+            let weight = weights.vector(&name, n_embd)?.ok_or(Error::MissingTensor { name })?;
+            Ok::<Norm, Error>(Norm { kind: NormKind::Rms, epsilon, weight: Some(weight), bias: None })
+        };
+        let n_ff = keys.need_count("feed_forward_length")?;
+        let is_decoder = side == "dec";
+        let layer = |i: usize, weights: &mut Weights<'_>| {
+            let blk = |name: &str| format!("{side}.blk.{i}.{name}");
+            let cross = match is_decoder {
+                true => {
+                    // Stored in files of the first T5, and used by nobody.
+                    weights.vector(&blk("cross_attn_rel_b.weight"), n_head * n_buckets)?;
+                    let norm = norm(weights, blk("cross_attn_norm.weight"))?;
+                    Some((norm, Projections::open(weights, &blk("cross_attn"), n_embd, heads)?))
+                }
+                false => None,
+            };
+            let gated = weights.shape(&blk("ffn_gate.weight")).is_some();
+            let activation = if gated { Activation::GeluTanh } else { Activation::Relu };
+            let shape = Shape::plain(Spec { activation, ..Spec::LLAMA }, n_embd, n_layer);
+            let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
+            Ok(Layer {
+                attention_norm: norm(weights, blk("attn_norm.weight"))?,
+                attention: Projections::open(weights, &blk("attn"), n_embd, heads)?,
+                biases: weights.vector(&blk("attn_rel_b.weight"), n_head * n_buckets)?,
+                cross,
+                mlp_norm: norm(weights, blk("ffn_norm.weight"))?,
+                mlp: Mlp::open(&shape, weights, names, n_ff)?,
+            })
+        };
+        let layers = (0..n_layer).map(|i| layer(i, weights)).collect::<Result<Vec<_>, Error>>()?;
+        if layers.first().is_some_and(|layer| layer.biases.is_none()) {
+            return Err(Error::MissingTensor { name: format!("{side}.blk.0.attn_rel_b.weight") });
+        }
+        let norm = norm(weights, format!("{side}.output_norm.weight"))?;
+        Ok(Stack { heads, layers, norm, n_buckets, sees_all: !is_decoder, first })
+    }
+
+    /// Floats that are alive at once for each token, about.
+    fn row_floats(&self) -> usize {
+        let Heads { n_head, key_width, value_width } = self.heads;
+        let mlp = self.layers.iter().map(|layer| layer.mlp.row_floats()).max().unwrap_or(0);
+        mlp.max(n_head * (2 * key_width + 2 * value_width))
+    }
+
+    /// Keys and values of the rows that an encoder made, for each layer.
+    fn across(&self, encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<(Rows, Rows)> {
+        let cross = self.layers.iter().filter_map(|layer| layer.cross.as_ref());
+        let project = |(_, cross): &(Norm, Projections)| {
+            let [key, value] = Linear::run_all([&cross.key, &cross.value], encoded, pass);
+            (key, value)
+        };
+        cross.map(project).collect()
+    }
+
+    /// `x (n, n_embd) -> (n, n_embd)`; `across` are keys and values for each layer to look at.
+    fn run(&self, mut x: Rows, across: &[(Rows, Rows)], pass: &mut Pass<'_, '_>) -> Rows {
+        let buckets = buckets(self.n_buckets, self.sees_all, pass.end());
+        let mut normed = pass.take(x.nrows(), x.ncols());
+        for (i, layer) in self.layers.iter().enumerate() {
+            layer.attention_norm.apply_into(&x, &mut normed);
+            let attention = &layer.attention;
+            let [query, key, value] =
+                Linear::run_all([&attention.query, &attention.key, &attention.value], &normed, pass);
+            let biases = layer.biases.as_ref().or(self.layers[0].biases.as_ref());
+            let n_head = self.heads.n_head;
+            let bias = |head: usize, key: usize, query: usize| {
+                let (before, distance) = (key <= query, key.abs_diff(query));
+                let bucket = if before { buckets.before[distance] } else { buckets.behind[distance] };
+                biases.map_or(0.0, |biases| biases[bucket * n_head + head])
+            };
+            let mask = if self.sees_all { Mask::All } else { Mask::Causal };
+            let attends = Attention { bias: Some(&bias), ..self.heads.attention(mask) };
+            let seen = pass.attend(self.first + i, &attends, &query, key, value);
+            pass.give(query);
+            let out = attention.output.run(&seen, pass);
+            add_scaled(&mut x, 1.0, &out);
+            pass.give(seen);
+            pass.give(out);
+            if let (Some((norm, cross)), Some((key, value))) = (&layer.cross, across.get(i)) {
+                norm.apply_into(&x, &mut normed);
+                let query = cross.query.run(&normed, pass);
+                let seen = pass.attend_across(&self.heads.attention(Mask::All), &query, key, value);
+                let out = cross.output.run(&seen, pass);
+                add_scaled(&mut x, 1.0, &out);
+                [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
+            }
+            layer.mlp_norm.apply_into(&x, &mut normed);
+            let made = layer.mlp.run(&normed, pass);
+            add_scaled(&mut x, 1.0, &made);
+            pass.give(made);
+        }
+        pass.give(normed);
+        self.norm.apply(&mut x);
+        x
+    }
+}
+
+impl Heads {
+    fn attention(self, mask: Mask) -> Attention<'static> {
+        Attention {
+            n_head: self.n_head,
+            n_head_kv: self.n_head,
+            key_width: self.key_width,
+            value_width: self.value_width,
+            scale: 1.0,
+            soft_cap: None,
+            mask,
+            slopes: None,
+            sinks: None,
+            bias: None,
+        }
+    }
+}
+
+impl Projections {
+    fn open(
+        weights: &mut Weights<'_>,
+        name: &str,
+        n_embd: usize,
+        heads: Heads,
+    ) -> Result<Projections, Error> {
+        let (n_key, n_value) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
+        Ok(Projections {
+            query: Linear::need(weights, &format!("{name}_q"), n_embd, n_key)?,
+            key: Linear::need(weights, &format!("{name}_k"), n_embd, n_key)?,
+            value: Linear::need(weights, &format!("{name}_v"), n_embd, n_value)?,
+            output: Linear::need(weights, &format!("{name}_o"), n_value, n_embd)?,
+        })
+    }
+}
+
+/// The bucket of each distance, of keys at or before the query and of those behind it.
+struct Buckets {
+    before: Vec<usize>,
+    behind: Vec<usize>,
+}
+
+/// Buckets of all distances below `end`. Where both directions are seen, each has half of them.
+fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
+    /// From here on all distances are in the last bucket, in every T5.
+    const FAR: f32 = 128.0;
+    let n = if both { n_buckets / 2 } else { n_buckets };
+    let n_near = n / 2;
+    let bucket = |distance: usize| {
+        if distance < n_near {
+            return distance;
+        }
+        // In the order of operations, and in the precision, of transformers.
+        let far = (distance as f32 / n_near as f32).ln() / (FAR / n_near as f32).ln() * (n - n_near) as f32;
+        n_near.saturating_add(far as usize).min(n - 1)
+    };
+    let before: Vec<usize> = (0..end).map(bucket).collect();
+    let behind = before.iter().map(|bucket| if both { n + bucket } else { 0 }).collect();
+    Buckets { before, behind }
+}
+
+impl Graph for T5 {
+    /// Of an encoder alone its rows. A decoder writes again what the encoder reads: row i
+    /// predicts token i behind the tokens before it.
+    fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        let remembered = pass.across();
+        let x = pass.embed(&self.embedding)?;
+        let x = match (&self.decoder, remembered) {
+            (None, _) => self.encoder.run(x, &[], pass),
+            (Some((decoder, _)), Some(across)) => decoder.run(x, &across, pass),
+            (Some((decoder, start)), None) => {
+                let encoded = self.encoder.run(x, &[], pass);
+                let across = decoder.across(&encoded, pass);
+                let mut written = pass.tokens.clone();
+                for span in pass.spans.iter().filter(|span| !span.rows.is_empty()) {
+                    written[span.rows.clone()].rotate_right(1);
+                    written[span.rows.start] = *start;
+                }
+                pass.tokens = written;
+                let x = pass.embed(&self.embedding)?;
+                decoder.run(x, &across, pass)
+            }
+        };
+        Ok(x.select(Axis(0), &pass.wanted_rows()))
+    }
+
+    fn answers(&self) -> bool {
+        self.decoder.is_some()
+    }
+
+    fn encode(&self, pass: &mut Pass<'_, '_>) -> Result<Option<Encoded>, Error> {
+        let Some((decoder, start)) = &self.decoder else { return Ok(None) };
+        let x = pass.embed(&self.embedding)?;
+        let encoded = self.encoder.run(x, &[], pass);
+        Ok(Some(Encoded { across: decoder.across(&encoded, pass), start: *start }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_distances_share_buckets() {
+        // The first distance of each bucket, by `T5Attention._relative_position_bucket` of
+        // transformers 5.23 with 32 buckets.
+        let both = buckets(32, true, 200);
+        let first = |buckets: &[usize]| -> Vec<usize> {
+            (0..200).filter(|i| *i == 0 || buckets[*i] != buckets[*i - 1]).collect()
+        };
+        assert_eq!(first(&both.before), BOTH);
+        assert_eq!((both.before[199], both.behind[1], both.behind[199]), (15, 17, 31));
+        assert_eq!(first(&buckets(32, false, 200).before), BEFORE);
+    }
+
+    const BOTH: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91];
+    const BEFORE: &[usize] = &[
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67,
+        77, 87, 99, 113,
+    ];
+}

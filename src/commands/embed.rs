@@ -1,0 +1,205 @@
+//! `gguf-eval embed FILE --text F`: vectors of texts, and the scores of rankers.
+
+use std::{fmt::Write as _, fs, path::PathBuf};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use eval::{
+    Model,
+    embed::{Pooling, embed, labels, normalize, pooling},
+};
+use gguf::Value;
+use serde_json::{Value as Json, json};
+
+use super::eval_model::{RunArgs, at, open};
+use crate::{commands::Command, failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-eval",
+    verb: Some("embed"),
+    define: |command| {
+        EmbedArgs::augment_args(command)
+            .about("Makes vectors of texts, with encoders and with decoders that were trained for it.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-eval embed all-minilm.gguf --prompt 'A llama is an animal.' --prompt 'So is a camel.' --normalize
+  gguf-eval embed all-minilm.gguf --text lines.txt --json
+  gguf-eval embed bert.gguf --pooling mean --text lines.txt
+  gguf-eval embed reranker.gguf --prompt 'what is a llama?\tA llama is an animal.'
+
+A line of the file is a text, and each makes a line of numbers; with --pooling none, each token does. A
+ranker answers with its scores; a tab in a text stands between a question and what may answer it
+(in --prompt, write it as \\t). Texts longer than a model's learned positions are refused. All tokens are
+of the first kind (token type 0), as in llama-embedding.";
+
+/// [`Pooling`] as an argument.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Way {
+    /// The mean of all rows.
+    Mean,
+    /// The first row.
+    Cls,
+    /// The last row.
+    Last,
+    /// Every row.
+    None,
+    /// The scores of the file's classifier.
+    Rank,
+}
+
+impl From<Way> for Pooling {
+    fn from(way: Way) -> Pooling {
+        match way {
+            Way::Mean => Pooling::Mean,
+            Way::Cls => Pooling::Cls,
+            Way::Last => Pooling::Last,
+            Way::None => Pooling::None,
+            Way::Rank => Pooling::Rank,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct EmbedArgs {
+    /// A GGUF file; of a split model, one of its shards.
+    file: PathBuf,
+    /// Texts, as a file with one in each line.
+    #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
+    text: Option<PathBuf>,
+    /// A text; may be given several times, and goes before those of --text.
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Vec<String>,
+    /// How the rows of a text become one vector; what the file says by default.
+    #[arg(long, value_name = "WAY")]
+    pooling: Option<Way>,
+    /// Make every vector as long as 1.
+    #[arg(long)]
+    normalize: bool,
+    /// The result as one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Texts that are run before their vectors are shown.
+const AT_ONCE: usize = 64;
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = EmbedArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let model = open(&args.file, &args.run)?;
+    let pooling = pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| at(&args.file, error))?;
+    let texts = texts(&args)?;
+    let tokens: Vec<Vec<u32>> = texts
+        .iter()
+        .enumerate()
+        .map(|(i, text)| tokens(&model, &args, pooling, i, text))
+        .collect::<Result<_, _>>()?;
+    let mut listed = Vec::new();
+    for (texts, tokens) in texts.chunks(AT_ONCE).zip(tokens.chunks(AT_ONCE)) {
+        let vectors = embed(&model, tokens, pooling).map_err(|error| at(&args.file, error))?;
+        let mut lines = String::new();
+        for ((text, tokens), mut vector) in texts.iter().zip(tokens).zip(vectors) {
+            let width = if pooling == Pooling::None { model.n_embd() } else { vector.len() }.max(1);
+            if args.normalize {
+                vector.chunks_mut(width).for_each(normalize);
+            }
+            if args.json {
+                listed.push(described(&model, pooling, text, tokens.len(), &vector, width));
+            } else {
+                vector.chunks(width).for_each(|row| write_row(&mut lines, row));
+            }
+        }
+        ui.data(&lines)?;
+    }
+    if args.json {
+        let value = json!({
+            "file": args.file.display().to_string(),
+            "architecture": model.architecture(),
+            "pooling": pooling.name(),
+            "normalized": args.normalize,
+            "texts": listed,
+        });
+        ui.data(&format!("{value}\n"))?;
+    }
+    Ok(())
+}
+
+/// The texts of the call, in order.
+fn texts(args: &EmbedArgs) -> Result<Vec<String>, Failure> {
+    let mut texts: Vec<String> = args.prompt.iter().map(|text| text.replace("\\t", "\t")).collect();
+    if let Some(path) = &args.text {
+        let text = fs::read(path).map_err(|error| Failure::at(path, error))?;
+        texts.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+        if texts.is_empty() {
+            return Err(Failure::at(path, "there are no lines"));
+        }
+    }
+    Ok(texts)
+}
+
+/// The tokens of a text, or for a ranker of two.
+fn tokens(
+    model: &Model,
+    args: &EmbedArgs,
+    pooling: Pooling,
+    i: usize,
+    text: &str,
+) -> Result<Vec<u32>, Failure> {
+    let tokenizer = model.tokenizer();
+    let template = model.file().get("tokenizer.chat_template.rerank").and_then(Value::as_str);
+    let tokens = match (text.split_once('\t').filter(|_| pooling == Pooling::Rank), template) {
+        (Some((query, document)), Some(template)) => {
+            let text = template.replace("{query}", query).replace("{document}", document);
+            tokenizer.encode(text, true, true)
+        }
+        (Some((query, document)), None) => tokenizer.encode_pair(query, document),
+        (None, _) => tokenizer.encode(text, true, false),
+    };
+    match tokens {
+        Ok(tokens) if tokens.is_empty() => Err(Failure::usage(format_args!("text {} has no tokens", i + 1))),
+        tokens => tokens.map_err(|error| Failure::at(&args.file, error)),
+    }
+}
+
+/// A number of a vector with the digits that it has, not those that f64 adds.
+fn short(x: f32) -> Json {
+    x.to_string().parse::<f64>().map_or(Json::Null, Json::from)
+}
+
+fn write_row(lines: &mut String, row: &[f32]) {
+    for (i, x) in row.iter().enumerate() {
+        let space = if i > 0 { " " } else { "" };
+        let _ = write!(lines, "{space}{x}");
+    }
+    lines.push('\n');
+}
+
+fn described(
+    model: &Model,
+    pooling: Pooling,
+    text: &str,
+    n_tokens: usize,
+    vector: &[f32],
+    width: usize,
+) -> Json {
+    let mut value = json!({ "text": text, "tokens": n_tokens });
+    let list = |row: &[f32]| row.iter().map(|x| short(*x)).collect::<Json>();
+    match pooling {
+        Pooling::None => value["vectors"] = vector.chunks(width).map(list).collect(),
+        Pooling::Rank => {
+            value["scores"] = list(vector);
+            if !labels(model).is_empty() {
+                value["labels"] = labels(model).into();
+            }
+        }
+        _ => value["vector"] = list(vector),
+    }
+    value
+}
