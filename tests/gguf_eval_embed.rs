@@ -146,6 +146,13 @@ fn encoders_with_decoders_answer() {
     let ran = succeed(eval(&place, &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
     assert!(ran.stderr.contains("4 tokens after"), "{}", ran.stderr);
     fs::write(place.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    // Both sides of the model, and what lies between them.
+    let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
+    assert_eq!(succeed(eval(&place, &args)).stderr, "");
+    let sums = Sums::open(&place.path("im.gguf")).unwrap();
+    assert!(sums.entries.contains_key("enc.blk.1.ffn_down.weight"));
+    assert!(sums.entries.contains_key("dec.blk.1.cross_attn_k.weight"));
+    assert_eq!(sums.entries.len(), 2 * 6 + 2 * 10);
     let ran = eval(&place, &["perplexity", "x.gguf", "--text", "text", "--context", "16"]);
     assert!(
         ran.stderr.contains("does not predict the next token") && ran.stderr.contains("generate"),

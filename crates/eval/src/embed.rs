@@ -173,27 +173,27 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
     if texts.iter().any(Vec::is_empty) {
         return Err(Error::TooShort { found: 0, needed: 1 });
     }
-    let mut vectors = Vec::with_capacity(texts.len());
-    let mut rest = texts;
-    while let Some(longest) = rest.first().map(Vec::len) {
-        // As many of the next texts as have the length of the first, or less.
-        let n = model.windows_at_once(longest);
-        let n = rest.iter().take(n).take_while(|text| text.len() <= longest).count();
-        let (batch, behind) = rest.split_at(n);
+    let mut vectors = vec![Vec::new(); texts.len()];
+    // Texts of about the same length run together.
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(texts[*i].len()));
+    let mut rest = order.as_slice();
+    while let Some(longest) = rest.first().map(|i| texts[*i].len()) {
+        let (batch, behind) = rest.split_at(model.windows_at_once(longest).min(rest.len()));
         rest = behind;
-        let windows: Vec<Window<'_>> = batch.iter().map(|text| window(text, row)).collect();
+        let windows: Vec<Window<'_>> = batch.iter().map(|i| window(&texts[*i], row)).collect();
         let hidden = model.run(&windows, None)?;
-        for i in 0..batch.len() {
-            let rows = hidden.rows_of(i);
+        for (at, i) in batch.iter().enumerate() {
+            let rows = hidden.rows_of(at);
             let vector = match row {
                 Pooling::None => rows.flat_map(|row| hidden.row(row).iter().copied()).collect(),
                 Pooling::Mean => mean(rows.map(|row| hidden.row(row)), model.n_embd()),
                 _ => hidden.row(rows.start).to_vec(),
             };
-            vectors.push(match (pooling, model.classifier()) {
+            vectors[*i] = match (pooling, model.classifier()) {
                 (Pooling::Rank, Some(classifier)) => model.install(|| classifier.run(&vector)),
                 _ => vector,
-            });
+            };
         }
     }
     Ok(vectors)
