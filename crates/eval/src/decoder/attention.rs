@@ -207,7 +207,8 @@ fn window(shape: &Shape, keys: &Keys<'_>, i: usize) -> Result<Option<usize>, Err
         Some(flags) => flags[i],
         None => {
             let period = keys.count(key)?.unwrap_or(sliding.period);
-            period == 0 || if sliding.full_first { i % period > 0 } else { i % period < period - 1 }
+            period == 0
+                || if sliding.full_first { !i.is_multiple_of(period) } else { i % period < period - 1 }
         }
     };
     Ok(window.filter(|_| slides))
