@@ -44,6 +44,40 @@ fn levels_give_the_bytes_of_scalar() {
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }
 
+/// The sweeps of Q3_K skip steps that surely move nothing. Here levels move often and nearly move: ties, one value
+/// that is nearly the whole sum, and sizes at which a sum is subnormal or a product overflows.
+#[test]
+fn levels_of_q3_k_move_as_those_of_scalar() {
+    const N_BLOCKS: usize = 37;
+    const ROUNDS: u64 = 100;
+    let value = |seed: u64, i: u64| {
+        let (of_sub, random) = (testkit::mix(seed, i / 16), testkit::mix(seed + ROUNDS, i));
+        let unit = (random >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+        let whole = (random % 9) as f32;
+        let size = [1e-12, 1e-10, 1.0, 1e8, 1e12, 3e12][of_sub as usize % 6];
+        let value = match of_sub >> 8 & 7 {
+            0 => unit,
+            1 => unit * unit * unit,
+            2 => whole - 4.5,
+            3 => (whole - 5.0) * (1.0 + unit * 1e-7),
+            4 if random % 3 > 0 => unit * 1e-3,
+            5 => unit.signum() + (whole - 4.0) * 1e-7,
+            6 if i % 16 != of_sub >> 16 & 15 => unit * 1e-2,
+            6 => -8.0,
+            _ => unit * 4.0,
+        };
+        size * value
+    };
+    let codec = CODECS.iter().find(|codec| codec.dtype == tensor::DType::Q3_K).expect("a codec");
+    let mut differences = Vec::new();
+    for seed in 0..ROUNDS {
+        let values: Vec<f32> = (0..256 * N_BLOCKS as u64).map(|i| value(seed, i)).collect();
+        let rows = Rows { values: &values, row_elems: values.len(), weights: None };
+        compare(codec, &levels().0, rows, &format!("seed {seed}"), &mut differences);
+    }
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+}
+
 /// All levels but scalar, and the names of those that this machine does not have.
 fn levels() -> (Vec<Level>, Vec<&'static str>) {
     let levels: Vec<Level> = Level::available().into_iter().filter(|level| *level != Level::Scalar).collect();

@@ -30,45 +30,46 @@ const GROUP: usize = 64 / MAX_LANES;
 /// Steps of all sweeps over a sub-block but the last.
 const REPEATED_STEPS: u32 = 4 * SUB_ELEMS as u32;
 
-/// What is known of each sub-block of a unit, by number.
+/// What is known of the sub-blocks of a unit.
 pub struct Room {
+    /// By number, as are the sums.
     inv_scale: [f32; NUMBERS],
     /// The sum of `weight * x * level`.
     sum_lx: [f32; NUMBERS],
     /// The sum of `weight * level^2`.
     sum_l2: [f32; NUMBERS],
-    rows: [Row; NUMBERS],
     open: [Open; NUMBERS],
+    /// A row for each sub-block that is or was open, as many as any unit needed: to fill the rows of all numbers
+    /// would take longer than to fit a unit.
+    rows: Vec<Row>,
 }
 
 impl Room {
     /// An empty one, to be used for one unit after another.
     pub fn new() -> Room {
-        let (none, row) = ([0.0; NUMBERS], [0.0; SUB_ELEMS]);
-        Room {
-            inv_scale: none,
-            sum_lx: none,
-            sum_l2: none,
-            rows: [Row { x: row, cubes: row, levels: row }; NUMBERS],
-            open: [Open(0); NUMBERS],
-        }
+        let none = [0.0; NUMBERS];
+        Room { inv_scale: none, sum_lx: none, sum_l2: none, open: [Open(0); NUMBERS], rows: Vec::new() }
     }
 }
 
-/// The elements of a sub-block that is or was open.
-#[derive(Clone, Copy)]
+/// The elements of a sub-block.
 struct Row {
     x: [f32; SUB_ELEMS],
+    /// [`Test::SHARE`] of `x^3`.
     cubes: [f32; SUB_ELEMS],
     /// As floats, from `-half` on.
     levels: [f32; SUB_ELEMS],
 }
 
-/// A sub-block whose levels may move, and the step that is next. From the lowest bit on: 8 bits of its number; 8
-/// of the step, counted over all sweeps; and a bit for each element whose step has moved nothing since the last
-/// level moved, because it would do so again.
+impl Row {
+    const EMPTY: Row = Row { x: [0.0; SUB_ELEMS], cubes: [0.0; SUB_ELEMS], levels: [0.0; SUB_ELEMS] };
+}
+
+/// A sub-block whose levels may move, and the step that is next. Bytes from the lowest on: its number; that of
+/// its row; the step, counted over all sweeps; none; and two of a bit for each element whose step has moved
+/// nothing since the last level moved, because it would do so again.
 #[derive(Clone, Copy)]
-struct Open(u32);
+struct Open(u64);
 
 impl Open {
     #[inline(always)]
@@ -77,21 +78,26 @@ impl Open {
     }
 
     #[inline(always)]
-    fn elem(self) -> usize {
-        (self.0 >> 8) as usize % SUB_ELEMS
+    fn row(self) -> usize {
+        (self.0 >> 8 & 0xff) as usize
     }
 
-    /// Goes on from the step made to the next one of an element that `may_move`; None after the last sweep.
+    #[inline(always)]
+    fn elem(self) -> usize {
+        (self.0 >> 16) as usize % SUB_ELEMS
+    }
+
+    /// Goes on from the step made to the next one of an element that `may_move`; false after the last one.
     #[inline(always)]
     fn after(self, moved: bool, may_move: u32) -> (Open, bool) {
-        let (number, step) = (self.0 & 0xff, self.0 >> 8 & 0xff);
-        let settled = if moved { 0 } else { self.0 >> 16 | 1 << self.elem() };
+        let (names, step) = (self.0 & 0xffff, (self.0 >> 16) as u32 & 0xff);
+        let settled = if moved { 0 } else { (self.0 >> 32) as u32 | 1 << self.elem() };
         let may_move = may_move & !settled;
         let later = may_move & (!1 << self.elem());
         let again = if step < REPEATED_STEPS { may_move << SUB_ELEMS } else { 0 };
         let ahead = later | again;
         let step = step / SUB_ELEMS as u32 * SUB_ELEMS as u32 + ahead.trailing_zeros();
-        (Open(number | step << 8 | settled << 16), ahead != 0)
+        (Open(names | u64::from(step) << 16 | u64::from(settled) << 32), ahead != 0)
     }
 }
 
@@ -119,16 +125,20 @@ pub fn signed_by_descent<S: Simd>(
         wild |= this_wild;
         may_move[sub] = moves.to_bitmask() & ((1 << blocks.len()) - 1);
     }
-    let mut n_open = 0;
+    let (mut n_rows, mut n_open) = (0, 0);
     for (group, may_move) in may_move.as_chunks::<GROUP>().0.iter().enumerate() {
         let mut bits = may_move.iter().rev().fold(0, |bits, lanes| bits << MAX_LANES | lanes);
         while bits != 0 {
             let number = GROUP * MAX_LANES * group + bits.trailing_zeros() as usize;
             bits &= bits - 1;
             let x = &blocks[number % MAX_LANES][number / MAX_LANES];
-            let may_move = begin(simd, room, number, x, half);
-            let elem = may_move.trailing_zeros() % SUB_ELEMS as u32;
-            room.open[n_open % NUMBERS] = Open(number as u32 | (elem << 8));
+            if n_rows == room.rows.len() {
+                room.rows.push(Row::EMPTY);
+            }
+            let may_move = begin(simd, room, number, n_rows, x, half);
+            let elem = may_move.trailing_zeros() as usize % SUB_ELEMS;
+            room.open[n_open % NUMBERS] = Open((number | n_rows << 8 | elem << 16) as u64);
+            n_rows += 1;
             n_open += usize::from(may_move != 0);
         }
     }
@@ -207,10 +217,11 @@ fn rounded<S: Simd>(simd: S, x: S::f32s, inv_scale: S::f32s, half: u8) -> S::f32
 /// With `lx` and `l2` the sums without the element, its best level `x * l2 / lx` rounds to the one it has if
 /// `|x * l2 - level * lx| < lx / 2`. The sums with the element give the same difference, because its own share
 /// cancels out. So what must be below half the sum is `|x * sum_l2 - level * sum_lx| + x^3 * level / 2`, where
-/// `x * sum_l2` may be clamped as levels are. No level has the other sign than its element, so that
-/// `x * sum_l2 / sum_lx` is at most 36 in magnitude and all rounding errors, the scalar code's too, are below a
-/// 10000th of the sum plus a 1000th of `lx`; unless the sum is so small that something is subnormal, or so large
-/// that something overflows: then all elements may move.
+/// `x * sum_l2` may be clamped as levels are. The first rounding makes `x * sum_l2 / sum_lx` at most 8 in
+/// magnitude; no step lets `sum_lx^2 / sum_l2` fall or `sum_lx` grow to more than about four times its first
+/// value, so that it stays below 36. Then all rounding errors, the scalar code's too, are below a 10000th of the
+/// sum plus a 1000th of `lx`, unless the sum is so small that something is subnormal, so large that something
+/// overflows, or not positive: in these cases all elements may move.
 struct Test<S: Simd> {
     sum_lx: S::f32s,
     sum_l2: S::f32s,
@@ -252,14 +263,21 @@ impl<S: Simd> Test<S> {
     }
 }
 
-/// Fills the row of a sub-block and gives a bit for each element that may move.
+/// Fills `row` with a sub-block and gives a bit for each element that may move.
 #[simd]
-fn begin<S: Simd>(simd: S, room: &mut Room, number: usize, x: &[f32; SUB_ELEMS], half: u8) -> u32 {
+fn begin<S: Simd>(
+    simd: S,
+    room: &mut Room,
+    number: usize,
+    row: usize,
+    x: &[f32; SUB_ELEMS],
+    half: u8,
+) -> u32 {
     let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
     let inv_scale = splat(room.inv_scale[number]);
     let test = Test::new(simd, splat(room.sum_lx[number]), splat(room.sum_l2[number]), half);
-    let row = &mut room.rows[number];
+    let row = &mut room.rows[row];
     let mut may_move = 0;
     for at in (0..SUB_ELEMS).step_by(lanes) {
         let part = at..at + lanes;
@@ -283,7 +301,7 @@ fn advance<S: Simd>(simd: S, room: &mut Room, half: u8, which: Range<usize>, mut
     let (mut x, mut level) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
     let (mut sum_lx, mut sum_l2) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
     for (lane, open) in room.open[which.clone()].iter().enumerate().take(MAX_LANES) {
-        let row = &room.rows[open.number()];
+        let row = &room.rows[open.row()];
         x[lane] = row.x[open.elem()];
         level[lane] = row.levels[open.elem()];
         sum_lx[lane] = room.sum_lx[open.number()];
@@ -306,7 +324,7 @@ fn advance<S: Simd>(simd: S, room: &mut Room, half: u8, which: Range<usize>, mut
         room.sum_l2[number] = by_lane[1][lane];
         let (range, new) = ([splat(2), splat(3)], splat(5));
         let test: Test<S> = Test { sum_lx: splat(0), sum_l2: splat(1), range, bound: splat(4) };
-        let row = &mut room.rows[number];
+        let row = &mut room.rows[open.row()];
         let mut may_move = 0;
         for at in (0..SUB_ELEMS).step_by(lanes) {
             let part = at..at + lanes;

@@ -19,11 +19,28 @@ pub fn to_half<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
     sign | magnitude.simd_gt(splat(0xff00_0000)).select(splat(0x7e00), number)
 }
 
+/// [`f16_to_f32`](crate::round::f16_to_f32) in every lane; equal for every half, whose upper 16 bits are 0.
+#[simd]
+pub fn from_half<S: Simd>(simd: S, half: S::u32s) -> S::f32s {
+    let splat = |bits: u32| S::u32s::splat(simd, bits);
+    let sign = (half << 16) & splat(0x8000_0000);
+    let magnitude = half << 17;
+    let scale = S::f32s::splat(simd, f32::from_bits(0x0780_0000));
+    let normal = ((magnitude >> 4) + splat(0xe0 << 23)).bitcast::<S::f32s>() * scale;
+    let subnormal = ((magnitude >> 17) | splat(126 << 23)).bitcast::<S::f32s>() - S::f32s::splat(simd, 0.5);
+    let number = magnitude.simd_lt(splat(1 << 27)).select(subnormal, normal);
+    (sign | number.bitcast::<S::u32s>()).bitcast()
+}
+
 #[cfg(test)]
 mod tests {
     use fearless_simd::{Simd, prelude::*};
 
-    use crate::{Level, level::at_level, round::f32_to_f16};
+    use crate::{
+        Level,
+        level::at_level,
+        round::{f16_to_f32, f32_to_f16},
+    };
 
     #[test]
     fn every_level_rounds_as_scalar_does() {
@@ -36,6 +53,25 @@ mod tests {
             let found = at_level!(level, simd => halves(simd, &values), expected.clone());
             assert!(found == expected, "{level:?}");
         }
+    }
+
+    #[test]
+    fn every_level_reads_as_scalar_does() {
+        let expected: Vec<u32> = (0..=u16::MAX).map(|half| f16_to_f32(half).to_bits()).collect();
+        for level in Level::available() {
+            let found = at_level!(level, simd => floats(simd), expected.clone());
+            assert!(found == expected, "{level:?}");
+        }
+    }
+
+    #[inline(always)]
+    fn floats<S: Simd>(simd: S) -> Vec<u32> {
+        let mut found = Vec::new();
+        for first in (0..=u32::from(u16::MAX)).step_by(S::u32s::LEN) {
+            let halves = S::u32s::from_fn(simd, |lane| first + lane as u32);
+            found.extend_from_slice(super::from_half(simd, halves).bitcast::<S::u32s>().as_slice());
+        }
+        found
     }
 
     #[inline(always)]

@@ -28,10 +28,8 @@ pub mod unsigned;
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use crate::{
-    Rows,
-    round::{f16_to_f32, f32_to_f16},
-};
+use crate::Rows;
+use halves::{from_half, to_half};
 
 /// The number that, added to a float below 2^22, leaves its nearest integer in the low bits.
 const MAGIC: f32 = 12_582_912.0;
@@ -62,7 +60,7 @@ pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
         let first = unit * lanes;
         transpose(simd, values, blocks_from(first, values.len()), &mut x);
         let wild = kernel(first, &x, &mut words);
-        store_words::<S, B, W>(&words, blocks);
+        store_words::<S, B, W>(simd, &words, blocks);
         for (lane, block) in blocks.iter_mut().enumerate() {
             if wild >> lane & 1 == 1 {
                 scalar(first + lane, block);
@@ -131,32 +129,49 @@ pub fn transpose<S: Simd, const E: usize>(
         for lane in 0..lanes {
             rows[lane] = S::f32s::from_slice(simd, &blocks[chosen[lane]][at..at + lanes]);
         }
-        let mut pass = 1;
-        while pass < lanes {
-            let mut zipped = rows;
-            for i in 0..lanes / 2 {
-                zipped[2 * i] = rows[i].zip_low(rows[i + lanes / 2]);
-                zipped[2 * i + 1] = rows[i].zip_high(rows[i + lanes / 2]);
-            }
-            rows = zipped;
-            pass *= 2;
-        }
-        out[at..at + lanes].copy_from_slice(&rows[..lanes]);
+        out[at..at + lanes].copy_from_slice(&columns::<S, _>(rows)[..lanes]);
     }
 }
 
-/// Word `w` of lane `l` to bytes `4 * w` of block `l`; the last word may be cut.
+/// Transposes a square: row `i` of the first LEN becomes what was lane `i` of all of them.
 #[inline(always)]
-fn store_words<S: Simd, const B: usize, const W: usize>(words: &[S::u32s; W], blocks: &mut [[u8; B]]) {
-    for (at, words) in words.iter().enumerate() {
-        let words = words.as_slice();
-        for (block, word) in blocks.iter_mut().zip(words) {
-            let bytes = word.to_le_bytes();
-            let room = B - 4 * at;
-            if room >= 4 {
-                block[4 * at..4 * at + 4].copy_from_slice(&bytes);
+fn columns<S: Simd, V: SimdBase<S>>(mut rows: [V; MAX_LANES]) -> [V; MAX_LANES] {
+    let mut pass = 1;
+    while pass < V::LEN {
+        let mut zipped = rows;
+        for i in 0..V::LEN / 2 {
+            zipped[2 * i] = rows[i].zip_low(rows[i + V::LEN / 2]);
+            zipped[2 * i + 1] = rows[i].zip_high(rows[i + V::LEN / 2]);
+        }
+        rows = zipped;
+        pass *= 2;
+    }
+    rows
+}
+
+/// Word `w` of lane `l` to bytes `4 * w` of block `l`; the last word may be cut.
+#[simd]
+fn store_words<S: Simd, const B: usize, const W: usize>(
+    simd: S,
+    words: &[S::u32s; W],
+    blocks: &mut [[u8; B]],
+) {
+    let lanes = S::u32s::LEN;
+    for square in 0..W.div_ceil(lanes) {
+        let at = square * lanes;
+        let mut rows = [S::u32s::splat(simd, 0); MAX_LANES];
+        let n_rows = lanes.min(W - at);
+        rows[..n_rows].copy_from_slice(&words[at..at + n_rows]);
+        let columns = columns::<S, _>(rows);
+        for (block, column) in blocks.iter_mut().zip(&columns) {
+            let bytes = column.bitcast::<S::u8s>();
+            let block = &mut block[4 * at..];
+            if block.len() >= 4 * lanes {
+                bytes.store_slice(&mut block[..4 * lanes]);
             } else {
-                block[4 * at..].copy_from_slice(&bytes[..room]);
+                // A length that the compiler knows.
+                let rest = B % (4 * lanes);
+                block[..rest].copy_from_slice(&bytes.as_slice()[..rest]);
             }
         }
     }
@@ -188,17 +203,11 @@ pub fn to_float<S: Simd>(_simd: S, levels: S::u32s) -> S::f32s {
     levels.to_float()
 }
 
-/// Rounds to half precision: the bits, and what a reader will see. The conversion itself is scalar; it
-/// happens a few times a block.
+/// Rounds to half precision: the bits, and what a reader will see.
 #[simd]
 pub fn half<S: Simd>(simd: S, value: S::f32s) -> (S::u32s, S::f32s) {
-    let (mut bits, mut seen) = (S::u32s::splat(simd, 0), value);
-    for lane in 0..S::f32s::LEN {
-        let half = f32_to_f16(value.as_slice()[lane]);
-        bits.as_mut_slice()[lane] = u32::from(half);
-        seen.as_mut_slice()[lane] = f16_to_f32(half);
-    }
-    (bits, seen)
+    let bits = to_half(simd, value);
+    (bits, from_half(simd, bits))
 }
 
 /// The sum of squares, first to last.

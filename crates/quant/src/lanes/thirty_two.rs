@@ -69,7 +69,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             }
             let wild = kernel(&x, &w, &mut words);
             for (g, blocks) in blocks.chunks_mut(lanes).enumerate() {
-                store_words::<S, B, W>(&words[g], blocks);
+                store_words::<S, B, W>(simd, &words[g], blocks);
                 if wild[g] == 0 {
                     continue;
                 }

@@ -25,13 +25,13 @@ const SCALE_HALF: u8 = 32;
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     let blocks = values.as_chunks::<ELEMS>().0;
-    let mut room = Room::new();
+    let (mut room, mut levels) = (Room::new(), [S::u32s::splat(simd, 0); ELEMS]);
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         values,
         out,
         #[inline(always)]
-        |first, x, words| fit(simd, &mut room, values, first, x, words),
+        |first, x, words| fit(simd, &mut room, values, first, x, &mut levels, words),
         |index, block| scalar::encode(&blocks[index], block),
     );
 }
@@ -39,13 +39,14 @@ pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
 /// Encodes with importance weights, of which `weights` holds a row.
 #[simd]
 pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
+    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
     encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         rows,
         weights,
         out,
         #[inline(always)]
-        |x, importance, words| fit_weighted(simd, x, importance, words),
+        |x, importance, words| fit_weighted(simd, x, importance, &mut levels, words),
         scalar::encode_weighted,
     );
 }
@@ -57,6 +58,7 @@ fn fit<S: Simd>(
     values: &[f32],
     first: usize,
     x: &[S::f32s; ELEMS],
+    levels: &mut [S::u32s; ELEMS],
     words: &mut [S::u32s; WORDS],
 ) -> u64 {
     let splat = |value: f32| S::f32s::splat(simd, value);
@@ -77,7 +79,7 @@ fn fit<S: Simd>(
         scale_levels[sub] = hollow.select(none, stored_level(simd, inv_scale * scales[sub], SCALE_HALF));
     }
     let scale = hollow.select(zero, splat(1.0) / inv_scale);
-    let lost = finish(simd, x, &scale_levels, scale, &found, words);
+    let lost = finish(simd, x, &scale_levels, scale, &found, levels, words);
     let mut wild = wild.to_bitmask();
     for sub in 0..SUBS {
         wild |= lost[sub] & moved[sub];
@@ -90,6 +92,7 @@ fn fit_weighted<S: Simd>(
     simd: S,
     x: &[S::f32s; ELEMS],
     importance: &[S::f32s; ELEMS],
+    levels: &mut [S::u32s; ELEMS],
     words: &mut [S::u32s; WORDS],
 ) -> u64 {
     let splat = |value: f32| S::f32s::splat(simd, value);
@@ -115,12 +118,12 @@ fn fit_weighted<S: Simd>(
     for sub in 0..SUBS {
         scale_levels[sub] = of_scales.searched_level(simd, scales[sub], SCALE_HALF);
     }
-    finish(simd, x, &scale_levels, of_scales.scale, &found, words);
+    finish(simd, x, &scale_levels, of_scales.scale, &found, levels, words);
     wild.to_bitmask()
 }
 
 /// As the scalar `finish`. Gives for each sub-block the lanes that keep the levels of the search, where those
-/// of `found` are taken.
+/// of `found` are taken. `levels` is room for those of all elements.
 #[simd]
 fn finish<S: Simd>(
     simd: S,
@@ -128,17 +131,17 @@ fn finish<S: Simd>(
     scale_levels: &[S::u32s; SUBS],
     scale: S::f32s,
     found: &[Found<S>; SUBS],
+    levels: &mut [S::u32s; ELEMS],
     words: &mut [S::u32s; WORDS],
 ) -> [u64; SUBS] {
     let zero = S::f32s::splat(simd, 0.0);
     let (scale_bits, scale) = half(simd, scale);
-    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
     let mut lost = [0; SUBS];
     for sub in 0..SUBS {
         let level: S::f32s = scale_levels[sub].to_float();
         let d = scale * (level - S::f32s::splat(simd, 32.0));
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
-        let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(&mut levels, sub * SUB_ELEMS);
+        let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(levels, sub * SUB_ELEMS);
         divide_to_levels(simd, x, None, d, -i32::from(HALF), i32::from(HALF) - 1, levels);
         let keeps = d.simd_eq(zero);
         if keeps.any_true() {
@@ -148,7 +151,7 @@ fn finish<S: Simd>(
             }
         }
     }
-    put_levels(simd, &levels, words);
+    put_levels(simd, levels, words);
     put_scales(simd, scale_levels, array_at_mut(words, 24));
     words[27] = scale_bits;
     lost

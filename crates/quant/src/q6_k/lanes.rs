@@ -21,17 +21,18 @@ const HALF: u8 = 32;
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     let blocks = values.as_chunks::<ELEMS>().0;
+    let mut squares = [S::f32s::splat(simd, 0.0); ELEMS];
+    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         values,
         out,
         #[inline(always)]
         |_, x, words| {
-            let mut squares = *x;
-            for square in &mut squares {
-                *square = *square * *square;
+            for (square, x) in squares.iter_mut().zip(x) {
+                *square = *x * *x;
             }
-            fit(simd, x, &squares, words)
+            fit(simd, x, &squares, &mut levels, words)
         },
         |index, block| scalar::encode(&blocks[index], block),
     );
@@ -40,20 +41,27 @@ pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
 /// Encodes with importance weights, of which `weights` holds a row.
 #[simd]
 pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
+    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
     encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         rows,
         weights,
         out,
         #[inline(always)]
-        |x, importance, words| fit(simd, x, importance, words),
+        |x, importance, words| fit(simd, x, importance, &mut levels, words),
         scalar::encode_weighted,
     );
 }
 
-/// Encodes a unit with these weights and gives the wild lanes.
+/// Encodes a unit with these weights and gives the wild lanes; `levels` is room for those of all elements.
 #[simd]
-fn fit<S: Simd>(simd: S, x: &[S::f32s; ELEMS], w: &[S::f32s; ELEMS], words: &mut [S::u32s; WORDS]) -> u64 {
+fn fit<S: Simd>(
+    simd: S,
+    x: &[S::f32s; ELEMS],
+    w: &[S::f32s; ELEMS],
+    levels: &mut [S::u32s; ELEMS],
+    words: &mut [S::u32s; WORDS],
+) -> u64 {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
     let mut wild = S::mask32s::splat(simd, false);
@@ -70,7 +78,6 @@ fn fit<S: Simd>(simd: S, x: &[S::f32s; ELEMS], w: &[S::f32s; ELEMS], words: &mut
     let empty_block = magnitude.simd_lt(splat(SMALLEST_GROUP));
     let inv_scale = splat(-128.0) / max_scale;
     let (scale_bits, scale) = half(simd, splat(1.0) / inv_scale);
-    let mut levels = [none; ELEMS];
     words[48..52].fill(none);
     for sub in 0..SUBS {
         let level = nearest_int(simd, inv_scale * scales[sub]).bitcast::<S::i32s>();
@@ -79,7 +86,7 @@ fn fit<S: Simd>(simd: S, x: &[S::f32s; ELEMS], w: &[S::f32s; ELEMS], words: &mut
             (level.bitcast::<S::u32s>() & S::u32s::splat(simd, 0xff)) << (8 * (sub % 4) as u32);
         let sub_scale = scale * level.to_float::<S::f32s>();
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
-        let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(&mut levels, sub * SUB_ELEMS);
+        let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(levels, sub * SUB_ELEMS);
         divide_to_levels(simd, x, None, sub_scale, -i32::from(HALF), i32::from(HALF) - 1, levels);
         let lost = sub_scale.simd_eq(zero);
         if lost.any_true() {
@@ -89,7 +96,7 @@ fn fit<S: Simd>(simd: S, x: &[S::f32s; ELEMS], w: &[S::f32s; ELEMS], words: &mut
         }
     }
     words[52] = scale_bits;
-    put_levels(simd, &levels, words);
+    put_levels(simd, levels, words);
     if empty_block.any_true() {
         for word in words {
             *word = empty_block.select(none, *word);
