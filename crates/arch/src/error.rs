@@ -130,6 +130,7 @@ impl ArchError {
             ArchError::UnusedTensors { .. } => {
                 Some("the checkpoint may be of another architecture than config.json states".into())
             }
+            ArchError::Vocab(error) => error.hint().map(str::to_owned),
             _ => None,
         }
     }

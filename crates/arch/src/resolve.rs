@@ -22,6 +22,8 @@ pub struct Options {
     pub pre: Option<String>,
     /// Whether the tokenizer's own file goes into the metadata as well.
     pub embed_tokenizer_json: bool,
+    /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
+    pub scores_from_merges: bool,
     /// The architecture, whatever class the config names: a name of [`ARCHES`](crate::ARCHES) or
     /// one of its class names.
     pub arch_as: Option<String>,
@@ -54,6 +56,7 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
             pre: options.pre.clone(),
             type_vocab_size: resolved.hparams.get_u64("type_vocab_size")?,
             embed_json: options.embed_tokenizer_json,
+            scores_from_merges: options.scores_from_merges,
         },
     )?;
     let mut layout = resolved.layout;

@@ -37,14 +37,39 @@ pub(super) fn put(
     keys: &mut Keys,
     notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
-    let table = table(input, hf, ctx, notes)?;
-    warn_of_loss(hf, &bpe::ids_of(hf)?, keys, notes);
+    let mut table = table(input, hf, ctx, notes)?;
+    let ids = bpe::ids_of(hf)?;
+    if ctx.scores_from_merges {
+        rank(&mut table, hf, &ids);
+        if !says_space(keys) && !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
+            keys.put(keys::ADD_SPACE_PREFIX, false);
+        }
+    } else {
+        warn_of_loss(hf, &ids, keys, notes);
+    }
     keys.put(keys::MODEL, "llama");
     keys.put(keys::PRE, "default");
     let n_tokens = table.len();
     table.put(keys);
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
     special::put(input, Some(hf), &options, n_tokens, keys, notes)
+}
+
+fn says_space(keys: &Keys) -> bool {
+    keys.0.iter().any(|(key, _)| key == keys::ADD_SPACE_PREFIX)
+}
+
+/// Scores by merges: of a token, the negative position of the first merge that makes it.
+fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
+    let mut joined = String::new();
+    for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        if let Some(id) = ids.get(joined.as_str()) {
+            table.scores[*id as usize] = -(rank as f32);
+        }
+    }
 }
 
 /// Tells in what llama.cpp will cut text otherwise than the model: its keys are the reference's,
@@ -64,11 +89,11 @@ fn warn_of_loss(hf: &HfTokenizer, ids: &Ids<'_>, keys: &Keys, notes: &mut Vec<St
     let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
     notes.push(format!(
         "`{}` has no scores, and the reference gives every token the same: llama.cpp joins from left to right, \
-         the model by its merges, of which {order} tells; with `tokenizer.model` beside it scores are written",
+         the model by its merges, of which {order} tells; with `tokenizer.model` beside it or `--scores-from-merges` \
+         scores are written",
         hf.file
     ));
-    let said = keys.0.iter().any(|(key, _)| key == keys::ADD_SPACE_PREFIX);
-    if !said && !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
+    if !says_space(keys) && !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
         notes.push(format!(
             "`{}` puts no space in front of a text, but llama.cpp does where no key says so, and the reference \
              writes one only for `add_prefix_space` in `tokenizer_config.json`",
@@ -78,8 +103,7 @@ fn warn_of_loss(hf: &HfTokenizer, ids: &Ids<'_>, keys: &Keys, notes: &mut Vec<St
 }
 
 /// As [`put`], for families of which the reference reads tokenizer.model only. The scores are
-/// made of the merges, so that llama.cpp joins in their order: a token's score is the negative
-/// position of the first merge that makes it. Added tokens lie where the files state, as beside a
+/// made of the merges, so that llama.cpp joins in their order. Added tokens lie where the files state, as beside a
 /// tokenizer.model.
 pub(super) fn put_ranked(
     input: &Input<'_>,
@@ -119,15 +143,7 @@ fn ranked_tokens(
     let ids = bpe::ids_of(hf)?;
     bpe::check_merges(hf, &ids)?;
     let mut table = tokens(hf, &AddedVocab::default())?;
-    let mut joined = String::new();
-    for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        if let Some(id) = ids.get(joined.as_str()) {
-            table.scores[*id as usize] = -(rank as f32);
-        }
-    }
+    rank(&mut table, hf, &ids);
     // SentencePiece calls those that are not special user-defined: found in a text before anything
     // is joined. Those of tokenizer.json keep their scores.
     for token in &hf.added_tokens {

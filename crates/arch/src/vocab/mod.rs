@@ -55,6 +55,9 @@ pub struct VocabContext {
     /// Whether the tokenizer's own file goes into the metadata as well, as it is
     /// (`tokenizer.huggingface.json`, `tokenizer.rwkv.world`).
     pub embed_json: bool,
+    /// Whether a llama tokenizer that is there as tokenizer.json only gets scores made of its merges,
+    /// by which llama.cpp cuts text as the model does. The reference gives every token the same.
+    pub scores_from_merges: bool,
 }
 
 impl VocabContext {

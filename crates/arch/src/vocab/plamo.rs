@@ -2,14 +2,14 @@
 //!
 //! Each line is a list that starts with a token, its score, and what it is.
 //!
-//! Source: `_set_vocab_plamo` in `conversion/base.py`.
+//! Source: `_set_vocab_plamo` in `conversion/base.py`, `Plamo3Model.set_vocab` in `conversion/plamo.py`.
 
 use serde_json::Value as Json;
 
 use super::error::VocabError;
 use super::hf::{malformed, tokenizer_config};
 use super::keys::{self, Keys, TokenTable, TokenType};
-use super::{VocabContext, bpe, check_rows};
+use super::{VocabContext, bpe, check_rows, special, template};
 use crate::Input;
 
 const FILE: &str = "tokenizer.jsonl";
@@ -78,5 +78,27 @@ pub(super) fn put(
     }
     keys.put(keys::EOT_ID, EOT);
     keys.put(keys::ADD_SPACE_PREFIX, false);
+    Ok(())
+}
+
+/// As [`put`], then the chat template: chat_template.jinja, else `chat_template` of
+/// tokenizer_config.json; an empty one is none.
+pub(super) fn put_with_template(
+    input: &Input<'_>,
+    ctx: &VocabContext,
+    keys: &mut Keys,
+    notes: &mut Vec<String>,
+) -> Result<(), VocabError> {
+    put(input, ctx, keys, notes)?;
+    let config = tokenizer_config(input)?.unwrap_or_default();
+    let value = match template::jinja_file(input)? {
+        Some(text) => Json::String(text),
+        None => config.get("chat_template").cloned().unwrap_or_default(),
+    };
+    match template::of_value(&value) {
+        Ok(Some(templates)) if special::is_true(&value) => template::put(&templates, keys, Some(notes)),
+        Ok(_) => {}
+        Err(problem) => notes.push(problem.into()),
+    }
     Ok(())
 }

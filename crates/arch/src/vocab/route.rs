@@ -129,8 +129,10 @@ pub enum Route {
     Nemotron,
     /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
     Mistral,
-    /// PLaMo 2 and 3: tokenizer.jsonl.
+    /// PLaMo 2: tokenizer.jsonl.
     Plamo2,
+    /// PLaMo 3: as [`Route::Plamo2`], with a chat template.
+    Plamo3,
     /// A model without text.
     None,
 }
@@ -187,6 +189,7 @@ const NAMES: &[(&str, Route)] = &[
     ("nemotron", Route::Nemotron),
     ("mistral", Route::Mistral),
     ("plamo2", Route::Plamo2),
+    ("plamo3", Route::Plamo3),
     ("none", Route::None),
 ];
 
@@ -338,6 +341,7 @@ pub(super) fn put(
         }
         Route::Mistral => mistral::put(input, ctx, true, put.keys, put.notes),
         Route::Plamo2 => plamo::put(input, ctx, put.keys, put.notes),
+        Route::Plamo3 => plamo::put_with_template(input, ctx, put.keys, put.notes),
         Route::None => {
             put.keys.put(keys::MODEL, "none");
             Ok(())

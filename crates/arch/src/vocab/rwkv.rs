@@ -4,8 +4,9 @@
 //! of its bytes. llama.cpp wants the tokens as Python prints bytes, without the quotes.
 //!
 //! Source: `_set_vocab_rwkv_world` in `conversion/base.py`. Where a checkpoint has no chat
-//! template, the reference writes one from its own folder of templates, or, if that is not
-//! there, the name under which llama.cpp has it built in; here it is the name.
+//! template, the reference writes one from its own folder of templates. Ours makes the same text of
+//! dialogs in words of our own, so that this key differs; `rwkv-world` in its comment is what
+//! llama.cpp knows it by where it does not run templates.
 
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed};
@@ -14,6 +15,8 @@ use super::{VocabContext, bpe, check_rows, special};
 use crate::Input;
 
 pub(super) const FILE: &str = "rwkv_vocab_v20230424.txt";
+
+const TEMPLATE: &str = include_str!("rwkv_world.jinja");
 
 /// Puts the keys of a world vocabulary.
 pub(super) fn put(
@@ -52,7 +55,7 @@ pub(super) fn put(
         // An empty line ends a turn; bos and eos are the token that is no text.
         defaults: vec![("eot", 261)],
         overrides: vec![("bos", 0), ("eos", 0)],
-        template_if_none: Some("rwkv-world"),
+        template_if_none: Some(TEMPLATE.trim_ascii_end()),
         ..special::Options::default()
     };
     special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)

@@ -37,26 +37,30 @@ pub(super) fn read(
             None => template_of_json(input)?.unwrap_or(Json::Null),
         },
     };
-    Ok(match value {
-        Json::String(text) => Some(Templates::One(text)),
-        Json::Array(items) => Some(Templates::Named(
-            items
-                .iter()
-                .filter_map(|item| {
-                    let name = item.get("name").and_then(Json::as_str)?;
-                    let template = item.get("template").and_then(Json::as_str)?;
-                    Some((name.to_owned(), template.to_owned()))
-                })
-                .collect(),
-        )),
-        Json::Null => None,
-        _ => {
-            notes
-                .into_iter()
-                .for_each(|notes| notes.push("`chat_template` is neither text nor a list: left out".into()));
-            None
+    match of_value(&value) {
+        Ok(templates) => Ok(templates),
+        Err(problem) => {
+            notes.into_iter().for_each(|notes| notes.push(problem.into()));
+            Ok(None)
         }
-    })
+    }
+}
+
+/// The templates that a `chat_template` holds: a text, or a list of names and texts.
+pub(super) fn of_value(value: &Json) -> Result<Option<Templates>, &'static str> {
+    match value {
+        Json::String(text) => Ok(Some(Templates::One(text.clone()))),
+        Json::Array(items) => {
+            let named = items.iter().filter_map(|item| {
+                let name = item.get("name").and_then(Json::as_str)?;
+                let template = item.get("template").and_then(Json::as_str)?;
+                Some((name.to_owned(), template.to_owned()))
+            });
+            Ok(Some(Templates::Named(named.collect())))
+        }
+        Json::Null => Ok(None),
+        _ => Err("`chat_template` is neither text nor a list: left out"),
+    }
 }
 
 fn from_files(input: &Input<'_>, default: &[u8]) -> Result<Templates, VocabError> {

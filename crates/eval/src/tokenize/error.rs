@@ -28,6 +28,46 @@ pub enum Error {
         /// Number of tokens.
         expected: usize,
     },
+    /// A score that is no number.
+    #[error("`tokenizer.ggml.scores`: the score of token {id} (`{token}`) is {score}")]
+    BadScore {
+        /// The token's id.
+        id: u32,
+        /// Its text.
+        token: String,
+        /// What stands there.
+        score: f32,
+    },
+    /// A merge that is not two texts with a space between.
+    #[error("`tokenizer.ggml.merges`: merge {index} is not two tokens: `{merge}`")]
+    BadMerge {
+        /// Its position.
+        index: usize,
+        /// What stands there.
+        merge: String,
+    },
+    /// A merge of tokens that the vocabulary lacks.
+    #[error(
+        "`tokenizer.ggml.merges`: merge {index} (`{merge}`) needs token `{token}`, which is not in the vocabulary"
+    )]
+    MergeOfUnknown {
+        /// Its position.
+        index: usize,
+        /// What stands there.
+        merge: String,
+        /// The absent token.
+        token: String,
+    },
+    /// A special token beyond the vocabulary.
+    #[error("`{key}` is {id}, but there are {tokens} tokens")]
+    SpecialIdOutOfRange {
+        /// The key.
+        key: String,
+        /// Its value.
+        id: u64,
+        /// Number of tokens.
+        tokens: usize,
+    },
     /// Two tokens with one text.
     #[error("tokens {first} and {second} are both `{token}`")]
     RepeatedToken {

@@ -1,6 +1,7 @@
 //! Text to token ids and back, from the `tokenizer.ggml.*` keys of a GGUF alone.
 //!
-//! One file for each kind of vocabulary (`bpe`, `spm`, `unigram`, `wordpiece`, `rwkv`),
+//! One file for each kind of vocabulary (`bpe`, `spm`, `unigram`, `wordpiece`, `rwkv`,
+//! `plamo`),
 //! one for what the keys say (`vocab`), one for the special tokens (`partition`), and the
 //! table of the pre-tokenizers (`pre`).
 //!
@@ -10,6 +11,7 @@
 mod bpe;
 mod error;
 mod partition;
+mod plamo;
 mod pre;
 mod rwkv;
 mod split;
@@ -19,6 +21,8 @@ mod trie;
 mod unigram;
 mod vocab;
 mod wordpiece;
+
+use std::borrow::Cow;
 
 use gguf::Metadata;
 
@@ -54,6 +58,7 @@ enum Kind {
     WordPiece,
     Unigram(Box<unigram::Unigram>),
     Rwkv(Box<trie::Trie>),
+    Plamo(Box<plamo::Plamo>),
 }
 
 impl Tokenizer {
@@ -83,6 +88,7 @@ impl Tokenizer {
             (Model::WordPiece, _) => Kind::WordPiece,
             (Model::Unigram, _) => Kind::Unigram(Box::new(unigram::Unigram::new(&vocab)?)),
             (Model::Rwkv, _) => Kind::Rwkv(Box::new(rwkv::trie(&vocab))),
+            (Model::Plamo, _) => Kind::Plamo(Box::new(plamo::Plamo::new(&vocab)?)),
             (Model::None | Model::Bpe | Model::Whitespace, _) => Kind::None,
         };
         vocab.merges = Vec::new();
@@ -166,7 +172,7 @@ impl Tokenizer {
             return Ok(output);
         }
         let is_word_piece = matches!(self.kind, Kind::WordPiece);
-        let fixed = matches!(self.kind, Kind::Rwkv(_));
+        let fixed = matches!(self.kind, Kind::Rwkv(_) | Kind::Plamo(_));
         if add_special && !fixed && (vocab.add_bos || is_word_piece) {
             output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.bos_token_id" })?);
         }
@@ -229,6 +235,12 @@ impl Tokenizer {
                 Ok(())
             }
             Kind::Spm => {
+                // SentencePiece replaces bytes that are no character; llama.cpp spells them.
+                let replaced = match self.reading {
+                    Reading::Model => text::replaced(text),
+                    Reading::LlamaCpp => Cow::Borrowed(""),
+                };
+                let text = if self.reading == Reading::Model { replaced.as_bytes() } else { text };
                 let mut escaped = Vec::with_capacity(text.len() * 2);
                 let prefix: &[u8] = if vocab.add_space_prefix && after_special { b" " } else { b"" };
                 for byte in prefix.iter().chain(text) {
@@ -242,6 +254,10 @@ impl Tokenizer {
             Kind::WordPiece => wordpiece::encode(vocab, self.reading, text, output),
             Kind::Unigram(unigram) => unigram.encode(vocab, text, output),
             Kind::Rwkv(trie) => rwkv::encode(vocab, trie, text, output),
+            Kind::Plamo(plamo) => {
+                plamo.encode(vocab, text, output);
+                Ok(())
+            }
         }
     }
 

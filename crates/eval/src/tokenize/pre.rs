@@ -354,8 +354,6 @@ const PRE: &[Pre] = &[
             "jina-v1-en",
             "jina-v2-code",
             "roberta-bpe",
-            "mpt",
-            "olmo",
             "jais",
             "trillion",
             "granite-docling",
@@ -364,6 +362,8 @@ const PRE: &[Pre] = &[
         llama_cpp: &[GPT2],
         ..PLAIN
     },
+    // The tokenizer of GPT-NeoX and its kin.
+    Pre { names: &["mpt", "olmo"], llama_cpp: &[GPT2], composed: true, ..PLAIN },
     Pre {
         names: &["jais-2"],
         llama_cpp: &[Expression(jais2!(contractions!()))],

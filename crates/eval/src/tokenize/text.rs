@@ -99,8 +99,12 @@ categories! {
     punctuation = r"\p{P}";
     /// Combining marks.
     marks = r"\p{M}";
-    /// Marks that take no room, which is what Hugging Face's BERT strips.
-    nonspacing_marks = r"\p{Mn}";
+    /// Marks that take no room, which is what Hugging Face's BERT strips: its tables are of Unicode 8.
+    old_nonspacing_marks = r"[\p{Mn}&&\p{Age:8.0}]";
+    /// Punctuation in the same tables.
+    old_punctuation = r"[\p{P}&&\p{Age:8.0}]";
+    /// Control, format and private characters in the same tables.
+    old_others = r"[[\p{Cc}\p{Cf}\p{Co}]&&\p{Age:8.0}]";
     /// Control, format, surrogate and private characters, and those that are not assigned.
     others = r"\p{C}";
     /// Characters that are not assigned.
@@ -140,7 +144,11 @@ mod tests {
     fn categories_hold_what_they_should() {
         assert!(numbers().has('Ⅷ') && !numbers().has('x'));
         assert!(punctuation().has('_') && !punctuation().has('+'));
-        assert!(marks().has('\u{903}') && !nonspacing_marks().has('\u{903}'));
+        assert!(marks().has('\u{903}') && !old_nonspacing_marks().has('\u{903}'));
+        // A mark since Unicode 14.
+        assert!(marks().has('\u{c3c}') && !old_nonspacing_marks().has('\u{c3c}'));
+        assert!(old_nonspacing_marks().has('\u{301}') && old_punctuation().has('\u{2e3a}'));
+        assert!(old_others().has('\u{e000}') && old_others().has('\u{200d}') && !old_others().has('\u{378}'));
         assert!(others().has('\u{200d}') && !unassigned().has('\u{200d}'));
         assert!(!Category::new("(").has('('));
     }

@@ -44,6 +44,8 @@ pub(super) enum Model {
     Unigram,
     /// `rwkv`: the longest token at each place.
     Rwkv,
+    /// `plamo2`: the best sum of scores, from the end.
+    Plamo,
 }
 
 /// A token.
@@ -139,6 +141,7 @@ impl Vocab {
             "gemma4" => (Model::Bpe, None, None, None, None),
             "t5" => (Model::Unigram, None, Some(1), Some(2), None),
             "rwkv" => (Model::Rwkv, None, None, None, None),
+            "plamo2" => (Model::Plamo, Some(1), Some(2), Some(0), None),
             other => return Err(Error::UnknownModel { model: other.into() }),
         };
         let mut vocab = Vocab {
@@ -180,7 +183,8 @@ impl Vocab {
             if merges.is_none() && pre_name != "kimi-k2" {
                 return Err(missing(MERGES));
             }
-            vocab.merges = merges.unwrap_or_default().iter().map(|merge| parts(merge)).collect();
+            let merges = merges.unwrap_or_default().iter().enumerate();
+            vocab.merges = merges.map(|(index, merge)| parts(index, merge)).collect::<Result<_, _>>()?;
         }
         if model == Model::Unigram {
             vocab.charsmap = match keys.get(CHARSMAP) {
@@ -196,12 +200,15 @@ impl Vocab {
         vocab.add_space_prefix = add_space;
         vocab.remove_extra_whitespaces = keys.flag("tokenizer.ggml.remove_extra_whitespaces", false)?;
         vocab.read_tokens(&keys)?;
-        vocab.read_special(&keys, pre_name)?;
+        vocab.read_special(&keys, pre_name, reading)?;
         vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase", vocab.lowercase)?;
         vocab.strip_accents = keys.flag("tokenizer.ggml.normalizer.strip_accents", vocab.lowercase)?;
         vocab.mark_by_text(&keys);
-        if reading == Reading::Model && model == Model::Spm {
-            vocab.rank_by_id();
+        if reading == Reading::Model {
+            vocab.check_merges()?;
+            if model == Model::Spm {
+                vocab.rank_by_id();
+            }
         }
         if reading == Reading::LlamaCpp {
             vocab.mark_strips(&keys, pre_name)?;
@@ -229,6 +236,10 @@ impl Vocab {
         for (id, (text, (score, kind))) in texts.iter().zip(scores.into_iter().zip(types)).enumerate() {
             let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.clone() };
             let id = id as u32;
+            if score.is_nan() {
+                let token = String::from_utf8_lossy(&text).into_owned();
+                return Err(Error::BadScore { id, token, score });
+            }
             if let Some(first) = self.ids.insert(text.clone(), id) {
                 let token = String::from_utf8_lossy(&text).into_owned();
                 return Err(Error::RepeatedToken { token, first, second: id });
@@ -261,17 +272,36 @@ impl Vocab {
         }
     }
 
-    /// Special ids and which of them are added. Ids beyond the vocabulary are passed over.
-    fn read_special(&mut self, keys: &Keys<'_>, pre_name: &str) -> Result<(), Error> {
-        let n = self.tokens.len() as u64;
+    /// A merge that names a token that is not there: llama.cpp works on texts and does not mind, but
+    /// no tokenizer that the keys could be made of has one.
+    fn check_merges(&self) -> Result<(), Error> {
+        for (index, (left, right)) in self.merges.iter().enumerate() {
+            let joined = [&left[..], right].concat();
+            if let Some(absent) = [left, right, &joined].into_iter().find(|text| self.id(text).is_none()) {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let merge = format!("{} {}", text(left), text(right));
+                return Err(Error::MergeOfUnknown { index, merge, token: text(absent) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Special ids and which of them are added. llama.cpp passes over ids beyond the vocabulary.
+    fn read_special(&mut self, keys: &Keys<'_>, pre_name: &str, reading: Reading) -> Result<(), Error> {
+        let tokens = self.tokens.len();
+        let is_there = |id: &u64| *id < tokens as u64;
         let read = |key: &str, default: Option<u32>| {
-            let given = keys.get(key).and_then(Value::as_u64).filter(|id| *id < n);
-            given.map(|id| id as u32).or(default.filter(|id| u64::from(*id) < n))
+            let given = keys.get(key).and_then(Value::as_u64);
+            if let (Reading::Model, Some(id)) = (reading, given.filter(|id| !is_there(id))) {
+                return Err(Error::SpecialIdOutOfRange { key: key.into(), id, tokens });
+            }
+            let given = given.filter(is_there).map(|id| id as u32);
+            Ok(given.or(default.filter(|id| is_there(&u64::from(*id)))))
         };
-        self.bos = read("tokenizer.ggml.bos_token_id", self.bos);
-        self.eos = read("tokenizer.ggml.eos_token_id", self.eos);
-        self.unknown = read("tokenizer.ggml.unknown_token_id", self.unknown);
-        self.separator = read("tokenizer.ggml.seperator_token_id", self.separator);
+        self.bos = read("tokenizer.ggml.bos_token_id", self.bos)?;
+        self.eos = read("tokenizer.ggml.eos_token_id", self.eos)?;
+        self.unknown = read("tokenizer.ggml.unknown_token_id", self.unknown)?;
+        self.separator = read("tokenizer.ggml.seperator_token_id", self.separator)?;
         if self.model == Model::Rwkv {
             return Ok(());
         }
@@ -365,10 +395,10 @@ impl Vocab {
 }
 
 /// A merge is two texts with a space between; the first character may be a space itself.
-fn parts(merge: &[u8]) -> (Vec<u8>, Vec<u8>) {
+fn parts(index: usize, merge: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
     match merge.iter().skip(1).position(|byte| *byte == b' ') {
-        Some(at) => (merge[..at + 1].to_vec(), merge[at + 2..].to_vec()),
-        None => (Vec::new(), Vec::new()),
+        Some(at) => Ok((merge[..at + 1].to_vec(), merge[at + 2..].to_vec())),
+        None => Err(Error::BadMerge { index, merge: String::from_utf8_lossy(merge).into_owned() }),
     }
 }
 

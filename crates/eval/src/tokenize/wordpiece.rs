@@ -9,7 +9,10 @@ use unicode_normalization_alignments::UnicodeNormalization;
 use super::{
     Reading,
     error::Error,
-    text::{marks, nonspacing_marks, others, punctuation, replaced, simple_lower, unassigned},
+    text::{
+        marks, old_nonspacing_marks, old_others, old_punctuation, others, punctuation, replaced,
+        simple_lower, unassigned,
+    },
     vocab::Vocab,
 };
 
@@ -108,15 +111,15 @@ fn words_of_model(vocab: &Vocab, text: &str) -> Vec<String> {
     for c in text.chars() {
         match c {
             '\t' | '\n' | '\r' => clean.push(' '),
-            '\u{fffd}' => {}
-            c if others().has(c) => {}
+            '\0' | '\u{fffd}' => {}
+            c if old_others().has(c) => {}
             c if c.is_whitespace() => clean.push(' '),
             c if is_chinese(c) => clean.extend([' ', c, ' ']),
             c => clean.push(c),
         }
     }
     if vocab.strip_accents {
-        clean = clean.nfd().map(|(c, _)| c).filter(|c| !nonspacing_marks().has(*c)).collect();
+        clean = clean.nfd().map(|(c, _)| c).filter(|c| !old_nonspacing_marks().has(*c)).collect();
     }
     if vocab.lowercase {
         clean = clean.chars().flat_map(char::to_lowercase).collect();
@@ -125,7 +128,7 @@ fn words_of_model(vocab: &Vocab, text: &str) -> Vec<String> {
     for c in clean.chars() {
         if c.is_whitespace() {
             words.end();
-        } else if c.is_ascii_punctuation() || punctuation().has(c) {
+        } else if c.is_ascii_punctuation() || old_punctuation().has(c) {
             words.alone(c);
         } else {
             words.word.push(c);

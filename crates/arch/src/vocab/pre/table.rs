@@ -146,7 +146,9 @@ pub(super) fn same_steps(one: &str, other: &str) -> bool {
 /// The known name whose steps are most like these, and in what they differ.
 pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
     let splits = canonical_splits(&steps.splits);
-    let own = KNOWN.iter().map(|known| (known.name, canonical_splits(known.splits)));
+    let normalizes = |wanted: &str| steps.normalizers.iter().any(|have| have == wanted);
+    let own = KNOWN.iter().filter(|known| known.normalizer.is_none_or(normalizes));
+    let own = own.map(|known| (known.name, canonical_splits(known.splits)));
     let theirs = loaded().iter().filter(|row| row.byte_level);
     let theirs = theirs.filter_map(|row| Some((row.names.first()?.as_str(), canonical_splits(&row.splits))));
     own.chain(theirs)

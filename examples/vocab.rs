@@ -1,27 +1,33 @@
-//! Prints the tokenizer keys of a folder as scripts/golden/tokenizer.py lists them, one JSON
-//! value a line, and the notes and times on stderr.
+//! Prints the tokenizer keys that a conversion makes of a folder, as scripts/golden/tokenizer.py
+//! lists the reference's: one JSON value a line. Notes and the time go to stderr. With `--gguf`
+//! also writes a file of these keys and nothing else, to be read by `gguf-inspect tokenizer`.
 //!
-//! usage: vocab FOLDER ROUTE [PRE]
+//! usage: vocab FOLDER ROUTE [--pre NAME] [--scores-from-merges] [--gguf OUT]
 
-use std::error::Error;
-use std::time::Instant;
+use std::{error::Error, fs, time::Instant};
 
-use arch::Input;
-use arch::vocab::{Route, VocabContext, metadata};
-use gguf::{Array, Value};
+use arch::{
+    Input,
+    vocab::{Route, VocabContext, metadata},
+};
+use gguf::{Array, Metadata, Value};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
+const USAGE: &str = "usage: vocab FOLDER ROUTE [--pre NAME] [--scores-from-merges] [--gguf OUT]";
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, route, rest @ ..] = args.as_slice() else {
-        return Err("usage: vocab FOLDER ROUTE [PRE]".into());
-    };
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let pre = option(&mut args, "--pre")?;
+    let out = option(&mut args, "--gguf")?;
+    let scores_from_merges = args.iter().any(|arg| arg == "--scores-from-merges");
+    args.retain(|arg| arg != "--scores-from-merges");
+    let [folder, route] = args.as_slice() else { return Err(USAGE.into()) };
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
-            files.push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+            files.push((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?));
         }
     }
     let config: Json = match files.iter().find(|(name, _)| name == "config.json") {
@@ -31,11 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let route = Route::named(route).ok_or_else(|| {
         format!("route `{route}` is none of {}", Route::names().collect::<Vec<_>>().join(", "))
     })?;
-    let vocab_size = config["vocab_size"].as_u64();
-    let ctx = VocabContext {
+    let context = VocabContext {
         route,
-        vocab_size,
-        pre: rest.first().cloned(),
+        vocab_size: config["vocab_size"].as_u64(),
+        pre,
+        scores_from_merges,
         type_vocab_size: config["type_vocab_size"].as_u64(),
         ..VocabContext::default()
     };
@@ -45,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Input::default()
     };
     let start = Instant::now();
-    let vocab = metadata(&input, &ctx)?;
+    let vocab = metadata(&input, &context)?;
     eprintln!("seconds {:.3}", start.elapsed().as_secs_f64());
     for note in &vocab.notes {
         eprintln!("note {note}");
@@ -54,6 +60,27 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (kind, value) = listed(value);
         println!("{}", json!([key, kind, value]));
     }
+    match out {
+        Some(out) => write(&out, vocab.entries),
+        None => Ok(()),
+    }
+}
+
+/// Takes an option and its value out of the arguments.
+fn option(args: &mut Vec<String>, name: &str) -> Result<Option<String>, Box<dyn Error>> {
+    let Some(at) = args.iter().position(|arg| arg == name) else { return Ok(None) };
+    if at + 1 == args.len() {
+        return Err(USAGE.into());
+    }
+    args.remove(at);
+    Ok(Some(args.remove(at)))
+}
+
+fn write(out: &str, entries: Metadata) -> Result<(), Box<dyn Error>> {
+    let mut all = vec![("general.architecture".to_owned(), Value::from("llama"))];
+    all.extend(entries);
+    let plan = gguf::Plan::new(&all, Vec::new(), gguf::Endian::Little, gguf::DEFAULT_ALIGNMENT)?;
+    fs::write(out, plan.to_bytes::<&[u8]>(&[])?)?;
     Ok(())
 }
 
