@@ -213,7 +213,7 @@ fn a_check_fails_when_a_file_got_worse() {
 
 #[test]
 fn importance_matrices_are_the_reference_s() {
-    for model in ["llama"] {
+    for model in ["llama", "mixtral"] {
         let place = place(model);
         let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-n", "5", "-q", "-o", "our.gguf"];
         succeed(eval(&place, &args));

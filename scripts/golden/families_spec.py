@@ -7,11 +7,17 @@ families.py, and:
   expect     name of a function of hand_written.py, for what the reference does not convert at all
 """
 
-from families import OLD, SMALL, layers
+import families
+from families import OLD, SMALL
 
 END = dict(vocab_size=384, bos_token_id=1, eos_token_id=2)
 RWKV = dict(END, hidden_size=32, num_hidden_layers=2, layer_norm_epsilon=1e-5, torch_dtype="float32")
 ONES = [1, 1, 32]
+
+
+def layers(names: dict, n: int = 2) -> dict:
+    """The tensors of n layers."""
+    return families.layers(dict(num_hidden_layers=n), names)
 
 
 def norms(*names: str) -> dict:

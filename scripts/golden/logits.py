@@ -27,13 +27,24 @@ import transformers
 import jina_bert
 
 POSITIONS = [0, 1, 2, 3, 7, 15, 23, 31]
-# What no key of the file can say and the reference takes to be thus, for every model of the family.
+# What no key of the file can say and the reference takes to be thus, for every model of the family; where its converter
+# counts the turning part of a head from the embedding (glm, nemotron) or writes another epsilon (glm), what it writes;
+# the base that transformers itself does not find (dbrx).
 AS_THE_FILE_MEANS = {
+    "dbrx": dict(rope_parameters=dict(rope_theta=500000.0)),
+    "dbrx-old": dict(rope_parameters=dict(rope_theta=500000.0)),
+    "falcon-rw": dict(alibi=False),
     "gemma2-old": dict(query_pre_attn_scalar=8),
     "gemma3": dict(query_pre_attn_scalar=8),
     "gemma3-old": dict(query_pre_attn_scalar=8),
+    "glm": dict(rope_parameters=dict(partial_rotary_factor=0.25), rms_norm_eps=1e-5),
+    "glm-old": dict(rope_parameters=dict(partial_rotary_factor=0.25), rms_norm_eps=1e-5),
+    "nemotron-old": dict(rope_parameters=dict(partial_rotary_factor=0.25)),
+    "phimoe": dict(rope_parameters=dict(short_mscale=1.5 ** 0.5)),
+    "phimoe-old": dict(rope_parameters=dict(short_mscale=1.5 ** 0.5)),
     "qwen3moe": dict(norm_topk_prob=True),
     "qwen3moe-old": dict(norm_topk_prob=True),
+    "qwen3moe-stacked": dict(norm_topk_prob=True),
     # Without an output matrix of its own it has that of the embedding, and is scaled as the first T5 are.
     "t5-gated-old": dict(scale_decoder_outputs=True),
 }
@@ -42,6 +53,12 @@ ENCODERS = {"bert", "distilbert", "roberta", "xlm-roberta", "nomic_bert", "moder
 # What sentence-transformers calls ways of pooling, and what the file does.
 POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
 POOLING_MODES = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
+
+
+def tokens_of(config):
+    """32 seeded tokens of a vocabulary."""
+    n_vocab = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size", 256)
+    return np.random.default_rng(20261121).integers(3, n_vocab, 32).tolist()
 
 
 def class_of(folder):
@@ -77,12 +94,16 @@ def load(folder, name):
     config = transformers.AutoConfig.from_pretrained(folder)
     for key, value in AS_THE_FILE_MEANS.get(folder.name, {}).items():
         assert hasattr(config, key), key
-        setattr(config, key, value)
+        setattr(config, key, {**getattr(config, key), **value} if isinstance(value, dict) else value)
     model, info = getattr(transformers, name).from_pretrained(
         folder, config=config, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     missing = [key for key in info["missing_keys"] if "pooler" not in key]
     if missing:
         raise ValueError(f"transformers finds no {sorted(missing)}")
+    if config.model_type == "mpt":
+        # transformers knows this key and leaves it aside.
+        largest, build = config.attn_config.alibi_bias_max, model.transformer.build_mpt_alibi_tensor
+        model.transformer.build_mpt_alibi_tensor = lambda *args, device: build(*args, largest, device)
     return model.eval()
 
 
@@ -108,9 +129,7 @@ def main():
     names = sys.argv[3:] or sorted(p.name for p in arch.iterdir() if (p / "config.json").exists())
     out.mkdir(parents=True, exist_ok=True)
     for name in names:
-        config = json.loads((arch / name / "config.json").read_text())
-        n_vocab = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size", 256)
-        tokens = np.random.default_rng(20261121).integers(3, n_vocab, 32).tolist()
+        tokens = tokens_of(json.loads((arch / name / "config.json").read_text()))
         try:
             with torch.no_grad():
                 logits, is_hidden, scores = run(arch / name, tokens)

@@ -101,6 +101,14 @@ impl<'a> Weights<'a> {
         Ok(Some(values))
     }
 
+    /// Counts the tensors of the layers from `first` to before `end` as used.
+    pub fn pass_over_layers(&mut self, first: usize, end: usize) {
+        let layer = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
+        let names = self.file.tensors().map(|(_, info)| &info.name);
+        let passed = names.filter(|name| layer(name).is_some_and(|layer| (first..end).contains(&layer)));
+        self.asked.extend(passed.cloned());
+    }
+
     /// Refuses a file with tensors that nobody asked for.
     pub fn finish(self, architecture: &str) -> Result<(), Error> {
         let all = self.file.tensors().map(|(_, info)| &info.name);

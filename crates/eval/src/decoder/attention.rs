@@ -2,12 +2,12 @@
 
 use ndarray::{Axis, s};
 
-use super::{Alibi, RopeLayers, Shape, cap, linear::Linear};
+use super::{Alibi, RopeLayers, Shape, Temperature, cap, linear::Linear};
 use crate::{
     Error,
     graph::Pass,
     keys::Keys,
-    ops::{self, Mask, Norm, Rope, RopeKind, Rows, Scaling},
+    ops::{self, Mask, Norm, NormKind, Rope, RopeKind, Rows, Scaling},
     weights::Weights,
 };
 
@@ -28,6 +28,9 @@ pub(super) struct Attention {
     norm_widths: (usize, usize),
     output: Linear,
     rope: Option<Ropes>,
+    /// Of queries and keys, after they were turned.
+    turned_norm: Option<Norm>,
+    temperature: Option<Temperature>,
     n_head: usize,
     n_head_kv: usize,
     key_width: usize,
@@ -62,8 +65,17 @@ impl Attention {
         if n_head == 0 || n_head_kv == 0 || n_head % n_head_kv != 0 {
             return Err(keys.wrong("attention.head_count_kv", "a divisor of the number of heads"));
         }
-        let key_width = keys.count("attention.key_length")?.unwrap_or(n_embd / n_head);
-        let value_width = keys.count("attention.value_length")?.unwrap_or(n_embd / n_head);
+        // Where no key says it, tensors do: heads may be wider than the embedding has room for (GLM).
+        let rows = |name: &str| weights.shape(&blk(name)).map(|shape| shape.dim(1) as usize);
+        let width = |key: &str, rows: Option<usize>, n: usize| -> Result<usize, Error> {
+            let stored = || rows.map_or(n_embd / n_head, |rows| rows / n);
+            Ok(keys.count(key)?.unwrap_or_else(stored))
+        };
+        let key_width = width("attention.key_length", rows("attn_q.weight"), n_head)?;
+        let value_width = width("attention.value_length", rows("attn_v.weight"), n_head_kv)?;
+        if key_width == 0 || value_width == 0 {
+            return Err(keys.wrong("attention.head_count", "no more heads than elements"));
+        }
         let (n_query, n_key, n_value) = (n_head * key_width, n_head_kv * key_width, n_head_kv * value_width);
         let projections = match Linear::open(weights, &blk("attn_qkv"), n_embd, n_query + n_key + n_value)? {
             Some(fused) => Projections::Fused(Box::new(fused)),
@@ -95,11 +107,13 @@ impl Attention {
         };
         let mask = match (keys.flag("attention.causal", true)?, window) {
             (true, None) => Mask::Causal,
+            (true, Some(n)) if spec.sliding.is_some_and(|sliding| sliding.chunked) => Mask::Chunk(n),
             (true, Some(n)) => Mask::Window(n),
             (false, None) => Mask::All,
             (false, Some(n)) => Mask::Around(n / 2),
         };
         let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
+        let rope = Ropes::open(shape, keys, weights, i, key_width, window)?;
         Ok(Attention {
             projections,
             fused_by_head: spec.fused_by_head && n_head == n_head_kv,
@@ -108,7 +122,10 @@ impl Attention {
             key_norm,
             norm_widths,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
-            rope: Ropes::open(shape, keys, weights, i, key_width, window)?,
+            turned_norm: (spec.turned_norms && rope.is_some() && keys.count("expert_count")? != Some(128))
+                .then_some(Norm { kind: NormKind::Rms, epsilon: shape.epsilon, weight: None, bias: None }),
+            temperature: spec.temperature.filter(|_| rope.is_none()),
+            rope,
             n_head,
             n_head_kv,
             key_width,
@@ -142,6 +159,13 @@ impl Attention {
         }
         if let Some(ropes) = &self.rope {
             ropes.choose(pass.end()).apply(&mut [&mut query, &mut key], self.key_width, 0, pass.positions());
+        }
+        if let Some(norm) = &self.turned_norm {
+            norm.apply_groups(&mut query, self.key_width);
+            norm.apply_groups(&mut key, self.key_width);
+        }
+        if let Some(temperature) = self.temperature {
+            temperature.apply(&mut query, pass.positions());
         }
         let attention = ops::Attention {
             n_head: self.n_head,
@@ -249,6 +273,7 @@ impl Ropes {
         };
         let mut base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
         let mut scaling = Scaling::new(keys)?;
+        scaling.whole_ramp = spec.whole_ramp;
         if let (Some(_), Some(sliding)) = (window, spec.sliding) {
             let default = if sliding.same_base { base } else { 10000.0 };
             base = keys.float("rope.freq_base_swa")?.unwrap_or(default);
@@ -269,6 +294,16 @@ impl Ropes {
         match &self.long {
             Some((context, long)) if end > *context => long,
             _ => &self.short,
+        }
+    }
+}
+
+impl Temperature {
+    /// Multiplies every row of queries with what belongs to its position.
+    pub fn apply(&self, query: &mut Rows, positions: &[u32]) {
+        for (mut row, position) in query.rows_mut().into_iter().zip(positions) {
+            let lengths = ((*position as f32 + self.offset) / self.length).floor();
+            row *= 1.0 + self.scale * (1.0 + lengths).ln();
         }
     }
 }

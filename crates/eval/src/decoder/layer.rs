@@ -1,6 +1,6 @@
 //! A layer: attention and a feed-forward part around a residual stream.
 
-use super::{Shape, attention::Attention, experts::Experts, mlp::Mlp};
+use super::{Shape, attention::Attention, experts::Experts, latent::Latent, mlp::Mlp};
 use crate::{
     Error,
     graph::Pass,
@@ -13,7 +13,7 @@ pub(super) struct Layer {
     attention_norm: Option<Norm>,
     /// Of the attention alone, where the feed-forward part has [`Layer::attention_norm`].
     second_norm: Option<Norm>,
-    attention: Attention,
+    attention: Seeing,
     attention_post_norm: Option<Norm>,
     /// Of the stream behind the attention.
     stream_norm: Option<Norm>,
@@ -29,6 +29,11 @@ pub(super) struct Layer {
     residual_scale: f32,
 }
 
+enum Seeing {
+    Heads(Box<Attention>),
+    Latent(Box<Latent>),
+}
+
 enum FeedForward {
     Mlp(Box<Mlp>),
     Experts(Box<Experts>),
@@ -39,12 +44,16 @@ impl Layer {
         let blk = |name: &str| format!("blk.{i}.{name}");
         let n_embd = shape.n_embd;
         let attention_norm = shape.norm(weights, &blk("attn_norm"), n_embd)?;
-        let post = shape.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?;
-        let own = shape.norm(weights, &blk("ffn_norm"), n_embd)?;
-        let (attention_post_norm, mlp_norm) =
-            if shape.spec.late_norm_name { (None, own.or(post)) } else { (post, own) };
+        let mlp_norm = shape.norm(weights, &blk(shape.spec.mlp_norm), n_embd)?;
+        let attention_post_norm = match shape.spec.mlp_norm {
+            "post_attention_norm" => None,
+            _ => shape.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?,
+        };
         let mlp_post_norm = shape.norm_if_there(weights, &blk("post_ffw_norm"), n_embd)?;
-        let stream_norm = shape.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?;
+        let stream_norm = match shape.spec.mlp_norm {
+            "attn_output_norm" => None,
+            _ => shape.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?,
+        };
         let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
         let second_norm = shape.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
         let (second_norm, second_stream_norm) =
@@ -52,20 +61,22 @@ impl Layer {
         let feed_forward = match Experts::open(shape, keys, weights, i)? {
             Some(experts) => FeedForward::Experts(Box::new(experts)),
             None => {
-                let key = "feed_forward_length";
-                let n_ff = keys.counts(key, shape.n_layer)?.ok_or_else(|| keys.missing(key))?[i];
                 let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
-                let mut mlp = Mlp::open(shape, weights, names, n_ff)?;
+                let mut mlp = Mlp::open(shape, weights, names)?;
                 // Jina's code embeddings have the halves the other way round than its text embeddings,
                 // and this norm. The reference takes them for the same.
                 mlp.gate_first = second_stream_norm.is_none();
                 FeedForward::Mlp(Box::new(mlp))
             }
         };
+        let attention = match Latent::open(shape, keys, weights, i)? {
+            Some(latent) => Seeing::Latent(Box::new(latent)),
+            None => Seeing::Heads(Box::new(Attention::open(shape, keys, weights, i)?)),
+        };
         Ok(Layer {
             attention_norm,
             second_norm,
-            attention: Attention::open(shape, keys, weights, i)?,
+            attention,
             attention_post_norm,
             stream_norm,
             second_stream_norm,
@@ -84,7 +95,11 @@ impl Layer {
             FeedForward::Mlp(mlp) => mlp.row_floats(),
             FeedForward::Experts(experts) => experts.row_floats(),
         };
-        self.attention.row_floats().max(feed_forward)
+        let attention = match &self.attention {
+            Seeing::Heads(heads) => heads.row_floats(),
+            Seeing::Latent(latent) => latent.row_floats(),
+        };
+        attention.max(feed_forward)
     }
 
     /// Adds what attention and the feed-forward part make of `x` (n, n_embd) to it.
@@ -99,7 +114,10 @@ impl Layer {
             x,
             &mut normed,
         );
-        let mut seen = self.attention.run(index, &normed, pass);
+        let mut seen = match &self.attention {
+            Seeing::Heads(heads) => heads.run(index, &normed, pass),
+            Seeing::Latent(latent) => latent.run(index, &normed, pass),
+        };
         if let Some(norm) = &self.attention_post_norm {
             norm.apply(&mut seen);
         }

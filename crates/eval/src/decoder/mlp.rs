@@ -20,14 +20,15 @@ pub(crate) struct Mlp {
 }
 
 impl Mlp {
-    /// Matrices of these names, without their ending, around `n_ff` elements.
+    /// Matrices of these names, without their ending. How many elements are between them is what the last
+    /// one says: the key is not true of every file (Phi 2).
     pub fn open(
         shape: &Shape,
         weights: &mut Weights<'_>,
         [gate, up, down]: [String; 3],
-        n_ff: usize,
     ) -> Result<Mlp, Error> {
         let n_embd = shape.n_embd;
+        let n_ff = weights.shape(&format!("{down}.weight")).map_or(0, |shape| shape.dim(0) as usize);
         let gate = Linear::open(weights, &gate, n_embd, n_ff)?;
         let n_up = weights.shape(&format!("{up}.weight")).map_or(0, |shape| shape.dim(1));
         let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;

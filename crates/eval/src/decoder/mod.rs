@@ -4,6 +4,7 @@
 
 mod attention;
 mod experts;
+mod latent;
 mod layer;
 mod linear;
 mod mlp;
@@ -20,7 +21,7 @@ use crate::{
     weights::{Weight, Weights},
 };
 use layer::Layer;
-pub(crate) use spec::{Alibi, EmbeddingScale, LogitScale, RopeLayers, Spec};
+pub(crate) use spec::{Alibi, EmbeddingScale, Gating, LogitScale, RopeLayers, Spec, Temperature};
 pub(crate) use {linear::Linear, mlp::Mlp};
 
 /// A decoder with its weights.
@@ -48,15 +49,20 @@ pub(crate) struct Shape {
 /// Reads a decoder of this family.
 pub(crate) fn open(mut spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     let n_embd = keys.need_count("embedding_length")?;
-    let n_layer = keys.need_count("block_count")?;
+    // Layers that predict further tokens come last, and are not run.
+    let n_further = keys.count("nextn_predict_layers")?.unwrap_or(0);
+    let n_all = keys.need_count("block_count")?;
+    let part = || keys.wrong("nextn_predict_layers", "a part of the layers");
+    let n_layer = n_all.checked_sub(n_further).ok_or_else(part)?;
+    weights.pass_over_layers(n_layer, n_all);
     let epsilon = match spec.norm {
         NormKind::Rms => keys.need_float("attention.layer_norm_rms_epsilon")?,
-        // ModernBERT has it under the other name too, or under that alone.
-        NormKind::Layer => match keys.float("attention.layer_norm_epsilon")? {
-            Some(epsilon) => epsilon,
-            None if spec.predicts => return Err(keys.missing("attention.layer_norm_epsilon")),
-            None => keys.need_float("attention.layer_norm_rms_epsilon")?,
-        },
+        NormKind::Layer => {
+            // Some have it under the other name too, or under that alone (ModernBERT, Phi 3.5 MoE).
+            let epsilon = keys.float("attention.layer_norm_epsilon")?;
+            let epsilon = epsilon.or(keys.float("attention.layer_norm_rms_epsilon")?);
+            epsilon.ok_or_else(|| keys.missing("attention.layer_norm_epsilon"))?
+        }
     };
     if !spec.predicts && keys.text("hidden_activation")? == Some("silu") {
         spec.activation = Activation::Silu;

@@ -16,14 +16,20 @@ pub(crate) struct Spec {
     pub plain_norms: bool,
     /// Whether queries and keys are normalized over all heads together, not each head by itself.
     pub wide_head_norms: bool,
-    /// Whether the norm before the feed-forward part is stored under the name of one behind attention.
-    pub late_norm_name: bool,
+    /// The name of the norm before the feed-forward part.
+    pub mlp_norm: &'static str,
     /// Whether a fused projection holds query, key and value of one head after the other.
     pub fused_by_head: bool,
     /// How positions turn queries and keys; none where they do not.
     pub rope: Option<RopeKind>,
     /// In which layers they do.
     pub rope_layers: RopeLayers,
+    /// Whether stretching by YaRN passes from one frequency to another at whole ones.
+    pub whole_ramp: bool,
+    /// Whether queries and keys are normalized, without weights, after they were turned.
+    pub turned_norms: bool,
+    /// How queries grow with their position in layers where it does not turn them.
+    pub temperature: Option<Temperature>,
     /// What is added by distance.
     pub alibi: Alibi,
     /// Which layers look back over a window only.
@@ -35,8 +41,12 @@ pub(crate) struct Spec {
     pub soft_caps: (f32, f32),
     /// Between the halves of a feed-forward part.
     pub activation: Activation,
+    /// How logits of the router become weights, where no key says so.
+    pub gating: Gating,
     /// Whether the weights of the chosen experts are made to sum to one, where no key says so.
     pub renormalize: bool,
+    /// Whether what goes into an expert is weighed, not what comes out.
+    pub weigh_input: bool,
     /// Whether rows become predictions of tokens; those of encoders are what is wanted.
     pub predicts: bool,
     /// What the embedding is multiplied with.
@@ -82,6 +92,8 @@ pub(crate) struct Sliding {
     pub same_base: bool,
     /// Whether positions are stretched there as in the others.
     pub same_scaling: bool,
+    /// Whether positions come in chunks as long as the window, and nothing before its own is seen.
+    pub chunked: bool,
 }
 
 impl Sliding {
@@ -92,7 +104,30 @@ impl Sliding {
         only_of_layers: None,
         same_base: true,
         same_scaling: true,
+        chunked: false,
     };
+}
+
+/// How logits of a router become weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gating {
+    Softmax,
+    Sigmoid,
+    /// The softmax of the chosen ones alone.
+    SoftmaxOfChosen,
+    /// By sigmoids where a bias chooses, as in DeepSeek 3, else by softmax, as in DeepSeek 2: in the spelling of
+    /// transformers 5 a config says neither, and the reference then writes nothing and reads softmax.
+    ByBias,
+    /// Each chosen one by the softmax over those that are left and nearly as large.
+    SparseMixer,
+}
+
+/// How queries grow with their position: by `1 + scale * ln(1 + floor((position + offset) / length))`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Temperature {
+    pub scale: f32,
+    pub length: f32,
+    pub offset: f32,
 }
 
 /// What the embedding is multiplied with.
@@ -117,16 +152,21 @@ impl Spec {
         norm: NormKind::Rms,
         plain_norms: false,
         wide_head_norms: false,
-        late_norm_name: false,
+        mlp_norm: "ffn_norm",
         fused_by_head: false,
         rope: Some(RopeKind::Normal),
         rope_layers: RopeLayers::All,
+        whole_ramp: true,
+        turned_norms: false,
+        temperature: None,
         alibi: Alibi::None,
         sliding: None,
         scale_by_embedding: None,
         soft_caps: (0.0, 0.0),
         activation: Activation::Silu,
+        gating: Gating::Softmax,
         renormalize: true,
+        weigh_input: false,
         predicts: true,
         embedding_scale: EmbeddingScale::Key(1.0),
         logit_scale: LogitScale::Multiply,
@@ -172,7 +212,7 @@ impl Spec {
     pub const SMOLLM3: Spec = Spec { rope_layers: RopeLayers::AllBut(4), ..Spec::LLAMA };
     pub const ARCEE: Spec = Spec { activation: Activation::ReluSquared, ..Spec::LLAMA };
     pub const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::LLAMA };
-    pub const SEED_OSS: Spec = Spec { late_norm_name: true, ..Spec::NEOX };
+    pub const SEED_OSS: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX };
     pub const GPT2: Spec =
         Spec { norm: NormKind::Layer, rope: None, activation: Activation::GeluTanh, ..Spec::LLAMA };
     pub const GPT_NEOX: Spec = Spec { activation: Activation::GeluErf, ..Spec::STABLELM };
@@ -194,5 +234,35 @@ impl Spec {
         sliding: Some(Sliding { period: 3, full_first: true, ..Sliding::EVERY }),
         ..Spec::BERT
     };
+    pub const GPTJ: Spec = Spec { rope: Some(RopeKind::Normal), ..Spec::PHI2 };
+    pub const DEEPSEEK: Spec = Spec { renormalize: false, ..Spec::LLAMA };
+    pub const DEEPSEEK2: Spec = Spec { gating: Gating::ByBias, ..Spec::DEEPSEEK };
+    pub const DOTS1: Spec = Spec { gating: Gating::Sigmoid, ..Spec::QWEN2_MOE };
+    pub const GLM4_MOE: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::DOTS1 };
+    pub const MINIMAX_M2: Spec = Spec { wide_head_norms: true, gating: Gating::Sigmoid, ..Spec::NEOX };
+    pub const DBRX: Spec = Spec { norm: NormKind::Layer, mlp_norm: "attn_output_norm", ..Spec::NEOX };
+    pub const GPT_OSS: Spec = Spec {
+        mlp_norm: "post_attention_norm",
+        whole_ramp: false,
+        sliding: Some(Sliding { period: 2, ..Sliding::EVERY }),
+        activation: Activation::ClampedSwish,
+        gating: Gating::SoftmaxOfChosen,
+        renormalize: false,
+        ..Spec::NEOX
+    };
+    pub const LLAMA4: Spec = Spec {
+        rope_layers: RopeLayers::Sliding,
+        turned_norms: true,
+        temperature: Some(Temperature { scale: 0.1, length: 8192.0, offset: 1.0 }),
+        sliding: Some(Sliding { window: Some(8192), chunked: true, ..Sliding::EVERY }),
+        gating: Gating::Sigmoid,
+        renormalize: false,
+        weigh_input: true,
+        ..Spec::LLAMA
+    };
+    /// The reference normalizes by the root of the mean of squares and makes the weights of the two experts
+    /// sum to one; the models do neither.
+    pub const PHIMOE: Spec =
+        Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, renormalize: false, ..Spec::NEOX };
     pub const REFACT: Spec = Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::LLAMA };
 }

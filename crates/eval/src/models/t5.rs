@@ -112,7 +112,6 @@ impl Stack {
             let weight = weights.vector(&name, n_embd)?.ok_or(Error::MissingTensor { name })?;
             Ok::<Norm, Error>(Norm { kind: NormKind::Rms, epsilon, weight: Some(weight), bias: None })
         };
-        let n_ff = keys.need_count("feed_forward_length")?;
         let is_decoder = side == "dec";
         let layer = |i: usize, weights: &mut Weights<'_>| {
             let blk = |name: &str| format!("{side}.blk.{i}.{name}");
@@ -135,7 +134,7 @@ impl Stack {
                 biases: weights.vector(&blk("attn_rel_b.weight"), n_head * n_buckets)?,
                 cross,
                 mlp_norm: norm(weights, blk("ffn_norm.weight"))?,
-                mlp: Mlp::open(&shape, weights, names, n_ff)?,
+                mlp: Mlp::open(&shape, weights, names)?,
             })
         };
         let layers = (0..n_layer).map(|i| layer(i, weights)).collect::<Result<Vec<_>, Error>>()?;

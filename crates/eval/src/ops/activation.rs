@@ -19,6 +19,8 @@ pub(crate) enum Activation {
     Relu,
     /// `max(x, 0)^2`.
     ReluSquared,
+    /// `x * sigmoid(1.702 x)` of gates below 7, times one more than what they gate, within 7 of zero.
+    ClampedSwish,
 }
 
 impl Activation {
@@ -35,8 +37,7 @@ impl Activation {
         let gate = gate.as_slice_mut().expect("activations are contiguous");
         let up = up.as_slice().expect("activations are contiguous");
         gate.par_chunks_mut(width * 8).zip(up.par_chunks(width * 8)).for_each(|(gate, up)| {
-            self.map(gate);
-            gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up);
+            self.combine(gate, up);
         });
     }
 
@@ -50,10 +51,19 @@ impl Activation {
             let (first, second) = row.split_at(half);
             let (gate, up) = if gate_first { (first, second) } else { (second, first) };
             out.copy_from_slice(gate);
-            self.map(out);
-            out.iter_mut().zip(up).for_each(|(out, up)| *out *= up);
+            self.combine(out, up);
         });
         out
+    }
+
+    /// `gate <- f(gate) * up`.
+    fn combine(self, gate: &mut [f32], up: &[f32]) {
+        self.map(gate);
+        let pairs = gate.iter_mut().zip(up);
+        match self {
+            Activation::ClampedSwish => pairs.for_each(|(gate, up)| *gate *= up.clamp(-7.0, 7.0) + 1.0),
+            _ => pairs.for_each(|(gate, up)| *gate *= up),
+        }
     }
 
     fn map(self, values: &mut [f32]) {
@@ -70,6 +80,10 @@ impl Activation {
             }
             Activation::Tanh => over(values, f32::tanh),
             Activation::Relu => over(values, |x| x.max(0.0)),
+            Activation::ClampedSwish => values.iter_mut().for_each(|x| {
+                *x = x.min(7.0);
+                *x /= 1.0 + exp(-1.702 * *x);
+            }),
             Activation::ReluSquared => over(values, |x| x.max(0.0) * x.max(0.0)),
         }
     }

@@ -20,6 +20,8 @@ pub(crate) enum Mask {
     Causal,
     /// The nearest `n` of those, its own among them.
     Window(usize),
+    /// Those of its own chunk of `n` positions.
+    Chunk(usize),
     /// All of them.
     All,
     /// Those at most so many positions away.
@@ -32,6 +34,7 @@ impl Mask {
         match self {
             Mask::Causal => 0..position + 1,
             Mask::Window(n) => (position + 1).saturating_sub(n)..position + 1,
+            Mask::Chunk(n) => position - position % n..position + 1,
             Mask::All => 0..n_keys,
             Mask::Around(n) => position.saturating_sub(n)..n_keys.min(position + n + 1),
         }

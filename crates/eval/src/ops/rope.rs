@@ -36,7 +36,11 @@ pub(crate) struct Scaling {
     context: f32,
     beta_fast: f32,
     beta_slow: f32,
+    /// Whether the ramp between stretched and whole frequencies begins and ends at whole ones.
+    pub whole_ramp: bool,
     pub magnitude: f32,
+    /// What products of query and key are multiplied with besides, in latent attention.
+    pub sharpness: f32,
 }
 
 impl Scaling {
@@ -63,17 +67,21 @@ impl Scaling {
         };
         let ext = keys.float("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0);
         let mut magnitude = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        let mut sharpness = 1.0;
         if is_yarn && ext != 0.0 {
             // The graph's own factor of `rope_yarn` and the one that cancels it, in one.
             let of = |scale: f32, by: f32| if scale <= 1.0 { 1.0 } else { 0.1 * by * scale.ln() + 1.0 };
             let factor = 1.0 / scale;
-            magnitude *= match (
-                keys.float("rope.scaling.yarn_attn_factor")?,
-                keys.float("rope.scaling.yarn_log_multiplier")?,
-            ) {
+            let log_multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|by| *by != 0.0);
+            magnitude *= match (keys.float("rope.scaling.yarn_attn_factor")?, log_multiplier) {
+                // Its models have the same multiplier for both, written as a tenth of what it is.
+                (_, Some(by)) if keys.architecture == "deepseek2" => {
+                    sharpness = of(factor, 10.0 * by).powi(2);
+                    1.0
+                }
                 // What the model states goes. The reference reads this key and computes it anew.
                 (Some(stated), _) if stated > 0.0 => stated,
-                (_, Some(by)) if by != 0.0 => of(factor, 1.0) / of(factor, by),
+                (_, Some(by)) => of(factor, 1.0) / of(factor, by),
                 _ => of(factor, 1.0),
             };
         }
@@ -83,7 +91,9 @@ impl Scaling {
             context: context as f32,
             beta_fast: keys.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
             beta_slow: keys.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+            whole_ramp: true,
             magnitude,
+            sharpness,
         })
     }
 
@@ -106,8 +116,11 @@ impl Rope {
         let correction = |turns: f32| {
             n * (scaling.context / (turns * 2.0 * std::f32::consts::PI)).ln() / (2.0 * base.ln())
         };
-        let low = correction(scaling.beta_fast).floor().max(0.0);
-        let high = correction(scaling.beta_slow).ceil().min(n - 1.0);
+        let (mut low, mut high) = (correction(scaling.beta_fast), correction(scaling.beta_slow));
+        if scaling.whole_ramp {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        let (low, high) = (low.max(0.0), high.min(n - 1.0));
         let mut angle = 1.0f64;
         let frequencies = (0..n_rot / 2)
             .map(|i| {

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Makes those files of golden/logits/ whose checkpoints transformers has no class for: what libllama predicts.
+
+usage: logits_reference.py --reference LLAMA_CPP --library FOLDER ARCH_FOLDER OUT NAME ...
+
+  LLAMA_CPP     the reference's source: its converter makes an f32 file, its headers compile the program below
+  FOLDER        with libllama.so, libggml.so and libggml-base.so
+  ARCH_FOLDER   golden/arch: a folder for each checkpoint
+  OUT           golden/logits
+  NAME          folders to do
+
+Needs a C++ compiler and what arch.py needs. Tokens, positions and files are those of logits.py. Weights and caches
+are f32 and flash attention is off, so that the library rounds nothing on the way.
+"""
+
+import argparse
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+PROGRAM = r"""
+#include "llama.h"
+#include <cstdio>
+#include <cstdlib>
+
+int main(int argc, char ** argv) {
+    llama_log_set([](ggml_log_level level, const char * text, void *) {
+        if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
+    }, nullptr);
+    llama_backend_init();
+    llama_model * model = llama_model_load_from_file(argv[1], llama_model_default_params());
+    if (!model) return 1;
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = params.n_batch = params.n_ubatch = 64;
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.n_threads = params.n_threads_batch = 1;
+    params.swa_full = true;
+    llama_context * context = llama_init_from_model(model, params);
+    if (!context) return 2;
+    const int n = argc - 2;
+    llama_batch batch = llama_batch_init(n, 0, 1);
+    batch.n_tokens = n;
+    for (int i = 0; i < n; ++i) {
+        batch.token[i] = atoi(argv[2 + i]);
+        batch.pos[i] = i;
+        batch.n_seq_id[i] = 1;
+        batch.seq_id[i][0] = 0;
+        batch.logits[i] = true;
+    }
+    if (llama_decode(context, batch)) return 3;
+    const size_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    for (int i = 0; i < n; ++i) {
+        if (fwrite(llama_get_logits_ith(context, i), sizeof(float), n_vocab, stdout) != n_vocab) return 4;
+    }
+    return 0;
+}
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("arch", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="+")
+    args = parser.parse_args()
+    sys.path.insert(0, str(args.reference))
+    sys.path.insert(1, str(args.reference / "gguf-py"))
+    import arch
+    from logits import POSITIONS, tokens_of
+    logging.basicConfig(level=logging.ERROR)
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch, library = Path(scratch), args.library.resolve()
+        (scratch / "run.cpp").write_text(PROGRAM)
+        includes = [f"-I{args.reference / part / 'include'}" for part in (".", "ggml")]
+        subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library}", "-lllama",
+                        "-lggml", "-lggml-base", f"-Wl,-rpath,{library}"], check=True)
+        for name in args.names:
+            folder, spec = args.arch / name, arch.CHECKPOINTS[name]
+            expected = json.loads((folder / "expected.json").read_text())
+            copy = arch.for_reference(folder, spec, scratch)
+            path = arch.convert(copy, scratch, "f32", expected["pre"], spec.get("given", {}), spec.get("expect"))
+            tokens = tokens_of(json.loads((folder / "config.json").read_text()))
+            ran = subprocess.run([scratch / "run", path, *map(str, tokens)], capture_output=True)
+            if ran.returncode:
+                print(f"{name}: libllama fails ({ran.returncode}): {ran.stderr.decode().strip()[:300]}", file=sys.stderr)
+                continue
+            logits = np.frombuffer(ran.stdout, "<f4").reshape(len(tokens), -1)
+            assert np.isfinite(logits).all(), name
+            head = dict(tokens=tokens, positions=POSITIONS, n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
+            (args.out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + logits[POSITIONS].tobytes())
+
+
+if __name__ == "__main__":
+    main()
