@@ -164,8 +164,8 @@ def make_bpe(folder: Path, vocab_size: int, spec: dict) -> None:
 
 
 def make_world(folder: Path, vocab_size: int, spec: dict) -> None:
-    """RWKV's vocabulary: every byte, then some words. One that ends early is filled up."""
-    words = sorted({word for line in TEXT for word in line.split()})
+    """RWKV's vocabulary: every byte, then some longer words. One that ends early is filled up."""
+    words = sorted({word for line in TEXT for word in line.split() if len(word) > 1})
     lines = [f"{i + 1} {bytes([i])!r} 1" for i in range(256)]
     lines += [f"{i + 257} {word!r} {len(word)}" for i, word in enumerate(words[:vocab_size - 270])]
     (folder / "rwkv_vocab_v20230424.txt").write_text("\n".join(lines) + "\n")
@@ -226,7 +226,8 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> None:
     if "hand" in spec:
         rename = spec.get("rename", {})
         written = {rename.get(key, key): value for key, value in spec["config"].items() if key not in spec.get("remove", ())}
-        shapes = spec["hand"](spec["config"])
+        shapes = spec["hand"]
+        shapes = shapes(spec["config"]) if callable(shapes) else shapes
         save_file({key: (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
                    for key, shape in shapes.items()}, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")

@@ -34,6 +34,10 @@ AS_THE_FILE_MEANS = {
     "dbrx": dict(rope_parameters=dict(rope_theta=500000.0)),
     "dbrx-old": dict(rope_parameters=dict(rope_theta=500000.0)),
     "falcon-rw": dict(alibi=False),
+    "falcon-h1": dict(mamba_norm_before_gate=False),
+    # The reference writes no output matrix where it is the embedding, which has a multiplier of its own.
+    "falcon-h1-old": dict(lm_head_multiplier=5.656854249492381),
+    "falcon-mamba": dict(mixer_rms_eps=1e-5),
     "gemma2-old": dict(query_pre_attn_scalar=8),
     "gemma3": dict(query_pre_attn_scalar=8),
     "gemma3-old": dict(query_pre_attn_scalar=8),

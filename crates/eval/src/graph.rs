@@ -98,6 +98,8 @@ pub(crate) struct Pass<'a, 'o> {
     observer: Option<&'o mut dyn Observer>,
     /// What earlier runs of the only window left behind.
     session: Option<&'a mut Session>,
+    /// Values of the first layer, for those that mix them into their own (RWKV 7): (n, n_embd).
+    pub first_values: Option<Rows>,
     /// Buffers that are done with.
     free: Vec<Vec<f32>>,
 }
@@ -111,7 +113,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     ) -> Self {
         let positions =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len())).map(|p| p as u32).collect();
-        Pass { tokens, spans, positions, observer, session, free: Vec::new() }
+        Pass { tokens, spans, positions, observer, session, first_values: None, free: Vec::new() }
     }
 
     /// The position of every row in its window.
@@ -148,6 +150,34 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// Keys and values of a prompt that was read before, for each layer.
     pub fn across(&self) -> Option<Arc<Vec<(Rows, Rows)>>> {
         self.session.as_ref().and_then(|session| session.across.clone())
+    }
+
+    /// Some columns of `from` (n, width): (n, n_columns).
+    pub fn take_columns(&mut self, from: &Rows, columns: Range<usize>) -> Rows {
+        let mut rows = self.take(from.nrows(), columns.len());
+        rows.assign(&from.slice(s![.., columns]));
+        rows
+    }
+
+    /// The rows of each window.
+    pub fn windows(&self) -> Vec<Range<usize>> {
+        self.spans.iter().map(|span| span.rows.clone()).collect()
+    }
+
+    /// What `part` of layer `index` remembers of the tokens before each window: `len` floats, zeros
+    /// where there were none.
+    pub fn recall(&mut self, index: usize, part: usize, len: usize) -> Vec<Vec<f32>> {
+        match &mut self.session {
+            Some(session) => vec![session.recall(index, part, len)],
+            None => vec![vec![0.0; len]; self.spans.len()],
+        }
+    }
+
+    /// Keeps what [`Pass::recall`] gave and the tokens of this run changed.
+    pub fn remember(&mut self, index: usize, part: usize, states: Vec<Vec<f32>>) {
+        if let (Some(session), Some(state)) = (&mut self.session, states.into_iter().next()) {
+            session.remember(index, part, state);
+        }
     }
 
     /// The rows that are wanted, in order.

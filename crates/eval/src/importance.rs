@@ -122,7 +122,7 @@ pub fn gaps(model: &Model, sums: &Sums) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for (_, info) in model.file().tensors() {
         let is_matrix = info.shape.n_dims_effective() > 1 && info.name.ends_with(".weight");
-        if !is_matrix || !is_of_a_layer(&info.name) {
+        if !is_matrix || !is_of_a_layer(&info.name) || !model.is_multiplied(&info.name) {
             continue;
         }
         let experts = match sums.entries.get(&info.name) {

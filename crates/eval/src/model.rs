@@ -1,6 +1,11 @@
 //! A model: a file, ready to turn tokens into predictions.
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+};
 
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -76,7 +81,8 @@ impl Hidden {
     }
 }
 
-/// What was said before: keys and values of every layer, for one window that grows.
+/// What was said before: keys and values of every layer that attends, the state of every layer that
+/// recurs, for one window that grows.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     n_past: usize,
@@ -84,6 +90,8 @@ pub struct Session {
     layers: Vec<(Rows, Rows)>,
     /// Keys and values of a prompt, for each layer of what answers it.
     pub(crate) across: Option<Arc<Vec<(Rows, Rows)>>>,
+    /// States of fixed size, by layer and by part of the layer.
+    states: BTreeMap<(usize, usize), Vec<f32>>,
 }
 
 impl Session {
@@ -95,6 +103,17 @@ impl Session {
     /// Tokens that were said.
     pub fn n_past(&self) -> usize {
         self.n_past
+    }
+
+    /// The state that a part of a layer left behind; `len` zeros at first.
+    pub(crate) fn recall(&mut self, index: usize, part: usize, len: usize) -> Vec<f32> {
+        let state = self.states.remove(&(index, part)).filter(|state| state.len() == len);
+        state.unwrap_or_else(|| vec![0.0; len])
+    }
+
+    /// Keeps the state of a part of a layer.
+    pub(crate) fn remember(&mut self, index: usize, part: usize, state: Vec<f32>) {
+        self.states.insert((index, part), state);
     }
 
     /// Appends rows of a layer and returns all of them, with rows without meaning behind.
@@ -133,6 +152,8 @@ pub struct Model {
     pooling: Option<Pooling>,
     classifier: Option<Classifier>,
     is_causal: bool,
+    /// Tensors that are no matrices of products, whatever their shape.
+    decoded: BTreeSet<String>,
     pool: ThreadPool,
 }
 
@@ -154,7 +175,7 @@ impl Model {
         let mut weights = Weights::new(&file)?;
         let prepared = models::open(&keys, &mut weights)?;
         let classifier = Classifier::open(&keys, &mut weights, prepared.n_embd)?;
-        weights.finish(&keys.architecture)?;
+        let decoded = weights.finish(&keys.architecture)?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -172,6 +193,7 @@ impl Model {
             pooling,
             classifier,
             is_causal,
+            decoded,
             pool,
         })
     }
@@ -189,6 +211,12 @@ impl Model {
     /// The tokenizer that the keys describe, as llama.cpp reads them.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// Whether rows are multiplied with a tensor as a matrix; not so with norms, biases, convolutions, shares
+    /// of a mix.
+    pub(crate) fn is_multiplied(&self, tensor: &str) -> bool {
+        !self.decoded.contains(tensor)
     }
 
     /// Tokens that are predicted: the length of a row of logits.

@@ -38,6 +38,7 @@ impl Weight {
 pub(crate) struct Weights<'a> {
     file: &'a gguf::Model,
     asked: BTreeSet<String>,
+    decoded: BTreeSet<String>,
 }
 
 impl<'a> Weights<'a> {
@@ -45,7 +46,7 @@ impl<'a> Weights<'a> {
         if file.shards().iter().any(|(_, shard)| shard.endian() == Endian::Big) {
             return Err(Error::BigEndian);
         }
-        Ok(Weights { file, asked: BTreeSet::new() })
+        Ok(Weights { file, asked: BTreeSet::new(), decoded: BTreeSet::new() })
     }
 
     /// The shape of a tensor, if there is one of this name; asking is not using.
@@ -91,6 +92,7 @@ impl<'a> Weights<'a> {
     pub fn vector(&mut self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
         self.asked.insert(name.to_owned());
+        self.decoded.insert(name.to_owned());
         if info.shape.n_elems() != n as u64 {
             let expected = format!("{n} elements");
             return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
@@ -109,12 +111,13 @@ impl<'a> Weights<'a> {
         self.asked.extend(passed.cloned());
     }
 
-    /// Refuses a file with tensors that nobody asked for.
-    pub fn finish(self, architecture: &str) -> Result<(), Error> {
+    /// Refuses a file with tensors that nobody asked for; gives the names of those that were decoded
+    /// whole, with which no rows are multiplied.
+    pub fn finish(self, architecture: &str) -> Result<BTreeSet<String>, Error> {
         let all = self.file.tensors().map(|(_, info)| &info.name);
         let names: Vec<String> = all.filter(|name| !self.asked.contains(*name)).cloned().collect();
         if names.is_empty() {
-            return Ok(());
+            return Ok(self.decoded);
         }
         Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
     }

@@ -7,7 +7,7 @@ use crate::{
     Error,
     graph::Pass,
     keys::Keys,
-    ops::{self, Mask, Norm, NormKind, Rope, RopeKind, Rows, Scaling},
+    ops::{self, Mask, Norm, NormKind, Rope, RopeKind, Rows, Scaling, sigmoid},
     weights::Weights,
 };
 
@@ -20,6 +20,8 @@ enum Projections {
 pub(super) struct Attention {
     projections: Projections,
     fused_by_head: bool,
+    /// Whether each head's query comes with a gate for what the head sees.
+    is_gated: bool,
     /// Bounds of queries, keys and values.
     clamp: Option<f32>,
     query_norm: Option<Norm>,
@@ -77,10 +79,12 @@ impl Attention {
             return Err(keys.wrong("attention.head_count", "no more heads than elements"));
         }
         let (n_query, n_key, n_value) = (n_head * key_width, n_head_kv * key_width, n_head_kv * value_width);
+        let stored = weights.shape(&blk("attn_q.weight")).map_or(0, |shape| shape.dim(1));
+        let is_gated = key_width == value_width && stored == 2 * n_query as u64;
         let projections = match Linear::open(weights, &blk("attn_qkv"), n_embd, n_query + n_key + n_value)? {
             Some(fused) => Projections::Fused(Box::new(fused)),
             None => Projections::Apart(Box::new([
-                Linear::need(weights, &blk("attn_q"), n_embd, n_query)?,
+                Linear::need(weights, &blk("attn_q"), n_embd, if is_gated { 2 * n_query } else { n_query })?,
                 Linear::need(weights, &blk("attn_k"), n_embd, n_key)?,
                 Linear::need(weights, &blk("attn_v"), n_embd, n_value)?,
             ])),
@@ -117,6 +121,7 @@ impl Attention {
         Ok(Attention {
             projections,
             fused_by_head: spec.fused_by_head && n_head == n_head_kv,
+            is_gated,
             clamp: keys.float("attention.clamp_kqv")?.filter(|clamp| *clamp > 0.0),
             query_norm,
             key_norm,
@@ -146,6 +151,7 @@ impl Attention {
     /// `h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let [mut query, mut key, mut value] = self.project(h, pass);
+        let gate = self.is_gated.then(|| self.take_gate(&mut query, pass));
         if let Some(clamp) = self.clamp {
             for rows in [&mut query, &mut key, &mut value] {
                 rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
@@ -179,11 +185,32 @@ impl Attention {
             sinks: self.sinks.as_deref(),
             bias: None,
         };
-        let seen = pass.attend(index, &attention, &query, key, value);
+        let mut seen = pass.attend(index, &attention, &query, key, value);
         pass.give(query);
+        if let Some(gate) = gate {
+            ndarray::Zip::from(&mut seen).and(&gate).par_for_each(|seen, gate| *seen *= sigmoid(*gate));
+            pass.give(gate);
+        }
         let out = self.output.run(&seen, pass);
         pass.give(seen);
         out
+    }
+
+    /// Takes the gate out that follows the query of each head.
+    fn take_gate(&self, query: &mut Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let width = self.n_head * self.key_width;
+        let mut parts = [0, self.key_width].map(|at| {
+            let mut part = pass.take(query.nrows(), width);
+            for (i, mut to) in part.axis_chunks_iter_mut(Axis(1), self.key_width).enumerate() {
+                let from = i * 2 * self.key_width + at;
+                to.assign(&query.slice(s![.., from..from + self.key_width]));
+            }
+            part
+        });
+        std::mem::swap(query, &mut parts[0]);
+        let [both, gate] = parts;
+        pass.give(both);
+        gate
     }
 
     fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; 3] {

@@ -1,6 +1,11 @@
-//! A layer: attention and a feed-forward part around a residual stream.
+//! A layer: attention or what stands for it, and a feed-forward part, around a residual stream.
 
-use super::{Shape, attention::Attention, experts::Experts, latent::Latent, mlp::Mlp};
+use super::{
+    Shape,
+    experts::Experts,
+    mixer::{self, ChannelMix, Mixer},
+    mlp::Mlp,
+};
 use crate::{
     Error,
     graph::Pass,
@@ -13,30 +18,29 @@ pub(super) struct Layer {
     attention_norm: Option<Norm>,
     /// Of the attention alone, where the feed-forward part has [`Layer::attention_norm`].
     second_norm: Option<Norm>,
-    attention: Seeing,
+    /// What lets tokens see earlier ones; what several of them give adds up.
+    mixers: Vec<Box<dyn Mixer>>,
     attention_post_norm: Option<Norm>,
     /// Of the stream behind the attention.
     stream_norm: Option<Norm>,
     /// The same once more, with what was before the attention added again.
     second_stream_norm: Option<Norm>,
     mlp_norm: Option<Norm>,
-    feed_forward: FeedForward,
+    feed_forward: Option<FeedForward>,
     mlp_post_norm: Option<Norm>,
     /// Of the stream behind the layer.
     end_norm: Option<Norm>,
     /// Whether the feed-forward part takes what the attention takes, not what it gives.
     is_parallel: bool,
     residual_scale: f32,
-}
-
-enum Seeing {
-    Heads(Box<Attention>),
-    Latent(Box<Latent>),
+    /// What the stream is multiplied with behind the layer.
+    rescale: Option<f32>,
 }
 
 enum FeedForward {
     Mlp(Box<Mlp>),
     Experts(Box<Experts>),
+    ChannelMix(Box<ChannelMix>),
 }
 
 impl Layer {
@@ -54,29 +58,22 @@ impl Layer {
             "attn_output_norm" => None,
             _ => shape.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?,
         };
-        let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
+        let mixers = mixer::open_all(shape, keys, weights, i)?;
+        let feed_forward = FeedForward::open(shape, keys, weights, i)?;
+        // What a second norm is for: Jina's code embeddings normalize the stream once more, RWKV what goes into
+        // the feed-forward part, others what goes into attention.
         let second_norm = shape.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
-        let (second_norm, second_stream_norm) =
-            if stream_norm.is_some() { (None, second_norm) } else { (second_norm, None) };
-        let feed_forward = match Experts::open(shape, keys, weights, i)? {
-            Some(experts) => FeedForward::Experts(Box::new(experts)),
-            None => {
-                let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
-                let mut mlp = Mlp::open(shape, weights, names)?;
-                // Jina's code embeddings have the halves the other way round than its text embeddings,
-                // and this norm. The reference takes them for the same.
-                mlp.gate_first = second_stream_norm.is_none();
-                FeedForward::Mlp(Box::new(mlp))
-            }
+        let (second_norm, second_stream_norm, mlp_norm) = match &feed_forward {
+            _ if stream_norm.is_some() => (None, second_norm, mlp_norm),
+            Some(FeedForward::ChannelMix(_)) => (None, None, mlp_norm.or(second_norm)),
+            _ => (second_norm, None, mlp_norm),
         };
-        let attention = match Latent::open(shape, keys, weights, i)? {
-            Some(latent) => Seeing::Latent(Box::new(latent)),
-            None => Seeing::Heads(Box::new(Attention::open(shape, keys, weights, i)?)),
-        };
+        let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
+        let period = keys.count("rescale_every_n_layers")?.unwrap_or(0);
         Ok(Layer {
             attention_norm,
             second_norm,
-            attention,
+            mixers,
             attention_post_norm,
             stream_norm,
             second_stream_norm,
@@ -86,20 +83,14 @@ impl Layer {
             end_norm: shape.norm_if_there(weights, &blk("layer_output_norm"), n_embd)?,
             is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
             residual_scale: shape.residual_scale,
+            rescale: (period != 0 && (i + 1).is_multiple_of(period)).then_some(0.5),
         })
     }
 
     /// Floats that are alive at once for each token, about.
     pub fn row_floats(&self) -> usize {
-        let feed_forward = match &self.feed_forward {
-            FeedForward::Mlp(mlp) => mlp.row_floats(),
-            FeedForward::Experts(experts) => experts.row_floats(),
-        };
-        let attention = match &self.attention {
-            Seeing::Heads(heads) => heads.row_floats(),
-            Seeing::Latent(latent) => latent.row_floats(),
-        };
-        attention.max(feed_forward)
+        let feed_forward = self.feed_forward.as_ref().map_or(0, FeedForward::row_floats);
+        self.mixers.iter().map(|mixer| mixer.row_floats()).max().unwrap_or(0).max(feed_forward)
     }
 
     /// Adds what attention and the feed-forward part make of `x` (n, n_embd) to it.
@@ -114,10 +105,7 @@ impl Layer {
             x,
             &mut normed,
         );
-        let mut seen = match &self.attention {
-            Seeing::Heads(heads) => heads.run(index, &normed, pass),
-            Seeing::Latent(latent) => latent.run(index, &normed, pass),
-        };
+        let mut seen = self.mix(index, &normed, pass);
         if let Some(norm) = &self.attention_post_norm {
             norm.apply(&mut seen);
         }
@@ -141,18 +129,83 @@ impl Layer {
             norm(&self.mlp_norm, x, &mut normed);
         }
         pass.give(seen);
-        let mut made = match &self.feed_forward {
-            FeedForward::Mlp(mlp) => mlp.run(&normed, pass),
-            FeedForward::Experts(experts) => experts.run(&normed, pass),
-        };
-        if let Some(norm) = &self.mlp_post_norm {
-            norm.apply(&mut made);
+        if let Some(feed_forward) = &self.feed_forward {
+            let mut made = feed_forward.run(index, &normed, pass);
+            if let Some(norm) = &self.mlp_post_norm {
+                norm.apply(&mut made);
+            }
+            add_scaled(x, self.residual_scale, &made);
+            pass.give(made);
         }
-        add_scaled(x, self.residual_scale, &made);
         if let Some(norm) = &self.end_norm {
             norm.apply(x);
         }
-        pass.give(made);
         pass.give(normed);
+        if let Some(rescale) = self.rescale {
+            *x *= rescale;
+        }
+    }
+
+    /// What all mixers make of the same rows, added up.
+    fn mix(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut seen: Option<Rows> = None;
+        for mixer in &self.mixers {
+            let more = mixer.run(index, h, pass);
+            match &mut seen {
+                None => seen = Some(more),
+                Some(seen) => {
+                    add_scaled(seen, 1.0, &more);
+                    pass.give(more);
+                }
+            }
+        }
+        seen.unwrap_or_else(|| Rows::zeros(h.raw_dim()))
+    }
+}
+
+impl FeedForward {
+    /// That of layer `i`; the layers of Mamba have none.
+    fn open(
+        shape: &Shape,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        i: usize,
+    ) -> Result<Option<FeedForward>, Error> {
+        let blk = |name: &str| format!("blk.{i}.{name}");
+        if let Some(mix) = ChannelMix::open(shape, keys, weights, i)? {
+            return Ok(Some(FeedForward::ChannelMix(Box::new(mix))));
+        }
+        if let Some(experts) = Experts::open(shape, keys, weights, i)? {
+            return Ok(Some(FeedForward::Experts(Box::new(experts))));
+        }
+        let has = |name: &str| weights.shape(&blk(name)).is_some();
+        if has("ssm_out.weight") && !has("ffn_down.weight") {
+            return Ok(None);
+        }
+        let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
+        // Jina's code embeddings have the halves the other way round than its text embeddings, and a second
+        // norm of the stream. The reference takes them for the same.
+        let gate_first = !(has("attn_output_norm.weight") && has("attn_norm_2.weight"));
+        let mut mlp = Mlp::open(shape, weights, names)?;
+        mlp.gate_first = gate_first;
+        Ok(Some(FeedForward::Mlp(Box::new(mlp))))
+    }
+
+    /// Floats that are alive at once for each token, about.
+    fn row_floats(&self) -> usize {
+        match self {
+            FeedForward::Mlp(mlp) => mlp.row_floats(),
+            FeedForward::Experts(experts) => experts.row_floats(),
+            FeedForward::ChannelMix(mix) => mix.row_floats(),
+        }
+    }
+
+    /// `h (n, n_embd) -> (n, n_embd)`.
+    fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        match self {
+            FeedForward::Mlp(mlp) => mlp.run(h, pass),
+            FeedForward::Experts(experts) => experts.run(h, pass),
+            FeedForward::ChannelMix(mix) => mix.run(index, h, pass),
+        }
     }
 }

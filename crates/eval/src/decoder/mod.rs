@@ -7,6 +7,7 @@ mod experts;
 mod latent;
 mod layer;
 mod linear;
+mod mixer;
 mod mlp;
 mod spec;
 
@@ -81,12 +82,14 @@ pub(crate) fn open(mut spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -
     let n_positions = weights.shape("position_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
     let positions = weights.matrix("position_embd.weight", n_embd, n_positions)?;
     let text_kind = text_kind(weights, n_embd)?;
-    let embedding_norm = shape.norm_if_there(weights, "token_embd_norm", n_embd)?;
+    let early_norm = shape.norm_if_there(weights, "token_embd_norm", n_embd)?;
     let head = match spec.predicts {
         true => Some(head(&spec, keys, weights, &embedding)?),
         false => None,
     };
     let output_norm = shape.norm(weights, "output_norm", n_embd)?;
+    let (embedding_norm, output_norm) =
+        if spec.early_norm_name { (None, output_norm.or(early_norm)) } else { (early_norm, output_norm) };
     let layers =
         (0..n_layer).map(|i| Layer::open(&shape, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
     let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + 3 * n_embd;
@@ -141,7 +144,11 @@ impl Shape {
 
     /// The norm of this name, if its weights or its bias are there.
     fn norm_if_there(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
-        let weight = weights.vector(&format!("{name}.weight"), n)?;
+        // The reference writes one of Falcon-H1's norms without an ending.
+        let weight = match weights.vector(&format!("{name}.weight"), n)? {
+            Some(weight) => Some(weight),
+            None => weights.vector(name, n)?,
+        };
         let bias = weights.vector(&format!("{name}.bias"), n)?;
         let is_there = weight.is_some() || bias.is_some();
         Ok(is_there.then_some(Norm { kind: self.spec.norm, epsilon: self.epsilon, weight, bias }))

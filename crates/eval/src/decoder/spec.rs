@@ -18,6 +18,8 @@ pub(crate) struct Spec {
     pub wide_head_norms: bool,
     /// The name of the norm before the feed-forward part.
     pub mlp_norm: &'static str,
+    /// Whether the norm of the output is stored under the name of one of the embedding.
+    pub early_norm_name: bool,
     /// Whether a fused projection holds query, key and value of one head after the other.
     pub fused_by_head: bool,
     /// How positions turn queries and keys; none where they do not.
@@ -153,6 +155,7 @@ impl Spec {
         plain_norms: false,
         wide_head_norms: false,
         mlp_norm: "ffn_norm",
+        early_norm_name: false,
         fused_by_head: false,
         rope: Some(RopeKind::Normal),
         rope_layers: RopeLayers::All,
@@ -213,6 +216,9 @@ impl Spec {
     pub const ARCEE: Spec = Spec { activation: Activation::ReluSquared, ..Spec::LLAMA };
     pub const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::LLAMA };
     pub const SEED_OSS: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX };
+    pub const JAMBA: Spec = Spec { rope: None, renormalize: false, ..Spec::LLAMA };
+    pub const LFM2: Spec = Spec { early_norm_name: true, ..Spec::NEOX };
+    pub const RWKV: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
     pub const GPT2: Spec =
         Spec { norm: NormKind::Layer, rope: None, activation: Activation::GeluTanh, ..Spec::LLAMA };
     pub const GPT_NEOX: Spec = Spec { activation: Activation::GeluErf, ..Spec::STABLELM };

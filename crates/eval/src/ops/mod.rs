@@ -4,12 +4,14 @@ mod activation;
 mod attention;
 mod matmul;
 mod norm;
+mod recurrence;
 mod rope;
 
 pub(crate) use activation::{Activation, exp, log_sum_exp};
 pub(crate) use attention::{Attention, Mask, Queries, Window, softmax};
 pub(crate) use matmul::{Product, mul_mat};
 pub(crate) use norm::{Norm, NormKind};
+pub(crate) use recurrence::{recur, sigmoid, softplus};
 pub(crate) use rope::{Rope, RopeKind, Scaling};
 
 use ndarray::Array2;

@@ -1,0 +1,80 @@
+//! Recurrences over the rows of windows: layers that remember by a state of fixed size.
+
+use std::ops::Range;
+
+use ndarray::{ArrayViewMut2, Axis};
+use rayon::prelude::*;
+
+use super::{Rows, exp};
+
+/// Goes through the rows of every window in order, heads and windows side by side.
+///
+/// `states` hold for each window the states of all heads, one after the other. `step` gets the
+/// head, the rows of the window, the state of the head, and the head's columns of these rows of
+/// `out` (n, n_head * width).
+pub(crate) fn recur(
+    windows: &[Range<usize>],
+    states: &mut [Vec<f32>],
+    n_head: usize,
+    out: &mut Rows,
+    step: impl Fn(usize, Range<usize>, &mut [f32], ArrayViewMut2<'_, f32>) + Sync,
+) {
+    let width = out.ncols() / n_head;
+    let mut tasks = Vec::new();
+    let mut rest = out.view_mut();
+    for (window, state) in windows.iter().zip(states) {
+        let (mut own, behind) = rest.split_at(Axis(0), window.len());
+        rest = behind;
+        let state_elems = state.len() / n_head;
+        let mut state = &mut state[..];
+        for head in 0..n_head {
+            let (columns, others) = own.split_at(Axis(1), width);
+            let (of_head, of_others) = state.split_at_mut(state_elems);
+            (own, state) = (others, of_others);
+            tasks.push((head, window.clone(), of_head, columns));
+        }
+    }
+    tasks.into_par_iter().for_each(|(head, rows, state, columns)| step(head, rows, state, columns));
+}
+
+/// `1 / (1 + exp(-x))`.
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// `ln(1 + exp(x))`.
+pub(crate) fn softplus(x: f32) -> f32 {
+    // Beyond this the result is x in single precision.
+    if x > 20.0 { x } else { exp(x).ln_1p() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_head_sees_its_own_state_and_columns_in_order() {
+        // The state of each head counts rows from where it was; each cell says who wrote it.
+        let windows = [0..2, 2..2, 2..5];
+        let mut states = vec![vec![0.0; 2], vec![7.0; 2], vec![10.0; 2]];
+        let mut out = Rows::zeros((5, 4));
+        recur(&windows, &mut states, 2, &mut out, |head, rows, state, mut out| {
+            for (row, mut out) in rows.zip(out.rows_mut()) {
+                state[0] += 1.0;
+                out.fill(100.0 * head as f32 + 10.0 * row as f32 + state[0]);
+            }
+        });
+        assert_eq!(states, [vec![2.0; 2], vec![7.0; 2], vec![13.0; 2]]);
+        assert_eq!(out.column(0).to_vec(), [1.0, 12.0, 31.0, 42.0, 53.0]);
+        assert_eq!(out.column(3).to_vec(), [101.0, 112.0, 131.0, 142.0, 153.0]);
+    }
+
+    #[test]
+    fn softplus_by_hand() {
+        assert!((softplus(0.0) - std::f32::consts::LN_2).abs() < 1e-6);
+        assert!((softplus(-20.0) - 2.061_153_6e-9).abs() < 1e-14);
+        assert!((softplus(19.9) - 19.9).abs() < 1e-5);
+        assert_eq!(softplus(1e3), 1e3);
+    }
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Makes golden/logits/ of RWKV 6 and 7 and of Qwen with the latter: what the package `rwkv` of their author predicts.
+
+usage: logits_rwkv.py ARCH_FOLDER OUT
+
+  ARCH_FOLDER   golden/arch: a folder for each checkpoint
+  OUT           golden/logits
+
+Needs rwkv (PyPI), torch, safetensors, and what logits.py needs. transformers does not have these
+families. The package reads the author's .pth files, so the tensors get the author's names again.
+What it does is set by the environment before it is loaded, so each checkpoint has a process of its own.
+Of Qwen with RWKV 7 the time mix is the package's, without the norm of heads that these models lack, and the rest
+Qwen 2's; libllama cannot tell of heads this small, because it takes 64 elements at a time. Files as logits.py writes them.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Names of the checkpoints (a list of expressions and what stands for them) and the package's switches.
+OF_THE_HUB = [
+    (r"^(rwkv|model)\.", ""), (r"^embeddings\.", "emb."), (r"\.attention\.", ".att."),
+    (r"\.feed_forward\.", ".ffn."), (r"\.(pre_ln|pre_norm)\.", ".ln0."),
+]
+OF_FLA = [
+    (r"^model\.", ""), (r"^embeddings\.", "emb."), (r"^lm_head\.", "head."), (r"^norm\.", "ln_out."),
+    (r"^layers\.", "blocks."), (r"\.pre_norm\.", ".ln0."), (r"\.attn_norm\.", ".ln1."),
+    (r"\.ffn_norm\.", ".ln2."), (r"\.g_norm\.", ".ln_x."), (r"\.attn\.", ".att."),
+    (r"\.k_proj\.", ".key."), (r"\.v_proj\.", ".value."), (r"\.r_proj\.", ".receptance."),
+    (r"\.o_proj\.", ".output."), (r"\.(\w)_lora\.lora\.0\.weight", r".\g<1>1"),
+    (r"\.(\w)_lora\.lora\.2\.weight", r".\g<1>2"), (r"\.(\w)_lora\.lora\.2\.bias", r".\g<1>0"),
+]
+CHECKPOINTS = {
+    "rwkv6": (OF_THE_HUB, dict(RWKV_RESCALE_LAYER="1")),
+    "rwkv6-plain": (OF_THE_HUB, dict(RWKV_RESCALE_LAYER="0")),
+    "rwkv7": (OF_FLA, dict(RWKV_V7_ON="1")),
+    "rwkv7-goose": (OF_THE_HUB, dict(RWKV_V7_ON="1")),
+    "arwkv7": (None, dict(RWKV_V7_ON="1")),
+    "arwkv7-ungated": (None, dict(RWKV_V7_ON="1")),
+}
+
+
+def write(out, name, tokens, rows):
+    """OUT/NAME.bin of logits (32, n_vocab)."""
+    from logits import POSITIONS
+
+    head = dict(tokens=tokens, positions=POSITIONS, n_vocab=rows.shape[1], range=float(rows.max() - rows.min()))
+    (out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + rows[POSITIONS].astype("<f4").tobytes())
+
+
+def one(arch, out, name):
+    """The checkpoint NAME, in a process whose environment is set."""
+    import torch
+    from safetensors.torch import load_file
+
+    from logits import tokens_of
+
+    rules, _ = CHECKPOINTS[name]
+    if rules is None:
+        return hybrid(arch, out, name)
+    tensors = {}
+    for key, tensor in load_file(arch / name / "model.safetensors").items():
+        is_narrow = "_lora.lora." in key and key.endswith(".weight")
+        for expression, to in rules:
+            key = re.sub(expression, to, key)
+        tensors[key] = (tensor.T if is_narrow else tensor).float().contiguous()
+    tokens = tokens_of(json.loads((arch / name / "config.json").read_text()))
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(tensors, f"{folder}/x.pth")
+        from rwkv.model import RWKV
+
+        model = RWKV(f"{folder}/x", "cpu fp32")
+        rows, _ = model.forward(tokens, None, full_output=True)
+    write(out, name, tokens, rows.float().numpy())
+
+
+def hybrid(arch, out, name):
+    """Qwen 2 with the time mix of RWKV 7 in place of attention."""
+    import torch
+    from safetensors.torch import load_file
+    from torch.nn import functional
+
+    from logits import tokens_of
+
+    # Functions stay open to what follows.
+    torch.jit.script = lambda function: function
+    from rwkv.model import RWKV_x070_TMix_seq
+
+    functional.group_norm = lambda x, **_: x
+    config = json.loads((arch / name / "config.json").read_text())
+    tokens = tokens_of(config)
+    tensors = {key: tensor.float() for key, tensor in load_file(arch / name / "model.safetensors").items()}
+    n, size = config["hidden_size"], config["head_size"]
+    x = tensors["model.embed_tokens.weight"][tokens]
+    first = None
+    for i in range(config["num_hidden_layers"]):
+        layer = {key.removeprefix(f"model.layers.{i}."): tensor for key, tensor in tensors.items()}
+        mix = {key.removeprefix("self_attn.time_mixer."): tensor for key, tensor in layer.items()}
+        norm = lambda x, name: functional.rms_norm(x, (n,), layer[f"{name}.weight"], config["rms_norm_eps"])
+        shares = list(mix["x_x"].reshape(-1, n))
+        # A gate of one for every element, where there is none: twice the sigmoid of zero.
+        gate = [mix[key] if key in mix else torch.full(shape, value)
+                for key, shape, value in (("g1", (n, 1), 0.0), ("g2", (1, n), 2.0))]
+        vectors = {key: mix[key].flatten() for key in ("w0", "a0", "v0", "k_k", "k_a", "r_k")}
+        made, _, _, first = RWKV_x070_TMix_seq(
+            i, n // size, size, norm(x, "input_layernorm"), torch.zeros(n), first, torch.zeros(n // size, size, size),
+            *shares, *shares[:6 - len(shares)], vectors["w0"], mix["w1"], mix["w2"], vectors["a0"], mix["a1"], mix["a2"],
+            vectors["v0"], mix["v1"], mix["v2"], *gate, vectors["k_k"], vectors["k_a"], vectors["r_k"],
+            *(mix[f"{part}.weight"].T for part in ("receptance", "key", "value", "output")), None, None)
+        x = x + made
+        h = norm(x, "post_attention_layernorm")
+        up, down = layer["mlp.up_proj.weight"], layer["mlp.down_proj.weight"]
+        x = x + (functional.silu(h @ layer["mlp.gate_proj.weight"].T) * (h @ up.T)) @ down.T
+    x = functional.rms_norm(x, (n,), tensors["model.norm.weight"], config["rms_norm_eps"])
+    write(out, name, tokens, (x @ tensors["lm_head.weight"].T).numpy())
+
+
+def main():
+    arch, out = Path(sys.argv[1]), Path(sys.argv[2])
+    if len(sys.argv) > 3:
+        return one(arch, out, sys.argv[3])
+    for name, (_, switches) in CHECKPOINTS.items():
+        switches = dict(RWKV_JIT_ON="0", RWKV_CUDA_ON="0") | switches
+        subprocess.run([sys.executable, __file__, arch, out, name], env=os.environ | switches, check=True)
+
+
+if __name__ == "__main__":
+    main()
