@@ -76,7 +76,7 @@ impl Activation {
                 *x *= 1.0 - 1.0 / (exp(2.0 * u) + 1.0);
             }),
             Activation::GeluErf => {
-                over(values, |x| 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)))
+                values.iter_mut().for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2)))
             }
             Activation::Tanh => over(values, f32::tanh),
             Activation::Relu => over(values, |x| x.max(0.0)),
@@ -131,34 +131,49 @@ pub(crate) fn log_sum_exp(row: &[f32]) -> (f32, f64) {
     (max, row.chunks(1024).map(sum).sum::<f64>().ln())
 }
 
-/// The error function by its series and its continued fraction, in double precision.
+/// The error function to 3 parts in 10^7 of 1, in arithmetic that compilers turn into vectors.
+///
+/// Source: formula 7.1.26 of Abramowitz and Stegun, Handbook of Mathematical Functions.
+#[inline(always)]
 fn erf(x: f32) -> f32 {
-    let x = f64::from(x);
     let a = x.abs();
-    let value = if a < 2.5 {
-        // 2/sqrt(pi) * sum of (-1)^n x^(2n+1) / (n! (2n+1))
-        let (mut term, mut sum) = (a, a);
-        for n in 1..60 {
-            term *= -a * a / f64::from(n);
-            let add = term / f64::from(2 * n + 1);
-            sum += add;
-            if add.abs() < 1e-12 {
-                break;
-            }
-        }
-        sum * std::f64::consts::FRAC_2_SQRT_PI
-    } else {
-        // 1 - exp(-x^2) / (x sqrt(pi)) * 1 / (1 + 1/(2x^2) / (1 + 2/(2x^2) / (1 + ...)))
-        let q = 1.0 / (2.0 * a * a);
-        let fraction = (1..30).rev().fold(1.0, |fraction, n| 1.0 + f64::from(n) * q / fraction);
-        1.0 - (-a * a).exp() * std::f64::consts::FRAC_2_SQRT_PI / (2.0 * a * fraction)
-    };
-    value.copysign(x) as f32
+    let t = 1.0 / (1.0 + 0.327_591_1 * a);
+    let p = 1.061_405_4;
+    let p = p * t - 1.453_152_1;
+    let p = p * t + 1.421_413_8;
+    let p = p * t - 0.284_496_75;
+    let p = p * t + 0.254_829_6;
+    (1.0 - p * t * exp(-a * a)).copysign(x)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The error function by its series and its continued fraction, in double
+    /// precision: what the fast one is held to.
+    fn slow_erf(x: f64) -> f64 {
+        let a = x.abs();
+        let value = if a < 2.5 {
+            // 2/sqrt(pi) * sum of (-1)^n x^(2n+1) / (n! (2n+1))
+            let (mut term, mut sum) = (a, a);
+            for n in 1..60 {
+                term *= -a * a / f64::from(n);
+                let add = term / f64::from(2 * n + 1);
+                sum += add;
+                if add.abs() < 1e-12 {
+                    break;
+                }
+            }
+            sum * std::f64::consts::FRAC_2_SQRT_PI
+        } else {
+            // 1 - exp(-x^2) / (x sqrt(pi)) * 1 / (1 + 1/(2x^2) / (1 + 2/(2x^2) / (1 + ...)))
+            let q = 1.0 / (2.0 * a * a);
+            let fraction = (1..30).rev().fold(1.0, |fraction, n| 1.0 + f64::from(n) * q / fraction);
+            1.0 - (-a * a).exp() * std::f64::consts::FRAC_2_SQRT_PI / (2.0 * a * fraction)
+        };
+        value.copysign(x)
+    }
 
     #[test]
     fn exponential_and_error_function_are_near_the_true_ones() {
@@ -170,10 +185,14 @@ mod tests {
         assert_eq!(exp(-1e9), exp(-87.3));
         // Values of the error function from tables.
         for (x, expected) in
-            [(0.0, 0.0), (0.5, 0.520_5), (1.0, 0.842_700_8), (2.0, 0.995_322_3), (3.0, 0.999_977_9)]
+            [(0.0, 0.0), (0.5, 0.520_499_88), (1.0, 0.842_700_79), (2.0, 0.995_322_27), (3.0, 0.999_977_91)]
         {
-            assert!((erf(x) - expected).abs() < 2e-6, "{x}");
-            assert!((erf(-x) + expected).abs() < 2e-6, "{x}");
+            assert!((slow_erf(x) - expected).abs() < 1e-8, "{x}");
+        }
+        for i in -700..=700 {
+            let x = i as f32 * 0.01;
+            let (found, expected) = (f64::from(erf(x)), slow_erf(f64::from(x)));
+            assert!((found - expected).abs() < 3e-7, "{x}: {found} {expected}");
         }
     }
 }
