@@ -117,6 +117,10 @@ ENCODERS = {
     "modern-bert": dict(model="modernbert", **{"class": "ModernBertModel"}, tokenizer="bpe", bare=True, files=CLS, config=dict(
         ENCODER, num_hidden_layers=4, global_attn_every_n_layers=3, local_attention=16, pad_token_id=0, bos_token_id=1, eos_token_id=2,
         cls_token_id=1, sep_token_id=2)),
+    "modern-bert-classifier": dict(model="modernbert", **{"class": "ModernBertForSequenceClassification"}, tokenizer="bpe", bare=True, config=dict(
+        vocab_size=288, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=32,
+        global_attn_every_n_layers=2, local_attention=8, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
+        classifier_pooling="mean", id2label={0: "yes", 1: "no", 2: "maybe"}, label2id={"yes": 0, "no": 1, "maybe": 2})),
 }
 
 

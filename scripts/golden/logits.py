@@ -118,8 +118,7 @@ def run(folder, tokens):
     name, is_hidden = class_of(folder)
     model, ids = load(folder, name), torch.tensor([tokens])
     if name == "AutoModelForSequenceClassification":
-        made = model(ids, output_hidden_states=True)
-        return made.hidden_states[-1][0].numpy(), True, made.logits[0].numpy()
+        return model.base_model(ids).last_hidden_state[0].numpy(), True, model(ids).logits[0].numpy()
     if name == "AutoModelForSeq2SeqLM":
         behind = torch.tensor([[model.config.decoder_start_token_id] + tokens[:-1]])
         return model(ids, decoder_input_ids=behind, use_cache=False).logits[0].numpy(), False, None
