@@ -106,6 +106,7 @@ MOE = {
         torch_dtype="bfloat16", attn_config=dict(clip_qkv=8, kv_n_heads=2, model_type="", rope_theta=500000),
         ffn_config=dict(ffn_act_fn=dict(name="silu"), ffn_hidden_size=12, model_type="", moe_jitter_eps=0.01, moe_num_experts=4, moe_top_k=2))),
     "llama4": dict(model="llama4_text", tokenizer="bpe", config=dict(LLAMA4)),
+    "llama4-deep": dict(model="llama4_text", tokenizer="bpe", config=dict(LLAMA4, num_hidden_layers=4)),
     "llama4-old": dict(model="llama4_text", tokenizer="bpe", extra="images", config=dict(LLAMA4), drop=("layer_types", "no_rope_layers", "moe_layers"), old=dict(
         OLD, for_llm_only=True, rope_theta=500000.0, rope_scaling=dict(LLAMA3, rope_type="llama3", high_freq_factor=1.5)), images=dict(
             architectures=["Llama4ForConditionalGeneration"], model_type="llama4", vision_config=dict(model_type="llama4_vision_model", hidden_size=8))),

@@ -7,8 +7,8 @@ usage: logits.py ARCH_FOLDER OUT [NAME ...]
   OUT           golden/logits
   NAME          folders to do; all by default
 
-Needs torch, transformers, safetensors. 32 seeded tokens go through the model in f32. OUT/NAME.bin is a
-line of JSON (tokens, positions, n_vocab, range: largest less smallest of all 32 rows) and then f32,
+Needs torch, transformers, safetensors. 32 seeded tokens, or 96 where there are short windows, go through the model in f32. OUT/NAME.bin is a
+line of JSON (tokens, positions, n_vocab, range: largest less smallest of all rows) and then f32,
 little-endian, row-major: (positions, n_vocab). Where the line says "hidden", rows are those of the last
 layer, and n_vocab is their width; encoders with decoders read the tokens and write them again. Where
 it says "pooled", one more row of "pooled_width" follows: what the checkpoint's own 1_Pooling/config.json,
@@ -26,7 +26,6 @@ import transformers
 
 import jina_bert
 
-POSITIONS = [0, 1, 2, 3, 7, 15, 23, 31]
 # What no key of the file can say and the reference takes to be thus, for every model of the family; where its converter
 # counts the turning part of a head from the embedding (glm, nemotron) or writes another epsilon (glm), what it writes;
 # the base that transformers itself does not find (dbrx).
@@ -60,9 +59,15 @@ POOLING_MODES = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 
 
 def tokens_of(config):
-    """32 seeded tokens of a vocabulary."""
-    n_vocab = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size", 256)
-    return np.random.default_rng(20261121).integers(3, n_vocab, 32).tolist()
+    """32 seeded tokens of a vocabulary, or more where that shows what a window leaves out."""
+    config = config.get("text_config", config)
+    n = 96 if (config.get("sliding_window") or 0) in range(1, 65) else 32
+    return np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
+
+
+def positions_of(tokens):
+    """Positions whose predictions are kept: more at the beginning, the last, and some behind a window."""
+    return [0, 1, 2, 3, 7, 15, 23, 31] if len(tokens) == 32 else [0, 3, 31, 63, 64, 65, 79, 95]
 
 
 def class_of(folder):
@@ -112,7 +117,7 @@ def load(folder, name):
 
 
 def run(folder, tokens):
-    """Rows (32, n) in f32, whether they are hidden ones, and the scores of a classifier or none."""
+    """Rows (tokens, n) in f32, whether they are hidden ones, and the scores of a classifier or none."""
     if folder.name.startswith("jina-bert-v2"):
         return jina_bert.hidden(folder, tokens).numpy(), True, None
     name, is_hidden = class_of(folder)
@@ -142,9 +147,9 @@ def main():
         if not np.isfinite(logits).all():
             print(f"{name}: not finite", file=sys.stderr)
             continue
-        head = dict(tokens=tokens, positions=POSITIONS, n_vocab=logits.shape[1],
+        head = dict(tokens=tokens, positions=positions_of(tokens), n_vocab=logits.shape[1],
                     range=float(logits.max() - logits.min()))
-        data = logits[POSITIONS].astype("<f4").tobytes()
+        data = logits[positions_of(tokens)].astype("<f4").tobytes()
         how = "rank" if scores is not None else pooling(arch / name)
         if is_hidden:
             head["hidden"] = True

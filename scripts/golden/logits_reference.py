@@ -74,7 +74,7 @@ def main():
     sys.path.insert(0, str(args.reference))
     sys.path.insert(1, str(args.reference / "gguf-py"))
     import arch
-    from logits import POSITIONS, tokens_of
+    from logits import positions_of, tokens_of
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory() as scratch:
         scratch, library = Path(scratch), args.library.resolve()
@@ -94,8 +94,8 @@ def main():
                 continue
             logits = np.frombuffer(ran.stdout, "<f4").reshape(len(tokens), -1)
             assert np.isfinite(logits).all(), name
-            head = dict(tokens=tokens, positions=POSITIONS, n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
-            (args.out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + logits[POSITIONS].tobytes())
+            head = dict(tokens=tokens, positions=positions_of(tokens), n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
+            (args.out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + logits[positions_of(tokens)].tobytes())
 
 
 if __name__ == "__main__":

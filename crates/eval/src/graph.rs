@@ -7,7 +7,7 @@ use quant::Level;
 
 use crate::{
     Error, Observer,
-    model::Session,
+    model::{Part, Session},
     ops::{Attention, Product, Queries, Rows, Window, mul_mat},
     weights::Weight,
 };
@@ -219,8 +219,13 @@ impl<'a, 'o> Pass<'a, 'o> {
             let rows = x.as_slice().expect("activations are contiguous");
             for product in &products {
                 let weight = product.weight;
-                let expert = (weight.n_stack > 1).then_some((product.index, weight.n_stack));
-                observer.mul_mat(&weight.name, expert, rows, weight.n_in);
+                let (index, n) = (product.index, weight.n_stack);
+                let part = match weight.is_by_head {
+                    true => Part::Head { index, n },
+                    false if n > 1 => Part::Expert { index, n },
+                    false => Part::Whole,
+                };
+                observer.mul_mat(&weight.name, part, rows, weight.n_in);
             }
         }
         mul_mat(x, products);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use imatrix::{Entry, Sums};
 
-use crate::{Error, Model, Observer, Window, perplexity::Cut};
+use crate::{Error, Model, Observer, Part, Window, perplexity::Cut};
 
 /// Adds up the squares of what goes into each column.
 #[derive(Debug, Clone, Default)]
@@ -26,19 +26,23 @@ struct Totals {
 }
 
 impl Totals {
-    fn new(n_matrices: usize, row_elems: usize) -> Totals {
-        Totals { sums: vec![0.0; n_matrices * row_elems], counts: vec![0; n_matrices] }
+    fn new(n_matrices: usize, row_elems: usize, n_counts: usize) -> Totals {
+        Totals { sums: vec![0.0; n_matrices * row_elems], counts: vec![0; n_counts] }
     }
 
     /// Adds the squares of rows (n, row_elems) that went into one matrix.
     fn add(&mut self, matrix: usize, rows: &[f32], row_elems: usize) {
+        // The matrices of heads see the same rows, and are counted once.
+        let is_counted = matrix < self.counts.len();
         let sums = &mut self.sums[matrix * row_elems..][..row_elems];
         for row in rows.chunks_exact(row_elems) {
             for (sum, &value) in sums.iter_mut().zip(row) {
                 *sum += f64::from(value * value);
             }
         }
-        self.counts[matrix] += (rows.len() / row_elems) as i64;
+        if is_counted {
+            self.counts[matrix] += (rows.len() / row_elems) as i64;
+        }
     }
 }
 
@@ -87,14 +91,18 @@ impl Collector {
 }
 
 impl Observer for Collector {
-    fn mul_mat(&mut self, tensor: &str, expert: Option<(usize, usize)>, input: &[f32], n_in: usize) {
+    fn mul_mat(&mut self, tensor: &str, part: Part, input: &[f32], n_in: usize) {
         let is_of_a_layer = is_of_a_layer(tensor);
         if !is_of_a_layer && !self.with_output {
             return;
         }
-        let (matrix, n_matrices) = expert.unwrap_or((0, 1));
+        let (matrix, n_matrices, n_counts) = match part {
+            Part::Whole => (0, 1, 1),
+            Part::Expert { index, n } => (index, n, n),
+            Part::Head { index, n } => (index, n, 1),
+        };
         if !self.tensors.contains_key(tensor) {
-            self.tensors.insert(tensor.to_owned(), Totals::new(n_matrices, n_in));
+            self.tensors.insert(tensor.to_owned(), Totals::new(n_matrices, n_in, n_counts));
         }
         if let Some(totals) = self.tensors.get_mut(tensor) {
             totals.add(matrix, input, n_in);
@@ -148,10 +156,10 @@ mod tests {
     #[test]
     fn squares_by_column_and_expert() {
         let mut collector = Collector::new(false);
-        collector.mul_mat("blk.0.ffn_up.weight", None, &[1.0, 2.0, 3.0, 4.0], 2);
-        collector.mul_mat("blk.0.ffn_up.weight", None, &[2.0, 0.0], 2);
-        collector.mul_mat("blk.0.ffn_up_exps.weight", Some((2, 3)), &[3.0, 1.0], 2);
-        collector.mul_mat("output.weight", None, &[1.0, 1.0], 2);
+        collector.mul_mat("blk.0.ffn_up.weight", Part::Whole, &[1.0, 2.0, 3.0, 4.0], 2);
+        collector.mul_mat("blk.0.ffn_up.weight", Part::Whole, &[2.0, 0.0], 2);
+        collector.mul_mat("blk.0.ffn_up_exps.weight", Part::Expert { index: 2, n: 3 }, &[3.0, 1.0], 2);
+        collector.mul_mat("output.weight", Part::Whole, &[1.0, 1.0], 2);
         let sums = collector.sums(3).unwrap();
         let dense = &sums.entries["blk.0.ffn_up.weight"];
         assert_eq!((&dense.sums[..], &dense.counts[..]), (&[14.0, 20.0][..], &[3][..]));
@@ -162,9 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn heads_are_counted_once() {
+        let mut collector = Collector::new(false);
+        for index in 0..2 {
+            let part = Part::Head { index, n: 2 };
+            collector.mul_mat("blk.0.attn_k_b.weight", part, &[1.0, 2.0, 3.0, index as f32], 2);
+        }
+        let sums = collector.sums(2).unwrap();
+        let heads = &sums.entries["blk.0.attn_k_b.weight"];
+        assert_eq!((&heads.sums[..], &heads.counts[..]), (&[10.0, 4.0, 10.0, 5.0][..], &[2][..]));
+    }
+
+    #[test]
     fn what_is_no_number_is_refused() {
         let mut collector = Collector::new(true);
-        collector.mul_mat("output.weight", None, &[1.0, f32::NAN], 2);
+        collector.mul_mat("output.weight", Part::Whole, &[1.0, f32::NAN], 2);
         assert!(matches!(collector.sums(1), Err(Error::NotFinite { index: 1, .. })));
     }
 }

@@ -44,12 +44,32 @@ impl<'a> Window<'a> {
     }
 }
 
+/// Which part of a tensor was multiplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// One of so many matrices, with those rows that were routed to it.
+    Expert {
+        /// Which, from 0.
+        index: usize,
+        /// Of how many.
+        n: usize,
+    },
+    /// One of so many matrices, each of which sees every row its own way.
+    Head {
+        /// Which, from 0.
+        index: usize,
+        /// Of how many.
+        n: usize,
+    },
+}
+
 /// Sees what weights are multiplied with: importance matrices are made of it.
 pub trait Observer: Send {
-    /// The matrix `tensor` was multiplied with `input` (n_rows, n_in), row-major. For one matrix of
-    /// a stack, `expert` is its number and how many the stack has; the rows are then those
-    /// that were routed to it, and may be none.
-    fn mul_mat(&mut self, tensor: &str, expert: Option<(usize, usize)>, input: &[f32], n_in: usize);
+    /// A part of `tensor` was multiplied with `input` (n_rows, n_in), row-major. The rows of an expert may be
+    /// none.
+    fn mul_mat(&mut self, tensor: &str, part: Part, input: &[f32], n_in: usize);
 }
 
 /// What a graph makes of windows: a row for every wanted position, one step before the logits.
@@ -369,7 +389,7 @@ impl Model {
         let x = hidden.rows.slice(s![rows, ..]);
         if let Some(observer) = observer {
             let rows = x.as_slice().expect("activations are contiguous");
-            observer.mul_mat(&head.weight.name, None, rows, head.weight.n_in);
+            observer.mul_mat(&head.weight.name, Part::Whole, rows, head.weight.n_in);
         }
         let shape = (x.nrows(), self.prepared.n_vocab);
         let out = ArrayViewMut2::from_shape(shape, out).expect("the caller's buffer holds these rows");

@@ -19,6 +19,8 @@ pub(crate) struct Weight {
     pub n_out: usize,
     /// Matrices in the stack.
     pub n_stack: usize,
+    /// Whether each matrix of the stack belongs to a head, not to an expert.
+    pub is_by_head: bool,
     dtype: DType,
     row_bytes: usize,
     bytes: Mapped,
@@ -85,7 +87,17 @@ impl<'a> Weights<'a> {
         let at = file.range(info)?;
         let row_bytes = at.len() / (n_out * n_stack).max(1);
         let (dtype, bytes) = (info.dtype, file.bytes().clone());
-        Ok(Some(Weight { name: name.to_owned(), n_in, n_out, n_stack, dtype, row_bytes, bytes, at }))
+        Ok(Some(Weight {
+            name: name.to_owned(),
+            n_in,
+            n_out,
+            n_stack,
+            is_by_head: false,
+            dtype,
+            row_bytes,
+            bytes,
+            at,
+        }))
     }
 
     /// All elements of a small tensor in f32, whatever its shape, if there is one of this name.

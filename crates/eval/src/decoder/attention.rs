@@ -347,3 +347,19 @@ fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
     };
     (0..n_head).map(slope).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_grow_by_the_lengths_behind_them() {
+        let mut query = Rows::ones((4, 2));
+        let temperature = Temperature { scale: 0.1, length: 8.0, offset: 1.0 };
+        temperature.apply(&mut query, &[0, 6, 7, 23]);
+        // 1 + 0.1 ln 2, and 1 + 0.1 ln 4
+        for (row, expected) in query.rows().into_iter().zip([1.0, 1.0, 1.069_314_7, 1.138_629_4]) {
+            assert!(row.iter().all(|x| (x - expected).abs() < 1e-6), "{row} {expected}");
+        }
+    }
+}

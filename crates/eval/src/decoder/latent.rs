@@ -85,7 +85,10 @@ impl Latent {
         };
         let mut stack = |name: &str, n_in: usize, n_out: usize| {
             let name = blk(&format!("{name}.weight"));
-            weights.stack(&name, n_in, n_out, n_head)?.ok_or(Error::MissingTensor { name })
+            let mut weight =
+                weights.stack(&name, n_in, n_out, n_head)?.ok_or(Error::MissingTensor { name })?;
+            weight.is_by_head = true;
+            Ok::<_, Error>(weight)
         };
         let (key, value) = (stack("attn_k_b", n_plain, rank)?, stack("attn_v_b", rank, value_width)?);
         let scaling = Scaling::new(keys)?;

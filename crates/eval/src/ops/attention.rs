@@ -158,3 +158,14 @@ pub(crate) fn softmax(row: &mut [f32], sink: Option<f32>) {
     let scale = 1.0 / sum;
     row.iter_mut().for_each(|x| *x *= scale);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_begin_where_the_last_one_ends() {
+        let seen = |position| Mask::Chunk(4).keys(position, 9);
+        assert_eq!([seen(0), seen(3), seen(4), seen(8)], [0..1, 0..4, 4..5, 8..9]);
+    }
+}
