@@ -12,8 +12,10 @@ use eval::{
     perplexity::Cut,
 };
 
-/// The largest difference that is allowed, as a part of the range of the rows.
+/// The largest difference that is allowed, as a part of the range of the rows, and as a part of what a row differs by
+/// that is told nothing of the tokens before it: some tiny models of noise remember faintly.
 const ALLOWED: f32 = 2e-5;
+const ALLOWED_OF_MEMORY: f32 = 0.1;
 
 /// Families that can be run, and of which there is no tiny checkpoint, because the converter does not write them.
 const WITHOUT_CHECKPOINT: &[&str] = &["dream", "exaone", "qwen", "qwen2vl", "refact", "seed_oss", "xverse"];
@@ -33,6 +35,13 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     }
 }
 
+/// The largest difference of rows, infinite where there is none.
+fn largest(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let differences = found.iter().zip(expected).map(|(found, expected)| (found - expected).abs());
+    differences.fold(0.0, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
+}
+
 /// The rows of all positions, for each window.
 fn run(model: &Model, windows: &[&[u32]]) -> Result<Vec<Vec<f32>>, Error> {
     let windows: Vec<Window<'_>> = windows.iter().map(|tokens| Window::new(tokens)).collect();
@@ -41,20 +50,14 @@ fn run(model: &Model, windows: &[&[u32]]) -> Result<Vec<Vec<f32>>, Error> {
     Ok((0..windows.len()).map(rows).collect())
 }
 
-/// The largest difference as a part of the range between one pass over all tokens and what a session gives that
-/// gets them in pieces, and between windows run side by side and each run alone.
-fn difference(model: &Model) -> Result<f32, Error> {
+/// The largest difference between one pass over all tokens and what a session gives that gets them in pieces, and
+/// between windows run side by side and each run alone, as a part of the range; and what is allowed.
+fn difference(model: &Model) -> Result<(f32, f32), Error> {
     let n_vocab = model.n_vocab() as u32;
     let tokens: Vec<u32> = (0..20).map(|i| 3 + (i * i * 31 + i * 7) % (n_vocab - 3)).collect();
     let whole = run(model, &[&tokens])?.remove(0);
     let mut worst = 0.0f32;
-    let mut compare = |found: &[f32], expected: &[f32]| {
-        assert_eq!(found.len(), expected.len());
-        for (found, expected) in found.iter().zip(expected) {
-            let difference = (found - expected).abs();
-            worst = if difference.is_nan() { f32::INFINITY } else { worst.max(difference) };
-        }
-    };
+    let mut compare = |found: &[f32], expected: &[f32]| worst = worst.max(largest(found, expected));
 
     if model.need_next_token().is_ok() {
         let n_embd = model.n_embd();
@@ -72,7 +75,9 @@ fn difference(model: &Model) -> Result<f32, Error> {
         compare(&found, &run(model, &[*tokens])?[0]);
     }
     let (low, high) = whole.iter().fold((f32::MAX, f32::MIN), |(low, high), x| (low.min(*x), high.max(*x)));
-    Ok(worst / (high - low))
+    let last = run(model, &[&tokens[19..]])?.remove(0);
+    let memory = largest(&last, &whole[whole.len() - last.len()..]) / (high - low);
+    Ok((worst / (high - low), ALLOWED.min(ALLOWED_OF_MEMORY * memory)))
 }
 
 /// Matrices of the layers that are run and whose input nobody is shown.
@@ -112,11 +117,13 @@ fn in_pieces_and_beside_others_they_predict_as_in_one_and_show_every_product() {
         };
         seen.insert(model.architecture().to_owned());
         match difference(&model) {
-            Ok(part) if part <= ALLOWED => match unobserved(&model) {
+            Ok((part, allowed)) if part <= allowed => match unobserved(&model) {
                 Ok(tensors) if tensors.is_empty() => {}
                 problem => problems.push(format!("{name}: not observed: {problem:?}")),
             },
-            Ok(part) => problems.push(format!("{name}: {part:.1e} of the range")),
+            Ok((part, allowed)) => {
+                problems.push(format!("{name}: {part:.1e} of the range, above {allowed:.1e}"));
+            }
             Err(error) => problems.push(format!("{name}: {error}")),
         }
     }

@@ -23,6 +23,11 @@ const ALLOWED_IN_SESSIONS: f32 = 5e-5;
 const POOLED_DIFFERENT: &[(&str, &str)] =
     &[("bert-classifier", "the reference leaves out the pooler, through which the classifier sees its row")];
 
+/// The same for checkpoints whose names begin so. They are noise in which what is remembered is faint: without any
+/// memory they would predict the same to 1e-4 of the range (RWKV 6) or 3e-4 (Mamba).
+const FAINT: &[&str] = &["arwkv", "mamba", "rwkv"];
+const ALLOWED_OF_FAINT: f32 = 1e-6;
+
 /// What `golden/logits/NAME.bin` holds.
 struct Expected {
     tokens: Vec<u32>,
@@ -178,7 +183,8 @@ fn tiny_checkpoints_predict_as_elsewhere_at_once_and_token_by_token() {
                 };
                 let (pooled_text, session_text) = (text("pooled", pooled), text("in a session", session));
                 println!("{name}: {rows:.1e} of the range{pooled_text}{session_text}");
-                if rows > ALLOWED {
+                let is_faint = FAINT.iter().any(|start| name.starts_with(start));
+                if rows > if is_faint { ALLOWED_OF_FAINT } else { ALLOWED } {
                     problems.push(format!("{name}: {rows:.1e} of the range"));
                 }
                 if pooled.is_some_and(|pooled| (pooled <= ALLOWED) == is_in(POOLED_DIFFERENT)) {

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::{Mixer, STATE, conv::CausalConv, need_size, need_vector};
+use super::{Mixer, STATE, conv::CausalConv, need_size, need_state, need_vector};
 use crate::{
     Error,
     decoder::{Shape, linear::Linear},
@@ -35,6 +35,8 @@ pub(super) struct DeltaNet {
     value_width: usize,
     n_key_head: usize,
     n_value_head: usize,
+    /// Elements of all states.
+    n_state: usize,
     epsilon: f32,
 }
 
@@ -57,6 +59,7 @@ impl DeltaNet {
             return Err(keys.wrong("ssm.group_count", "a divisor of the number of value heads"));
         }
         let value_width = d_inner / n_value_head;
+        let n_state = need_state(keys, "ssm.state_size", d_inner, key_width)?;
         let n_input = key_width.saturating_mul(2 * n_key_head).saturating_add(d_inner);
         let weight = Some(need_vector(weights, blk("ssm_norm.weight"), value_width)?);
         Ok(DeltaNet {
@@ -72,6 +75,7 @@ impl DeltaNet {
             value_width,
             n_key_head,
             n_value_head,
+            n_state,
             epsilon: shape.epsilon,
         })
     }
@@ -93,7 +97,7 @@ impl Mixer for DeltaNet {
         self.normalize(&mut convolved, values_at);
 
         let mut y = pass.take(h.nrows(), self.n_value_head * value_width);
-        let mut states = pass.recall(index, STATE, y.ncols() * key_width);
+        let mut states = pass.recall(index, STATE, self.n_state);
         let all = convolved.as_slice().expect("activations are contiguous");
         let width = convolved.ncols();
         let scale = 1.0 / (key_width as f32).sqrt();

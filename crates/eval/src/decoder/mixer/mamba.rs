@@ -99,16 +99,23 @@ impl Mixer for Mamba {
         let mut y = pass.take(x.nrows(), d_inner);
         let mut states = pass.recall(index, STATE, d_inner * d_state);
         let width = if d_inner.is_multiple_of(ELEMENTS) { ELEMENTS } else { 1 };
+        let inputs = input.as_slice().expect("activations are contiguous");
+        let outputs = output.as_slice().expect("activations are contiguous");
         recur(&pass.windows(), &mut states, d_inner / width, &mut y, |head, rows, states, mut y| {
             for (t, mut y) in rows.zip(y.rows_mut()) {
+                let input = &inputs[t * d_state..(t + 1) * d_state];
+                let output = &outputs[t * d_state..(t + 1) * d_state];
                 for (c, (state, y)) in states.chunks_exact_mut(d_state).zip(&mut y).enumerate() {
                     let c = head * width + c;
-                    let dt = softplus(dt[[t, c]]);
-                    let x = x[[t, c]];
+                    let (x, dt) = (x[[t, c]], softplus(dt[[t, c]]));
+                    let taken = x * dt;
+                    let decay = &self.decay[c * d_state..(c + 1) * d_state];
                     let mut sum = 0.0;
-                    for (s, (state, decay)) in state.iter_mut().zip(&self.decay[c * d_state..]).enumerate() {
-                        *state = *state * exp(dt * decay) + input[[t, s]] * x * dt;
-                        sum += *state * output[[t, s]];
+                    for (((state, decay), input), output) in
+                        state.iter_mut().zip(decay).zip(input).zip(output)
+                    {
+                        *state = *state * exp(dt * decay) + input * taken;
+                        sum += *state * output;
                     }
                     *y = sum + x * self.skip[c];
                 }

@@ -3,7 +3,7 @@
 //! Source: `llm_build_mamba_base::build_mamba2_layer` and `ggml_compute_forward_ssm_scan_f32` of
 //! llama.cpp (llama-cpp-python 0.3.36).
 
-use super::{Mixer, STATE, conv::CausalConv, need_size, need_vector};
+use super::{Mixer, STATE, conv::CausalConv, need_size, need_state, need_vector};
 use crate::{
     Error,
     decoder::{Shape, linear::Linear},
@@ -28,6 +28,8 @@ pub(super) struct Mamba2 {
     output: Linear,
     d_inner: usize,
     d_state: usize,
+    /// Elements of all states.
+    n_state: usize,
     n_head: usize,
     /// Heads in a group have the same inputs and outputs of the state.
     n_group: usize,
@@ -51,6 +53,7 @@ impl Mamba2 {
         if !n_head.is_multiple_of(n_group) {
             return Err(keys.wrong("ssm.group_count", "a divisor of the number of heads"));
         }
+        let n_state = need_state(keys, "ssm.state_size", d_inner, d_state)?;
         let n_convolved = d_state.saturating_mul(2 * n_group).saturating_add(d_inner);
         let n_input = n_convolved.saturating_add(d_inner + n_head);
         let weight = weights.vector(&blk("ssm_norm.weight"), d_inner)?;
@@ -65,6 +68,7 @@ impl Mamba2 {
             output: Linear::need(weights, &blk("ssm_out"), d_inner, shape.n_embd)?,
             d_inner,
             d_state,
+            n_state,
             n_head,
             n_group,
         })
@@ -90,7 +94,7 @@ impl Mixer for Mamba2 {
         Activation::Silu.apply(&mut convolved);
 
         let mut y = pass.take(h.nrows(), d_inner);
-        let mut states = pass.recall(index, STATE, d_inner * d_state);
+        let mut states = pass.recall(index, STATE, self.n_state);
         let head_width = d_inner / n_head;
         let all = convolved.as_slice().expect("activations are contiguous");
         let width = convolved.ncols();

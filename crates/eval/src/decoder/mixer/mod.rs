@@ -100,3 +100,11 @@ fn need_size(keys: &Keys<'_>, key: &str) -> Result<usize, Error> {
     let size = keys.need_count(key)?;
     if size == 0 { Err(keys.wrong(key, "a count above 0")) } else { Ok(size) }
 }
+
+/// Elements of a state that no tensor is as large as; the key's size is one of both factors.
+fn need_state(keys: &Keys<'_>, key: &str, d_inner: usize, size: usize) -> Result<usize, Error> {
+    /// A gigabyte for one layer; known models have 16 MB.
+    const MOST: usize = 1 << 28;
+    let elems = d_inner.checked_mul(size).filter(|elems| *elems <= MOST);
+    elems.ok_or_else(|| keys.wrong(key, "a size with which a state has at most 2^28 elements"))
+}

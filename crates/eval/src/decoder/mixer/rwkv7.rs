@@ -4,8 +4,6 @@
 //! Source: `build_rwkv7_time_mix` in `src/models/rwkv7-base.cpp` and `ggml_compute_forward_rwkv_wkv7_f32` of
 //! llama.cpp (llama-cpp-python 0.3.36).
 
-use ndarray::s;
-
 use super::{Mixer, SHIFTED, STATE, need_size, need_vector, rwkv6::head_norm, shift};
 use crate::{
     Error,
@@ -189,14 +187,15 @@ impl TimeMix7 {
         let n_head = self.n_embd / size;
         let mut y = pass.take(key.nrows(), self.n_embd);
         let mut states = pass.recall(index, STATE, self.n_embd * size);
+        let all = [receptance, kept, key, value, rate];
+        let all = all.map(|rows| rows.as_slice().expect("activations are contiguous"));
         recur(&pass.windows(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
             let own = head * size..(head + 1) * size;
             let mut removed = vec![0.0; size];
             let mut written = vec![0.0; size];
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let of_token = |rows: &Rows| rows.slice(s![t, own.clone()]).to_vec();
-                let (receptance, kept, rate) = (of_token(receptance), of_token(kept), of_token(rate));
-                let (key, value) = (of_token(key), of_token(value));
+                let [receptance, kept, key, value, rate] =
+                    all.map(|rows| &rows[t * self.n_embd + own.start..][..size]);
                 for j in 0..size {
                     removed[j] = key[j] * self.removal[own.start + j];
                     written[j] = key[j] * (1.0 + (rate[j] - 1.0) * self.weakening[own.start + j]);
