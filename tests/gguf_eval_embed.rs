@@ -125,6 +125,19 @@ fn what_cannot_be_done_is_refused_with_advice() {
 }
 
 #[test]
+fn layers_that_a_file_cannot_have_take_no_memory() {
+    let place = place("bert");
+    let mut bytes = fs::read(place.path("x.gguf")).unwrap();
+    let key = b"bert.block_count";
+    let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
+    bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    fs::write(place.path("y.gguf"), bytes).unwrap();
+    let ran = eval(&place, &["embed", "y.gguf", "--prompt", "x"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`bert.block_count` is `4294967295`"), "{}", ran.stderr);
+}
+
+#[test]
 fn importance_matrices_of_encoders_cover_every_layer() {
     let place = place("bert");
     fs::write(place.path("text"), "A llama is an animal of the quick brown fox. ".repeat(20)).unwrap();

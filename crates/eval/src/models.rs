@@ -117,6 +117,10 @@ pub(crate) const MODELS: &[Row] = &[
 /// The graph of a file.
 pub(crate) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     let row = MODELS.iter().find(|row| row.name == keys.architecture);
+    // Lists of what layers differ in are made before their tensors are looked for.
+    if keys.count("block_count")?.is_some_and(|n| n > weights.n_tensors()) {
+        return Err(keys.wrong("block_count", "at most the number of tensors"));
+    }
     match row.map(|row| &row.graph) {
         Some(Graph::Decoder(spec)) => decoder::open(*spec, keys, weights),
         Some(Graph::Own(open)) => open(keys, weights),

@@ -51,6 +51,11 @@ impl<'a> Weights<'a> {
         Ok(Weights { file, asked: BTreeSet::new(), decoded: BTreeSet::new() })
     }
 
+    /// Tensors of the file.
+    pub fn n_tensors(&self) -> usize {
+        self.file.tensors().count()
+    }
+
     /// The shape of a tensor, if there is one of this name; asking is not using.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.file.tensor(name).map(|(_, info)| info.shape)
