@@ -18,10 +18,6 @@ fn table() -> String {
     let mut out = String::from("| what | supported |\n|---|---|\n");
     let read = FORMATS.iter().filter(|format| format.is_read()).map(|format| format.name);
     let _ = writeln!(out, "| input | {} |", joined(read));
-    for arch in ARCHES {
-        let classes = arch.classes.iter().map(|class| class.name);
-        let _ = writeln!(out, "| architecture `{}` | {} |", arch.name, joined(classes));
-    }
     let _ = writeln!(out, "| run by `gguf-eval` | {} |", joined(eval::architectures()));
     let recipes = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).map(|recipe| recipe.name);
     let _ = writeln!(out, "| file types | {} |", joined(recipes));
@@ -37,6 +33,12 @@ fn table() -> String {
             if both { "written and read" } else { "read" },
             joined(names)
         );
+    }
+    out.push_str("\n| architecture | classes | back with `--to hf` |\n|---|---|---|\n");
+    for arch in ARCHES {
+        let classes = arch.classes.iter().map(|class| class.name);
+        let back = arch.no_way_back.map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+        let _ = writeln!(out, "| `{}` | {} | {back} |", arch.name, joined(classes));
     }
     out
 }

@@ -268,6 +268,8 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> None:
         elif extra == "inv_freq":
             for layer in range(config.num_hidden_layers):
                 tensors[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = torch.arange(8, dtype=torch.float32)
+        elif extra == "proj_out":
+            tensors["proj_out.weight"] = tensors["model.decoder.embed_tokens.weight"].clone()
         elif extra == "embed_tokens":
             for part in ("encoder", "decoder"):
                 tensors[f"{part}.embed_tokens.weight"] = tensors["shared.weight"].clone()

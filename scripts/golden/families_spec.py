@@ -138,6 +138,9 @@ H1 = dict(mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_n_groups=2, mam
           ssm_multipliers=[0.35355339059327373, 0.25, 0.3535, 0.5, 0.35355339059327373])
 MPT = dict(d_model=32, n_heads=4, n_layers=2, max_seq_len=256, **END)
 RAW = ("model_type",)
+WHISPER = dict(END, d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=24, decoder_layers=2, decoder_attention_heads=2,
+               decoder_ffn_dim=40, num_mel_bins=12, max_source_positions=24, max_target_positions=20, pad_token_id=0, decoder_start_token_id=1,
+               suppress_tokens=None, begin_suppress_tokens=None)
 
 SPEC = {
     "gpt2": dict(model="gpt2", tokenizer="bpe", bare=True, reference=dict(set=dict(n_ctx=64)), config=dict(
@@ -215,6 +218,10 @@ SPEC = {
         wkv_version=7)),
     "gptj": dict(model="gptj", tokenizer="bpe", bare=True, expect="gptj", config=dict(
         END, n_positions=64, n_embd=32, n_layer=2, n_head=4, rotary_dim=4)),
+    "whisper": dict(model="whisper", tokenizer="bpe", bare=True, expect="whisper", config=WHISPER, **{"class": "WhisperForConditionalGeneration"}),
+    # As the Hub has it: keys of transformers 4, and in files that were PyTorch's once the embedding a second time as output.
+    "whisper-old": dict(model="whisper", tokenizer="bpe", bare=True, expect="whisper", config=WHISPER, **{"class": "WhisperForConditionalGeneration"},
+                        drop=("tie_word_embeddings",), extra="proj_out", without=("proj_out.weight",), old=dict(OLD, num_hidden_layers=1, forced_decoder_ids=[[1, 5], [2, 7]], begin_suppress_tokens=[3, 4])),
     "rwkv4": dict(hand=rwkv4(), tokenizer="bpe", expect="rwkv", config=dict(
         RWKV, architectures=["RwkvForCausalLM"], model_type="rwkv", context_length=256, rescale_every=6, intermediate_size=None)),
 }

@@ -86,4 +86,48 @@ class Rwkv4(HandWritten):
         w.add_file_type(self.ftype)
 
 
-CLASSES = dict(gptj=GptJ, rwkv=Rwkv4)
+class Whisper(HandWritten):
+    """Encoder and decoder: names of the specification behind enc. and dec., as gguf-py has them for T5."""
+    model_arch = gguf.MODEL_ARCH.GPTJ
+    arch_name = "whisper"
+    layer = r"model\.(enc|dec)oder\.layers\.(\d+)\."
+    names = {
+        r"model\.encoder\.conv([12])\.(\w+)": r"enc.conv1d.\1.\2",
+        r"model\.(enc|dec)oder\.embed_positions\.weight": r"\1.pos_embd.weight",
+        r"model\.(enc|dec)oder\.layer_norm\.(\w+)": r"\1.output_norm.\2",
+        r"model\.decoder\.embed_tokens\.weight": r"token_embd.weight",
+        layer + r"self_attn\.([qkv])_proj\.(\w+)": r"\1.blk.\2.attn_\3.\4",
+        layer + r"self_attn\.out_proj\.(\w+)": r"\1.blk.\2.attn_output.\3",
+        layer + r"self_attn_layer_norm\.(\w+)": r"\1.blk.\2.attn_norm.\3",
+        layer + r"encoder_attn\.([qkv])_proj\.(\w+)": r"\1.blk.\2.cross_attn_\3.\4",
+        layer + r"encoder_attn\.out_proj\.(\w+)": r"\1.blk.\2.cross_attn_output.\3",
+        layer + r"encoder_attn_layer_norm\.(\w+)": r"\1.blk.\2.cross_attn_norm.\3",
+        layer + r"fc1\.(\w+)": r"\1.blk.\2.ffn_up.\3",
+        layer + r"fc2\.(\w+)": r"\1.blk.\2.ffn_down.\3",
+        layer + r"final_layer_norm\.(\w+)": r"\1.blk.\2.ffn_norm.\3",
+    }
+
+    def __init__(self, folder, *args, hparams=None, **kwargs):
+        # The base class wants to know a number of layers.
+        hparams = dict(self.load_hparams(folder, False), num_hidden_layers=1)
+        super().__init__(folder, *args, hparams=hparams, **kwargs)
+
+    def tensor_force_quant(self, name, new_name, bid, n_dims):
+        # Positions and convolutions, as the reference has them in GPT-2 and Mamba.
+        return gguf.GGMLQuantizationType.F32 if "pos_embd" in new_name or "conv1d" in new_name else False
+
+    def set_gguf_parameters(self):
+        w = self.gguf_writer
+        w.add_uint32("whisper.encoder.context_length", 24)
+        w.add_uint32("whisper.encoder.embedding_length", 16)
+        w.add_uint32("whisper.encoder.block_count", 1)
+        w.add_uint32("whisper.encoder.mels_count", 12)
+        w.add_uint32("whisper.encoder.attention.head_count", 4)
+        w.add_uint32("whisper.decoder.context_length", 20)
+        w.add_uint32("whisper.decoder.embedding_length", 16)
+        w.add_uint32("whisper.decoder.block_count", 2)
+        w.add_uint32("whisper.decoder.attention.head_count", 2)
+        w.add_file_type(self.ftype)
+
+
+CLASSES = dict(gptj=GptJ, rwkv=Rwkv4, whisper=Whisper)

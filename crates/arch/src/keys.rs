@@ -17,13 +17,19 @@ pub struct Keys {
     pub file_type_at: Option<usize>,
     /// What a person should know of what could not be written, each one line.
     pub notes: Vec<String>,
+    /// Which keys below the architecture's name come of which names in a config, in the order in which
+    /// they were asked for, whether the config has them or not: the way back reads this.
+    pub asked: Vec<Asked>,
 }
+
+/// A key below the architecture's name, and the names in a config of which one gives it.
+pub type Asked = (String, Vec<String>);
 
 impl Keys {
     /// Starts with `general.architecture`.
     pub fn new(arch: &'static str) -> Keys {
         let entries = vec![("general.architecture".into(), arch.into())];
-        Keys { arch, entries, file_type_at: None, notes: Vec::new() }
+        Keys { arch, entries, file_type_at: None, notes: Vec::new(), asked: Vec::new() }
     }
 
     /// Sets a key by its whole name.
@@ -65,10 +71,27 @@ impl Keys {
     ///
     /// [`ArchError::BadKey`].
     pub fn count(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        self.ask(key, names);
         if let Some((name, value)) = hparams.find(names) {
             self.own(key, Value::U32(to_u32(name, value)?));
         }
         Ok(())
+    }
+
+    /// Says that `key` comes of one of `names` in a config, where no other call says so. An object inside is
+    /// named with a point.
+    pub fn comes_of(&mut self, key: &str, names: &[&str]) {
+        self.ask(key, names);
+    }
+
+    /// Sets `key` to whether the config says yes to `name`.
+    pub fn flag(&mut self, key: &str, hparams: &Hparams, name: &'static str) {
+        self.ask(key, &[name]);
+        self.own(key, Value::Bool(hparams.is_true(name)));
+    }
+
+    fn ask(&mut self, key: &str, names: &[&str]) {
+        self.asked.push((key.into(), names.iter().map(|name| (*name).into()).collect()));
     }
 
     /// As [`Keys::count`], but a list (one count a layer) becomes an array of 32-bit integers.
@@ -77,6 +100,7 @@ impl Keys {
     ///
     /// [`ArchError::BadKey`].
     pub fn counts(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        self.ask(key, names);
         match hparams.find(names) {
             Some((name, Json::Array(items))) => {
                 let items = items.iter().map(|item| to_i32(name, item)).collect::<Result<Vec<_>, _>>()?;
@@ -96,6 +120,7 @@ impl Keys {
     ///
     /// [`ArchError::BadKey`].
     pub fn number(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        self.ask(key, names);
         if let Some((name, value)) = hparams.find(names) {
             self.own(key, Value::F32(to_f32(name, value)?));
         }
@@ -136,6 +161,7 @@ impl Keys {
     ///
     /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
     pub fn needed(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
+        self.ask(key, names);
         hparams.need_u64(names)?;
         self.count(key, hparams, names)
     }
@@ -151,6 +177,7 @@ impl Keys {
         hparams: &Hparams,
         names: &[&'static str],
     ) -> Result<(), ArchError> {
+        self.ask(key, names);
         if hparams.find(names).is_none() {
             return Err(missing(names.last().copied().unwrap_or_default()));
         }
@@ -163,6 +190,9 @@ impl Keys {
     ///
     /// [`ArchError::BadKey`] with `of`, the key that it was computed from.
     pub fn computed(&mut self, key: &str, of: &str, count: u64) -> Result<(), ArchError> {
+        if !of.is_empty() {
+            self.ask(key, &[of]);
+        }
         self.own(key, Value::U32(to_u32(of, &count.into())?));
         Ok(())
     }

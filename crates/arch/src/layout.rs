@@ -355,9 +355,73 @@ impl ElementMap {
     }
 }
 
+impl ElementMap {
+    /// The way back: an element of the source that output row `row` has as `value`.
+    ///
+    /// A one is taken away again, exactly for what a sum with one has kept: every f16, and every bf16 from
+    /// 2^-16 on. Where several floats lead to `value`, and rounding makes that the rule, it is the
+    /// nearest bf16 if that leads there, else the nearest f16, else the nearest float: that is the source
+    /// where the source was bf16 or f16 and no more than a few thousand times smaller than one, and what is made of it is `value` again in any case.
+    pub fn undo(self, row: u64, value: f32) -> f32 {
+        let guess = match self {
+            ElementMap::Identity => return value,
+            ElementMap::AddOne => return value - 1.0,
+            ElementMap::MinusExp => (-f64::from(value)).ln(),
+            ElementMap::Scale([first, second]) => f64::from(value) / f64::from(first) / f64::from(second),
+            ElementMap::ScaleBands { factor, bands } => {
+                let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
+                f64::from(value) / f64::from(factor) / f64::from(band.1)
+            }
+        } as f32;
+        let leads_there = |bits: u32| self.apply(row, f32::from_bits(bits), |value| value) == value;
+        let bits = guess.to_bits();
+        // The nearest float with so many zeros at its end; carries run into the exponent as they should.
+        let rounded = |zeros: u32| {
+            let half = (1u32 << zeros) >> 1;
+            bits.saturating_add(half) >> zeros << zeros
+        };
+        // The nearest bf16, the nearest f16 (of ordinary size), the nearest float.
+        let roundest = [16, 13, 0].map(rounded).into_iter().find(|bits| leads_there(*bits));
+        // The guess may be one or two floats beside those that lead there.
+        let near = || (1..=4).flat_map(|by| [bits.wrapping_add(by), bits.wrapping_sub(by)]);
+        f32::from_bits(roundest.or_else(|| near().find(|bits| leads_there(*bits))).unwrap_or(bits))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_go_back() {
+        let bands = [(2, 0.37), (2, 7.0), (4, 2.0), (5, 3.0), (6, 4.0)];
+        let maps = [
+            ElementMap::Identity,
+            ElementMap::AddOne,
+            ElementMap::MinusExp,
+            ElementMap::Scale([0.390_625, 1.1]),
+            ElementMap::Scale([0.235_702_26, 1.0]),
+            ElementMap::ScaleBands { factor: 1.1, bands },
+        ];
+        // Every bf16 between 2^-10 and 2^4, of both signs, comes back as it was.
+        for bits in (0x3a80u32..0x4180).flat_map(|bits| [bits << 16, (bits | 0x8000) << 16]).chain([0]) {
+            let value = f32::from_bits(bits);
+            for (row, map) in maps.iter().enumerate() {
+                let there = map.apply(row as u64, value, |value| value);
+                let back = map.undo(row as u64, there);
+                assert_eq!(back.to_bits(), bits, "{map:?} of {value} is {there}, back {back}");
+            }
+        }
+        // Any other float comes back as one that leads to the same.
+        for step in 0..10_000u32 {
+            let value = f32::from_bits(0x3d00_0001 + step * 4099);
+            for map in &maps[2..5] {
+                let there = map.apply(0, value, |value| value);
+                assert_eq!(map.apply(0, map.undo(0, there), |value| value), there, "{map:?} of {value}");
+            }
+        }
+        assert!(ElementMap::MinusExp.undo(0, f32::NAN).is_nan());
+    }
 
     /// The rows of q, k and v of `n_groups` groups, named by group, part and place.
     fn grouped(n_groups: u64, queries: u64, keys: u64) -> Vec<(u64, char, u64)> {

@@ -5,7 +5,7 @@
 //! llama-cpp-python 0.3.36.
 
 use gguf::Value;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::config::{Hparams, bad, bad_in};
 use crate::keys::Keys;
@@ -52,6 +52,26 @@ pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
     }
 }
 
+/// The files that say a number of `pooling_type`; none for one that the way there does not write.
+pub fn back(number: Option<u64>) -> Vec<(String, Vec<u8>)> {
+    let mode = match number.and_then(|number| u32::try_from(number).ok()) {
+        Some(MEAN) => "pooling_mode_mean_tokens",
+        Some(CLS) => "pooling_mode_cls_token",
+        Some(LAST) => "pooling_mode_lasttoken",
+        _ => return Vec::new(),
+    };
+    let module = |idx: u32, path: &str, kind: &str| {
+        let kind = format!("sentence_transformers.models.{kind}");
+        json!({"idx": idx, "name": idx.to_string(), "path": path, "type": kind})
+    };
+    let modules = json!([module(0, "", "Transformer"), module(1, FOLDER, "Pooling")]);
+    let file = |name: String, json: Json| (name, format!("{json:#}\n").into_bytes());
+    vec![file(FILE.into(), modules), file(format!("{FOLDER}/config.json"), json!({ mode: true }))]
+}
+
+/// The folder of a pooling module that is written.
+const FOLDER: &str = "1_Pooling";
+
 /// Writes how tokens become one vector, and how they do before a classifier.
 ///
 /// # Errors
@@ -61,6 +81,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if let Some(pooling) = hparams.pooling {
         keys.own("pooling_type", Value::U32(pooling));
     }
+    keys.comes_of("classifier.pooling_type", &["classifier_pooling"]);
     match hparams.get("classifier_pooling") {
         None => Ok(()),
         Some(value) => {

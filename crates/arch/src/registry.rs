@@ -82,6 +82,7 @@ pub const ARCHES: &[Arch] = &[
     models::starcoder2::STARCODER2,
     models::t5::T5,
     models::t5::T5_ENCODER,
+    models::whisper::WHISPER,
 ];
 
 /// What a model is, as data and two functions.
@@ -106,6 +107,9 @@ pub struct Arch {
     pub needs: &'static [&'static str],
     /// The tensor table, in parts that architectures share.
     pub tensors: &'static [&'static [TensorRule]],
+    /// The key of the number of layers of the decoder (tensors whose names in the file begin with
+    /// `dec.`), for a model of encoder and decoder; the usual key then counts the encoder's.
+    pub decoder_layers: Option<&'static str>,
     /// The output tensor whose rows are the tokens.
     pub embedding: &'static str,
     /// Writes the hyperparameter keys.
@@ -116,12 +120,16 @@ pub struct Arch {
     pub drops: fn(&Hparams, &str) -> Option<&'static str>,
     /// Names of tensors as other releases of the model have them, brought to those of the table.
     pub rename: fn(&Hparams, &str) -> Option<String>,
+    /// From a name of the table back to the one that checkpoints of a class have, where they differ.
+    pub rename_back: fn(&Hparams, Class, &str) -> Option<String>,
     /// Changes hyperparameters before anything is made of them.
     pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
     /// Ways to quantize of which it takes the weights as they are.
     pub packed: &'static [Packed],
     /// What kinds of tokenizers it comes with.
     pub vocab: Route,
+    /// Why a file cannot go back to a checkpoint, for architectures whose files cannot.
+    pub no_way_back: Option<&'static str>,
 }
 
 /// Weights that are quantized already and stay so.
@@ -150,14 +158,17 @@ pub const DECODER: Arch = Arch {
     raw_config: false,
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[],
+    decoder_layers: None,
     embedding: "token_embd.weight",
     keys: text_keys,
     computed: |_| Ok(Vec::new()),
     drops: |_, _| None,
     rename: |_, _| None,
+    rename_back: |_, _, _| None,
     prepare: |hparams, _| Ok(hparams),
     packed: &[],
     vocab: Route::Gpt2,
+    no_way_back: None,
 };
 
 /// A vector that is computed from the config: its name in the file and its values.
@@ -171,12 +182,20 @@ pub struct Class {
     /// What is put before the names of its tensors (`model.` for a class that is only the inner
     /// part of the one that the table was made for).
     pub prefix: &'static str,
+    /// Which of the names of a rule its checkpoints have, where there are several.
+    pub spelling: usize,
 }
 
 impl Class {
     /// A class whose tensors are named as in the table.
     pub const fn new(name: &'static str) -> Class {
-        Class { name, prefix: "" }
+        Class { name, prefix: "", spelling: 0 }
+    }
+
+    /// A class that is only the inner part of the one that the table was made for, whose names begin with
+    /// `prefix`.
+    pub const fn inner(name: &'static str, prefix: &'static str) -> Class {
+        Class { prefix, ..Class::new(name) }
     }
 }
 

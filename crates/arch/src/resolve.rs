@@ -60,7 +60,13 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
         },
     )?;
     let mut layout = resolved.layout;
-    layout.metadata.extend(vocab.entries);
+    for (key, value) in vocab.entries {
+        // As in the reference's writer, a key that is there keeps its place and takes the new value.
+        match layout.metadata.iter_mut().find(|(have, _)| *have == key) {
+            Some((_, have)) => *have = value,
+            None => layout.metadata.push((key, value)),
+        }
+    }
     layout.notes.extend(vocab.notes);
     Ok(layout)
 }
@@ -140,6 +146,7 @@ pub(crate) fn context<'a>(
 ) -> Context<'a> {
     Context {
         table: arch.tensors,
+        decoder_layers: arch.decoder_layers,
         prefix: class.prefix,
         hparams,
         drops: arch.drops,

@@ -122,6 +122,7 @@ fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         "moe_router_activation_func",
         "expert_selection_fn",
     ];
+    keys.comes_of("expert_gating_func", &names);
     if let Some((name, value)) = hparams.find(&names) {
         let id = match value.as_str() {
             Some("softmax") => 1,

@@ -75,7 +75,7 @@ impl Tiny {
 
     fn back(self) -> Result<Back, BackError> {
         let Tiny { metadata, tensors, rope_freqs } = self;
-        back(&GgufInput { metadata: &metadata, tensors, rope_freqs, dtype: "float16" })
+        back(&GgufInput { metadata: &metadata, tensors, rope_freqs, rope_factors: None, dtype: "float16" })
     }
 
     #[track_caller]
@@ -131,8 +131,13 @@ fn rows_go_back_to_where_they_came_from() {
 #[test]
 fn what_lacks_is_named() {
     Tiny::new()
-        .with("general.architecture", "mamba")
-        .refused("architecture `mamba` cannot be written as a Hugging Face folder: its tensors change their shapes; these can: arcee, baichuan, cohere2, command-r, gemma, gemma2, glm4, gptneox, granite, granitemoe, internlm2, llama, olmo, olmo2, persimmon, phi2, smollm3, starcoder, starcoder2");
+        .with("general.architecture", "falcon-h1")
+        .refused("architecture `falcon-h1` cannot be written as a Hugging Face folder: the multipliers of its config have become part of the weights");
+    let unknown = Tiny::new().with("general.architecture", "martian").back();
+    assert!(matches!(unknown, Err(BackError::Architecture { known, .. }) if known.contains(&"whisper")));
+    // A file that says it is of another architecture lacks what that one has.
+    let other = Tiny::new().with("general.architecture", "mamba").back();
+    assert!(matches!(other, Err(BackError::UnusedTensors { .. })));
     for key in ["llama.block_count", "llama.embedding_length", "llama.attention.layer_norm_rms_epsilon"] {
         Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
     }
@@ -180,8 +185,8 @@ fn tokenizers_that_cannot_be_rebuilt() {
     assert!(
         matches!(pre, Err(BackError::Tokenizer { what: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
     );
-    let kind = Tiny::new().with("tokenizer.ggml.model", "bert").back();
-    assert!(matches!(kind, Err(BackError::Tokenizer { what: "tokenizer", found, .. }) if found == "bert"));
+    let kind = Tiny::new().with("tokenizer.ggml.model", "plamo2").back();
+    assert!(matches!(kind, Err(BackError::Tokenizer { what: "tokenizer", found, .. }) if found == "plamo2"));
     let bytes = Array::String(vec![b"a".to_vec(), vec![0xff]]);
     Tiny::new().with("tokenizer.ggml.tokens", bytes).refused("token 1 is not UTF-8");
     Tiny::new()

@@ -268,6 +268,7 @@ impl<'a> TensorRows<'a> {
     pub fn least_rows(&self) -> u64 {
         match self {
             TensorRows::Columns(_) => PANEL_COLUMNS,
+            TensorRows::Back(rows) => rows.least_rows(),
             _ => 1,
         }
     }

@@ -91,6 +91,45 @@ fn weights(checkpoint: &source::Checkpoint) -> BTreeMap<String, (Vec<u64>, Vec<u
     checkpoint.tensors.iter().map(read).collect()
 }
 
+/// Goldens whose tensors have other names, or lie otherwise, than where transformers writes them now: what is written
+/// back is spelled as it is written now.
+const OTHER_SPELLING: &[&str] = &[
+    "bert-mlm-old",
+    "distilbert-mlm-old",
+    "ernie4_5-fused",
+    "ernie4_5-moe-old",
+    "gemma3-images",
+    "gpt-oss-mxfp4",
+    "gpt-oss-mxfp4-old",
+    "gpt2-old",
+    "jina-bert-v2-code",
+    "llama4-old",
+    "mamba-old",
+    "mamba-untied",
+    "mamba2-codestral",
+    "qwen2-embedding-old",
+    "qwen2moe-stacked",
+    "qwen3moe-stacked",
+    "roberta-classifier",
+    "t5-gated-old",
+];
+
+/// Whether logarithms are the same but for those so near to zero that the powers in the file, which are those of
+/// one and the next floats, cannot tell them apart.
+fn alike(a: &(Vec<u64>, Vec<u32>), b: &(Vec<u64>, Vec<u32>)) -> bool {
+    let tiny = |bits: u32| f32::from_bits(bits).abs() < 2.0f32.powi(-17);
+    a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| a == b || tiny(*a) && tiny(*b))
+}
+
+/// The bits of a tensor of a file, in f32.
+fn values(file: &gguf::File, name: &str) -> Option<Vec<u32>> {
+    let tensor = file.tensor(name)?;
+    let mut values = vec![0.0; tensor.shape.n_elems() as usize];
+    quant::decode(tensor.dtype, quant::Level::Scalar, file.data(tensor).expect("data"), &mut values)
+        .expect("decoded");
+    Some(values.iter().map(|value| value.to_bits()).collect())
+}
+
 /// One golden there and back; what is lost on the way.
 fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     let (path, back) = (temporary.join(format!("{name}.gguf")), temporary.join(name));
@@ -104,13 +143,32 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     let mut expected = weights(&original);
     expected.retain(|tensor, _| !layout.dropped.iter().any(|dropped| dropped.name == *tensor));
     let returned_weights = weights(&returned);
-    if returned_weights != expected {
-        let differ =
-            |(name, values): &(&String, &(Vec<u64>, Vec<u32>))| returned_weights.get(*name) != Some(*values);
+    if !OTHER_SPELLING.contains(&name) && returned_weights != expected {
+        let differ = |(name, values): &(&String, &(Vec<u64>, Vec<u32>))| {
+            let returned = returned_weights.get(*name);
+            returned != Some(*values)
+                && !(name.ends_with("A_log") && returned.is_some_and(|r| alike(r, values)))
+        };
         let first = expected.iter().find(differ).map(|(name, _)| name.clone());
-        return Err(format!("weights differ, first {first:?}"));
+        let extra = returned_weights.keys().find(|name| !expected.contains_key(*name));
+        if let Some(first) = first.as_ref().or(extra) {
+            return Err(format!("weights differ, first {first:?}"));
+        }
     }
-    let again = convert::resolve(&returned, &options(&returned)).map_err(|error| error.to_string())?;
+    // Whatever the names, the file that is made of it is the same.
+    let same = temporary.join(format!("{name}-again.gguf"));
+    if let Err(error) = convert::resolve(&returned, &options(&returned)) {
+        return Err(format!("what was written does not resolve: {error}"));
+    }
+    to_gguf(&back, "f32", &same);
+    let (before, after) =
+        (gguf::File::open(&path).expect("a file"), gguf::File::open(&same).expect("a file"));
+    for tensor in before.tensors() {
+        if values(&before, &tensor.name) != values(&after, &tensor.name) {
+            return Err(format!("tensor {} differs", tensor.name));
+        }
+    }
+    let again = convert::resolve(&returned, &options(&returned)).expect("it has resolved");
     let tensors = |layout: &Layout| {
         let mut tensors: Vec<_> =
             layout.tensors.iter().map(|t| (t.name.clone(), t.shape, t.keep_f32)).collect();
@@ -120,7 +178,18 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     if tensors(&again) != tensors(&layout) {
         return Err("other tensors".into());
     }
-    compare(&layout.metadata, &again.metadata)
+    compare(name, &layout.metadata, &again.metadata)
+}
+
+/// The row of [`arch::ARCHES`] that a checkpoint belongs to, by its class.
+fn row_of(dir: &Path) -> &'static str {
+    let config = source::open(dir).expect("a golden opens").config;
+    let text = config.get("text_config").and_then(|text| text.get("architectures"));
+    let class =
+        text.or(config.get("architectures")).and_then(|classes| classes[0].as_str().map(str::to_owned));
+    let class = class.expect("a class");
+    let of_class = |arch: &&arch::Arch| arch.classes.iter().any(|known| known.name == class);
+    arch::ARCHES.iter().find(of_class).expect("a known class").name
 }
 
 /// Every golden of every architecture goes there and back, or says why it cannot: where all of
@@ -136,7 +205,7 @@ fn folders_go_there_and_back() {
         if !dir.join("config.json").is_file() {
             continue;
         }
-        let architecture = resolve(&source::open(&dir).unwrap()).architecture;
+        let architecture = row_of(&dir);
         let lost = lost.entry(architecture).or_default();
         match round_trip(&dir, &name, temporary.path()) {
             Ok(()) => n += 1,
@@ -144,7 +213,9 @@ fn folders_go_there_and_back() {
         }
     }
     let ways: Vec<&str> = lost.iter().filter(|(_, lost)| lost.is_empty()).map(|(name, _)| *name).collect();
-    assert_eq!(ways, arch::back::WAYS_BACK, "{lost:#?}");
+    let mut expected = arch::back::ways_back();
+    expected.sort_unstable();
+    assert_eq!(ways, expected, "{lost:#?}");
     assert!(n >= 20, "{n} goldens");
 }
 
@@ -153,7 +224,7 @@ fn folders_go_there_and_back() {
 const NEWLY_SAID: &[&str] =
     &["tokenizer.ggml.add_bos_token", "llama.attention.key_length", "llama.attention.value_length"];
 
-fn compare(before: &Metadata, after: &Metadata) -> Result<(), String> {
+fn compare(name: &str, before: &Metadata, after: &Metadata) -> Result<(), String> {
     let find = |metadata: &Metadata, key: &str| {
         metadata.iter().find(|(have, _)| have == key).map(|(_, v)| v.clone())
     };
@@ -162,7 +233,11 @@ fn compare(before: &Metadata, after: &Metadata) -> Result<(), String> {
             return Err(format!("{key} differs"));
         }
     }
-    match after.iter().find(|(key, _)| find(before, key).is_none() && !NEWLY_SAID.contains(&key.as_str())) {
+    // Its config says nothing of these tokens where transformers looks for them.
+    let newly_said = |key: &str| {
+        NEWLY_SAID.contains(&key) || name == "gemma3-images" && key == "tokenizer.ggml.bos_token_id"
+    };
+    match after.iter().find(|(key, _)| find(before, key).is_none() && !newly_said(key)) {
         Some((key, _)) => Err(format!("{key} is new")),
         None => Ok(()),
     }
@@ -264,6 +339,7 @@ fn the_index_and_templates_are_where_transformers_looks() {
         metadata: &metadata,
         tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),
         rope_freqs: None,
+        rope_factors: None,
         dtype: "float32",
     };
     let back = arch::back::back(&input).unwrap();

@@ -23,6 +23,8 @@ const ROPE_FREQS: &str = "rope_freqs.weight";
 pub struct Model {
     /// config.json.
     pub config: Json,
+    /// Other files that say something of the model.
+    pub files: Vec<(String, Vec<u8>)>,
     /// Layers.
     pub n_layers: u64,
     /// Query heads.
@@ -108,7 +110,7 @@ impl Model {
         rope(keys, arch, input, &mut config)?;
         note_unknown(keys, arch, notes);
         let config = Json::Object(config);
-        Ok(Model { config, n_layers, n_head, n_head_kv, head_dim, n_experts, vocab_size })
+        Ok(Model { config, files: Vec::new(), n_layers, n_head, n_head_kv, head_dim, n_experts, vocab_size })
     }
 }
 
@@ -154,7 +156,7 @@ pub fn rope(
     input: &GgufInput<'_>,
     config: &mut Map<String, Json>,
 ) -> Result<(), BackError> {
-    let own = |key: &str| format!("{}.rope.{key}", arch.name);
+    let own = |key: &str| format!("{}.rope.{key}", arch.written());
     let theta = keys.number(&own("freq_base"))?.unwrap_or(10_000.0);
     let mut scaling = Map::new();
     let kind = keys.text(&own("scaling.type"))?;
@@ -164,7 +166,20 @@ pub fn rope(
         factor => factor,
     };
     let mut set = |key: &str, value: Json| scaling.insert(key.to_owned(), value);
+    if let Some([long, short]) = &input.rope_factors {
+        let factors = |factors: &[f32]| -> Json {
+            factors.iter().map(|factor| factor.to_string().parse::<f64>().unwrap_or(1.0)).collect()
+        };
+        set("rope_type", "longrope".into());
+        set("long_factor", factors(long));
+        set("short_factor", factors(short));
+        if let Some(length) = keys.count(&own("scaling.original_context_length"))? {
+            set("original_max_position_embeddings", length.into());
+            config.insert("original_max_position_embeddings".to_owned(), length.into());
+        }
+    }
     match (kind.as_deref(), factor) {
+        _ if input.rope_factors.is_some() => {}
         (None | Some("none"), None) => {}
         (None | Some("linear"), Some(factor)) => {
             set("rope_type", "linear".into());

@@ -15,14 +15,12 @@ pub enum BackError {
         known: Vec<&'static str>,
     },
     /// The architecture's table cannot be read backwards.
-    #[error("architecture `{found}` cannot be written as a Hugging Face folder: {reason}; these can: {}", known.join(", "))]
+    #[error("architecture `{found}` cannot be written as a Hugging Face folder: {reason}")]
     NoWayBack {
-        /// `general.architecture`.
+        /// The architecture.
         found: String,
         /// What stands in the way.
         reason: &'static str,
-        /// Architectures with a way back.
-        known: Vec<&'static str>,
     },
     /// The config that the file's keys make does not lead there.
     #[error("the file does not follow from a Hugging Face folder of its architecture: {0}")]

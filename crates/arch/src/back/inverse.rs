@@ -12,23 +12,24 @@ use serde_json::{Map, Value as Json, json};
 use tensor::Shape;
 
 use super::config::{self, Model};
+use super::sources::{self, sources};
 use super::{BackError, BackPart, BackTensor, GgufInput, Keys};
-use crate::config::classes::ConfigClass;
-use crate::layout::{Data, ElementMap, Layout, RowMap};
-use crate::registry::Arch;
-use crate::resolve::Resolved;
-use crate::tensors::rules::{self, RowRule, TensorRule};
-use crate::{Input, Options, SourceTensor};
+use crate::config::Hparams;
+use crate::config::classes::{ConfigClass, FieldDefault};
+use crate::layout::{Data, Layout};
+use crate::registry::{Arch, Class};
+use crate::resolve::{Resolved, context};
+use crate::{ArchError, Input, Options, SourceTensor, pooling};
 
 /// What keys below the architecture's name are called in configs. Of several names all are taken
 /// that the config class has, else the first.
 const NAMES: &[(&str, &[&str])] = &[
-    ("block_count", &["num_hidden_layers", "n_layer", "num_layers"]),
-    ("context_length", &["max_position_embeddings", "n_positions", "seq_length"]),
-    ("embedding_length", &["hidden_size", "n_embd", "d_model"]),
-    ("feed_forward_length", &["intermediate_size", "n_inner"]),
-    ("attention.head_count", &["num_attention_heads", "n_head"]),
-    ("attention.head_count_kv", &["num_key_value_heads"]),
+    ("block_count", &["num_hidden_layers", "n_layer", "n_layers", "num_layers"]),
+    ("context_length", &["max_position_embeddings", "n_positions", "seq_length", "max_seq_len"]),
+    ("embedding_length", &["hidden_size", "n_embd", "d_model", "dim"]),
+    ("feed_forward_length", &["intermediate_size", "n_inner", "hidden_dim"]),
+    ("attention.head_count", &["num_attention_heads", "n_head", "n_heads"]),
+    ("attention.head_count_kv", &["num_key_value_heads", "num_query_groups"]),
     ("attention.key_length", &["head_dim"]),
     ("attention.layer_norm_rms_epsilon", &["rms_norm_eps"]),
     (
@@ -51,25 +52,6 @@ const NAMES: &[(&str, &[&str])] = &[
     ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size", "shared_intermediate_size"]),
 ];
 
-/// Why the table of an architecture cannot be read backwards, if it cannot.
-pub fn obstacle(arch: &Arch) -> Option<&'static str> {
-    let of_rule = |rule: &TensorRule| match rule.rows {
-        RowRule::Columns(_) | RowRule::Turned(_) => Some("its matrices lie transposed in a checkpoint"),
-        RowRule::Mxfp4(_) => Some("its experts come as codes and scales apart"),
-        RowRule::Fuse(_) => Some("several of its tensors are one in the file"),
-        _ if rule.shape.is_some() || rule.bare.is_some() => Some("its tensors change their shapes"),
-        _ if rule.element_of.is_some() => Some("its weights are scaled by layer"),
-        _ => match rule.element {
-            ElementMap::Identity | ElementMap::AddOne => None,
-            _ => Some("its weights are changed in a way that cannot be undone exactly"),
-        },
-    };
-    if arch.written.is_some() {
-        return Some("it is written under another architecture's name");
-    }
-    arch.tensors.iter().flat_map(|part| part.iter()).find_map(of_rule)
-}
-
 /// The config and the tensors of a checkpoint.
 ///
 /// # Errors
@@ -79,44 +61,289 @@ pub fn read(
     arch: &'static Arch,
     input: &GgufInput<'_>,
 ) -> Result<(Model, Vec<BackTensor>), BackError> {
-    let classes: Vec<_> = arch.classes.iter().filter(|class| class.prefix.is_empty()).collect();
+    // Classes that leave out the start of names come last, for the others have it; those with a classifier
+    // first, if there is one.
+    let has_classifier = input.tensors.iter().any(|(name, _)| name.starts_with("cls."));
+    let mut classes: Vec<&Class> = arch.classes.iter().collect();
+    classes.sort_by_key(|class| {
+        let classifies = class.name.ends_with("ForSequenceClassification");
+        (!class.prefix.is_empty(), classifies != has_classifier, class.spelling)
+    });
     let mut first = None;
-    for (index, class) in classes.iter().enumerate() {
+    for class in &classes {
+        let index = arch.classes.iter().position(|other| other.name == class.name).unwrap_or_default();
         // Classes and config classes that are equally many belong together.
         let configs: Vec<Option<&ConfigClass>> = match arch.configs {
+            // Older spellings are those of files that no config class reads.
             [] => vec![None],
+            _ if class.spelling > 0 => vec![None],
             configs if configs.len() == classes.len() => vec![configs.get(index)],
             configs => configs.iter().map(Some).collect(),
         };
         for config in configs {
-            match attempt(keys, arch, class.name, config, input) {
-                Ok(found) => return Ok(found),
-                Err(error) => first = first.or(Some(error)),
+            // What neither keys nor tensors say of themselves: flags, one by one the other way round.
+            let plain = std::iter::once(None);
+            for changed in plain.chain(config.into_iter().flat_map(flags).map(Some)) {
+                match attempt(keys, arch, **class, config, changed, input) {
+                    Ok(found) => return Ok(found),
+                    Err(error) => first = first.or(Some(error)),
+                }
             }
         }
     }
     Err(first.unwrap_or(BackError::NotExpressible { what: format!("architecture `{}`", arch.name) }))
 }
 
+/// The flags of a config class, each with the value that is not its default.
+fn flags(class: &ConfigClass) -> Vec<(&'static str, bool)> {
+    let fields = class.fields.iter().copied().flatten();
+    let mut flags: Vec<(&'static str, bool)> = fields
+        .filter_map(|(name, _, default)| match default {
+            FieldDefault::Bool(default) => Some((*name, !default)),
+            _ => None,
+        })
+        .filter(|(name, _)| !matches!(*name, "use_cache" | "tie_word_embeddings" | "output_router_logits"))
+        .collect();
+    flags.dedup_by_key(|(name, _)| *name);
+    flags
+}
+
 fn attempt(
     keys: &Keys<'_>,
     arch: &'static Arch,
-    class: &str,
+    class: Class,
     config_class: Option<&ConfigClass>,
+    changed: Option<(&'static str, bool)>,
     input: &GgufInput<'_>,
 ) -> Result<(Model, Vec<BackTensor>), BackError> {
-    let config = candidate(keys, arch, class, config_class, input)?;
-    let n_layers = keys.need_count(&format!("{}.block_count", arch.name))?;
-    let n_experts = keys.count(&format!("{}.expert_count", arch.name))?.unwrap_or(0);
-    let sources = sources(arch, n_layers, input)?;
-    let checkpoint = Input { config: config.clone(), tensors: sources, ..Input::default() };
-    let way_there = Resolved::new(&checkpoint, &Options::default()).map_err(BackError::WayThere)?;
+    let files = pooling::back(keys.count(&format!("{}.pooling_type", arch.written()))?);
+    let mut checkpoint = Input {
+        files: files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
+        ..Input::default()
+    };
+    let mut config = candidate(keys, arch, class.name, config_class, input)?;
+    config.extend(changed.map(|(name, value)| (name.to_owned(), value.into())));
+    let names = &sources::names(arch, input);
+    checkpoint.config = complete(keys, arch, config, &checkpoint, names)?;
+    let hparams = Hparams::load(&checkpoint.config, arch.raw_config).map_err(BackError::WayThere)?;
+    let hparams = (arch.prepare)(hparams, names).map_err(BackError::WayThere)?;
+    checkpoint.tensors = sources(&context(arch, class, &hparams, &Input::default()), arch, class, input)?;
+    let options = Options { arch_as: Some(class.name.to_owned()), ..Options::default() };
+    let way_there = Resolved::new(&checkpoint, &options).map_err(BackError::WayThere)?;
     same_keys(arch, keys.metadata, &way_there.layout.metadata)?;
     let tensors = inverted(&way_there.layout, &checkpoint.tensors, input)?;
     let rows =
         input.tensors.iter().find(|(name, _)| name == arch.embedding).map_or(0, |(_, shape)| shape.n_rows());
-    let model = Model { config, n_layers, n_head: 0, n_head_kv: 0, head_dim: 0, n_experts, vocab_size: rows };
+    let config = checkpoint.config.clone();
+    drop(checkpoint);
+    let n_layers = hparams.n_layers().map_err(BackError::WayThere)?;
+    let model = Model {
+        config,
+        files,
+        n_layers,
+        n_head: 0,
+        n_head_kv: 0,
+        head_dim: 0,
+        n_experts: 0,
+        vocab_size: rows,
+    };
     Ok((model, tensors))
+}
+
+/// Trials of single values that a config is completed with; configs have less than a hundred keys.
+const MAX_TRIALS: usize = 2000;
+
+/// The config with what its architecture's own names say: the keys of the file that do not come out of
+/// it are given, one after the other, to the names that the way there asks for them, and stay there
+/// where that brings it nearer to the file.
+fn complete(
+    keys: &Keys<'_>,
+    arch: &'static Arch,
+    mut config: Map<String, Json>,
+    checkpoint: &Input<'_>,
+    names: &[SourceTensor],
+) -> Result<Json, BackError> {
+    let mut way = WayThere::new(keys, arch, &config, checkpoint, names);
+    let mut trials = 0;
+    'better: while way.wrong > 0 || way.missing.is_some() {
+        for (key, name) in way.wanted(keys, arch) {
+            let mut values = spellings(keys, &key);
+            let mut next = 0;
+            while let Some(value) = values.get(next).cloned() {
+                (next, trials) = (next + 1, trials + 1);
+                if trials > MAX_TRIALS {
+                    break 'better;
+                }
+                let mut trial = config.clone();
+                put(&mut trial, &name, value.clone());
+                let tried = WayThere::new(keys, arch, &trial, checkpoint, names);
+                if tried.wrong < way.wrong
+                    || tried.wrong == way.wrong && way.missing.is_some() && tried.missing != way.missing
+                {
+                    (config, way) = (trial, tried);
+                    continue 'better;
+                }
+                if next == 1 {
+                    values.extend(solved(keys, &key, &value, tried.made(&key)));
+                }
+            }
+        }
+        break;
+    }
+    Ok(Json::Object(config))
+}
+
+/// Values that may lead to a number of the file where that number itself leads to another one: the key may
+/// be the value and some more, or so many times the value, or a number divided by it.
+fn solved(keys: &Keys<'_>, key: &str, value: &Json, made: Option<&Value>) -> Vec<Json> {
+    let number = |value: &Value| match value {
+        Value::F32(value) => Some(f64::from(*value)),
+        value => value.as_u64().map(|count| count as f64),
+    };
+    let (Some(wanted), Some(made)) = (keys.get(key).and_then(number), made.and_then(number)) else {
+        return Vec::new();
+    };
+    let is_whole = value.is_u64();
+    let of = |number: f64| {
+        let whole = number.fract() == 0.0 && (0.0..9e15).contains(&number);
+        // Short decimals are what people write.
+        let short = format!("{number:.6}").parse().unwrap_or(number);
+        match is_whole && whole {
+            true => vec![Json::from(number as u64)],
+            false => vec![Json::from(short), Json::from(number)],
+        }
+    };
+    [2.0 * wanted - made, wanted * wanted / made, made]
+        .into_iter()
+        .filter(|number| number.is_finite())
+        .flat_map(of)
+        .collect()
+}
+
+/// Sets a key; of objects inside where the name has a point.
+fn put(config: &mut Map<String, Json>, name: &str, value: Json) {
+    match name.split_once('.') {
+        None => drop(config.insert(name.into(), value)),
+        Some((outer, inner)) => {
+            // Rotary parameters stand there twice.
+            if let ("rope_parameters", Some(Json::Object(scaling))) = (outer, config.get_mut("rope_scaling"))
+            {
+                scaling.insert(inner.into(), value.clone());
+            }
+            let object = config.entry(outer).or_insert_with(|| json!({}));
+            if let Json::Object(object) = object {
+                object.insert(inner.into(), value);
+            }
+        }
+    }
+}
+
+/// A value of the file as a config may have it: a number with a point, a whole one, and what stands for a
+/// number in words.
+fn spellings(keys: &Keys<'_>, key: &str) -> Vec<Json> {
+    let Some(have) = keys.get(key) else {
+        // What is not in the file is not to come of the config either.
+        return vec![Json::Null];
+    };
+    let value = json_of(keys, key, have);
+    let float = value.as_ref().filter(|value| value.is_f64()).and_then(Json::as_f64);
+    let whole = float
+        .filter(|number| number.fract() == 0.0 && *number >= 0.0)
+        .map(|number| Json::from(number as u64));
+    let named = match have {
+        Value::Array(Array::String(labels)) => {
+            let label =
+                |(id, label): (usize, &Vec<u8>)| (id.to_string(), String::from_utf8_lossy(label).into());
+            Some(Json::Object(labels.iter().enumerate().map(label).collect()))
+        }
+        have => {
+            let words: &[(&str, u64, &str)] = &[
+                (".expert_gating_func", 1, "softmax"),
+                (".expert_gating_func", 2, "sigmoid"),
+                (".expert_gating_func", 4, "sqrtsoftplus"),
+                (".classifier.pooling_type", 1, "mean"),
+                (".classifier.pooling_type", 2, "cls"),
+                (".ssm.dt_b_c_rms", 1, "falcon_mamba"),
+            ];
+            let id = if *have == Value::Bool(true) { Some(1) } else { have.as_u64() };
+            let word = words.iter().find(|(end, of, _)| key.ends_with(end) && id == Some(*of));
+            word.map(|(.., word)| (*word).into())
+        }
+    };
+    value.into_iter().chain(whole).chain(named).collect()
+}
+
+/// How far the keys that come of a config are from those of the file.
+struct WayThere {
+    /// Keys that are missing, or other than in the file.
+    wrong: usize,
+    /// These and what they come of.
+    asked: Vec<(String, Vec<String>)>,
+    /// A name in the config that is missing altogether.
+    missing: Option<String>,
+    /// What comes out.
+    made: Metadata,
+}
+
+impl WayThere {
+    fn new(
+        keys: &Keys<'_>,
+        arch: &Arch,
+        config: &Map<String, Json>,
+        checkpoint: &Input<'_>,
+        names: &[SourceTensor],
+    ) -> WayThere {
+        let mut made = crate::Keys::new(arch.written());
+        let hparams = Hparams::load(&Json::Object(config.clone()), arch.raw_config)
+            .and_then(|hparams| (arch.prepare)(hparams, names))
+            .and_then(|mut hparams| {
+                hparams.pooling = pooling::read(checkpoint)?;
+                (arch.keys)(&hparams, &mut made)
+            });
+        let needed = arch.needs.iter().find(|key| config.get(**key).is_none_or(Json::is_null));
+        let missing = match (hparams, needed) {
+            (Err(ArchError::MissingKey { key, .. }), _) => Some(key),
+            (_, Some(key)) => Some((*key).to_owned()),
+            _ => None,
+        };
+        let find = |key: &str| made.entries.iter().find(|(other, _)| other == key).map(|(_, value)| value);
+        let own = |key: &str| is_own(arch, key);
+        let differs = |key: &str| keys.get(key) != find(key);
+        let wrong =
+            keys.metadata.iter().map(|(key, _)| key.as_str()).filter(|key| own(key) && differs(key)).count();
+        let extra = made.entries.iter().filter(|(key, _)| own(key) && keys.get(key).is_none()).count();
+        let predicted = format!("{}.nextn_predict_layers", arch.written());
+        let asked = made.asked.into_iter().map(|(key, names)| (format!("{}.{key}", arch.written()), names));
+        // How many layers there are is known, of which kind they are is not.
+        let counted = format!("{}.block_count", arch.written());
+        let asked =
+            asked.filter(|(key, _)| differs(key) && (*key != counted || keys.get(&predicted).is_none()));
+        let asked = asked.collect();
+        WayThere { wrong: wrong + extra, asked, missing, made: made.entries }
+    }
+
+    /// The value of a key that comes out.
+    fn made(&self, key: &str) -> Option<&Value> {
+        self.made.iter().find(|(other, _)| other == key).map(|(_, value)| value)
+    }
+
+    /// Keys of the file, and names in a config that may give them.
+    fn wanted(&self, keys: &Keys<'_>, arch: &Arch) -> Vec<(String, String)> {
+        let of_missing = |name: &String| {
+            let rows = NAMES.iter().filter(|(_, names)| names.contains(&name.as_str()));
+            let rows = rows.map(|(key, _)| (format!("{}.{key}", arch.written()), name.clone()));
+            rows.filter(|(key, _)| keys.get(key).is_some()).collect::<Vec<_>>()
+        };
+        let missing = self.missing.iter().flat_map(of_missing);
+        let asked =
+            self.asked.iter().flat_map(|(key, names)| names.iter().map(|name| (key.clone(), name.clone())));
+        missing.chain(asked).collect()
+    }
+}
+
+/// Whether a key is one of the architecture's hyperparameters.
+fn is_own(arch: &Arch, key: &str) -> bool {
+    key.strip_prefix(arch.written()).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// A config that may be the one.
@@ -126,8 +353,8 @@ fn candidate(
     class: &str,
     config_class: Option<&ConfigClass>,
     input: &GgufInput<'_>,
-) -> Result<Json, BackError> {
-    let own = |key: &str| format!("{}.{key}", arch.name);
+) -> Result<Map<String, Json>, BackError> {
+    let own = |key: &str| format!("{}.{key}", arch.written());
     let has_field = |name: &str| {
         config_class
             .is_some_and(|class| class.fields.iter().copied().flatten().any(|(field, ..)| *field == name))
@@ -146,6 +373,23 @@ fn candidate(
             config.insert((*name).to_owned(), value.clone());
         }
     }
+    // Layers that predict more than the next token are counted among the others.
+    if let (Some(all), Some(predicted)) =
+        (keys.count(&own("block_count"))?, keys.count(&own("nextn_predict_layers"))?)
+    {
+        config.insert("num_hidden_layers".into(), all.saturating_sub(predicted).into());
+    }
+    if has_field("feed_forward_proj") {
+        let kind = if has_tensor(".ffn_gate.weight") { "gated-gelu" } else { "relu" };
+        config.insert("feed_forward_proj".into(), kind.into());
+    }
+    if let Some((_, shape)) = input.tensors.iter().find(|(name, _)| name == "token_types.weight") {
+        config.insert("type_vocab_size".into(), shape.n_rows().into());
+    }
+    if has_field("num_ln_in_parallel_attn") {
+        let norms = if has_tensor(".attn_norm_2.weight") { 2 } else { 1 };
+        config.insert("num_ln_in_parallel_attn".into(), norms.into());
+    }
     for (field, end) in [
         ("attention_bias", ".attn_q.bias"),
         ("use_qkv_bias", ".attn_q.bias"),
@@ -156,11 +400,30 @@ fn candidate(
             config.insert(field.into(), has_tensor(end).into());
         }
     }
-    if let Some(Value::Array(Array::Bool(sliding))) = keys.get(&own("attention.sliding_window_pattern"))
-        && has_field("layer_types")
+    if has_field("layer_types")
+        && let Some(kinds) =
+            LAYER_KINDS.iter().find_map(|(key, kind)| Some((flags_of(keys.get(&own(key))?)?, *kind)))
     {
-        let name = |sliding: &bool| if *sliding { "sliding_attention" } else { "full_attention" };
-        config.insert("layer_types".into(), sliding.iter().map(name).collect());
+        let (mut flags, [if_so, if_not]) = kinds;
+        // The config speaks of the layers before those of a prediction only.
+        let predicted = keys.count(&own("nextn_predict_layers"))?.unwrap_or(0);
+        flags.truncate((flags.len() as u64).saturating_sub(predicted) as usize);
+        config.insert(
+            "layer_types".into(),
+            flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect(),
+        );
+    }
+    if let Some(Value::Array(Array::I32(counts))) = keys.get(&own("attention.head_count_kv")) {
+        // Layers without attention have none.
+        config.insert("num_key_value_heads".into(), counts.iter().max().copied().unwrap_or(0).into());
+        let attends: Vec<usize> = (0..counts.len()).filter(|layer| counts[*layer] != 0).collect();
+        if has_field("attn_layer_period")
+            && let Some(first) = attends.first()
+        {
+            config.insert("attn_layer_offset".into(), (*first).into());
+            let period = attends.get(1).map_or(counts.len(), |second| second - first);
+            config.insert("attn_layer_period".into(), period.into());
+        }
     }
     for (name, of) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
         config.insert(name.into(), keys.count(&format!("tokenizer.ggml.{of}_token_id"))?.into());
@@ -174,7 +437,23 @@ fn candidate(
         config.insert(name.into(), input.dtype.into());
     }
     rope(keys, arch, input, &mut config)?;
-    Ok(Json::Object(config))
+    Ok(config)
+}
+
+/// Keys with a value for each layer, and what a layer is called of which it is true, and of which not.
+const LAYER_KINDS: &[(&str, [&str; 2])] = &[
+    ("attention.sliding_window_pattern", ["sliding_attention", "full_attention"]),
+    ("attention.recurrent_layers", ["linear_attention", "full_attention"]),
+    ("attention.head_count_kv", ["full_attention", "conv"]),
+];
+
+/// Truth values of all layers: those of the key, or whether its counts are not 0.
+fn flags_of(value: &Value) -> Option<Vec<bool>> {
+    match value {
+        Value::Array(Array::Bool(flags)) => Some(flags.clone()),
+        Value::Array(Array::I32(counts)) => Some(counts.iter().map(|count| *count != 0).collect()),
+        _ => None,
+    }
 }
 
 /// Whether there is no output of its own.
@@ -189,7 +468,7 @@ fn rope(
     input: &GgufInput<'_>,
     config: &mut Map<String, Json>,
 ) -> Result<(), BackError> {
-    let own = |key: &str| format!("{}.{key}", arch.name);
+    let own = |key: &str| format!("{}.{key}", arch.written());
     if keys.number(&own("rope.freq_base"))?.is_some() {
         config::rope(keys, arch, input, config)?;
     }
@@ -226,57 +505,14 @@ fn json_of(keys: &Keys<'_>, key: &str, value: &Value) -> Option<Json> {
     }
 }
 
-/// The tensors that a checkpoint would have: names of the table, rows of parts put together.
-fn sources(arch: &Arch, n_layers: u64, input: &GgufInput<'_>) -> Result<Vec<SourceTensor>, BackError> {
-    let mut sources: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    let mut unused = Vec::new();
-    for (name, shape) in input.tensors.iter().filter(|(name, _)| !is_computed(name)) {
-        let place = [".weight", ".bias"].into_iter().find_map(|suffix| {
-            let base = name.strip_suffix(suffix)?;
-            let rules = arch.tensors.iter().flat_map(|part| part.iter());
-            rules.into_iter().find_map(|rule| Some((rule, rules::parse(rule.gguf, base)?.0, suffix)))
-        });
-        let Some((rule, bid, suffix)) = place.filter(|(_, bid, _)| *bid < n_layers) else {
-            unused.push(name.clone());
-            continue;
-        };
-        let spelled = |xid| rules::fill(rule.hf.first().copied().unwrap_or_default(), bid, xid) + suffix;
-        let dims = shape.dims();
-        match (rule.rows, dims) {
-            (RowRule::StackExperts, &[row, rows, n]) => {
-                sources.extend((0..n).map(|xid| (spelled(xid), vec![row, rows])));
-            }
-            (RowRule::Part(_), dims) => {
-                let outer = dims.len().saturating_sub(1).min(1);
-                match sources.get_mut(&spelled(0)) {
-                    Some(have) if have.len() == dims.len() => {
-                        have[outer] = have[outer].saturating_add(dims[outer])
-                    }
-                    _ => drop(sources.insert(spelled(0), dims.to_vec())),
-                }
-            }
-            (_, dims) => drop(sources.insert(spelled(0), dims.to_vec())),
-        }
-    }
-    if !unused.is_empty() {
-        return Err(BackError::UnusedTensors { names: unused });
-    }
-    let source = |(name, dims): (String, Vec<u64>)| match Shape::new(&dims) {
-        Ok(shape) => Ok(SourceTensor { name, shape }),
-        Err(_) => Err(BackError::NotExpressible { what: format!("tensor `{name}` of shape {dims:?}") }),
-    };
-    sources.into_iter().map(source).collect()
-}
-
 /// Tensors that come of a config and not of a checkpoint.
-fn is_computed(name: &str) -> bool {
+pub fn is_computed(name: &str) -> bool {
     matches!(name, "rope_freqs.weight" | "rope_factors_long.weight" | "rope_factors_short.weight")
 }
 
 /// Whether the way there gives the same hyperparameters.
 fn same_keys(arch: &Arch, have: &Metadata, made: &Metadata) -> Result<(), BackError> {
-    let own =
-        |(key, _): &&(String, Value)| key.strip_prefix(arch.name).is_some_and(|rest| rest.starts_with('.'));
+    let own = |(key, _): &&(String, Value)| is_own(arch, key);
     let find = |all: &Metadata, key: &str| {
         all.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
     };
@@ -316,30 +552,32 @@ fn inverted(
     }
     let mut parts: BTreeMap<&str, Vec<BackPart>> = BTreeMap::new();
     for tensor in &layout.tensors {
-        let Data::Rows { sources: names, rows, element } = &tensor.data else {
-            if matches!(tensor.data, Data::Computed(_)) && tensor.name == "rope_freqs.weight" {
-                continue;
+        let (names, rows, element, matrix) = match &tensor.data {
+            Data::Rows { sources, rows, element } => (sources.as_slice(), *rows, *element, None),
+            Data::Columns { source, matrix, rows, element } => {
+                (std::slice::from_ref(source), *rows, *element, Some(*matrix))
             }
-            return Err(BackError::NotExpressible { what: format!("tensor `{}`", tensor.name) });
+            Data::Computed(_) if is_computed(&tensor.name) => continue,
+            _ => return Err(BackError::NotExpressible { what: format!("tensor `{}`", tensor.name) }),
         };
-        let n_rows = tensor.row_view().n_rows / (names.len() as u64).max(1);
+        let view = tensor.row_view();
+        let n_rows = view.n_rows / (names.len() as u64).max(1);
         for (index, name) in names.iter().enumerate() {
             parts.entry(name.as_str()).or_default().push(BackPart {
                 source: tensor.name.clone(),
                 first_row: index as u64 * n_rows,
                 n_rows,
-                rows: *rows,
-                element: *element,
+                row_elems: view.row_elems,
+                rows,
+                element,
+                matrix,
             });
         }
     }
     let back = |source: &SourceTensor| {
         let parts = parts.remove(source.name.as_str()).unwrap_or_default();
-        let of_parts: u64 = parts.iter().map(|part| part.n_rows).sum();
-        let moves = parts.iter().any(|part| part.rows != RowMap::Concat);
-        let n_rows =
-            if source.shape.n_dims() <= 1 && moves { source.shape.n_elems() } else { source.shape.n_rows() };
-        if of_parts != n_rows || parts.iter().any(|part| matches!(part.rows, RowMap::Slice { .. })) {
+        let of_parts: u64 = parts.iter().map(|part| part.n_rows.saturating_mul(part.row_elems)).sum();
+        if of_parts != source.shape.n_elems() {
             return Err(BackError::NotExpressible {
                 what: format!("tensor `{}`, of which rows are lost,", source.name),
             });

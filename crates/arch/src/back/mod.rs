@@ -4,16 +4,20 @@
 //! rows of Q and K go back to where [`RowMap::RopePermute`] took them from. What the file
 //! says and a checkpoint cannot say is an error where it changes the model, else a note.
 //!
-//! Nothing here reads a weight, with one exception: the divisors of `rope_freqs.weight`, from
-//! which the parameters of Llama 3's rotary scaling are found again.
+//! Nothing here reads a weight, with two exceptions: the divisors of `rope_freqs.weight`, from
+//! which the parameters of Llama 3's rotary scaling are found again, and the factors of `longrope`.
 
 mod bpe;
 mod card;
 mod config;
 mod error;
 mod inverse;
+mod sources;
 mod spm;
 mod tokenizer;
+mod unigram;
+mod wordpiece;
+mod world;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,34 +25,16 @@ use gguf::{Metadata, Value};
 use serde_json::Value as Json;
 use tensor::Shape;
 
-use crate::layout::{ElementMap, RowMap};
+use crate::layout::{ElementMap, Matrix, RowMap};
 use crate::registry::{ARCHES, Arch};
 use crate::tensors::rules::{self, Need, RowRule};
 pub use error::BackError;
 
-/// Architectures that go back whatever their config says, as every golden of theirs does. Others are tried,
-/// and refused with the reason where the way there would not give the file again.
-pub const WAYS_BACK: &[&str] = &[
-    "arcee",
-    "baichuan",
-    "cohere2",
-    "command-r",
-    "gemma",
-    "gemma2",
-    "glm4",
-    "gptneox",
-    "granite",
-    "granitemoe",
-    "internlm2",
-    "llama",
-    "olmo",
-    "olmo2",
-    "persimmon",
-    "phi2",
-    "smollm3",
-    "starcoder",
-    "starcoder2",
-];
+/// The names of the architectures whose files go back. Those of the others are refused with the reason that
+/// their rows in [`ARCHES`] state.
+pub fn ways_back() -> Vec<&'static str> {
+    ARCHES.iter().filter(|arch| arch.no_way_back.is_none()).map(|arch| arch.name).collect()
+}
 
 /// What is known of a GGUF file without reading its weights.
 #[derive(Debug, Clone)]
@@ -59,6 +45,8 @@ pub struct GgufInput<'a> {
     pub tensors: Vec<(String, Shape)>,
     /// The values of `rope_freqs.weight`, where the file has it.
     pub rope_freqs: Option<Vec<f32>>,
+    /// The values of `rope_factors_long.weight` and `rope_factors_short.weight`, where the file has them.
+    pub rope_factors: Option<[Vec<f32>; 2]>,
     /// The type of the weights to write, as torch spells it: `float32`, `float16`, `bfloat16`.
     pub dtype: &'static str,
 }
@@ -94,11 +82,15 @@ pub struct BackPart {
     pub first_row: u64,
     /// Rows of the GGUF tensor that belong here.
     pub n_rows: u64,
+    /// Elements of such a row.
+    pub row_elems: u64,
     /// The map that led from the checkpoint to the file; [`RowMap::output_row`] leads back. Where
     /// the rows of a vector move, they are its elements.
     pub rows: RowMap,
-    /// What happened to each element, and is undone: nothing, or one was added.
+    /// What happened to each element; [`ElementMap::undo`] leads back.
     pub element: ElementMap,
+    /// The rows of the checkpoint tensor that were transposed, where its columns are the rows here.
+    pub matrix: Option<Matrix>,
 }
 
 /// Finds the way back.
@@ -108,26 +100,43 @@ pub struct BackPart {
 pub fn back(input: &GgufInput<'_>) -> Result<Back, BackError> {
     let keys = Keys { metadata: input.metadata };
     let name = keys.text("general.architecture")?.unwrap_or_default();
-    let Some(arch) = ARCHES.iter().find(|arch| arch.name == name) else {
-        return Err(BackError::Architecture { found: name, known: WAYS_BACK.to_vec() });
-    };
-    if let Some(reason) = inverse::obstacle(arch) {
-        return Err(BackError::NoWayBack { found: name, reason, known: WAYS_BACK.to_vec() });
+    // Several architectures may be written under one name; the one is meant whose way there gives the file.
+    // Variants are tried first: they have less than what they are written as.
+    let mut written: Vec<&'static Arch> = ARCHES.iter().filter(|arch| arch.written() == name).collect();
+    written.sort_by_key(|arch| arch.written.is_none());
+    if written.is_empty() {
+        return Err(BackError::Architecture { found: name, known: ways_back() });
     }
     let mut notes = Vec::new();
-    let (model, tensors) = if arch.name == "llama" {
-        let model = config::Model::read(&keys, arch, input, &mut notes)?;
-        let tensors = tensors(input, arch, &model)?;
-        (model, tensors)
-    } else {
-        inverse::read(&keys, arch, input)?
+    let mut first = None;
+    let mut found = None;
+    let kind = keys.text("tokenizer.ggml.model")?.unwrap_or_default();
+    for arch in written.into_iter().filter(|arch| tokenizer::fits(arch.vocab, &kind)) {
+        let tried = match arch.no_way_back {
+            Some(reason) => Err(BackError::NoWayBack { found: arch.name.to_owned(), reason }),
+            None if arch.name == "llama" => config::Model::read(&keys, arch, input, &mut notes)
+                .and_then(|model| Ok((tensors(input, arch, &model)?, model)))
+                .map(|(tensors, model)| (model, tensors)),
+            None => inverse::read(&keys, arch, input),
+        };
+        match tried {
+            Ok(way) => {
+                found = Some((way, arch));
+                break;
+            }
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    let Some(((model, tensors), arch)) = found else {
+        return Err(first.unwrap_or(BackError::Architecture { found: name, known: ways_back() }));
     };
-    let tokenizer = tokenizer::files(&keys, &model, &mut notes)?;
+    let tokenizer = tokenizer::files(&keys, &model, arch.vocab, &mut notes)?;
     let mut files = vec![
         ("config.json".to_owned(), pretty(&model.config)),
         ("generation_config.json".to_owned(), pretty(&config::generation(&keys)?)),
         ("README.md".to_owned(), card::card(&keys)?.into_bytes()),
     ];
+    files.extend(model.files);
     files.extend(tokenizer);
     Ok(Back { files, tensors, notes })
 }
@@ -170,8 +179,9 @@ fn tensors(input: &GgufInput<'_>, arch: &Arch, model: &config::Model) -> Result<
             let rows = n_head.map_or(RowMap::Concat, |n_head| RowMap::RopePermute { n_head });
             let is_vector = shape.n_dims() <= 1 && n_head.is_some();
             let n_rows = if is_vector { shape.n_elems() } else { shape.n_rows() };
-            let part =
-                BackPart { source: name.clone(), first_row, n_rows, rows, element: ElementMap::Identity };
+            let row_elems = if is_vector { 1 } else { shape.row_elems() };
+            let (source, element) = (name.clone(), ElementMap::Identity);
+            let part = BackPart { source, first_row, n_rows, row_elems, rows, element, matrix: None };
             BackTensor { name: rules::fill(hf, bid, xid) + suffix, shape, parts: vec![part] }
         };
         if !matches!(rule.rows, RowRule::StackExperts) {
@@ -218,6 +228,14 @@ fn pretty(value: &Json) -> Vec<u8> {
 /// Metadata, asked for with types.
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
+}
+
+impl BackPart {
+    /// Whether a row of the checkpoint tensor (a column, where it was transposed; an element, where single
+    /// elements or those of a vector move) is one of these.
+    pub fn takes(&self, row: u64) -> bool {
+        sources::takes(&self.rows, row)
+    }
 }
 
 impl<'a> Keys<'a> {

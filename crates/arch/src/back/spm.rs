@@ -11,6 +11,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::tokenizer::{Kind, Tokens};
+use super::unigram::Normalization;
 
 /// How SentencePiece writes a space.
 const SPACE: &str = "\u{2581}";
@@ -96,7 +97,7 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
 ///
 /// # Errors
 /// A line that says why SentencePiece would not load such a model.
-pub fn model(tokens: &Tokens, scores: &[f32]) -> Result<Vec<u8>, String> {
+pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -> Result<Vec<u8>, String> {
     let unknown = unknown(tokens).ok_or("no token stands for the unknown")?;
     if let Some(id) = tokens.texts.iter().position(String::is_empty) {
         return Err(format!("token {id} is empty"));
@@ -114,7 +115,9 @@ pub fn model(tokens: &Tokens, scores: &[f32]) -> Result<Vec<u8>, String> {
         return Err("some bytes have a token and others have none".to_owned());
     }
     let mut message = Message::default();
-    for (id, text) in tokens.texts.iter().enumerate() {
+    // A unigram has no fillers: they are put in behind its pieces again.
+    let is_left_out = |id: usize| unigram.is_some() && tokens.is_filler(id);
+    for (id, text) in tokens.texts.iter().enumerate().filter(|(id, _)| !is_left_out(*id)) {
         let kind = if id == unknown { Kind::Unknown } else { tokens.kinds[id] };
         let mut piece = Message::default();
         piece.bytes(1, text.as_bytes());
@@ -122,22 +125,24 @@ pub fn model(tokens: &Tokens, scores: &[f32]) -> Result<Vec<u8>, String> {
         piece.number(3, i64::from(kind.id()));
         message.bytes(1, &piece.0);
     }
-    message.bytes(2, &trainer(tokens, unknown, has_bytes).0);
+    message.bytes(2, &trainer(tokens, unknown, has_bytes, unigram.is_some()).0);
     let mut normalizer = Message::default();
-    normalizer.bytes(1, b"identity");
-    normalizer.bytes(2, b"");
+    let charsmap = unigram.map_or(&[][..], |how| &how.charsmap);
+    normalizer.bytes(1, if charsmap.is_empty() { b"identity" } else { b"nmt_nfkc" });
+    normalizer.bytes(2, charsmap);
     normalizer.number(3, i64::from(tokens.space_prefix.unwrap_or(true)));
-    normalizer.number(4, 0);
+    normalizer.number(4, i64::from(unigram.is_some_and(|how| how.remove_extra_whitespaces)));
     normalizer.number(5, 1);
     message.bytes(3, &normalizer.0);
     Ok(message.0)
 }
 
 /// `TrainerSpec`: that it is BPE, and which ids are special; -1 for those that are not there.
-fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool) -> Message {
+fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> Message {
+    const UNIGRAM: i64 = 1;
     const BPE: i64 = 2;
     let mut trainer = Message::default();
-    trainer.number(3, BPE);
+    trainer.number(3, if unigram { UNIGRAM } else { BPE });
     trainer.number(4, tokens.texts.len() as i64);
     trainer.number(35, i64::from(has_bytes));
     let piece =

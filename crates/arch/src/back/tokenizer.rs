@@ -10,7 +10,8 @@ use gguf::Array;
 use serde_json::{Map, Value as Json, json};
 
 use super::config::Model;
-use super::{BackError, Keys, bpe, pretty, spm};
+use super::{BackError, Keys, bpe, pretty, spm, unigram, wordpiece, world};
+use crate::vocab::Route;
 
 /// Token types as GGUF numbers them, which is how SentencePiece does.
 ///
@@ -71,6 +72,8 @@ pub struct Tokens {
     pub eos: Option<usize>,
     /// Whether the second of two texts gets a start token too.
     pub bos_of_second: bool,
+    /// Put once more between two texts.
+    pub separator: Option<usize>,
     /// The token for what no other stands for.
     pub unknown: Option<usize>,
     /// Whether a space is put before a text; none where the file does not say.
@@ -118,9 +121,9 @@ impl Tokens {
         };
         let single = around("A", 0, self.bos);
         let mut pair = single.clone();
-        pair.extend(around("B", 1, self.bos.filter(|_| self.bos_of_second)));
+        pair.extend(around("B", 1, self.bos.filter(|_| self.bos_of_second).or(self.separator)));
         let mut specials = Map::new();
-        for id in [self.bos, self.eos].into_iter().flatten() {
+        for id in [self.bos, self.eos, self.separator].into_iter().flatten() {
             let text = &self.texts[id];
             specials.insert(text.clone(), json!({"id": text, "ids": [id], "tokens": [text]}));
         }
@@ -145,28 +148,50 @@ const SPECIALS: &[(&str, &str)] = &[
 pub fn files(
     keys: &Keys<'_>,
     model: &Model,
+    route: Route,
     notes: &mut Vec<String>,
 ) -> Result<Vec<(String, Vec<u8>)>, BackError> {
     let kind = keys
         .text("tokenizer.ggml.model")?
         .ok_or_else(|| BackError::MissingKey { key: "tokenizer.ggml.model".to_owned() })?;
-    let is_spm = match kind.as_str() {
-        "llama" => true,
-        "gpt2" => false,
-        _ => {
-            let known = vec!["llama", "gpt2"];
-            return Err(BackError::Tokenizer { what: "tokenizer", found: kind, known });
-        }
-    };
-    let pre = match is_spm {
-        true => None,
-        false => Some(bpe::find(&keys.text("tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?),
+    let known = vec!["llama", "gpt2", "bert", "t5", "rwkv"];
+    let is_spm = kind == "llama";
+    let pre = match kind.as_str() {
+        "gpt2" => Some(bpe::find(&keys.text("tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?),
+        kind if known.contains(&kind) => None,
+        _ => return Err(BackError::Tokenizer { what: "tokenizer", found: kind, known }),
     };
     let adds_bos = is_spm || pre.is_some_and(|pre| pre.adds_bos);
-    let tokens = tokens(keys, model, is_spm, adds_bos, notes)?;
+    let is_wordpiece = kind == "bert";
+    let tokens = tokens(keys, model, is_spm, is_wordpiece, adds_bos, notes)?;
     let mut files = Vec::new();
     let mut config = tokenizer_config(keys, model, &tokens)?;
+    config.insert("tokenizer_class".to_owned(), class(&kind, route).into());
     match pre {
+        None if is_wordpiece => {
+            let flag = |of: &str| keys.flag(&format!("tokenizer.ggml.normalizer.{of}"));
+            let json = wordpiece::tokenizer_json(&tokens, flag("lowercase")?, flag("strip_accents")?);
+            files.push(("tokenizer.json".to_owned(), pretty(&json)));
+        }
+        None if kind == "rwkv" => files.push(world::file(&tokens)?),
+        None if kind == "t5" => {
+            let scores = scores(keys, tokens.texts.len())?;
+            let charsmap =
+                match keys.get("tokenizer.ggml.precompiled_charsmap").and_then(|value| value.as_array()) {
+                    Some(Array::U8(bytes)) => bytes.clone(),
+                    _ => Vec::new(),
+                };
+            let remove = keys.flag("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
+            let how = unigram::Normalization { charsmap, remove_extra_whitespaces: remove };
+            files.push((
+                "tokenizer.json".to_owned(),
+                pretty(&unigram::tokenizer_json(&tokens, &scores, &how)),
+            ));
+            match spm::model(&tokens, &scores, Some(&how)) {
+                Ok(bytes) => files.push(("spiece.model".to_owned(), bytes)),
+                Err(why) => notes.push(format!("spiece.model is left out: {why}")),
+            }
+        }
         Some(pre) => {
             let merges = keys
                 .texts("tokenizer.ggml.merges")?
@@ -176,7 +201,7 @@ pub fn files(
         None => {
             let scores = scores(keys, tokens.texts.len())?;
             files.push(("tokenizer.json".to_owned(), pretty(&spm::tokenizer_json(&tokens, &scores))));
-            match spm::model(&tokens, &scores) {
+            match spm::model(&tokens, &scores, None) {
                 Ok(bytes) => {
                     files.push(("tokenizer.model".to_owned(), bytes));
                     spm::keep_kind_of_unknown(&tokens, &mut config);
@@ -195,6 +220,7 @@ fn tokens(
     keys: &Keys<'_>,
     model: &Model,
     is_spm: bool,
+    is_wordpiece: bool,
     adds_bos: bool,
     notes: &mut Vec<String>,
 ) -> Result<Tokens, BackError> {
@@ -206,7 +232,7 @@ fn tokens(
     let to_text = |(id, bytes): (usize, &Vec<u8>)| {
         String::from_utf8(bytes.clone()).map_err(|_| BackError::TokenNotText { id })
     };
-    let texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, BackError>>()?;
+    let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, BackError>>()?;
     let count = |key: &str, found, expected| BackError::TokenCount { key: key.to_owned(), found, expected };
     if texts.len() as u64 > model.vocab_size {
         return Err(count(
@@ -224,6 +250,11 @@ fn tokens(
             return Err(count(TYPES, other.len(), format!("the {} numbers of the tokens", texts.len())));
         }
     };
+    if is_wordpiece {
+        for (text, kind) in texts.iter_mut().zip(&kinds) {
+            *text = wordpiece::text(text, *kind);
+        }
+    }
     let mut ids = HashMap::with_capacity(texts.len());
     for (id, text) in texts.iter().enumerate() {
         if let Some(first) = ids.insert(text.clone(), id) {
@@ -242,7 +273,8 @@ fn tokens(
     Ok(Tokens {
         bos: id("bos", 1)?.filter(|_| matches!(adds("bos", adds_bos), Ok(true))),
         eos: id("eos", 2)?.filter(|_| matches!(adds("eos", false), Ok(true))),
-        bos_of_second: keys.flag("tokenizer.ggml.add_sep_token")?.is_some(),
+        bos_of_second: keys.flag("tokenizer.ggml.add_sep_token")? == Some(false),
+        separator: id("seperator", 0)?.filter(|_| matches!(adds("sep", false), Ok(true))),
         unknown: id("unknown", 0)?,
         space_prefix: keys.flag("tokenizer.ggml.add_space_prefix")?,
         texts,
@@ -281,8 +313,29 @@ fn tokenizer_config(keys: &Keys<'_>, model: &Model, tokens: &Tokens) -> Result<M
     }
     let length = model.config.get("max_position_embeddings").cloned().unwrap_or_default();
     config.insert("model_max_length".to_owned(), length);
-    config.insert("tokenizer_class".to_owned(), "PreTrainedTokenizerFast".into());
     Ok(config)
+}
+
+/// The generic class, unless the architecture's own is asked for by name.
+fn class(kind: &str, route: Route) -> &'static str {
+    match (kind, route) {
+        ("bert", _) => "BertTokenizer",
+        ("t5", Route::XlmRoberta) => "XLMRobertaTokenizer",
+        ("t5", _) => "T5Tokenizer",
+        ("gpt2", Route::JinaBert) => "RobertaTokenizer",
+        ("gpt2", Route::Phi3) => "GPT2Tokenizer",
+        _ => "PreTrainedTokenizerFast",
+    }
+}
+
+/// Whether an architecture's checkpoints come with a kind of tokenizer.
+pub fn fits(route: Route, kind: &str) -> bool {
+    match route {
+        Route::Bert => kind == "bert",
+        Route::Roberta => kind == "gpt2",
+        Route::XlmRoberta => kind == "t5",
+        _ => true,
+    }
 }
 
 fn special_tokens(keys: &Keys<'_>, tokens: &Tokens) -> Result<Json, BackError> {

@@ -75,6 +75,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
     keys.own("expert_weights_scale", Value::F32(1.0));
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
-    keys.own("expert_weights_norm", Value::Bool(hparams.is_true("norm_topk_prob")));
+    keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     Ok(())
 }

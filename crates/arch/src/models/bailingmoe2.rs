@@ -9,8 +9,6 @@
 //! Source: `BailingMoeV2Model` in `conversion/bailingmoe.py` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36.
 
-use gguf::Value;
-
 use crate::ArchError;
 use crate::config::Hparams;
 use crate::keys::Keys;
@@ -66,6 +64,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    keys.comes_of("expert_shared_count", &["num_shared_experts"]);
     let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
     keys.computed("rope.dimension_count", "head_dim", rotated)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
@@ -80,6 +79,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.computed("expert_shared_feed_forward_length", "num_shared_experts", length)?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
-    keys.own("expert_weights_norm", Value::Bool(hparams.is_true("norm_topk_prob")));
+    keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     keys.count("nextn_predict_layers", hparams, &[PREDICTED])
 }

@@ -38,6 +38,7 @@ pub const BERT: Arch = Arch {
     keys,
     drops: |hparams, name| drops(&rename(hparams, name, "bert.").unwrap_or_default()),
     rename: |hparams, name| rename(hparams, name, "bert."),
+    rename_back: |_, class, name| Some(rename_back(class, name, "bert.")),
     vocab: Route::Bert,
     ..DECODER
 };
@@ -106,6 +107,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.own("attention.causal", Value::Bool(false));
     pooling::keys(hparams, keys)?;
+    keys.comes_of("classifier.output_labels", &["id2label"]);
     if let Some(labels) = labels(hparams) {
         let labels = labels.into_iter().map(String::into_bytes).collect();
         keys.own("classifier.output_labels", Value::Array(Array::String(labels)));
@@ -143,6 +145,18 @@ pub fn rename(hparams: &Hparams, name: &str, front: &str) -> Option<String> {
             Some(format!("classifier.out_proj.{ending}"))
         }
         _ => Some(name),
+    }
+}
+
+/// The name behind `front` in classes with a classifier, which is named otherwise itself.
+pub fn rename_back(class: Class, name: &str, front: &str) -> String {
+    if !class.name.ends_with("ForSequenceClassification") {
+        return name.to_owned();
+    }
+    match name.strip_prefix("classifier.out_proj.") {
+        Some(ending) => format!("classifier.{ending}"),
+        None if name.starts_with("classifier.") => name.to_owned(),
+        None => format!("{front}{name}"),
     }
 }
 

@@ -26,26 +26,32 @@ pub const BLOOM: Arch = Arch {
     needs: &["n_layer"],
     tensors: &[ENDS, LAYERS],
     keys,
-    rename: |_, name| Some(name.replace("transformer.", "")),
+    // As in the classes with an output; older checkpoints leave it out.
+    rename: |_, name| {
+        let whole = name.starts_with("transformer.") || name.starts_with("lm_head.");
+        Some(if whole { name.to_owned() } else { format!("transformer.{name}") })
+    },
     ..DECODER
 };
 
 const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["word_embeddings"], "token_embd"),
-    TensorRule::copy(&["word_embeddings_layernorm"], "token_embd_norm"),
-    TensorRule::copy(&["ln_f"], "output_norm"),
+    TensorRule::copy(&["transformer.word_embeddings"], "token_embd"),
+    TensorRule::copy(&["transformer.word_embeddings_layernorm"], "token_embd_norm"),
+    TensorRule::copy(&["transformer.ln_f"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];
 
 const LAYERS: &[TensorRule] = &[
-    TensorRule::copy(&["h.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
-    TensorRule::part(&["h.{bid}.self_attention.query_key_value"], "blk.{bid}.attn_qkv", |hparams, _| {
-        by_head(hparams)
-    }),
-    TensorRule::copy(&["h.{bid}.self_attention.dense"], "blk.{bid}.attn_output"),
-    TensorRule::copy(&["h.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
-    TensorRule::copy(&["h.{bid}.mlp.dense_h_to_4h"], "blk.{bid}.ffn_up"),
-    TensorRule::copy(&["h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
+    TensorRule::copy(&["transformer.h.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::part(
+        &["transformer.h.{bid}.self_attention.query_key_value"],
+        "blk.{bid}.attn_qkv",
+        |hparams, _| by_head(hparams),
+    ),
+    TensorRule::copy(&["transformer.h.{bid}.self_attention.dense"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["transformer.h.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.dense_h_to_4h"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
 ];
 
 /// `BloomConfig` of transformers 5.23.

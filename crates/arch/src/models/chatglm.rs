@@ -23,8 +23,8 @@ use crate::vocab::Route;
 pub const CHATGLM: Arch = Arch {
     name: "chatglm",
     classes: &[
-        Class::new("ChatGLMModel"),
-        Class::new("ChatGLMForConditionalGeneration"),
+        Class { spelling: 1, ..Class::new("ChatGLMModel") },
+        Class { spelling: 1, ..Class::new("ChatGLMForConditionalGeneration") },
         Class::new("GlmForCausalLM"),
     ],
     example: "zai-org/glm-4-9b-chat-hf",
@@ -126,6 +126,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let forward = first(&["ffn_hidden_size", "intermediate_size"])?.unwrap_or(width.saturating_mul(4));
     keys.computed("context_length", "seq_length", first(&["seq_length"])?.unwrap_or(width))?;
     keys.computed("embedding_length", "hidden_size", width)?;
+    keys.comes_of("rope.freq_base", &["rope_ratio"]);
+    keys.comes_of("feed_forward_length", &["intermediate_size"]);
+    keys.comes_of("attention.head_count_kv", &["num_key_value_heads"]);
+    keys.comes_of("attention.layer_norm_rms_epsilon", &["layernorm_epsilon"]);
     keys.computed("feed_forward_length", "ffn_hidden_size", forward)?;
     keys.computed("block_count", "num_layers", hparams.n_layers()?)?;
     keys.computed("attention.head_count", "num_attention_heads", heads)?;

@@ -16,7 +16,7 @@ use crate::config::classes::{BASE, BOOL, ConfigClass, DICT, FLOAT, INT, INTS, NU
 use crate::config::{Hparams, bad, missing};
 use crate::keys::{Keys, to_f32, to_u32};
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule, Turned};
+use crate::tensors::rules::{self, Need, Reshape, TensorRule, Turned};
 use crate::{ArchError, Matrix, RowMap};
 
 /// The row.
@@ -48,10 +48,10 @@ const LAYERS: &[TensorRule] = &[
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.blocks.{bid}.ffn.experts.mlp.w1"], "blk.{bid}.ffn_gate_exps")
         .bare(".weight")
-        .shape(by_expert),
+        .shape(BY_EXPERT),
     TensorRule::copy(&["transformer.blocks.{bid}.ffn.experts.mlp.v1"], "blk.{bid}.ffn_up_exps")
         .bare(".weight")
-        .shape(by_expert),
+        .shape(BY_EXPERT),
     TensorRule::turned(
         &["transformer.blocks.{bid}.ffn.experts.mlp.w2"],
         "blk.{bid}.ffn_down_exps",
@@ -64,6 +64,8 @@ const EXPERTS: &[TensorRule] = &[
 ];
 
 /// A dimension for the experts, whose rows follow each other.
+const BY_EXPERT: Reshape = Reshape { there: by_expert, back: rules::flat_rows };
+
 fn by_expert(hparams: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
     let [width, length] =
         [dims.first().copied().unwrap_or(0), inner(hparams, "ffn_config", "ffn_hidden_size")?];
@@ -123,10 +125,12 @@ fn inner(hparams: &Hparams, object: &str, key: &str) -> Result<u64, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let count = |keys: &mut Keys, to: &str, object: &str, key: &str| {
+        keys.comes_of(to, &[&format!("{object}.{key}")]);
         keys.own(to, Value::U32(to_u32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
         Ok::<(), ArchError>(())
     };
     let number = |keys: &mut Keys, to: &str, object: &str, key: &str| {
+        keys.comes_of(to, &[&format!("{object}.{key}")]);
         keys.own(to, Value::F32(to_f32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
         Ok::<(), ArchError>(())
     };

@@ -20,7 +20,7 @@ use crate::config::classes::{
 };
 use crate::keys::Keys;
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule, Turned};
+use crate::tensors::rules::{self, Need, Reshape, TensorRule, Turned};
 use crate::text_keys::text_keys;
 use crate::vocab::Route;
 use crate::{ArchError, Matrix, RowMap};
@@ -58,14 +58,7 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm"),
     TensorRule::turned(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_k_b", keys_of_heads),
     TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", values_of_heads)
-        .shape(|hparams, dims| {
-            let (_, values) = head_rows(hparams)?;
-            Ok(vec![
-                dims.first().copied().unwrap_or(0),
-                values,
-                dims.iter().skip(1).product::<u64>() / values.max(1),
-            ])
-        }),
+        .shape(BY_HEAD),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 
@@ -75,6 +68,16 @@ const HAS_Q_RANK: Need = Need::If(|hparams, _| hparams.get("q_lora_rank").is_som
 pub const CORRECTION: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.mlp.gate.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional)];
+
+/// A dimension for the heads, whose rows follow each other.
+const BY_HEAD: Reshape = Reshape {
+    there: |hparams, dims| {
+        let (_, values) = head_rows(hparams)?;
+        let rows = dims.iter().skip(1).product::<u64>();
+        Ok(vec![dims.first().copied().unwrap_or(0), values, rows / values.max(1)])
+    },
+    back: rules::flat_rows,
+};
 
 /// Rows of a head in `kv_b_proj`: of its keys, and of its values.
 fn head_rows(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
@@ -223,6 +226,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])?;
     let (rank, rotated) = (hparams.need_u64(&["kv_lora_rank"])?, hparams.need_u64(&["qk_rope_head_dim"])?);
     let (head_keys, head_values) = head_rows(hparams)?;
+    keys.comes_of("rope.dimension_count", &["qk_rope_head_dim"]);
     keys.computed("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.computed("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     keys.computed("attention.value_length", "kv_lora_rank", rank)?;
@@ -236,6 +240,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         hparams.get_u64("n_shared_experts")?.unwrap_or(0),
     )?;
     keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
+    keys.comes_of("expert_weights_norm", &["norm_topk_prob"]);
+    keys.comes_of("rope.scaling.yarn_log_multiplier", &["rope_parameters.mscale_all_dim"]);
     if hparams.is_true("norm_topk_prob") {
         keys.own("expert_weights_norm", Value::Bool(true));
     }

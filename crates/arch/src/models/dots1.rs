@@ -7,8 +7,6 @@
 //! Source: `Dots1Model` in `conversion/dots1.py` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36.
 
-use gguf::Value;
-
 use crate::ArchError;
 use crate::config::Hparams;
 use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
@@ -84,6 +82,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.needed("expert_shared_count", hparams, &["n_shared_experts"])?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
-    keys.own("expert_weights_norm", Value::Bool(hparams.is_true("norm_topk_prob")));
+    keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     Ok(())
 }

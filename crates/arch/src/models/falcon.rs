@@ -38,10 +38,10 @@ const ENDS: &[TensorRule] = &[
 
 /// Larger models have a norm for attention and one for the feed-forward part.
 const LAYERS: &[TensorRule] = &[
-    TensorRule::copy(
-        &["transformer.h.{bid}.input_layernorm", "transformer.h.{bid}.ln_mlp"],
-        "blk.{bid}.attn_norm",
-    ),
+    TensorRule::copy(&["transformer.h.{bid}.input_layernorm"], "blk.{bid}.attn_norm")
+        .need(Need::If(|hparams, _| !has_two_norms(hparams))),
+    TensorRule::copy(&["transformer.h.{bid}.ln_mlp"], "blk.{bid}.attn_norm")
+        .need(Need::If(|hparams, _| has_two_norms(hparams))),
     TensorRule::copy(&["transformer.h.{bid}.ln_attn"], "blk.{bid}.attn_norm_2").need(Need::Optional),
     TensorRule::part(
         &["transformer.h.{bid}.self_attention.query_key_value"],
@@ -52,6 +52,12 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.dense_h_to_4h"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
 ];
+
+/// Whether attention and the feed-forward part have a norm each, as in the 40B and 180B models.
+fn has_two_norms(hparams: &Hparams) -> bool {
+    let stated = hparams.get("num_ln_in_parallel_attn").and_then(serde_json::Value::as_u64);
+    hparams.is_true("new_decoder_architecture") && stated.unwrap_or(2) == 2
+}
 
 fn by_key_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     let (heads, key_heads) = heads(hparams)?;

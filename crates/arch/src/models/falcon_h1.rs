@@ -13,7 +13,7 @@ use crate::config::{Hparams, bad, missing};
 use crate::keys::{Keys, to_f32};
 use crate::models::mamba::{count_or, epsilon};
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
+use crate::tensors::rules::{self, Need, Reshape, TensorRule};
 use crate::{ArchError, ElementMap};
 
 /// The row.
@@ -25,6 +25,7 @@ pub const FALCON_H1: Arch = Arch {
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[ENDS, STATE, ATTENTION],
     keys,
+    no_way_back: Some("the multipliers of its config have become part of the weights"),
     ..DECODER
 };
 
@@ -41,17 +42,21 @@ const STATE: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["model.layers.{bid}.mamba.A_log"], "blk.{bid}.ssm_a")
         .bare("")
-        .shape(rules::column)
+        .shape(rules::COLUMN)
         .element(ElementMap::MinusExp),
-    TensorRule::copy(&["model.layers.{bid}.mamba.D"], "blk.{bid}.ssm_d").bare("").shape(rules::column),
+    TensorRule::copy(&["model.layers.{bid}.mamba.D"], "blk.{bid}.ssm_d").bare("").shape(rules::COLUMN),
     TensorRule::copy(&["model.layers.{bid}.mamba.dt_bias"], "blk.{bid}.ssm_dt").bare(".bias"),
-    TensorRule::copy(&["model.layers.{bid}.mamba.conv1d"], "blk.{bid}.ssm_conv1d").shape(rules::squeeze),
+    TensorRule::copy(&["model.layers.{bid}.mamba.conv1d"], "blk.{bid}.ssm_conv1d")
+        .shape(rules::SQUEEZE_CHANNEL),
     TensorRule::copy(&["model.layers.{bid}.mamba.in_proj"], "blk.{bid}.ssm_in")
         .element_of(|hparams, _, _| bands(hparams)),
     TensorRule::copy(&["model.layers.{bid}.mamba.norm"], "blk.{bid}.ssm_norm")
-        .shape(|hparams, dims| {
-            let groups = count_or(hparams, &["n_groups", "mamba_n_groups"], 1)?;
-            Ok(vec![dims.iter().product::<u64>() / groups, groups])
+        .shape(Reshape {
+            there: |hparams, dims| {
+                let groups = count_or(hparams, &["n_groups", "mamba_n_groups"], 1)?;
+                Ok(vec![dims.iter().product::<u64>() / groups, groups])
+            },
+            back: rules::flat,
         })
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.mamba.out_proj"], "blk.{bid}.ssm_out")

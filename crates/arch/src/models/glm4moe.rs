@@ -133,7 +133,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.own("expert_gating_func", Value::U32(2));
     keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     if hparams.get("norm_topk_prob").is_some() {
-        keys.own("expert_weights_norm", Value::Bool(hparams.is_true("norm_topk_prob")));
+        keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     }
     keys.count("nextn_predict_layers", hparams, &[PREDICTED])
 }

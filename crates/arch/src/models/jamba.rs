@@ -61,7 +61,7 @@ const MAMBA: &[TensorRule] = &[
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.mamba.D"], "blk.{bid}.ssm_d").bare("").need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.mamba.conv1d"], "blk.{bid}.ssm_conv1d")
-        .shape(rules::squeeze)
+        .shape(rules::SQUEEZE_CHANNEL)
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.mamba.in_proj"], "blk.{bid}.ssm_in").need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.mamba.x_proj"], "blk.{bid}.ssm_x").need(Need::Optional),
@@ -137,6 +137,7 @@ const JAMBA_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    keys.comes_of("ssm.inner_size", &["mamba_expand"]);
     let width = hparams.need_u64(&["hidden_size"])?;
     let inner = hparams.need_u64(&["mamba_expand"])?.saturating_mul(width);
     keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;

@@ -15,7 +15,7 @@ use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT
 use crate::config::{Hparams, bad, missing};
 use crate::keys::Keys;
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::tensors::rules::{self, Need, TensorRule};
 use crate::text_keys::text_keys;
 
 /// The row.
@@ -47,10 +47,7 @@ const LAYERS: &[TensorRule] = &[
 
 const CONVOLUTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.conv.conv"], "blk.{bid}.shortconv.conv")
-        .shape(|_, dims| match dims {
-            [kernel, 1, width] => Ok(vec![*kernel, *width]),
-            other => Ok(other.to_vec()),
-        })
+        .shape(rules::SQUEEZE_CHANNEL)
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.conv.in_proj"], "blk.{bid}.shortconv.in_proj")
         .need(Need::Optional),

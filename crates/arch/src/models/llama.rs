@@ -31,7 +31,7 @@ pub const LLAMA: Arch = Arch {
         Class::new("MistralForCausalLM"),
         Class::new("MixtralForCausalLM"),
         Class::new("LLaMAForCausalLM"),
-        Class { name: "LlamaModel", prefix: "model." },
+        Class::inner("LlamaModel", "model."),
     ],
     example: "unsloth/Llama-3.2-1B-Instruct",
     configs: &[LLAMA_CONFIG, MISTRAL_CONFIG, MIXTRAL_CONFIG],

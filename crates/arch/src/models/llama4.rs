@@ -27,9 +27,9 @@ use crate::{ArchError, RowMap};
 /// The row.
 pub const LLAMA4: Arch = Arch {
     name: "llama4",
-    classes: &[Class::new("Llama4ForConditionalGeneration"), Class::new("Llama4ForCausalLM")],
+    classes: &[Class::new("Llama4ForCausalLM"), Class::new("Llama4ForConditionalGeneration")],
     example: "unsloth/Llama-4-Scout-17B-16E-Instruct",
-    configs: &[LLAMA4_CONFIG, LLAMA4_TEXT_CONFIG],
+    configs: &[LLAMA4_TEXT_CONFIG, LLAMA4_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, DENSE, EXPERTS, SHARED],
     keys,
     computed: llama::computed,
@@ -180,6 +180,8 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    keys.comes_of("feed_forward_length", &["intermediate_size_mlp"]);
+    keys.comes_of("expert_feed_forward_length", &["intermediate_size"]);
     llama::keys(hparams, keys)?;
     keys.needed("interleave_moe_layer_step", hparams, &["interleave_moe_layer_step"])?;
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size_moe"])?;

@@ -47,7 +47,8 @@ const LAYERS: &[TensorRule] = &[
         .bare("")
         .element(ElementMap::MinusExp),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.D"], "blk.{bid}.ssm_d").bare(""),
-    TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d").shape(rules::squeeze),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d")
+        .shape(rules::SQUEEZE_CHANNEL),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in"),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.x_proj"], "blk.{bid}.ssm_x"),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.dt_proj"], "blk.{bid}.ssm_dt"),
@@ -69,6 +70,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rank = count_or(hparams, &["time_step_rank", "dt_rank"], width.div_ceil(16))?;
     keys.computed("ssm.time_step_rank", "time_step_rank", rank)?;
     epsilon(hparams, keys, 1e-5)?;
+    keys.comes_of("ssm.dt_b_c_rms", &["model_type"]);
     let norms = hparams.get("model_type").is_some_and(|kind| kind == "falcon_mamba");
     keys.own("ssm.dt_b_c_rms", Value::Bool(norms));
     keys.file_type_here();
@@ -87,6 +89,8 @@ pub fn state_keys(
     inner: u64,
     state: &[&'static str],
 ) -> Result<(), ArchError> {
+    keys.comes_of("ssm.conv_kernel", conv);
+    keys.comes_of("ssm.state_size", state);
     keys.computed("ssm.conv_kernel", "conv_kernel", count_or(hparams, conv, 4)?)?;
     keys.computed("ssm.inner_size", "intermediate_size", inner)?;
     keys.computed("ssm.state_size", "state_size", count_or(hparams, state, 16)?)

@@ -12,7 +12,7 @@ use crate::config::{Hparams, bad};
 use crate::keys::Keys;
 use crate::models::mamba::{count_or, epsilon};
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
+use crate::tensors::rules::{self, Need, Reshape, TensorRule};
 use crate::vocab::Route;
 use crate::{ArchError, ElementMap};
 
@@ -43,15 +43,19 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["backbone.layers.{bid}.norm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.A_log"], "blk.{bid}.ssm_a")
         .bare("")
-        .shape(rules::column)
+        .shape(rules::COLUMN)
         .element(ElementMap::MinusExp),
-    TensorRule::copy(&["backbone.layers.{bid}.mixer.D"], "blk.{bid}.ssm_d").bare("").shape(rules::column),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.D"], "blk.{bid}.ssm_d").bare("").shape(rules::COLUMN),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt").bare(".bias"),
-    TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d").shape(rules::squeeze),
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d")
+        .shape(rules::SQUEEZE_CHANNEL),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in"),
-    TensorRule::copy(&["backbone.layers.{bid}.mixer.norm"], "blk.{bid}.ssm_norm").shape(|hparams, dims| {
-        let groups = count_or(hparams, &["n_groups"], 1)?;
-        Ok(vec![dims.iter().product::<u64>() / groups, groups])
+    TensorRule::copy(&["backbone.layers.{bid}.mixer.norm"], "blk.{bid}.ssm_norm").shape(Reshape {
+        there: |hparams, dims| {
+            let groups = count_or(hparams, &["n_groups"], 1)?;
+            Ok(vec![dims.iter().product::<u64>() / groups, groups])
+        },
+        back: rules::flat,
     }),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.out_proj"], "blk.{bid}.ssm_out"),
 ];

@@ -33,6 +33,9 @@ pub const MINICPM: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    keys.comes_of("embedding_scale", &["scale_emb"]);
+    keys.comes_of("residual_scale", &["scale_depth"]);
+    keys.comes_of("logit_scale", &["dim_model_base"]);
     let depth = (hparams.n_layers()? as f64).sqrt();
     let width = hparams.need_f64("hidden_size")?;
     for (key, scale) in [

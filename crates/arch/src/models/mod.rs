@@ -67,3 +67,4 @@ pub mod stablelm;
 pub mod starcoder;
 pub mod starcoder2;
 pub mod t5;
+pub mod whisper;

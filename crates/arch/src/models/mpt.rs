@@ -107,6 +107,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.computed("block_count", "n_layers", hparams.n_layers()?)?;
     keys.computed("feed_forward_length", "d_model", width.saturating_mul(4))?;
     keys.needed("attention.head_count", hparams, &["n_heads"])?;
+    for (key, name) in [
+        ("attention.head_count_kv", "attn_config.kv_n_heads"),
+        ("attention.clamp_kqv", "attn_config.clip_qkv"),
+        ("attention.max_alibi_bias", "attn_config.alibi_bias_max"),
+    ] {
+        keys.comes_of(key, &[name]);
+    }
     let attention = hparams.get("attn_config").ok_or_else(|| missing("attn_config"))?;
     let attention = attention.as_object().ok_or_else(|| bad("attn_config", attention, "an object"))?;
     let inner = |key: &str| attention.get(key).filter(|value| !value.is_null());

@@ -81,6 +81,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.vocab_size(hparams)?;
     let epsilon = ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"];
     keys.needed_number("attention.layer_norm_epsilon", hparams, &epsilon)?;
+    keys.comes_of("rope.dimension_count", &["rope_parameters.partial_rotary_factor"]);
     let width = hparams.need_u64(&["hidden_size"])?;
     let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
     keys.computed("rope.dimension_count", "hidden_size", rotated)?;

@@ -27,7 +27,7 @@ pub const QWEN2: Arch = Arch {
     name: "qwen2",
     classes: &[
         Class::new("Qwen2ForCausalLM"),
-        Class { name: "Qwen2Model", prefix: "model." },
+        Class::inner("Qwen2Model", "model."),
         Class::new("KORMoForCausalLM"),
     ],
     example: "Qwen/Qwen2.5-7B-Instruct",

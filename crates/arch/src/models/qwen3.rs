@@ -23,7 +23,7 @@ use crate::vocab::Route;
 /// The row.
 pub const QWEN3: Arch = Arch {
     name: "qwen3",
-    classes: &[Class::new("Qwen3ForCausalLM"), Class { name: "Qwen3Model", prefix: "model." }],
+    classes: &[Class::new("Qwen3ForCausalLM"), Class::inner("Qwen3Model", "model.")],
     example: "Qwen/Qwen3-8B",
     configs: &[QWEN3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],

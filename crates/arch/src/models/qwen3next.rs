@@ -40,6 +40,7 @@ pub const QWEN3NEXT: Arch = Arch {
     ],
     keys,
     rename: |hparams, name| rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
+    rename_back: |hparams, _, name| rename_back(hparams, name),
     prepare,
     ..DECODER
 };
@@ -72,7 +73,7 @@ const LINEAR_ATTENTION: &[TensorRule] = &[
         .need(IS_LINEAR),
     TensorRule::copy(&["model.layers.{bid}.linear_attn.in_proj_ba"], "blk.{bid}.ssm_ba").need(IS_LINEAR),
     TensorRule::copy(&["model.layers.{bid}.linear_attn.conv1d"], "blk.{bid}.ssm_conv1d")
-        .shape(rules::squeeze)
+        .shape(rules::SQUEEZE_CHANNEL)
         .need(IS_LINEAR),
     TensorRule::copy(&["model.layers.{bid}.linear_attn.dt_bias"], "blk.{bid}.ssm_dt")
         .bare(".bias")
@@ -160,6 +161,20 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     Some(format!("model.layers.{trunk}.{part}.{ending}"))
 }
 
+/// The inverse of [`rename`].
+fn rename_back(hparams: &Hparams, name: &str) -> Option<String> {
+    let trunk = hparams.get(TRUNK)?.as_u64()?;
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let layer = layer.parse::<u64>().ok()?.checked_sub(trunk)?;
+    Some(match rest.rsplit_once('.')? {
+        ("eh_proj", ending) => format!("mtp.fc.{ending}"),
+        ("enorm", ending) => format!("mtp.pre_fc_norm_embedding.{ending}"),
+        ("hnorm", ending) => format!("mtp.pre_fc_norm_hidden.{ending}"),
+        ("shared_head.norm", ending) => format!("mtp.norm.{ending}"),
+        _ => format!("mtp.layers.{layer}.{rest}"),
+    })
+}
+
 /// `Qwen3NextConfig` of transformers 5.23.
 const QWEN3NEXT_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen3_next",
@@ -221,6 +236,8 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen2moe::keys(hparams, keys)?;
+    keys.comes_of("ssm.inner_size", &["linear_value_head_dim"]);
+    keys.comes_of("nextn_predict_layers", &["mtp_num_hidden_layers"]);
     let trunk = hparams.need_u64(&[TRUNK])?;
     let predicted = hparams.n_layers()?.saturating_sub(trunk);
     if predicted > 0 {

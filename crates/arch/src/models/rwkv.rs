@@ -42,8 +42,8 @@ const NORMS: &[TensorRule] = &[
 ];
 
 const TIME_MIX: &[TensorRule] = &[
-    vector(&["rwkv.blocks.{bid}.attention.time_decay"], "blk.{bid}.time_mix_decay"),
-    vector(&["rwkv.blocks.{bid}.attention.time_first"], "blk.{bid}.time_mix_first"),
+    vector(&["rwkv.blocks.{bid}.attention.time_decay"], "blk.{bid}.time_mix_decay").shape(rules::SQUEEZE_ANY),
+    vector(&["rwkv.blocks.{bid}.attention.time_first"], "blk.{bid}.time_mix_first").shape(rules::SQUEEZE_ANY),
     vector(&["rwkv.blocks.{bid}.attention.time_mix_key"], "blk.{bid}.time_mix_lerp_k"),
     vector(&["rwkv.blocks.{bid}.attention.time_mix_value"], "blk.{bid}.time_mix_lerp_v"),
     vector(&["rwkv.blocks.{bid}.attention.time_mix_receptance"], "blk.{bid}.time_mix_lerp_r"),
@@ -61,9 +61,9 @@ const CHANNEL_MIX: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.blocks.{bid}.feed_forward.value"], "blk.{bid}.channel_mix_value"),
 ];
 
-/// A vector whose name has no ending.
+/// A vector whose name has no ending, with two dimensions of one.
 const fn vector(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
-    TensorRule::copy(hf, gguf).bare(".weight").shape(rules::squeeze)
+    TensorRule::copy(hf, gguf).bare(".weight").shape(rules::SQUEEZE_VECTOR)
 }
 
 /// `RwkvConfig` of transformers 5.23.

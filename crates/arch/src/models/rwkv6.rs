@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use crate::config::{Hparams, bad};
 use crate::keys::Keys;
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, RowRule, TensorRule};
+use crate::tensors::rules::{self, Reshape, RowRule, TensorRule};
 use crate::vocab::Route;
 use crate::{ArchError, ElementMap, RowMap};
 
@@ -57,7 +57,7 @@ const NORMS: &[TensorRule] = &[
 const TIME_MIX: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.blocks.{bid}.attention.time_maa_x"], "blk.{bid}.time_mix_lerp_x")
         .bare(".weight")
-        .shape(rules::squeeze),
+        .shape(rules::SQUEEZE_VECTOR),
     TensorRule::copy(
         &[
             "rwkv.blocks.{bid}.attention.time_maa_w",
@@ -70,7 +70,7 @@ const TIME_MIX: &[TensorRule] = &[
     )
     .bare(".weight")
     .rows(RowRule::Fuse(|_| 5))
-    .shape(layer_of_ones),
+    .shape(LAYER_OF_ONES),
     TensorRule::columns(&["rwkv.blocks.{bid}.attention.time_maa_w1"], "blk.{bid}.time_mix_w1")
         .bare(".weight"),
     TensorRule::columns(&["rwkv.blocks.{bid}.attention.time_maa_w2"], "blk.{bid}.time_mix_w2")
@@ -78,7 +78,7 @@ const TIME_MIX: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.blocks.{bid}.attention.time_faaaa"], "blk.{bid}.time_mix_first").bare(".weight"),
     TensorRule::copy(&["rwkv.blocks.{bid}.attention.time_decay"], "blk.{bid}.time_mix_decay")
         .bare(".weight")
-        .shape(rules::squeeze),
+        .shape(rules::SQUEEZE_VECTOR),
     TensorRule::columns(&["rwkv.blocks.{bid}.attention.time_decay_w1"], "blk.{bid}.time_mix_decay_w1")
         .bare(".weight"),
     TensorRule::columns(&["rwkv.blocks.{bid}.attention.time_decay_w2"], "blk.{bid}.time_mix_decay_w2")
@@ -95,10 +95,10 @@ const TIME_MIX: &[TensorRule] = &[
 const CHANNEL_MIX: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.blocks.{bid}.feed_forward.time_maa_k"], "blk.{bid}.channel_mix_lerp_k")
         .bare(".weight")
-        .shape(rules::squeeze),
+        .shape(rules::SQUEEZE_VECTOR),
     TensorRule::copy(&["rwkv.blocks.{bid}.feed_forward.time_maa_r"], "blk.{bid}.channel_mix_lerp_r")
         .bare(".weight")
-        .shape(rules::squeeze),
+        .shape(rules::SQUEEZE_VECTOR),
     TensorRule::copy(&["rwkv.blocks.{bid}.feed_forward.key"], "blk.{bid}.channel_mix_key"),
     TensorRule::copy(&["rwkv.blocks.{bid}.feed_forward.receptance"], "blk.{bid}.channel_mix_receptance"),
     TensorRule::copy(&["rwkv.blocks.{bid}.feed_forward.value"], "blk.{bid}.channel_mix_value")
@@ -111,7 +111,7 @@ const PARTS: &[u64] = &[3, 1, 2, 0, 4];
 const HYBRID_TIME_MIX: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.time_maa_x"], "blk.{bid}.time_mix_lerp_x")
         .bare(".weight")
-        .shape(rules::squeeze),
+        .shape(rules::SQUEEZE_VECTOR),
     TensorRule::copy(
         &[
             "model.layers.{bid}.self_attn.time_maa_w",
@@ -124,7 +124,7 @@ const HYBRID_TIME_MIX: &[TensorRule] = &[
     )
     .bare(".weight")
     .rows(RowRule::Fuse(|_| 5))
-    .shape(layer_of_ones),
+    .shape(LAYER_OF_ONES),
     TensorRule::columns(&["model.layers.{bid}.self_attn.time_maa_w1"], "blk.{bid}.time_mix_w1")
         .bare(".weight")
         .rows(RowRule::Columns(RowMap::Chunks { order: PARTS })),
@@ -133,7 +133,7 @@ const HYBRID_TIME_MIX: &[TensorRule] = &[
         .rows(RowRule::Columns(RowMap::Chunks { order: PARTS })),
     TensorRule::copy(&["model.layers.{bid}.self_attn.time_decay"], "blk.{bid}.time_mix_decay")
         .bare(".weight")
-        .shape(rules::squeeze),
+        .shape(rules::SQUEEZE_VECTOR),
     TensorRule::columns(&["model.layers.{bid}.self_attn.time_decay_w1"], "blk.{bid}.time_mix_decay_w1")
         .bare(".weight"),
     TensorRule::columns(&["model.layers.{bid}.self_attn.time_decay_w2"], "blk.{bid}.time_mix_decay_w2")
@@ -146,9 +146,11 @@ const HYBRID_TIME_MIX: &[TensorRule] = &[
 ];
 
 /// A vector as one of several that are stacked with two dimensions of one between.
-fn layer_of_ones(_: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
-    Ok(vec![dims.iter().product(), 1, 1])
-}
+const LAYER_OF_ONES: Reshape = Reshape {
+    there: |_, dims| Ok(vec![dims.iter().product(), 1, 1]),
+    // As in a checkpoint, with the dimensions of one there.
+    back: <[u64]>::to_vec,
+};
 
 /// Divided by two once more after every so many layers.
 fn rescaled(hparams: &Hparams, layer: u64, _: &str) -> Result<ElementMap, ArchError> {
@@ -189,6 +191,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    keys.comes_of("wkv.head_size", &["num_attention_heads"]);
     let width = hparams.need_u64(&["hidden_size"])?;
     let large = width >= 4096;
     let rank = |key, large_rank, rank| {

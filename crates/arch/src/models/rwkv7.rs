@@ -16,7 +16,7 @@ use crate::config::{Hparams, bad};
 use crate::keys::Keys;
 use crate::models::rwkv6::endless;
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, RowRule, TensorRule};
+use crate::tensors::rules::{self, Need, Reshape, RowRule, TensorRule};
 use crate::vocab::Route;
 
 /// The row of RWKV 7.
@@ -30,6 +30,7 @@ pub const RWKV7: Arch = Arch {
     drops,
     rename,
     vocab: Route::RwkvWorld,
+    no_way_back: Some(TWO_SPELLINGS),
     ..DECODER
 };
 
@@ -44,8 +45,12 @@ pub const ARWKV7: Arch = Arch {
     drops,
     rename,
     vocab: Route::SentencePieceOrGpt2,
+    no_way_back: Some(TWO_SPELLINGS),
     ..DECODER
 };
+
+/// The authors' names, and those of flash-linear-attention.
+const TWO_SPELLINGS: &str = "its checkpoints have two families of names, which the file does not tell apart";
 
 /// `Rwkv7Model.filter_tensors`, and the endings of low-rank factors.
 fn rename(_: &Hparams, name: &str) -> Option<String> {
@@ -96,15 +101,18 @@ const TIME_MIX: &[TensorRule] = &[
     .rows(RowRule::Fuse(n_mixed)),
     TensorRule::copy(&["model.layers.{bid}.attention.x_x"], "blk.{bid}.time_mix_lerp_fused")
         .bare(".weight")
-        .shape(|hparams, dims| {
-            let n = n_mixed(hparams) as u64;
-            Ok(vec![dims.iter().product::<u64>() / n, 1, 1, n])
+        .shape(Reshape {
+            there: |hparams, dims| {
+                let n = n_mixed(hparams) as u64;
+                Ok(vec![dims.iter().product::<u64>() / n, 1, 1, n])
+            },
+            back: <[u64]>::to_vec,
         })
         .need(Need::Optional),
     vector(&["model.layers.{bid}.attention.k_k"], "blk.{bid}.time_mix_k_k"),
     vector(&["model.layers.{bid}.attention.k_a"], "blk.{bid}.time_mix_k_a"),
     vector(&["model.layers.{bid}.attention.r_k"], "blk.{bid}.time_mix_r_k")
-        .shape(|_, dims| Ok(vec![dims.iter().product()])),
+        .shape(Reshape { there: |_, dims| Ok(vec![dims.iter().product()]), back: <[u64]>::to_vec }),
     TensorRule::copy(
         &["model.layers.{bid}.attention.r_proj", "model.layers.{bid}.attention.receptance"],
         "blk.{bid}.time_mix_receptance",
@@ -165,7 +173,7 @@ const CHANNEL_MIX: &[TensorRule] = &[
 
 /// A vector whose name has no ending.
 const fn vector(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
-    TensorRule::copy(hf, gguf).bare(".weight").shape(rules::squeeze)
+    TensorRule::copy(hf, gguf).bare(".weight").shape(rules::SQUEEZE_VECTOR)
 }
 
 /// A matrix of flash-linear-attention.

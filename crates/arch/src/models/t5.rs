@@ -33,6 +33,7 @@ pub const T5: Arch = Arch {
     configs: &[T5_CONFIG, MT5_CONFIG, UMT5_CONFIG],
     needs: &["d_model", "d_ff", "d_kv", "num_layers", "num_heads", "vocab_size"],
     tensors: &[EMBEDDING, ENCODER, DECODER_LAYERS],
+    decoder_layers: Some("num_decoder_layers"),
     keys: |hparams, keys| keys_of(hparams, keys, true),
     vocab: Route::T5,
     ..DECODER
@@ -64,10 +65,9 @@ const ENCODER: &[TensorRule] = &[
     )
     .need(Need::Optional),
     TensorRule::copy(&["encoder.block.{bid}.layer.0.layer_norm"], "enc.blk.{bid}.attn_norm"),
-    TensorRule::copy(
-        &["encoder.block.{bid}.layer.1.DenseReluDense.wi", "encoder.block.{bid}.layer.1.DenseReluDense.wi_1"],
-        "enc.blk.{bid}.ffn_up",
-    ),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi"], "enc.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_1"], "enc.blk.{bid}.ffn_up")
+        .need(IS_GATED),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_0"], "enc.blk.{bid}.ffn_gate")
         .need(Need::Optional),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wo"], "enc.blk.{bid}.ffn_down"),
@@ -75,36 +75,40 @@ const ENCODER: &[TensorRule] = &[
     TensorRule::copy(&["encoder.final_layer_norm"], "enc.output_norm"),
 ];
 
-/// The decoder may have fewer layers, so that none of these is asked for.
 const DECODER_LAYERS: &[TensorRule] = &[
-    optional(&["decoder.block.{bid}.layer.0.SelfAttention.q"], "dec.blk.{bid}.attn_q"),
-    optional(&["decoder.block.{bid}.layer.0.SelfAttention.k"], "dec.blk.{bid}.attn_k"),
-    optional(&["decoder.block.{bid}.layer.0.SelfAttention.v"], "dec.blk.{bid}.attn_v"),
-    optional(&["decoder.block.{bid}.layer.0.SelfAttention.o"], "dec.blk.{bid}.attn_o"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.q"], "dec.blk.{bid}.attn_q"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.k"], "dec.blk.{bid}.attn_k"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.v"], "dec.blk.{bid}.attn_v"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.o"], "dec.blk.{bid}.attn_o"),
     optional(
         &["decoder.block.{bid}.layer.0.SelfAttention.relative_attention_bias"],
         "dec.blk.{bid}.attn_rel_b",
     ),
-    optional(&["decoder.block.{bid}.layer.0.layer_norm"], "dec.blk.{bid}.attn_norm"),
-    optional(&["decoder.block.{bid}.layer.1.EncDecAttention.q"], "dec.blk.{bid}.cross_attn_q"),
-    optional(&["decoder.block.{bid}.layer.1.EncDecAttention.k"], "dec.blk.{bid}.cross_attn_k"),
-    optional(&["decoder.block.{bid}.layer.1.EncDecAttention.v"], "dec.blk.{bid}.cross_attn_v"),
-    optional(&["decoder.block.{bid}.layer.1.EncDecAttention.o"], "dec.blk.{bid}.cross_attn_o"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.layer_norm"], "dec.blk.{bid}.attn_norm"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.q"], "dec.blk.{bid}.cross_attn_q"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.k"], "dec.blk.{bid}.cross_attn_k"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.v"], "dec.blk.{bid}.cross_attn_v"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.o"], "dec.blk.{bid}.cross_attn_o"),
     optional(
         &["decoder.block.{bid}.layer.1.EncDecAttention.relative_attention_bias"],
         "dec.blk.{bid}.cross_attn_rel_b",
     ),
-    optional(&["decoder.block.{bid}.layer.1.layer_norm"], "dec.blk.{bid}.cross_attn_norm"),
-    optional(
-        &["decoder.block.{bid}.layer.2.DenseReluDense.wi", "decoder.block.{bid}.layer.2.DenseReluDense.wi_1"],
-        "dec.blk.{bid}.ffn_up",
-    ),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.layer_norm"], "dec.blk.{bid}.cross_attn_norm"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi"], "dec.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_1"], "dec.blk.{bid}.ffn_up")
+        .need(IS_GATED),
     optional(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_0"], "dec.blk.{bid}.ffn_gate"),
-    optional(&["decoder.block.{bid}.layer.2.DenseReluDense.wo"], "dec.blk.{bid}.ffn_down"),
-    optional(&["decoder.block.{bid}.layer.2.layer_norm"], "dec.blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wo"], "dec.blk.{bid}.ffn_down"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.layer_norm"], "dec.blk.{bid}.ffn_norm"),
     TensorRule::copy(&["decoder.final_layer_norm"], "dec.output_norm"),
     optional(&["lm_head"], "output"),
 ];
+
+/// Whether the feed-forward part has a gate beside the matrix that is the only one elsewhere.
+const IS_GATED: Need = Need::If(|hparams, _| {
+    let kind = hparams.get("feed_forward_proj").and_then(serde_json::Value::as_str);
+    kind.is_some_and(|kind| kind.starts_with("gated-"))
+});
 
 const fn optional(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf).need(Need::Optional)

@@ -72,7 +72,9 @@ pub fn keep_f32(name: &str, n_dims: usize) -> bool {
         "altup_predict_coef",
         "indexer.proj",
     ];
-    const WHOLE: [&str; 2] = ["position_embd", "token_types"];
+    // The last four are Whisper's, of which the reference knows nothing.
+    const WHOLE: [&str; 6] =
+        ["position_embd", "token_types", "enc.pos_embd", "dec.pos_embd", "enc.conv1d.1", "enc.conv1d.2"];
     if n_dims <= 1 || name.ends_with("_norm.weight") {
         return true;
     }

@@ -20,6 +20,9 @@ use rules::{Need, RowRule, TensorRule};
 /// Endings that the patterns of a table leave out.
 const SUFFIXES: [&str; 2] = [".weight", ".bias"];
 
+/// A bias whose name in a checkpoint does not end as one, and its name in tables.
+pub const CORRECTION_BIAS: (&str, &str) = ("e_score_correction_bias", "e_score_correction.bias");
+
 /// What becomes of the tensors of a checkpoint.
 #[derive(Debug)]
 pub struct Mapped {
@@ -33,6 +36,8 @@ pub struct Mapped {
 pub struct Context<'a> {
     /// The parts of the table.
     pub table: &'a [&'a [TensorRule]],
+    /// The key of the number of layers of the decoder, where it has its own.
+    pub decoder_layers: Option<&'static str>,
     /// What is put before every name of the checkpoint before it is looked up.
     pub prefix: &'a str,
     /// The config.
@@ -56,7 +61,7 @@ pub struct Context<'a> {
 /// [`ArchError::UnusedTensors`], [`ArchError::MissingTensors`], [`ArchError::SameOutput`],
 /// [`ArchError::TensorShape`], [`ArchError::MissingKey`] for what the rows need.
 pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, ArchError> {
-    let n_layers = context.hparams.n_layers()?;
+    context.hparams.n_layers()?;
     let n_experts = n_experts(context.hparams)?;
     let mut mapped = Mapped { tensors: Vec::with_capacity(sources.len()), dropped: Vec::new() };
     let mut unused = Vec::new();
@@ -77,7 +82,7 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
             continue;
         }
         let all = context.find(&source.name);
-        let Some(found) = all.first().filter(|found| found.bid < n_layers) else {
+        let Some(found) = all.first().filter(|found| found.bid < context.n_layers(found.rule)) else {
             unused.push(source.name.clone());
             continue;
         };
@@ -139,7 +144,7 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
     if !unused.is_empty() {
         return Err(ArchError::UnusedTensors { names: unused });
     }
-    context.check_missing(&mapped.tensors, &stacks, unfused, n_layers, n_experts)?;
+    context.check_missing(&mapped.tensors, &stacks, unfused, n_experts)?;
     check_same_output(&mapped.tensors)?;
     Ok(mapped)
 }
@@ -148,19 +153,30 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
 type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
 
 /// A source tensor's place in the table.
-struct Found<'a> {
-    rule: &'a TensorRule,
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    /// The row.
+    pub rule: &'a TensorRule,
     /// The name of the rule that fits.
-    pattern: &'static str,
+    pub pattern: &'static str,
     /// Its ending in the file.
-    suffix: &'static str,
-    bid: u64,
-    xid: u64,
+    pub suffix: &'static str,
+    /// The layer.
+    pub bid: u64,
+    /// The expert.
+    pub xid: u64,
 }
 
 impl<'a> Context<'a> {
     fn rules(&self) -> impl Iterator<Item = &'a TensorRule> {
         self.table.iter().flat_map(|part| part.iter())
+    }
+
+    /// How many layers have the tensors of a rule.
+    pub fn n_layers(&self, rule: &TensorRule) -> u64 {
+        let of_decoder = self.decoder_layers.filter(|_| rule.gguf.starts_with("dec."));
+        let of_decoder = of_decoder.and_then(|key| self.hparams.get_u64(key).ok().flatten());
+        of_decoder.unwrap_or_else(|| self.hparams.n_layers().unwrap_or(0))
     }
 
     fn stacked(&self) -> impl Iterator<Item = &'a TensorRule> {
@@ -174,7 +190,7 @@ impl<'a> Context<'a> {
     fn find(&self, name: &str) -> Vec<Found<'a>> {
         let name = format!("{}{name}", self.prefix)
             .replace("language_model.", "")
-            .replace("e_score_correction_bias", "e_score_correction.bias");
+            .replace(CORRECTION_BIAS.0, CORRECTION_BIAS.1);
         let name = (self.rename)(self.hparams, &name).unwrap_or(name);
         let found = |suffix: Option<&'static str>| {
             let base = suffix.map_or(Some(name.as_str()), |suffix| name.strip_suffix(suffix))?;
@@ -272,7 +288,7 @@ impl<'a> Context<'a> {
     /// The shape of a tensor in the file, which has as many elements as without the rule.
     fn reshape(&self, rule: &TensorRule, source: &SourceTensor, shape: Shape) -> Result<Shape, ArchError> {
         let Some(reshape) = rule.shape else { return Ok(shape) };
-        let dims = reshape(self.hparams, shape.dims())?;
+        let dims = (reshape.there)(self.hparams, shape.dims())?;
         let made = Shape::new(&dims).ok().filter(|made| made.n_elems() == shape.n_elems());
         made.ok_or_else(|| ArchError::TensorShape {
             name: source.name.clone(),
@@ -281,7 +297,12 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn one(&self, found: &Found<'_>, source: &SourceTensor) -> Result<OutTensor, ArchError> {
+    /// The tensor that a rule makes of a source tensor, or of a part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError`] where the rule does not fit the shape.
+    pub fn one(&self, found: &Found<'_>, source: &SourceTensor) -> Result<OutTensor, ArchError> {
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         let rows = match found.rule.rows {
             RowRule::Copy | RowRule::First | RowRule::StackExperts | RowRule::Fuse(_) => RowMap::Concat,
@@ -396,7 +417,6 @@ impl<'a> Context<'a> {
         tensors: &[OutTensor],
         stacks: &HashMap<u64, Stack<'_>>,
         unfused: Vec<String>,
-        n_layers: u64,
         n_experts: u64,
     ) -> Result<(), ArchError> {
         let have: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
@@ -404,7 +424,7 @@ impl<'a> Context<'a> {
         // A header's word is not worth memory: no more layers are looked at than it takes to
         // show that something is missing.
         for rule in self.rules() {
-            let layers = if rule.gguf.contains("{bid}") { n_layers } else { 1 };
+            let layers = if rule.gguf.contains("{bid}") { self.n_layers(rule) } else { 1 };
             let first_missing = (0..layers)
                 .take(tensors.len() + 1)
                 .filter(|bid| rule.needed(self.hparams, n_experts, *bid))
@@ -478,7 +498,8 @@ fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
 }
 
 impl TensorRule {
-    fn needed(&self, hparams: &Hparams, n_experts: u64, bid: u64) -> bool {
+    /// Whether a model of this config cannot do without the tensor in a layer.
+    pub fn needed(&self, hparams: &Hparams, n_experts: u64, bid: u64) -> bool {
         match self.need {
             Need::If(needed) => needed(hparams, bid),
             Need::Always => true,
@@ -490,7 +511,7 @@ impl TensorRule {
 }
 
 /// Number of experts that the config states, 0 where it states none.
-fn n_experts(hparams: &Hparams) -> Result<u64, ArchError> {
+pub fn n_experts(hparams: &Hparams) -> Result<u64, ArchError> {
     match hparams.find(&["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"]) {
         Some((key, _)) => Ok(hparams.get_u64(key)?.unwrap_or(0)),
         None => Ok(0),

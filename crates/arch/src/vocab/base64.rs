@@ -26,6 +26,21 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (bits == 0 && n_bits < 6).then_some(bytes)
 }
 
+/// The text, with padding.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
+            text.push(if at <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +58,7 @@ mod tests {
             ("Zg", "f"),
         ] {
             assert_eq!(decode(text.as_bytes()).as_deref(), Some(bytes.as_bytes()), "{text}");
+            assert!(encode(bytes.as_bytes()).starts_with(text), "{text}");
         }
         for bad in ["Z", "Zh==", "Zm9v!", "Zm 9", "Zg===", "===="] {
             assert_eq!(decode(bad.as_bytes()), None, "{bad}");

@@ -9,7 +9,7 @@
 
 mod added;
 mod agree;
-mod base64;
+pub(crate) mod base64;
 mod bpe;
 mod error;
 mod hf;
@@ -20,7 +20,7 @@ mod plamo;
 mod pre;
 mod ranks;
 mod route;
-mod rwkv;
+pub(crate) mod rwkv;
 mod special;
 mod spm;
 mod spm_model;

@@ -14,7 +14,7 @@ use super::keys::{self, Keys, TokenTable, TokenType};
 use super::{VocabContext, bpe, check_rows, special};
 use crate::Input;
 
-pub(super) const FILE: &str = "rwkv_vocab_v20230424.txt";
+pub(crate) const FILE: &str = "rwkv_vocab_v20230424.txt";
 
 const TEMPLATE: &str = include_str!("rwkv_world.jinja");
 
@@ -74,7 +74,7 @@ fn token_of(line: &str) -> Result<Vec<u8>, &'static str> {
 }
 
 /// The bytes of a Python literal, of text (as UTF-8) or of bytes.
-fn literal_of(literal: &str) -> Option<Vec<u8>> {
+pub(crate) fn literal_of(literal: &str) -> Option<Vec<u8>> {
     let (is_bytes, body) = match literal.strip_prefix('b') {
         Some(body) => (true, body),
         None => (false, literal),

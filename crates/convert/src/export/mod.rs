@@ -131,7 +131,10 @@ pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportEr
     let input = GgufInput {
         metadata: file.metadata(),
         tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),
-        rope_freqs: rope_freqs(file)?,
+        rope_freqs: small(file, "rope_freqs.weight")?,
+        rope_factors: small(file, "rope_factors_long.weight")?
+            .zip(small(file, "rope_factors_short.weight")?)
+            .map(|(long, short)| [long, short]),
         dtype: torch,
     };
     let mut back = arch::back::back(&input).map_err(ExportError::Back)?;
@@ -143,8 +146,9 @@ pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportEr
     Ok(ExportPlan { back, shards, dtype })
 }
 
-fn rope_freqs(file: &File) -> Result<Option<Vec<f32>>, ExportError> {
-    let Some(tensor) = file.tensor("rope_freqs.weight") else { return Ok(None) };
+/// The values of a tensor that a config is made of.
+fn small(file: &File, name: &str) -> Result<Option<Vec<f32>>, ExportError> {
+    let Some(tensor) = file.tensor(name) else { return Ok(None) };
     // As many values as lie in the file, which the header was checked against.
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
     let rows = TensorRows::Gguf { file, tensor };

@@ -6,11 +6,14 @@ use arch::{
     ElementMap, RowMap, RowView,
     back::{BackPart, BackTensor},
 };
-use gguf::{Advice, TensorInfo};
+use gguf::{Advice, Endian, TensorInfo};
 use quant::Level;
 use tensor::DType;
 
 use crate::{Error, TensorRows};
+
+/// Rows of a transposed checkpoint tensor that a job takes at least: a block of the longest kind.
+const PANEL_ROWS: u64 = 256;
 
 /// Rows of a checkpoint tensor, each read where the [`RowMap`] of its part has put it.
 #[derive(Debug, Clone)]
@@ -24,10 +27,7 @@ pub struct BackRows<'a> {
 struct Part<'a> {
     file: &'a gguf::File,
     tensor: &'a TensorInfo,
-    map: RowMap,
-    first_row: u64,
-    n_rows: u64,
-    element: ElementMap,
+    back: BackPart,
 }
 
 impl<'a> BackRows<'a> {
@@ -40,8 +40,7 @@ impl<'a> BackRows<'a> {
         let part = |part: &BackPart| {
             let missing = || Error::NoSuchTensor { name: part.source.clone(), wanted_by: back.name.clone() };
             let tensor = file.tensor(&part.source).ok_or_else(missing)?;
-            let BackPart { first_row, n_rows, rows: map, element, .. } = *part;
-            Ok(Part { file, tensor, map, first_row, n_rows, element })
+            Ok(Part { file, tensor, back: part.clone() })
         };
         Ok(BackRows { parts: back.parts.iter().map(part).collect::<Result<_, Error>>()?, view })
     }
@@ -54,27 +53,43 @@ impl<'a> BackRows<'a> {
     /// The only part, where rows lie in the order of the checkpoint.
     fn plain(&self) -> Option<&Part<'a>> {
         match &self.parts[..] {
-            [part] if part.map == RowMap::Concat => Some(part),
+            [part] if part.is_plain() && part.back.row_elems == self.view.row_elems => Some(part),
             _ => None,
         }
     }
 
     /// Rows of a head, which move among themselves.
     pub fn group_rows(&self) -> u64 {
-        match self.parts.first().map(|part| part.map) {
+        match self.parts.first().map(|part| part.back.rows) {
             Some(RowMap::RopePermute { n_head }) => (self.view.n_rows / n_head.max(1)).max(1),
             _ => 1,
         }
     }
 
+    /// Rows that a job takes at least: of what is transposed, a block of every row of the file.
+    pub fn least_rows(&self) -> u64 {
+        if self.parts.iter().any(|part| part.back.matrix.is_some()) { PANEL_ROWS } else { 1 }
+    }
+
     /// Bytes of the input behind `n_rows` rows.
     pub fn input_bytes(&self, n_rows: u64) -> u64 {
-        self.parts.first().map_or(0, |part| part.stored().input_bytes(n_rows))
+        let n_elems =
+            self.parts.iter().map(|part| part.back.n_rows * part.back.row_elems).sum::<u64>().max(1);
+        let n_bytes: u64 = self
+            .parts
+            .iter()
+            .map(|part| {
+                let of_tensor = part.tensor.shape.n_elems().max(1);
+                let elems = part.back.n_rows * part.back.row_elems;
+                (u128::from(part.tensor.n_bytes) * u128::from(elems) / u128::from(of_tensor)) as u64
+            })
+            .sum();
+        (u128::from(n_bytes) * u128::from(n_rows * self.view.row_elems) / u128::from(n_elems)) as u64
     }
 
     /// The stored type, where rows lie in the order of the output.
     pub fn raw_dtype(&self) -> Option<DType> {
-        let part = self.plain().filter(|part| part.element == ElementMap::Identity)?;
+        let part = self.plain().filter(|part| part.back.element == ElementMap::Identity)?;
         part.stored().raw_dtype()
     }
 
@@ -97,29 +112,19 @@ impl<'a> BackRows<'a> {
         if let Some(part) = self.plain() {
             return part.read(rows, level, out);
         }
-        let RowView { n_rows, row_elems } = self.view;
-        if n_rows == 1 {
-            return self.read_vector(level, out);
-        }
-        for (row, out) in rows.zip(out.chunks_exact_mut(row_elems.max(1) as usize)) {
-            // The layout has given every row to some part.
-            let Some(part) = self.parts.iter().find(|part| part.holds(row)) else { continue };
-            let row = part.map.output_row(row, part.n_rows);
-            part.read(row..row + 1, level, out)?;
-        }
-        Ok(())
-    }
-
-    /// A vector, whose elements have moved or lie in several.
-    fn read_vector(&self, level: Level, out: &mut [f32]) -> Result<(), Error> {
+        let row_elems = self.view.row_elems.max(1);
         for part in &self.parts {
-            let mut values = vec![0.0; part.tensor.shape.n_elems() as usize];
-            part.stored().read(0..1, level, &mut values)?;
-            part.undo(&mut values);
-            for (element, out) in
-                out.iter_mut().enumerate().filter(|(element, _)| part.holds(*element as u64))
-            {
-                *out = values[part.map.output_row(element as u64, part.n_rows) as usize];
+            if part.back.matrix.is_some() {
+                part.read_columns(rows.clone(), row_elems, level, out)?;
+            } else if part.back.row_elems == row_elems {
+                for (row, out) in rows.clone().zip(out.chunks_exact_mut(row_elems as usize)) {
+                    if part.back.takes(row) {
+                        let row = part.back.rows.output_row(row, part.back.n_rows);
+                        part.read(row..row + 1, level, out)?;
+                    }
+                }
+            } else {
+                part.read_elements(rows.start * row_elems..rows.end * row_elems, level, out)?;
             }
         }
         Ok(())
@@ -128,39 +133,133 @@ impl<'a> BackRows<'a> {
     /// Tells the system how the pages behind rows `rows` will be used. Rows of whole heads lie
     /// together in the file, if not in this order.
     pub fn advise(&self, rows: Range<u64>, advice: Advice) {
-        if let [part] = &self.parts[..] {
-            part.stored().advise(part.at(rows), advice);
+        match &self.parts[..] {
+            [part] if part.back.matrix.is_none() && part.back.row_elems == self.view.row_elems => {
+                part.stored().advise(part.at(rows), advice);
+            }
+            // Parts that are read in another order are done with when the last row is.
+            parts if rows.end == self.view.n_rows => {
+                for part in parts {
+                    part.stored().advise(0..part.tensor.shape.n_rows(), advice);
+                }
+            }
+            _ => {}
         }
     }
 }
 
 impl<'a> Part<'a> {
-    /// Whether a row of the checkpoint is one of these.
-    fn holds(&self, row: u64) -> bool {
-        match self.map {
-            RowMap::Groups { group, start, rows, .. } => {
-                (start..start + rows).contains(&(row % group.max(1)))
-            }
-            _ => true,
-        }
+    /// Whether the rows lie one after the other as they are.
+    fn is_plain(&self) -> bool {
+        self.back.rows == RowMap::Concat && self.back.matrix.is_none()
     }
 
     fn at(&self, rows: Range<u64>) -> Range<u64> {
-        self.first_row + rows.start..self.first_row + rows.end
+        self.back.first_row + rows.start..self.back.first_row + rows.end
     }
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
-        self.stored().read(self.at(rows), level, out)?;
-        self.undo(out);
+        self.stored().read(self.at(rows.clone()), level, out)?;
+        for (row, values) in rows.zip(out.chunks_mut(self.back.row_elems.max(1) as usize)) {
+            self.undo(row, values);
+        }
         Ok(())
     }
 
-    /// Takes away what was added. Exact for what a sum with one has kept: every f16, and every bf16
-    /// from 2^-16 on.
-    fn undo(&self, values: &mut [f32]) {
-        if self.element == ElementMap::AddOne {
-            values.iter_mut().for_each(|value| *value -= 1.0);
+    /// Takes back what happened to elements of an output row.
+    fn undo(&self, row: u64, values: &mut [f32]) {
+        let element = self.back.element;
+        if element != ElementMap::Identity {
+            values.iter_mut().for_each(|value| *value = element.undo(row, *value));
         }
+    }
+
+    /// Elements that move one by one, or that have other rows in the file than in the checkpoint. `range`
+    /// counts elements of the checkpoint; `out` begins with the first of them.
+    fn read_elements(&self, range: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
+        let row_elems = self.tensor.shape.row_elems().max(1);
+        let by_element = self.back.row_elems == 1;
+        // Where an element of the checkpoint is in the file, if it is in this part.
+        let place = |element: u64| {
+            let (row, within) = (element / self.back.row_elems, element % self.back.row_elems);
+            let row = self.back.takes(row).then(|| self.back.rows.output_row(row, self.back.n_rows))?;
+            Some((row, (self.back.first_row + row) * self.back.row_elems + within))
+        };
+        let mut values = vec![0.0; row_elems as usize];
+        let mut have = None;
+        for (element, out) in range.zip(out) {
+            let Some((row, at)) = place(element) else { continue };
+            let stored_row = at / row_elems;
+            if have != Some(stored_row) {
+                self.stored().read(stored_row..stored_row + 1, level, &mut values)?;
+                have = Some(stored_row);
+            }
+            *out = values[(at % row_elems) as usize];
+            self.undo(if by_element { 0 } else { row }, std::slice::from_mut(out));
+        }
+        Ok(())
+    }
+
+    /// Rows of a checkpoint tensor whose columns are the rows of the file: of each of these a few
+    /// neighbouring elements, decoded with the rest of their blocks.
+    fn read_columns(
+        &self,
+        rows: Range<u64>,
+        n_columns: u64,
+        level: Level,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let Some(matrix) = self.back.matrix else { return Ok(()) };
+        let mut row = rows.start;
+        while row < rows.end {
+            let (index, within) = (row / matrix.group, row % matrix.group);
+            let end = rows.end.min((index + 1) * matrix.group);
+            let taken =
+                matrix.start.max(within)..(matrix.start + self.back.row_elems).min(within + end - row);
+            if taken.start < taken.end {
+                let elements = taken.start - matrix.start..taken.end - matrix.start;
+                let mut run = vec![0.0; (elements.end - elements.start) as usize];
+                for column in 0..n_columns {
+                    let line = index * n_columns + column;
+                    if !self.back.takes(line) {
+                        continue;
+                    }
+                    let line = self.back.rows.output_row(line, self.back.n_rows);
+                    self.read_run(line, elements.clone(), level, &mut run)?;
+                    self.undo(line, &mut run);
+                    let first = (row - rows.start) + (taken.start - within);
+                    for (i, value) in run.iter().enumerate() {
+                        out[((first + i as u64) * n_columns + column) as usize] = *value;
+                    }
+                }
+            }
+            row = end;
+        }
+        Ok(())
+    }
+
+    /// Elements `elements` of a row of the file.
+    fn read_run(&self, row: u64, elements: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
+        let (row_elems, dtype) = (self.tensor.shape.row_elems(), self.tensor.dtype);
+        let block = dtype.block_elems().max(1);
+        let (first, last) = (elements.start / block, elements.end.div_ceil(block));
+        let row = self.back.first_row + row;
+        if self.file.endian() != Endian::Little || !row_elems.is_multiple_of(block) {
+            let mut values = vec![0.0; row_elems as usize];
+            self.stored().read(row..row + 1, level, &mut values)?;
+            out.copy_from_slice(&values[elements.start as usize..elements.end as usize]);
+            return Ok(());
+        }
+        let bytes = self.file.data(self.tensor).map_err(Error::Gguf)?;
+        let block_bytes = dtype.block_bytes();
+        let begin = row * (row_elems / block) + first;
+        let bytes = &bytes[(begin * block_bytes) as usize..((begin + last - first) * block_bytes) as usize];
+        let mut values = vec![0.0; ((last - first) * block) as usize];
+        quant::decode(dtype, level, bytes, &mut values)
+            .map_err(|error| Error::Encode { tensor: self.tensor.name.clone(), error })?;
+        let skip = (elements.start - first * block) as usize;
+        out.copy_from_slice(&values[skip..skip + out.len()]);
+        Ok(())
     }
 
     fn stored(&self) -> TensorRows<'a> {

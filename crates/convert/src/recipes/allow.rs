@@ -68,26 +68,30 @@ const SENSITIVE_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Parts that count in one architecture only.
-const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[(
-    "glm5-next",
-    &[
-        "hc_",
-        "indexer.attn_q_b",
-        "indexer.attn_k",
-        "indexer.proj",
-        "indexer_compressor_gate",
-        "indexer_compressor_ape",
-        "ssm_f_a.weight",
-        "ssm_f_b.weight",
-        "ssm_g_a.weight",
-        "ssm_g_b.weight",
-        "ssm_beta.weight",
-        "attn_kv_a_mqa.weight",
-        "attn_k_b.weight",
-        "attn_v_b.weight",
-    ],
-    "a small projection of this architecture",
-)];
+const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[
+    // The reference has no such architecture.
+    ("whisper", &["pos_embd", "conv1d"], "a position embedding or a short convolution"),
+    (
+        "glm5-next",
+        &[
+            "hc_",
+            "indexer.attn_q_b",
+            "indexer.attn_k",
+            "indexer.proj",
+            "indexer_compressor_gate",
+            "indexer_compressor_ape",
+            "ssm_f_a.weight",
+            "ssm_f_b.weight",
+            "ssm_g_a.weight",
+            "ssm_g_b.weight",
+            "ssm_beta.weight",
+            "attn_kv_a_mqa.weight",
+            "attn_k_b.weight",
+            "attn_v_b.weight",
+        ],
+        "a small projection of this architecture",
+    ),
+];
 
 /// Why the tensor keeps its dtype, or `None` when a recipe may choose.
 pub fn kept(architecture: &str, name: &str, shape: &Shape, overrides: &Overrides) -> Option<Kept> {

@@ -59,8 +59,14 @@ impl ModelFacts {
             return Ok(ModelFacts { architecture, ..ModelFacts::default() });
         }
         let count = |suffix: &str| count(metadata, &format!("{architecture}.{suffix}"));
-        let n_block = count("block_count")?
-            .ok_or_else(|| RecipeError::MissingKey { key: format!("{architecture}.block_count") })?;
+        // A model of encoder and decoder may count its layers there.
+        let n_block = match count("block_count")? {
+            None => count("encoder.block_count")?
+                .map(|n| n.max(count("decoder.block_count").ok().flatten().unwrap_or(0))),
+            stated => stated,
+        };
+        let n_block =
+            n_block.ok_or_else(|| RecipeError::MissingKey { key: format!("{architecture}.block_count") })?;
         let n_next = count("nextn_predict_layers")?.unwrap_or(0);
         let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| RecipeError::BadKey {
             key: format!("{architecture}.nextn_predict_layers"),
@@ -161,6 +167,8 @@ mod tests {
             let error = ModelFacts::from_metadata(&metadata("llama", &[("block_count", wrong)])).unwrap_err();
             assert!(matches!(error, RecipeError::BadKey { expected: "a count", .. }), "{error}");
         }
+        let layers = [("encoder.block_count", Value::U32(2)), ("decoder.block_count", Value::U32(4))];
+        assert_eq!(ModelFacts::from_metadata(&metadata("whisper", &layers)).unwrap().n_layer, 4);
         let keys = [("block_count", Value::U32(1)), ("nextn_predict_layers", Value::U32(2))];
         assert!(ModelFacts::from_metadata(&metadata("llama", &keys)).is_err());
     }
