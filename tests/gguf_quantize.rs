@@ -121,7 +121,7 @@ fn what_is_refused_and_what_is_warned_of() {
 
     assert_eq!(quantize(&place, &["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
     let twice = "error: q4.gguf: tensor `token_embd.weight` is quantized already: q4_0 would become q5_0\n\
-                 hint: start from the original weights, or give --allow-requantize and lose precision twice\n";
+                 hint: start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`\n";
     assert_eq!(quantize(&place, &["q4.gguf", "out/x", "q5_0"]), failed(twice));
     assert!(place.outputs().is_empty());
     let ran =

@@ -232,7 +232,7 @@ impl Error {
                 "was the importance matrix made for this model, with text that reaches every expert?"
             }
             Error::Requantize { .. } => {
-                "start from the original weights, or give --allow-requantize and lose precision twice"
+                "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
             }
             Error::NoSuchLayer { .. } => "layers count from 0",
             Error::KeyOverride { .. } => {

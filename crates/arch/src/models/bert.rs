@@ -155,7 +155,9 @@ pub fn rename_back(class: Class, name: &str, front: &str) -> String {
     }
     match name.strip_prefix("classifier.out_proj.") {
         Some(ending) => format!("classifier.{ending}"),
-        None if name.starts_with("classifier.") => name.to_owned(),
+        None if ["classifier.", "pre_classifier.", "head."].iter().any(|head| name.starts_with(head)) => {
+            name.to_owned()
+        }
         None => format!("{front}{name}"),
     }
 }

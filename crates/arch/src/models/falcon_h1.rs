@@ -144,7 +144,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.file_type_here();
     keys.vocab_size(hparams)?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
-    keys.head_lengths(hparams)?;
+    // transformers states the length of a head where it is not its share of the width.
+    keys.computed("attention.key_length", "head_dim", hparams.head_dim()?)?;
+    keys.computed("attention.value_length", "head_dim", hparams.head_dim()?)?;
     if hparams.rope().get("rope_theta").is_none() {
         return Err(missing("rope_theta"));
     }
