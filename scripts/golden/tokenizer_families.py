@@ -29,11 +29,17 @@ MODELS = dict(
     llama2="Llama 2", llama3="Llama 3", llama3_1="Llama 3.1", llama3_2="Llama 3.2", gpt2="GPT-2", gpt35turbo="GPT-3.5 (cl100k_base)",
     gpt4o="GPT-4o (o200k_base)", gptoss="gpt-oss", qwen2_5="Qwen 2.5", qwen3="Qwen 3", gemma="Gemma", gemma2="Gemma 2", gemma3="Gemma 3",
     gemini="Gemini", mistral_nemo="Mistral Nemo", deepseek_v3="DeepSeek V3", yi="Yi", internlm2="InternLM 2",
-    command_r_plus="Command R+", baichuan2="Baichuan 2", chatglm3="ChatGLM 3", claude="Claude")
+    command_r_plus="Command R+", baichuan2="Baichuan 2", chatglm3="ChatGLM 3", claude="Claude") | {
+    "llama3-tiktoken": "Llama 3, tiktoken file", "llama4-tiktoken": "Llama 4, tiktoken file", "qwen1": "Qwen 1, tiktoken file",
+    "rwkv-world": "RWKV World", "gpt-neox-20b": "GPT-NeoX 20B", "all-minilm-l6-v2": "all-MiniLM-L6-v2 (BERT)",
+    "mistral-v1": "Mistral 7B, SentencePiece", "mistral-v3": "Mistral 7B 0.3, SentencePiece", "mistral-v7": "Mistral Large 2.1, SentencePiece",
+    "tekken-v3": "Mistral Nemo, tekken", "tekken-v3-240911": "Pixtral, tekken"}
 # Sizes that a model states and its tokenizer does not.
 CONFIGS = dict(internlm2=dict(vocab_size=92550), chatglm3=dict(vocab_size=65024, padded_vocab_size=65024))
 # Keys that are not compared, and why.
-UNCOMPARED = {"rwkv-world": {"tokenizer.chat_template": "the reference embeds a template file of its own repository"}}
+UNCOMPARED = {
+    "rwkv-world": {"tokenizer.chat_template": "the reference embeds a template file of its own repository"},
+    "command_r_plus": {"tokenizer.chat_templates": "the reference lists names in the order of a Python set, another one in each run"}}
 MISTRAL = "mistral_common/data/"
 # Family: wheel, files in it and their names in a folder, route, licence, config.
 PYPI = {

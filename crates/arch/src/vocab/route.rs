@@ -263,22 +263,23 @@ pub(super) fn put(
             llama_hf::put_xverse(input, &hf, ctx, put.keys, put.notes)
         }
         // ChatGLM 3, with its model or as tokenizer.json.
-        Route::ChatGlm
-            if put.has_spm() || HfTokenizer::read(input)?.is_some_and(|hf| llama_hf::is_one(&hf)) =>
-        {
-            put.chatglm3()
-        }
-        Route::ChatGlm => put.gpt2(&Style {
-            by_text: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
-            ..Style::GPT2
-        }),
-        Route::Gemma => put.gemma(true),
-        Route::Gemma2 => put.gemma(false),
+        Route::ChatGlm if put.has_spm() => put.chatglm3(None),
+        Route::ChatGlm => match HfTokenizer::read(input)? {
+            Some(hf) if llama_hf::is_one(&hf) => put.chatglm3(Some(hf)),
+            hf => put.gpt2_of(
+                hf,
+                &Style {
+                    by_text: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
+                    ..Style::GPT2
+                },
+            ),
+        },
+        Route::Gemma => put.gemma(None, true),
+        Route::Gemma2 => put.gemma(None, false),
+        Route::Gemma3 if put.has_spm() => put.gemma(None, false),
         Route::Gemma3 => match HfTokenizer::read(input)? {
-            Some(hf) if !put.has_spm() && !llama_hf::is_one(&hf) => {
-                bpe::put(input, hf, ctx, &Style::GPT2, put.keys, put.notes)
-            }
-            _ => put.gemma(false),
+            Some(hf) if !llama_hf::is_one(&hf) => put.gpt2_of(Some(hf), &Style::GPT2),
+            hf => put.gemma(hf, false),
         },
         Route::Gemma4 => {
             let hf = put.tokenizer_json()?;
@@ -369,7 +370,12 @@ impl Put<'_, '_> {
 
     /// Byte-level BPE that lists its ids; else a tiktoken file.
     fn gpt2(&mut self, style: &bpe::Style) -> Result<(), VocabError> {
-        match HfTokenizer::read(self.input)? {
+        self.gpt2_of(HfTokenizer::read(self.input)?, style)
+    }
+
+    /// As [`Put::gpt2`], of what was read already: a large file takes its time.
+    fn gpt2_of(&mut self, hf: Option<HfTokenizer>, style: &bpe::Style) -> Result<(), VocabError> {
+        match hf {
             Some(hf) => bpe::put(self.input, hf, self.ctx, style, self.keys, self.notes),
             None if tiktoken::is_there(self.input) => {
                 tiktoken::put(self.input, self.ctx, self.keys, self.notes)
@@ -389,10 +395,14 @@ impl Put<'_, '_> {
     /// tokenizer.model; where there is none, the same model as tokenizer.json, with scores made
     /// of its merges.
     fn spm(&mut self, style: spm::Style) -> Result<(), VocabError> {
-        if self.input.file("tokenizer.model").is_none()
-            && let Some(hf) = HfTokenizer::read(self.input)?
-            && llama_hf::is_one(&hf)
-        {
+        let has_model = self.input.file("tokenizer.model").is_some();
+        let hf = if has_model { None } else { HfTokenizer::read(self.input)? };
+        self.spm_or_json(hf, style)
+    }
+
+    /// As [`Put::spm`], of what was read already.
+    fn spm_or_json(&mut self, hf: Option<HfTokenizer>, style: spm::Style) -> Result<(), VocabError> {
+        if let Some(hf) = hf.filter(llama_hf::is_one) {
             return llama_hf::put_ranked(self.input, &hf, self.ctx, style, self.keys, self.notes);
         }
         spm::put(self.input, self.ctx, style, self.keys, self.notes)
@@ -578,16 +588,19 @@ impl Put<'_, '_> {
     }
 
     /// ChatGLM 3's config has its vocabulary's size under another name.
-    fn chatglm3(&mut self) -> Result<(), VocabError> {
+    fn chatglm3(&mut self, hf: Option<HfTokenizer>) -> Result<(), VocabError> {
         let padded = self.input.config.get("padded_vocab_size").and_then(Json::as_u64);
         let ctx = VocabContext { vocab_size: padded.or(self.ctx.vocab_size), ..self.ctx.clone() };
         let mut put = Put { input: self.input, ctx: &ctx, keys: self.keys, notes: self.notes };
-        put.spm(spm::Style::ChatGlm3)
+        put.spm_or_json(hf, spm::Style::ChatGlm3)
     }
 
     /// `GemmaModel.set_vocab` and following in `conversion/gemma.py`.
-    fn gemma(&mut self, first: bool) -> Result<(), VocabError> {
-        self.spm(spm::Style::Plain)?;
+    fn gemma(&mut self, hf: Option<HfTokenizer>, first: bool) -> Result<(), VocabError> {
+        match hf {
+            None => self.spm(spm::Style::Plain)?,
+            hf => self.spm_or_json(hf, spm::Style::Plain)?,
+        }
         if first {
             let options = special::Options {
                 types: vec!["prefix", "suffix", "middle", "fsep", "eot"],
