@@ -18,11 +18,13 @@ as sentence-transformers has it, makes of the rows, or the scores of its classif
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import jina_bert
 
@@ -39,6 +41,7 @@ AS_THE_FILE_MEANS = {
     "falcon-mamba": dict(mixer_rms_eps=1e-5),
     "gemma2-old": dict(query_pre_attn_scalar=8),
     "gemma3": dict(query_pre_attn_scalar=8),
+    "gemma3-images": dict(query_pre_attn_scalar=8),
     "gemma3-old": dict(query_pre_attn_scalar=8),
     "glm": dict(rope_parameters=dict(partial_rotary_factor=0.25), rms_norm_eps=1e-5),
     "glm-old": dict(rope_parameters=dict(partial_rotary_factor=0.25), rms_norm_eps=1e-5),
@@ -99,6 +102,43 @@ def pool(rows, how):
     return {"mean": lambda: rows.astype(np.float64).mean(0), "cls": lambda: rows[0], "last": lambda: rows[-1]}[how]()
 
 
+def spelled(folder, scratch):
+    """The folder, or a copy in a spelling that transformers reads of checkpoints that it does not load as they are."""
+    if folder.name not in SPELLINGS:
+        return folder
+    config = json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    config, tensors = SPELLINGS[folder.name](config, tensors)
+    copy = Path(scratch) / folder.name
+    copy.mkdir()
+    (copy / "config.json").write_text(json.dumps(config))
+    save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    return copy
+
+
+def split_pack(config, tensors):
+    """Baichuan of 7 billion is Llama with its projections in one."""
+    split = {}
+    for name, tensor in tensors.items():
+        parts = tensor.chunk(3) if "W_pack" in name else [tensor]
+        names = [name.replace("W_pack", f"{x}_proj") for x in "qkv"] if "W_pack" in name else [name]
+        split |= {name: part.clone() for name, part in zip(names, parts, strict=True)}
+    length = config.pop("model_max_length")
+    return config | dict(architectures=["LlamaForCausalLM"], model_type="llama", max_position_embeddings=length), split
+
+
+# Baidu's own names for Ernie; the text part of Gemma 3 alone; Phi 3's length beside the factors, where transformers 5 looks for it.
+SPELLINGS = {
+    "baichuan": split_pack,
+    "ernie4_5-moe-old": lambda config, tensors: (config, {
+        name.replace("ernie.", "model.", 1): tensor for name, tensor in tensors.items() if ".mtp_" not in name}),
+    "gemma3-images": lambda config, tensors: (config["text_config"] | dict(architectures=["Gemma3ForCausalLM"]), {
+        name.replace("language_model.", ""): tensor for name, tensor in tensors.items() if "language_model." in name}),
+    "phi3-su-old": lambda config, tensors: (config | dict(rope_scaling=config["rope_scaling"] | dict(
+        original_max_position_embeddings=config["original_max_position_embeddings"])), tensors),
+}
+
+
 def load(folder, name):
     config = transformers.AutoConfig.from_pretrained(folder)
     for key, value in AS_THE_FILE_MEANS.get(folder.name, {}).items():
@@ -139,8 +179,8 @@ def main():
     for name in names:
         tokens = tokens_of(json.loads((arch / name / "config.json").read_text()))
         try:
-            with torch.no_grad():
-                logits, is_hidden, scores = run(arch / name, tokens)
+            with torch.no_grad(), tempfile.TemporaryDirectory() as scratch:
+                logits, is_hidden, scores = run(spelled(arch / name, scratch), tokens)
         except Exception as error:  # A checkpoint that transformers itself does not load is no golden.
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
             continue

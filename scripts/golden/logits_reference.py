@@ -36,7 +36,7 @@ int main(int argc, char ** argv) {
     llama_model * model = llama_model_load_from_file(argv[1], llama_model_default_params());
     if (!model) return 1;
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = params.n_batch = params.n_ubatch = 64;
+    params.n_ctx = params.n_batch = params.n_ubatch = 128;
     params.type_k = params.type_v = GGML_TYPE_F32;
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_threads = params.n_threads_batch = 1;
@@ -63,6 +63,25 @@ int main(int argc, char ** argv) {
 """
 
 
+def build(reference, library, scratch):
+    """The program, compiled."""
+    (scratch / "run.cpp").write_text(PROGRAM)
+    includes = [f"-I{reference / part / 'include'}" for part in (".", "ggml")]
+    subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library.resolve()}", "-lllama",
+                    "-lggml", "-lggml-base", f"-Wl,-rpath,{library.resolve()}"], check=True)
+    return scratch / "run"
+
+
+def predict(program, path, tokens):
+    """(tokens, n_vocab) in f32."""
+    ran = subprocess.run([program, path, *map(str, tokens)], capture_output=True)
+    if ran.returncode:
+        raise ValueError(f"libllama fails ({ran.returncode}): {ran.stderr.decode().strip()[:300]}")
+    logits = np.frombuffer(ran.stdout, "<f4").reshape(len(tokens), -1)
+    assert np.isfinite(logits).all()
+    return logits
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", type=Path, required=True)
@@ -77,23 +96,19 @@ def main():
     from logits import positions_of, tokens_of
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory() as scratch:
-        scratch, library = Path(scratch), args.library.resolve()
-        (scratch / "run.cpp").write_text(PROGRAM)
-        includes = [f"-I{args.reference / part / 'include'}" for part in (".", "ggml")]
-        subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library}", "-lllama",
-                        "-lggml", "-lggml-base", f"-Wl,-rpath,{library}"], check=True)
+        scratch = Path(scratch)
+        program = build(args.reference, args.library, scratch)
         for name in args.names:
             folder, spec = args.arch / name, arch.CHECKPOINTS[name]
             expected = json.loads((folder / "expected.json").read_text())
             copy = arch.for_reference(folder, spec, scratch)
             path = arch.convert(copy, scratch, "f32", expected["pre"], spec.get("given", {}), spec.get("expect"))
             tokens = tokens_of(json.loads((folder / "config.json").read_text()))
-            ran = subprocess.run([scratch / "run", path, *map(str, tokens)], capture_output=True)
-            if ran.returncode:
-                print(f"{name}: libllama fails ({ran.returncode}): {ran.stderr.decode().strip()[:300]}", file=sys.stderr)
+            try:
+                logits = predict(program, path, tokens)
+            except ValueError as error:
+                print(f"{name}: {error}", file=sys.stderr)
                 continue
-            logits = np.frombuffer(ran.stdout, "<f4").reshape(len(tokens), -1)
-            assert np.isfinite(logits).all(), name
             head = dict(tokens=tokens, positions=positions_of(tokens), n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
             (args.out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + logits[positions_of(tokens)].tobytes())
 
