@@ -11,7 +11,7 @@ pub(crate) use activation::{Activation, exp, log_sum_exp};
 pub(crate) use attention::{Attention, Mask, Queries, Window, softmax};
 pub(crate) use matmul::{Product, mul_mat};
 pub(crate) use norm::{Norm, NormKind};
-pub(crate) use recurrence::{recur, sigmoid, softplus};
+pub(crate) use recurrence::{dot, recur, sigmoid, softplus};
 pub(crate) use rope::{Rope, RopeKind, Scaling};
 
 use ndarray::Array2;

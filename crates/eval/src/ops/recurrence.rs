@@ -37,6 +37,18 @@ pub(crate) fn recur(
     tasks.into_par_iter().for_each(|(head, rows, state, columns)| step(head, rows, state, columns));
 }
 
+/// The sum of `a * b` in sixteen lanes: faster than in order, and nearer to the true one.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..16 {
+            lanes[lane] += a[lane] * b[lane];
+        }
+    }
+    lanes.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
 /// `1 / (1 + exp(-x))`.
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
@@ -68,6 +80,14 @@ mod tests {
         assert_eq!(states, [vec![2.0; 2], vec![7.0; 2], vec![13.0; 2]]);
         assert_eq!(out.column(0).to_vec(), [1.0, 12.0, 31.0, 42.0, 53.0]);
         assert_eq!(out.column(3).to_vec(), [101.0, 112.0, 131.0, 142.0, 153.0]);
+    }
+
+    #[test]
+    fn sums_of_products_by_hand() {
+        let numbers: Vec<f32> = (1..=37).map(|i| i as f32).collect();
+        for (n, expected) in [(0, 0.0), (3, 14.0), (16, 1496.0), (37, 17575.0)] {
+            assert_eq!(dot(&numbers[..n], &numbers[..n]), expected);
+        }
     }
 
     #[test]

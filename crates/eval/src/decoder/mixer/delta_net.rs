@@ -125,9 +125,10 @@ impl Mixer for DeltaNet {
                 for (told, value) in told.iter_mut().zip(value) {
                     *told = (value - *told) * write;
                 }
+                let y = y.as_slice_mut().expect("columns of a row are contiguous");
                 y.fill(0.0);
                 for ((state, key), query) in state.chunks_exact_mut(value_width).zip(key).zip(query) {
-                    for ((state, new), y) in state.iter_mut().zip(&told).zip(&mut y) {
+                    for ((state, new), y) in state.iter_mut().zip(&told).zip(y.iter_mut()) {
                         *state += key * new;
                         *y += *state * query * scale;
                     }

@@ -9,7 +9,7 @@ use crate::{
     decoder::{Shape, linear::Linear},
     graph::Pass,
     keys::Keys,
-    ops::{Activation, Norm, NormKind, Rows, exp, recur, softplus},
+    ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
     weights::Weights,
 };
 
@@ -110,14 +110,10 @@ impl Mixer for Mamba {
                     let (x, dt) = (x[[t, c]], softplus(dt[[t, c]]));
                     let taken = x * dt;
                     let decay = &self.decay[c * d_state..(c + 1) * d_state];
-                    let mut sum = 0.0;
-                    for (((state, decay), input), output) in
-                        state.iter_mut().zip(decay).zip(input).zip(output)
-                    {
+                    for ((state, decay), input) in state.iter_mut().zip(decay).zip(input) {
                         *state = *state * exp(dt * decay) + input * taken;
-                        sum += *state * output;
                     }
-                    *y = sum + x * self.skip[c];
+                    *y = dot(state, output) + x * self.skip[c];
                 }
             }
         });

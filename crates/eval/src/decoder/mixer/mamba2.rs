@@ -9,7 +9,7 @@ use crate::{
     decoder::{Shape, linear::Linear},
     graph::Pass,
     keys::Keys,
-    ops::{Activation, Norm, NormKind, Rows, exp, recur, softplus},
+    ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
     weights::Weights,
 };
 
@@ -109,12 +109,10 @@ impl Mixer for Mamba2 {
                 let xs = &xs[head * head_width..];
                 for ((state, y), x) in states.chunks_exact_mut(d_state).zip(&mut y).zip(xs) {
                     let taken = x * dt;
-                    let mut sum = 0.0;
-                    for ((state, input), output) in state.iter_mut().zip(input).zip(output) {
+                    for (state, input) in state.iter_mut().zip(input) {
                         *state = *state * kept + input * taken;
-                        sum += *state * output;
                     }
-                    *y = sum + x * self.skip[head];
+                    *y = dot(state, output) + x * self.skip[head];
                 }
             }
         });

@@ -3,8 +3,6 @@
 //! Source: `build_rwkv6_time_mix` in `src/models/rwkv6-base.cpp`, `ggml_compute_forward_rwkv_wkv6_f32` and
 //! `ggml_compute_forward_gla_f32` of llama.cpp (llama-cpp-python 0.3.36).
 
-use ndarray::s;
-
 use super::{Mixer, SHIFTED, STATE, need_size, need_vector, shift};
 use crate::{
     Error,
@@ -192,24 +190,29 @@ impl TimeMix6 {
         let scale = 1.0 / (size as f32).sqrt();
         recur(&pass.windows(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
             let kv = head / self.share_heads;
-            let (own, shared) = (s![head * size..(head + 1) * size], s![kv * size..(kv + 1) * size]);
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let (key, value) = (key.row(t), value.row(t));
-                let (receptance, kept) = (receptance.row(t), kept.row(t));
-                let (key, value) = (key.slice(shared), value.slice(shared));
-                let (receptance, kept) = (receptance.slice(own), kept.slice(own));
+                let (key, value) = (of_head(key, t, kv, size), of_head(value, t, kv, size));
+                let (receptance, kept) = (of_head(receptance, t, head, size), of_head(kept, t, head, size));
+                let y = y.as_slice_mut().expect("columns of a row are contiguous");
                 y.fill(0.0);
                 for (i, state) in state.chunks_exact_mut(size).enumerate() {
-                    let (read, kept) = (receptance[i], kept[i]);
-                    let key = if self.first.is_some() { key[i] } else { key[i] - key[i] * kept };
-                    for ((state, value), y) in state.iter_mut().zip(&value).zip(&mut y) {
-                        let new = key * value;
-                        let faded = *state * kept + new;
-                        *y += match &self.first {
-                            Some(first) => (first[head * size + i] * new + *state) * read,
-                            None => faded * read * scale,
-                        };
-                        *state = faded;
+                    let (read, kept, key) = (receptance[i], kept[i], key[i]);
+                    match &self.first {
+                        Some(first) => {
+                            let first = first[head * size + i];
+                            for ((state, value), y) in state.iter_mut().zip(value).zip(y.iter_mut()) {
+                                let new = key * value;
+                                *y += (first * new + *state) * read;
+                                *state = *state * kept + new;
+                            }
+                        }
+                        None => {
+                            let key = key - key * kept;
+                            for ((state, value), y) in state.iter_mut().zip(value).zip(y.iter_mut()) {
+                                *state = *state * kept + key * value;
+                                *y += *state * read * scale;
+                            }
+                        }
                     }
                 }
             }
@@ -217,6 +220,12 @@ impl TimeMix6 {
         pass.remember(index, STATE, states);
         y
     }
+}
+
+/// The elements of a head in row `t`.
+fn of_head(rows: &Rows, t: usize, head: usize, size: usize) -> &[f32] {
+    let all = rows.as_slice().expect("activations are contiguous");
+    &all[t * rows.ncols() + head * size..][..size]
 }
 
 /// The norm of each head's output, with weights for all heads, if it is there.

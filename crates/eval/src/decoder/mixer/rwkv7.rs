@@ -10,7 +10,7 @@ use crate::{
     decoder::{Shape, linear::Linear},
     graph::Pass,
     keys::Keys,
-    ops::{Norm, Rows, add_bias, exp, recur, sigmoid},
+    ops::{Norm, Rows, add_bias, dot, exp, recur, sigmoid},
     weights::Weights,
 };
 
@@ -203,13 +203,13 @@ impl TimeMix7 {
                 let length = removed.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
                 removed.iter_mut().for_each(|x| *x /= length);
                 for (i, state) in state.chunks_exact_mut(size).enumerate() {
-                    let told: f32 = state.iter().zip(&removed).map(|(state, key)| state * key).sum();
-                    let mut sum = 0.0;
-                    for j in 0..size {
-                        state[j] = state[j] * kept[j] - told * removed[j] * rate[j] + value[i] * written[j];
-                        sum += state[j] * receptance[j];
+                    let (told, value) = (dot(state, &removed), value[i]);
+                    for ((((state, kept), removed), rate), written) in
+                        state.iter_mut().zip(kept).zip(&removed).zip(rate).zip(&written)
+                    {
+                        *state = *state * kept - told * removed * rate + value * written;
                     }
-                    y[i] = sum;
+                    y[i] = dot(state, receptance);
                 }
             }
         });
