@@ -239,6 +239,93 @@ fn compare(name: &str, what: &str, ours: &[Json], expected: &[Json], wrong: &mut
     }
 }
 
+/// Parts of names of tensors that a model of some config can do without, because no key says whether they are there.
+const CAN_BE_ABSENT: &[&str] = &[
+    // Biases, outputs that may be the embedding, and second copies of it.
+    ".bias",
+    "lm_head.",
+    "embed_out.",
+    "output_layer.",
+    "output.weight",
+    "decoder.embed_tokens",
+    "proj_out.",
+    "e_score_correction_bias",
+    "expert_bias",
+    "LayerNorm.beta",
+    // Kinds of sentences, relative positions of the layers that have them, classifiers and heads.
+    "token_type_embeddings",
+    "relative_attention_bias",
+    "classifier.",
+    "head.",
+    // Norms that only some releases of a family have.
+    "layer_norm_q",
+    "layer_norm_k",
+    "layer_norm_1",
+    "query_layernorm",
+    "key_layernorm",
+    "mamba.norm",
+    "q_norm",
+    "k_norm",
+    // A gate of RWKV 7, and the norm of its time mix.
+    "attention.g1",
+    "attention.g2",
+    "time_mixer.g1",
+    "time_mixer.g2",
+    "g_lora",
+    "g_norm",
+    "attention.ln_x",
+    // What predicts more than the next token.
+    "eh_proj",
+    "enorm",
+    "hnorm",
+    "final_layernorm",
+    "shared_head",
+    "model.layers.2.embed_tokens",
+    "mtp.",
+];
+
+/// Every tensor of every checkpoint, taken away alone: it is named before anything is made, or the model can do
+/// without it.
+#[test]
+fn every_used_tensor_is_named_when_it_is_missing() {
+    let mut silent: Vec<String> = Vec::new();
+    let mut n_named = 0;
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let checkpoint = source::open(&folder).unwrap();
+        let whole = arch::resolve_weights(&input(&checkpoint), &Options::default()).unwrap();
+        let used: BTreeSet<String> = whole
+            .tensors
+            .iter()
+            .flat_map(|tensor| match &tensor.data {
+                Data::Rows { sources, .. } => sources.clone(),
+                Data::Columns { source, .. } => vec![source.clone()],
+                Data::Mxfp4 { codes, scales, .. } => vec![codes.clone(), scales.clone()],
+                _ => Vec::new(),
+            })
+            .collect();
+        for tensor in used {
+            let mut less = input(&checkpoint);
+            less.tensors.retain(|have| have.name != tensor);
+            match arch::resolve_weights(&less, &Options::default()) {
+                Err(arch::ArchError::MissingTensors { names }) => {
+                    assert!(!names.is_empty(), "{name} without `{tensor}`");
+                    n_named += 1;
+                }
+                // Half a fused or packed tensor is named as such.
+                Err(error) => {
+                    assert!(error.to_string().contains('`'), "{name} without `{tensor}`: {error}");
+                    n_named += 1;
+                }
+                Ok(_) if CAN_BE_ABSENT.iter().any(|part| tensor.contains(part)) => {}
+                Ok(_) => silent.push(format!("{name}: {tensor}")),
+            }
+        }
+    }
+    assert!(n_named > 2000, "{n_named}");
+    assert!(silent.is_empty(), "{silent:#?}");
+}
+
 #[test]
 fn a_missing_matrix_of_a_layer_is_named_whatever_the_spelling() {
     let names = ["chatglm", "glm", "cohere", "cohere-old", "persimmon", "stablelm", "stablelm-old"];

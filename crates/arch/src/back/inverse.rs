@@ -386,6 +386,19 @@ fn candidate(
     if let Some((_, shape)) = input.tensors.iter().find(|(name, _)| name == "token_types.weight") {
         config.insert("type_vocab_size".into(), shape.n_rows().into());
     }
+    if has_field("expert_layer_period") {
+        let n_layers = keys.count(&own("block_count"))?.unwrap_or(0);
+        let has_router = |layer: &u64| {
+            let router = format!("blk.{layer}.ffn_gate_inp.weight");
+            input.tensors.iter().any(|(name, _)| *name == router)
+        };
+        let mut mixtures = (0..n_layers.min(input.tensors.len() as u64)).filter(has_router);
+        if let Some(first) = mixtures.next() {
+            config.insert("expert_layer_offset".into(), first.into());
+            let period = mixtures.next().map_or(n_layers, |second| second - first);
+            config.insert("expert_layer_period".into(), period.into());
+        }
+    }
     if has_field("num_ln_in_parallel_attn") {
         let norms = if has_tensor(".attn_norm_2.weight") { 2 } else { 1 };
         config.insert("num_ln_in_parallel_attn".into(), norms.into());

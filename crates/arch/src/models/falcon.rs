@@ -42,7 +42,8 @@ const LAYERS: &[TensorRule] = &[
         .need(Need::If(|hparams, _| !has_two_norms(hparams))),
     TensorRule::copy(&["transformer.h.{bid}.ln_mlp"], "blk.{bid}.attn_norm")
         .need(Need::If(|hparams, _| has_two_norms(hparams))),
-    TensorRule::copy(&["transformer.h.{bid}.ln_attn"], "blk.{bid}.attn_norm_2").need(Need::Optional),
+    TensorRule::copy(&["transformer.h.{bid}.ln_attn"], "blk.{bid}.attn_norm_2")
+        .need(Need::If(|hparams, _| has_two_norms(hparams))),
     TensorRule::part(
         &["transformer.h.{bid}.self_attention.query_key_value"],
         "blk.{bid}.attn_qkv",

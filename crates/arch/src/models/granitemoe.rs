@@ -52,16 +52,23 @@ const SHARED: &[TensorRule] = &[
         "blk.{bid}.ffn_gate_shexp",
         rules::first_half,
     )
-    .need(Need::Optional),
+    .need(HAS_SHARED),
     TensorRule::part(
         &["model.layers.{bid}.shared_mlp.input_linear"],
         "blk.{bid}.ffn_up_shexp",
         rules::second_half,
     )
-    .need(Need::Optional),
+    .need(HAS_SHARED),
     TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
-        .need(Need::Optional),
+        .need(HAS_SHARED),
 ];
+
+const HAS_SHARED: Need = Need::If(|hparams, _| {
+    hparams
+        .get("shared_intermediate_size")
+        .and_then(serde_json::Value::as_u64)
+        .is_some_and(|length| length > 0)
+});
 
 /// `GraniteMoeConfig` of transformers 5.23.
 const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {

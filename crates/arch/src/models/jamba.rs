@@ -10,6 +10,7 @@
 //! 0.3.36.
 
 use gguf::{Array, Value};
+use serde_json::Value as Json;
 
 use crate::config::Hparams;
 use crate::config::classes::FieldDefault::{Bool, Float, Int, Text};
@@ -58,46 +59,63 @@ const MAMBA: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mamba.A_log"], "blk.{bid}.ssm_a")
         .bare("")
         .element(ElementMap::MinusExp)
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.D"], "blk.{bid}.ssm_d").bare("").need(Need::Optional),
+        .need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.D"], "blk.{bid}.ssm_d").bare("").need(IS_MAMBA),
     TensorRule::copy(&["model.layers.{bid}.mamba.conv1d"], "blk.{bid}.ssm_conv1d")
         .shape(rules::SQUEEZE_CHANNEL)
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.in_proj"], "blk.{bid}.ssm_in").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.x_proj"], "blk.{bid}.ssm_x").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.dt_proj"], "blk.{bid}.ssm_dt").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.out_proj"], "blk.{bid}.ssm_out").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.dt_layernorm"], "blk.{bid}.ssm_dt_norm")
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.b_layernorm"], "blk.{bid}.ssm_b_norm").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mamba.c_layernorm"], "blk.{bid}.ssm_c_norm").need(Need::Optional),
+        .need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.in_proj"], "blk.{bid}.ssm_in").need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.x_proj"], "blk.{bid}.ssm_x").need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.dt_proj"], "blk.{bid}.ssm_dt").need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.out_proj"], "blk.{bid}.ssm_out").need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.dt_layernorm"], "blk.{bid}.ssm_dt_norm").need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.b_layernorm"], "blk.{bid}.ssm_b_norm").need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.{bid}.mamba.c_layernorm"], "blk.{bid}.ssm_c_norm").need(IS_MAMBA),
 ];
 
 const ATTENTION: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output").need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output").need(ATTENDS),
 ];
 
 const FORWARD: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.gate_proj"], "blk.{bid}.ffn_gate")
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.up_proj"], "blk.{bid}.ffn_up").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.down_proj"], "blk.{bid}.ffn_down")
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.router"], "blk.{bid}.ffn_gate_inp")
-        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.feed_forward.gate_proj"], "blk.{bid}.ffn_gate").need(IS_DENSE),
+    TensorRule::copy(&["model.layers.{bid}.feed_forward.up_proj"], "blk.{bid}.ffn_up").need(IS_DENSE),
+    TensorRule::copy(&["model.layers.{bid}.feed_forward.down_proj"], "blk.{bid}.ffn_down").need(IS_DENSE),
+    TensorRule::copy(&["model.layers.{bid}.feed_forward.router"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
         .rows(RowRule::StackExperts)
-        .need(Need::Optional),
+        .need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts)
-        .need(Need::Optional),
+        .need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .rows(RowRule::StackExperts)
-        .need(Need::Optional),
+        .need(IS_MIXTURE),
 ];
+
+const ATTENDS: Need = Need::If(attends);
+const IS_MAMBA: Need = Need::If(|hparams, bid| !attends(hparams, bid));
+const IS_MIXTURE: Need = Need::If(is_mixture);
+const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
+
+/// Whether a layer is one of those that come once in a period.
+fn comes(hparams: &Hparams, bid: u64, keys: [&str; 2]) -> bool {
+    let [offset, period] = keys.map(|key| hparams.get(key).and_then(Json::as_u64));
+    let since = bid.checked_sub(offset.unwrap_or(0));
+    since.is_some_and(|since| since.is_multiple_of(period.unwrap_or(1).max(1)))
+}
+
+fn attends(hparams: &Hparams, bid: u64) -> bool {
+    comes(hparams, bid, ["attn_layer_offset", "attn_layer_period"])
+}
+
+fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    let n_experts = hparams.get("num_experts").and_then(Json::as_u64).unwrap_or(0);
+    n_experts > 1 && comes(hparams, bid, ["expert_layer_offset", "expert_layer_period"])
+}
 
 /// `JambaConfig` of transformers 5.23.
 const JAMBA_CONFIG: ConfigClass = ConfigClass {

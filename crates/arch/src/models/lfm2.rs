@@ -48,24 +48,28 @@ const LAYERS: &[TensorRule] = &[
 const CONVOLUTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.conv.conv"], "blk.{bid}.shortconv.conv")
         .shape(rules::SQUEEZE_CHANNEL)
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.conv.in_proj"], "blk.{bid}.shortconv.in_proj")
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.conv.out_proj"], "blk.{bid}.shortconv.out_proj")
-        .need(Need::Optional),
+        .need(CONVOLVES),
+    TensorRule::copy(&["model.layers.{bid}.conv.in_proj"], "blk.{bid}.shortconv.in_proj").need(CONVOLVES),
+    TensorRule::copy(&["model.layers.{bid}.conv.out_proj"], "blk.{bid}.shortconv.out_proj").need(CONVOLVES),
 ];
 
 const ATTENTION: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.out_proj"], "blk.{bid}.attn_output")
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.q_layernorm"], "blk.{bid}.attn_q_norm")
-        .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.k_layernorm"], "blk.{bid}.attn_k_norm")
-        .need(Need::Optional),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.out_proj"], "blk.{bid}.attn_output").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_layernorm"], "blk.{bid}.attn_q_norm").need(ATTENDS),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_layernorm"], "blk.{bid}.attn_k_norm").need(ATTENDS),
 ];
+
+const CONVOLVES: Need = Need::If(convolves);
+const ATTENDS: Need = Need::If(|hparams, bid| !convolves(hparams, bid));
+
+/// Whether a layer is a convolution, by `layer_types`.
+fn convolves(hparams: &Hparams, bid: u64) -> bool {
+    let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
+    kind.is_some_and(|kind| kind == "conv")
+}
 
 /// `Lfm2Config` of transformers 5.23.
 const LFM2_CONFIG: ConfigClass = ConfigClass {

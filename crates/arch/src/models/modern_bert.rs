@@ -50,7 +50,7 @@ const ENDS: &[TensorRule] = &[
 
 /// The first layer has no norm before its attention.
 const LAYERS: &[TensorRule] = &[
-    TensorRule::copy(&["layers.{bid}.attn_norm"], "blk.{bid}.attn_norm").need(Need::Optional),
+    TensorRule::copy(&["layers.{bid}.attn_norm"], "blk.{bid}.attn_norm").need(Need::If(|_, bid| bid > 0)),
     TensorRule::copy(&["layers.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["layers.{bid}.attn.Wo"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["layers.{bid}.mlp.Wi"], "blk.{bid}.ffn_up"),

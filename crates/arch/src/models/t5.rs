@@ -69,7 +69,7 @@ const ENCODER: &[TensorRule] = &[
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_1"], "enc.blk.{bid}.ffn_up")
         .need(IS_GATED),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_0"], "enc.blk.{bid}.ffn_gate")
-        .need(Need::Optional),
+        .need(IS_GATED),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wo"], "enc.blk.{bid}.ffn_down"),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.layer_norm"], "enc.blk.{bid}.ffn_norm"),
     TensorRule::copy(&["encoder.final_layer_norm"], "enc.output_norm"),
@@ -97,7 +97,8 @@ const DECODER_LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi"], "dec.blk.{bid}.ffn_up"),
     TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_1"], "dec.blk.{bid}.ffn_up")
         .need(IS_GATED),
-    optional(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_0"], "dec.blk.{bid}.ffn_gate"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_0"], "dec.blk.{bid}.ffn_gate")
+        .need(IS_GATED),
     TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wo"], "dec.blk.{bid}.ffn_down"),
     TensorRule::copy(&["decoder.block.{bid}.layer.2.layer_norm"], "dec.blk.{bid}.ffn_norm"),
     TensorRule::copy(&["decoder.final_layer_norm"], "dec.output_norm"),
