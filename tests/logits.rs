@@ -11,6 +11,7 @@ use eval::{
     Model, Options, Session, Window,
     embed::{Pooling, embed},
 };
+use gguf::Value;
 
 /// The largest difference that is allowed, as a part of the range of the logits.
 const ALLOWED: f32 = 2e-4;
@@ -82,7 +83,8 @@ fn largest(want: &[f32], have: &[f32]) -> f32 {
     worst
 }
 
-/// The largest differences of rows, of the pooled row and of a session from one pass, as parts of their ranges.
+/// The largest differences of rows, of the pooled row and of a session from one pass, as parts of their ranges; where
+/// tokens see later ones, a session says something else.
 struct Differences {
     rows: f32,
     pooled: Option<f32>,
@@ -91,13 +93,18 @@ struct Differences {
 
 /// The differences, or what went wrong.
 fn difference(name: &str) -> Result<Differences, String> {
-    let place = Place::with_golden(name);
-    let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
-    if ran.code != Some(0) {
-        return Err(format!("not converted: {}", ran.stderr));
+    // Families that the converter does not write have a file of their own.
+    let mut path = golden("logits").join(format!("{name}.gguf"));
+    let place = if path.exists() { Place::new() } else { Place::with_golden(name) };
+    if !path.exists() {
+        let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+        if ran.code != Some(0) {
+            return Err(format!("not converted: {}", ran.stderr));
+        }
+        path = place.path("x.gguf");
     }
     let options = Options { threads: Some(1) };
-    let model = Model::open(&place.path("x.gguf"), &options).map_err(|error| error.to_string())?;
+    let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
     let expected = expected(name);
     let hidden = model.run(&[Window::new(&expected.tokens)], None).map_err(|error| error.to_string())?;
     let width = if expected.is_hidden { model.n_embd() } else { model.n_vocab() };
@@ -128,7 +135,10 @@ fn difference(name: &str) -> Result<Differences, String> {
             Some(largest(&pooled.row, &made[0]) / pooled.range)
         }
     };
-    let session = match expected.is_hidden || model.answers() {
+    let causal = format!("{}.attention.causal", model.architecture());
+    let is_causal =
+        model.file().metadata().iter().all(|(key, value)| *key != causal || *value == Value::Bool(true));
+    let session = match expected.is_hidden || model.answers() || !is_causal {
         true => None,
         false => Some(told(&model, &tokens, &rows).map_err(|error| error.to_string())? / expected.range),
     };
@@ -170,6 +180,7 @@ fn tiny_checkpoints_predict_as_elsewhere_at_once_and_token_by_token() {
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
     names.sort();
+    names.dedup();
     assert!(!names.is_empty());
     let wanted = std::env::var("LOGITS").unwrap_or_default();
     let mut problems = Vec::new();
