@@ -50,6 +50,11 @@ WIDE |= {
     "qwen3next": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256, head_dim=64, linear_key_head_dim=32, linear_value_head_dim=64),
     "gpt-oss": dict(head_dim=64, intermediate_size=256), "gpt-oss-mxfp4": dict(head_dim=64, intermediate_size=256),
 }
+# The specification's own, but those whose logarithms of decays torch raises to powers of its own rounding.
+WIDE |= {
+    "gpt2": dict(n_embd=256), "gptneox": {}, "falcon": {}, "falcon-40b": dict(num_attention_heads=8), "bloom": dict(hidden_size=256),
+    "mpt": dict(d_model=256),
+}
 TYPES = ["q8_0", "q4_k_m"]
 # What is quantized already is not quantized again.
 TYPES_OF = {"gpt-oss-mxfp4": ["mxfp4_moe"]}
@@ -84,7 +89,7 @@ def fill(path: Path) -> dict:
 
 def make(name: str, sizes: dict, quantize: Path, out: Path) -> None:
     spec = dict(arch.FAMILIES[name])
-    spec["config"] = {**spec["config"], **({} if spec.get("bare") else SIZES), **sizes}
+    spec["config"] = {**spec.get("config", {}), **({} if spec.get("bare") else SIZES), **sizes}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / name
         arch.make_checkpoint(name, spec, folder)
@@ -93,7 +98,7 @@ def make(name: str, sizes: dict, quantize: Path, out: Path) -> None:
                 shutil.copy(out / "arch" / name / file.name, file)
         shapes = fill(folder / "model.safetensors")
         pre = "llama-bpe" if spec.get("tokenizer") == "bpe" else "default"
-        base = arch.convert(folder, Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
+        base = arch.convert(arch.for_reference(folder, spec, Path(scratch) / "for-reference"), Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
         files = {}
         for kind in TYPES_OF.get(name, TYPES):
             path = Path(scratch) / f"{kind}.gguf"
