@@ -27,7 +27,7 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     if ran.code != Some(0) {
         return Err(format!("not converted: {}", ran.stderr));
     }
-    let options = Options { threads: Some(1) };
+    let options = Options { threads: Some(1), ..Options::default() };
     match Model::open(&place.path("x.gguf"), &options) {
         Ok(model) => Ok(Some(model)),
         Err(Error::UnknownArchitecture { .. }) => Ok(None),

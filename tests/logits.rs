@@ -103,7 +103,7 @@ fn difference(name: &str) -> Result<Differences, String> {
         }
         path = place.path("x.gguf");
     }
-    let options = Options { threads: Some(1) };
+    let options = Options { threads: Some(1), ..Options::default() };
     let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
     let expected = expected(name);
     let hidden = model.run(&[Window::new(&expected.tokens)], None).map_err(|error| error.to_string())?;

@@ -46,6 +46,34 @@ perplexity -m llama.gguf -f text --chunks 4 --kl-divergence-base "$out/llama.kld
 perplexity -m back.gguf -f text --chunks 4 --kl-divergence-base "$out/llama.kld" --kl-divergence |
     sed -n '/=====/,$p' | grep -a -E 'PPL|KLD|p:|Δp' >"$out/compare.txt"
 
+# Windows and strides, of two models whose texts begin with a token of their own; and types before whose weights the
+# reference rounds activations, with its caches in f16. It loses the last lines of its log when it ends, so it is
+# asked for more windows than are kept, and again until its last line is there.
+{
+    echo "# model, type, context, stride (0 for none), windows: the figure after each; at the end of all windows, with its error"
+    for row in "llama f32 64 0 4" "llama f32 64 64 4" "llama f32 64 16 5" "gemma3 f32 64 0 4" "gemma3 f32 100 128 3" \
+        "llama f32 64 0 all" "gemma3 f32 64 0 all" "llama f16 64 0 4" "llama bf16 64 0 4" "llama q8_0 64 0 4"; do
+        read -r model type context stride windows <<<"$row"
+        [ -f "$model.gguf" ] || "${PYTHON:-python3}" "$reference/convert_hf_to_gguf.py" "$root/golden/arch/$model" \
+            --outtype f32 --outfile "$model.gguf" >log 2>&1
+        file=$model.gguf exact="-fa off -ctk f32 -ctv f32"
+        if [ "$type" != f32 ]; then
+            file=$type.gguf exact=
+            "$bin/llama-quantize" --pure "$model.gguf" "$file" "$type" 1 >log 2>&1
+        fi
+        # shellcheck disable=SC2086
+        measure() { "$bin/llama-perplexity" -m "$file" -f text -c "$context" -b 64 --ppl-stride "$stride" \
+            --chunks "$1" $exact -t 1 >log 2>&1 || true; }
+        if [ "$windows" = all ]; then
+            until measure -1 && grep -aq "Final estimate" log; do :; done
+            echo "$row: $(sed -n 's/.*Final estimate: PPL = //p' log)"
+        else
+            measure $((windows + 8))
+            echo "$row: $(grep -ao '\[[0-9]*\][0-9.]*,' log | sed 's/.*]//; s/,//' | head -n "$windows" | paste -sd' ')"
+        fi
+    done
+} >"$out/perplexity.txt"
+
 score() { "$bin/llama-perplexity" -m llama.gguf -c 512 -fa off -ctk f32 -ctv f32 -t 1 -np 8 "$@" 2>&1; }
 {
     echo "# task, figures as the reference prints them"

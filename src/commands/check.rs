@@ -7,6 +7,7 @@ use std::{
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
+    Activations,
     compare::{Base, run as run_windows},
     perplexity::{Settings, cut, measure},
     stats::Comparison,
@@ -39,8 +40,8 @@ Examples:
   gguf-eval check model-Q4_K_M.gguf --base model-BF16.gguf --text t.txt --baseline b.json
 
 The first writes the baseline, the second compares with it: exit code 1 says that perplexity, or with a base
-the divergence from it, is above the baseline's by more than the margin. Context, windows, margins and the
-digest of the text are part of the baseline.";
+the divergence from it, is above the baseline's by more than the margin. Context, windows, margins, activations and
+the digest of the text are part of the baseline.";
 
 #[derive(Debug, Args)]
 struct CheckArgs {
@@ -95,6 +96,8 @@ struct Baseline {
     text_sha256: String,
     context: usize,
     windows: usize,
+    #[serde(default)]
+    activations: Activations,
     perplexity: Limit,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     divergence: Option<Limit>,
@@ -142,7 +145,7 @@ impl Verdict {
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let mut args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let text_sha256 = digest(&args.text)?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
     let settings = match &baseline {
@@ -156,6 +159,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 return Err(Failure::usage("the baseline has a divergence, and there is no base")
                     .hint(["give the base with --base"]));
             }
+            if args.run.activations.is_some_and(|given| given != baseline.activations) {
+                let made =
+                    format!("the baseline was made with --activations {}", baseline.activations.name());
+                return Err(Failure::usage(made));
+            }
+            args.run.activations = Some(baseline.activations);
             Settings { context: baseline.context, windows: Some(baseline.windows), stride: None }
         }
     };
@@ -166,7 +175,14 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             Limit { value: perplexity, margin_percent: margin(args.perplexity_margin, PERPLEXITY_MARGIN) };
         let divergence = divergence
             .map(|value| Limit { value, margin_percent: margin(args.divergence_margin, DIVERGENCE_MARGIN) });
-        let baseline = Baseline { text_sha256, context: settings.context, windows, perplexity, divergence };
+        let baseline = Baseline {
+            text_sha256,
+            context: settings.context,
+            windows,
+            activations: args.run.activations.unwrap_or_default(),
+            perplexity,
+            divergence,
+        };
         let json = serde_json::to_string_pretty(&baseline).map_err(Failure::new)? + "\n";
         gguf::Output::write_whole(&args.baseline, json.as_bytes(), args.force).map_err(Failure::new)?;
         ui.status(&format!("wrote {}", args.baseline.display()));

@@ -42,12 +42,12 @@ Examples:
   gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --windows 20 --html report.html
   gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --tensors
   gguf-eval compare model-BF16.gguf --text wiki.test.raw --save-logits base.kld
-  gguf-eval compare base.kld model-Q4_K_M.gguf --json
+  gguf-eval compare base.kld model-Q4_K_M.gguf --activations rounded --json
 
 All files run together, window by window; no file of logits is needed. Files of logits that
 llama-perplexity --kl-divergence-base wrote are read in the place of the base, and --save-logits
 writes them. Divergences are in nats. Activations stay f32, where llama-perplexity rounds them to 8 bits
-before multiplying them with quantized weights.";
+before multiplying them with quantized weights; --activations rounded does as it does.";
 
 #[derive(Debug, Args)]
 struct CompareArgs {
@@ -144,6 +144,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         base_bytes,
         architecture,
         text: plan.text,
+        activations: args.run.activations.unwrap_or_default().name(),
         context: plan.context,
         windows: plan.cuts.len(),
         files,

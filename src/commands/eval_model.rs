@@ -5,8 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::Args;
-use eval::{Error, Model, Options};
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use eval::{Activations, Error, Model, Options};
 
 use crate::{commands::cpu_level, failure::Failure};
 
@@ -16,9 +19,18 @@ pub(super) struct RunArgs {
     /// Threads to work with; as many as the machine has by default.
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<usize>,
+    /// What goes into products with weights: f32 as it is (the default), or rounded as llama.cpp's CPU
+    /// kernels round it, for figures to compare with llama.cpp's.
+    #[arg(long, value_name = "KIND", value_parser = activations())]
+    pub activations: Option<Activations>,
     /// Nothing on stderr but errors.
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+fn activations() -> impl TypedValueParser<Value = Activations> {
+    PossibleValuesParser::new(Activations::ALL.iter().map(|kind| kind.name()))
+        .map(|name| Activations::ALL.iter().copied().find(|kind| kind.name() == name).unwrap_or_default())
 }
 
 /// Opens a model.
@@ -27,7 +39,7 @@ pub(super) struct RunArgs {
 /// What is wrong with the file or with the options.
 pub(super) fn open(path: &Path, run: &RunArgs) -> Result<Model, Failure> {
     cpu_level()?;
-    let options = Options { threads: run.threads };
+    let options = Options { threads: run.threads, activations: run.activations.unwrap_or_default() };
     Model::open(path, &options).map_err(|error| at(path, error))
 }
 

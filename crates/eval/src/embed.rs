@@ -4,7 +4,7 @@
 //! (llama-cpp-python 0.3.36).
 
 use crate::{
-    Error, Model, Window,
+    Activations, Error, Model, Window,
     graph::Head,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, softmax},
@@ -137,7 +137,7 @@ fn layer(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<He
 
 fn apply(layer: &Head, x: &Rows) -> Rows {
     let mut out = Rows::zeros((x.nrows(), layer.weight.n_out));
-    layer.run(x.view(), out.view_mut());
+    layer.run(x.view(), Activations::F32, out.view_mut());
     out
 }
 

@@ -4,11 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*, s};
 use quant::Level;
+use tensor::DType;
 
 use crate::{
-    Error, Observer,
+    Activations, Error, Observer,
     model::{Part, Session},
-    ops::{Attention, Product, Queries, Rows, Window, mul_mat},
+    ops::{Attention, Product, Queries, Rows, Window, mul_mat, round, round_into},
     weights::Weight,
 };
 
@@ -61,8 +62,16 @@ pub(crate) struct Head {
 
 impl Head {
     /// `x (n, n_embd) -> out (n, n_vocab)`.
-    pub fn run(&self, x: ArrayView2<'_, f32>, mut out: ArrayViewMut2<'_, f32>) {
-        mul_mat(x, vec![Product { weight: &self.weight, index: 0, out: out.view_mut() }]);
+    pub fn run(&self, x: ArrayView2<'_, f32>, activations: Activations, mut out: ArrayViewMut2<'_, f32>) {
+        let product = Product { weight: &self.weight, index: 0, out: out.view_mut() };
+        match self.weight.input_type().filter(|_| activations == Activations::Rounded) {
+            None => mul_mat(x, vec![product]),
+            Some(dtype) => {
+                let mut rounded = Rows::zeros(x.raw_dim());
+                round_into(x, dtype, &mut rounded);
+                mul_mat(rounded.view(), vec![product]);
+            }
+        }
         if self.bias.is_none() && self.scale == 1.0 && self.soft_cap.is_none() {
             return;
         }
@@ -95,6 +104,8 @@ pub(crate) struct Pass<'a, 'o> {
     pub tokens: Vec<u32>,
     pub spans: Vec<Span>,
     positions: Vec<u32>,
+    /// What goes into products with weights.
+    pub activations: Activations,
     observer: Option<&'o mut dyn Observer>,
     /// What earlier runs of the only window left behind.
     session: Option<&'a mut Session>,
@@ -113,7 +124,16 @@ impl<'a, 'o> Pass<'a, 'o> {
     ) -> Self {
         let positions =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len())).map(|p| p as u32).collect();
-        Pass { tokens, spans, positions, observer, session, first_values: None, free: Vec::new() }
+        Pass {
+            tokens,
+            spans,
+            positions,
+            activations: Activations::F32,
+            observer,
+            session,
+            first_values: None,
+            free: Vec::new(),
+        }
     }
 
     /// The position of every row in its window.
@@ -214,7 +234,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     }
 
     /// Products of weights with the same input, shown to the observer.
-    pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
+    pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
         if let Some(observer) = &mut self.observer {
             let rows = x.as_slice().expect("activations are contiguous");
             for product in &products {
@@ -228,7 +248,23 @@ impl<'a, 'o> Pass<'a, 'o> {
                 observer.mul_mat(&weight.name, part, rows, weight.n_in);
             }
         }
-        mul_mat(x, products);
+        if self.activations == Activations::F32 {
+            return mul_mat(x, products);
+        }
+        // Weights of different types see the same input rounded differently.
+        while let Some(dtype) = products.first().map(|product| product.weight.input_type()) {
+            let (same, others) = products.into_iter().partition(|it| it.weight.input_type() == dtype);
+            products = others;
+            match dtype {
+                None => mul_mat(x, same),
+                Some(dtype) => {
+                    let mut rounded = self.take(x.nrows(), x.ncols());
+                    round_into(x, dtype, &mut rounded);
+                    mul_mat(rounded.view(), same);
+                    self.give(rounded);
+                }
+            }
+        }
     }
 
     /// Attention of every window to itself and to what its session remembers of layer `index`.
@@ -238,9 +274,13 @@ impl<'a, 'o> Pass<'a, 'o> {
         index: usize,
         attention: &Attention<'_>,
         query: &Rows,
-        key: Rows,
-        value: Rows,
+        mut key: Rows,
+        mut value: Rows,
     ) -> Rows {
+        if self.activations == Activations::Rounded {
+            round(&mut key, DType::F16);
+            round(&mut value, DType::F16);
+        }
         let queries =
             |span: &Span| Queries { start: span.rows.start, end: span.rows.end, position: span.position };
         if let Some(session) = &mut self.session {

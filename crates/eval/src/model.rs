@@ -9,6 +9,7 @@ use std::{
 
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
@@ -26,6 +27,33 @@ use crate::{
 pub struct Options {
     /// Threads to work with; none for as many as the machine has.
     pub threads: Option<usize>,
+    /// What goes into products.
+    pub activations: Activations,
+}
+
+/// What goes into products with weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activations {
+    /// What the layers before made, in f32: figures then tell of the weights alone.
+    #[default]
+    F32,
+    /// The same, rounded as llama.cpp's CPU kernels round it: to 8 bits in blocks before quantized weights, to
+    /// f16 or bf16 before weights of those, keys and values to f16. Figures are then llama.cpp's, nearly.
+    Rounded,
+}
+
+impl Activations {
+    /// Every kind.
+    pub const ALL: &[Activations] = &[Activations::F32, Activations::Rounded];
+
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activations::F32 => "f32",
+            Activations::Rounded => "rounded",
+        }
+    }
 }
 
 /// Tokens that stand for themselves: nothing before the first is seen.
@@ -174,6 +202,7 @@ pub struct Model {
     is_causal: bool,
     /// Tensors that are no matrices of products, whatever their shape.
     decoded: BTreeSet<String>,
+    activations: Activations,
     pool: ThreadPool,
 }
 
@@ -214,6 +243,7 @@ impl Model {
             classifier,
             is_causal,
             decoded,
+            activations: options.activations,
             pool,
         })
     }
@@ -237,6 +267,11 @@ impl Model {
     /// of a mix.
     pub(crate) fn is_multiplied(&self, tensor: &str) -> bool {
         !self.decoded.contains(tensor)
+    }
+
+    /// What goes into products with weights.
+    pub fn activations(&self) -> Activations {
+        self.activations
     }
 
     /// Tokens that are predicted: the length of a row of logits.
@@ -324,6 +359,7 @@ impl Model {
     pub fn begin(&self, session: &mut Session, prompt: &[u32]) -> Result<Hidden, Error> {
         let spans = vec![Span { rows: 0..prompt.len(), position: 0, wanted: 0..0 }];
         let mut pass = Pass::new(prompt.to_vec(), spans, None, None);
+        pass.activations = self.activations;
         match self.pool.install(|| self.prepared.graph.encode(&mut pass))? {
             Some(encoded) => {
                 *session = Session { across: Some(Arc::new(encoded.across)), ..Session::new() };
@@ -366,6 +402,7 @@ impl Model {
             ends.push(n_wanted);
         }
         let mut pass = Pass::new(tokens, spans, observer, session);
+        pass.activations = self.activations;
         let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
         Ok(Hidden { rows, ends })
     }
@@ -393,7 +430,7 @@ impl Model {
         }
         let shape = (x.nrows(), self.prepared.n_vocab);
         let out = ArrayViewMut2::from_shape(shape, out).expect("the caller's buffer holds these rows");
-        self.pool.install(|| head.run(x, out));
+        self.pool.install(|| head.run(x, self.activations, out));
         Ok(())
     }
 }

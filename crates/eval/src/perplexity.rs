@@ -5,8 +5,8 @@
 //! a window on is counted, so that every counted token has half a window before it.
 //!
 //! Source: `perplexity` and `perplexity_v2` in `tools/perplexity/perplexity.cpp` of llama.cpp
-//! (llama-cpp-python 0.3.36). It quantizes activations to 8 bits before multiplying with quantized
-//! weights, and keeps keys and values in f16; here both stay f32, so figures differ slightly.
+//! (llama-cpp-python 0.3.36). It rounds activations before it multiplies, and keeps keys and values in f16; here both
+//! stay f32, so figures differ slightly, unless [`Activations::Rounded`](crate::Activations) does as it does.
 
 use std::ops::Range;
 
@@ -22,7 +22,8 @@ pub struct Settings {
     /// Windows to measure at most; none for all of the text.
     pub windows: Option<usize>,
     /// Tokens from one window to the next; none for windows that do not overlap. With a stride, windows
-    /// are half a stride longer, keep their first token, and only their last stride is counted.
+    /// are half a stride longer, rounded up to a multiple of 256, keep their first token, and only their last stride
+    /// is counted.
     pub stride: Option<usize>,
 }
 
@@ -89,6 +90,10 @@ impl Cut {
     }
 }
 
+/// The reference runs windows with a stride in whatever context it has, and makes contexts a multiple of this
+/// (`llama_context::llama_context`).
+const CONTEXT_STEP: usize = 256;
+
 /// Cuts the tokens of a text (made with the special tokens added) into windows.
 ///
 /// # Errors
@@ -100,8 +105,8 @@ pub fn cut(model: &Model, tokens: &[u32], settings: &Settings) -> Result<Vec<Cut
     let (len, step, counted, n_windows) = match settings.stride {
         None => (context, context, context / 2..context - 1, tokens.len() / context),
         Some(stride) => {
-            let stride = stride.clamp(1, context);
-            let len = context + stride / 2;
+            let stride = stride.clamp(1, 2 * context - 2);
+            let len = (context + stride / 2).next_multiple_of(CONTEXT_STEP);
             let n_windows = tokens.len().saturating_sub(len).div_ceil(stride);
             (len, stride, len - stride - 1..len - 1, n_windows)
         }

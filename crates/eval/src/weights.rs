@@ -6,7 +6,7 @@ use gguf::{Endian, Mapped};
 use quant::{EncodeError, Level};
 use tensor::{DType, Shape};
 
-use crate::Error;
+use crate::{Error, ops::input_type};
 
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
 #[derive(Clone)]
@@ -28,6 +28,11 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
+    /// The type that the reference rounds inputs to before it multiplies them with this.
+    pub fn input_type(&self) -> Option<DType> {
+        input_type(self.dtype)
+    }
+
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
     pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), EncodeError> {
         let start = self.at.start + rows.start * self.row_bytes;

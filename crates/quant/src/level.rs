@@ -83,6 +83,15 @@ impl Level {
         }
     }
 
+    /// Does work with this level's instructions: plain loops over slices become vectors of its width, and give
+    /// the same bits at every level, because sums are never taken in another order.
+    ///
+    /// Only what is inlined gains: the closure, and what it calls, should be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn vectorize<R>(self, work: impl FnOnce() -> R) -> R {
+        at_level!(self, simd => work(), work())
+    }
+
     #[inline(always)]
     pub(crate) fn kind(self) -> Kind {
         self.0

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::Rows;
+use super::{Rows, vectorize};
 
 /// An element-wise function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,25 +59,39 @@ impl Activation {
     /// `gate <- f(gate) * up`.
     fn combine(self, gate: &mut [f32], up: &[f32]) {
         self.map(gate);
-        let pairs = gate.iter_mut().zip(up);
         match self {
-            Activation::ClampedSwish => pairs.for_each(|(gate, up)| *gate *= up.clamp(-7.0, 7.0) + 1.0),
-            _ => pairs.for_each(|(gate, up)| *gate *= up),
+            Activation::ClampedSwish => {
+                gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up.clamp(-7.0, 7.0) + 1.0);
+            }
+            _ => multiply(gate, up),
         }
     }
 
     fn map(self, values: &mut [f32]) {
         let over = |values: &mut [f32], f: fn(f32) -> f32| values.iter_mut().for_each(|x| *x = f(*x));
         match self {
-            Activation::Silu => values.iter_mut().for_each(|x| *x /= 1.0 + exp(-*x)),
-            Activation::GeluTanh => values.iter_mut().for_each(|x| {
-                // tanh(u) = 1 - 2 / (exp(2 u) + 1)
-                let u = 0.797_884_6 * *x * (1.0 + 0.044_715 * *x * *x);
-                *x *= 1.0 - 1.0 / (exp(2.0 * u) + 1.0);
-            }),
-            Activation::GeluErf => {
-                values.iter_mut().for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2)))
-            }
+            Activation::Silu => vectorize(
+                #[inline(always)]
+                || values.iter_mut().for_each(|x| *x /= 1.0 + exp(-*x)),
+            ),
+            Activation::GeluTanh => vectorize(
+                #[inline(always)]
+                || {
+                    values.iter_mut().for_each(|x| {
+                        // tanh(u) = 1 - 2 / (exp(2 u) + 1)
+                        let u = 0.797_884_6 * *x * (1.0 + 0.044_715 * *x * *x);
+                        *x *= 1.0 - 1.0 / (exp(2.0 * u) + 1.0);
+                    });
+                },
+            ),
+            Activation::GeluErf => vectorize(
+                #[inline(always)]
+                || {
+                    values
+                        .iter_mut()
+                        .for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2)))
+                },
+            ),
             Activation::Tanh => over(values, f32::tanh),
             Activation::Relu => over(values, |x| x.max(0.0)),
             Activation::ClampedSwish => values.iter_mut().for_each(|x| {
@@ -87,6 +101,14 @@ impl Activation {
             Activation::ReluSquared => over(values, |x| x.max(0.0) * x.max(0.0)),
         }
     }
+}
+
+/// `to <- to * by`.
+fn multiply(to: &mut [f32], by: &[f32]) {
+    vectorize(
+        #[inline(always)]
+        || to.iter_mut().zip(by).for_each(|(to, by)| *to *= by),
+    );
 }
 
 /// The exponential function to about 1 part in 10^7, in arithmetic that compilers turn into vectors
@@ -115,20 +137,53 @@ pub(crate) fn exp(x: f32) -> f32 {
     f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
 }
 
+/// The largest of some values; smaller than any of none.
+#[inline(always)]
+pub(crate) fn largest(values: &[f32]) -> f32 {
+    // In lanes, because no compiler may know that the order does not matter.
+    let mut lanes = [f32::NEG_INFINITY; 32];
+    let (chunks, rest) = values.as_chunks::<32>();
+    for chunk in chunks {
+        for lane in 0..32 {
+            lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// A sum in sixteen lanes: faster than in order, and nearer to the true one.
+#[inline(always)]
+pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (chunks, rest) = values.as_chunks::<16>();
+    for chunk in chunks {
+        for lane in 0..16 {
+            lanes[lane] += term(chunk[lane]);
+        }
+    }
+    lanes.iter().sum::<f32>() + rest.iter().map(|x| term(*x)).sum::<f32>()
+}
+
 /// The largest value of a row, and the logarithm of the sum of `exp(x - largest)`.
 pub(crate) fn log_sum_exp(row: &[f32]) -> (f32, f64) {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    // Sums of 1024 terms at a time are exact enough in single precision, in sixteen lanes.
-    let sum = |part: &[f32]| {
-        let mut lanes = [0.0f32; 16];
-        let chunks = part.chunks_exact(16);
-        let rest: f32 = chunks.remainder().iter().map(|x| exp(*x - max)).sum();
-        for chunk in chunks {
-            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += exp(*x - max));
-        }
-        f64::from(lanes.iter().sum::<f32>() + rest)
-    };
-    (max, row.chunks(1024).map(sum).sum::<f64>().ln())
+    vectorize(
+        #[inline(always)]
+        || {
+            let max = largest(row);
+            // Sums of 1024 terms at a time are exact enough in single precision.
+            let sums = row.chunks(1024).map(
+                #[inline(always)]
+                |part| {
+                    f64::from(sum(
+                        part,
+                        #[inline(always)]
+                        |x| exp(x - max),
+                    ))
+                },
+            );
+            (max, sums.sum::<f64>().ln())
+        },
+    )
 }
 
 /// The error function to 3 parts in 10^7 of 1, in arithmetic that compilers turn into vectors.

@@ -8,7 +8,11 @@ use std::ops::Range;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, linalg::general_mat_mul, s};
 use rayon::prelude::*;
 
-use super::{Rows, activation::exp};
+use super::{
+    Rows,
+    activation::{exp, largest, sum},
+    vectorize,
+};
 
 /// Queries that are multiplied with their keys at once.
 const BLOCK_ROWS: usize = 128;
@@ -152,11 +156,20 @@ impl Attention<'_> {
 
 /// Weights that sum to one, or with the sink's to one.
 pub(crate) fn softmax(row: &mut [f32], sink: Option<f32>) {
-    let max = row.iter().copied().fold(sink.unwrap_or(f32::NEG_INFINITY), f32::max);
-    row.iter_mut().for_each(|x| *x = exp(*x - max));
-    let sum = row.iter().sum::<f32>() + sink.map_or(0.0, |sink| exp(sink - max));
-    let scale = 1.0 / sum;
-    row.iter_mut().for_each(|x| *x *= scale);
+    vectorize(
+        #[inline(always)]
+        || {
+            let max = largest(row).max(sink.unwrap_or(f32::NEG_INFINITY));
+            row.iter_mut().for_each(|x| *x = exp(*x - max));
+            let all = sum(
+                row,
+                #[inline(always)]
+                |x| x,
+            );
+            let scale = 1.0 / (all + sink.map_or(0.0, |sink| exp(sink - max)));
+            row.iter_mut().for_each(|x| *x *= scale);
+        },
+    );
 }
 
 #[cfg(test)]

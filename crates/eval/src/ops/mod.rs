@@ -6,6 +6,7 @@ mod matmul;
 mod norm;
 mod recurrence;
 mod rope;
+mod rounding;
 
 pub(crate) use activation::{Activation, exp, log_sum_exp};
 pub(crate) use attention::{Attention, Mask, Queries, Window, softmax};
@@ -13,9 +14,18 @@ pub(crate) use matmul::{Product, mul_mat};
 pub(crate) use norm::{Norm, NormKind};
 pub(crate) use recurrence::{dot, recur, sigmoid, softplus};
 pub(crate) use rope::{Rope, RopeKind, Scaling};
+pub(crate) use rounding::{input_type, round, round_into};
 
 use ndarray::Array2;
+use quant::Level;
 use rayon::prelude::*;
+
+/// Does element-wise work with the vector instructions of this machine; what the closure calls should be
+/// `#[inline(always)]`, as it is itself.
+#[inline(always)]
+pub(crate) fn vectorize<R>(work: impl FnOnce() -> R) -> R {
+    Level::detect().vectorize(work)
+}
 
 /// Activations: (rows, width) f32, row-major; a row is a token.
 pub(crate) type Rows = Array2<f32>;
@@ -24,7 +34,10 @@ pub(crate) type Rows = Array2<f32>;
 pub(crate) fn add_bias(rows: &mut Rows, bias: &[f32]) {
     let rows = rows.as_slice_mut().expect("activations are contiguous");
     rows.par_chunks_mut(bias.len().max(1)).for_each(|row| {
-        row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+        vectorize(
+            #[inline(always)]
+            || row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias),
+        );
     });
 }
 
@@ -34,7 +47,10 @@ pub(crate) fn add_scaled(to: &mut Rows, scale: f32, rows: &Rows) {
     let to = to.as_slice_mut().expect("activations are contiguous");
     let rows = rows.as_slice().expect("activations are contiguous");
     to.par_chunks_mut(CHUNK).zip(rows.par_chunks(CHUNK)).for_each(|(to, rows)| {
-        to.iter_mut().zip(rows).for_each(|(to, x)| *to += scale * x);
+        vectorize(
+            #[inline(always)]
+            || to.iter_mut().zip(rows).for_each(|(to, x)| *to += scale * x),
+        );
     });
 }
 

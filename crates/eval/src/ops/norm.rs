@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::Rows;
+use super::{Rows, activation::sum, vectorize};
 
 /// What is divided by what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +58,29 @@ impl Norm {
     }
 
     fn apply_group(&self, at: usize, group: &mut [f32]) {
+        vectorize(
+            #[inline(always)]
+            || self.apply_vectors(at, group),
+        );
+    }
+
+    #[inline(always)]
+    fn apply_vectors(&self, at: usize, group: &mut [f32]) {
         let n = group.len() as f32;
         if self.kind == NormKind::Layer {
-            let mean = sum(group, |x| x) / n;
+            let mean = sum(
+                group,
+                #[inline(always)]
+                |x| x,
+            ) / n;
             group.iter_mut().for_each(|x| *x -= mean);
         }
-        let scale = 1.0 / (sum(group, |x| x * x) / n + self.epsilon).sqrt();
+        let squares = sum(
+            group,
+            #[inline(always)]
+            |x| x * x,
+        );
+        let scale = 1.0 / (squares / n + self.epsilon).sqrt();
         match &self.weight {
             Some(weight) => {
                 let at = if weight.len() > group.len() { at } else { 0 };
@@ -76,15 +93,4 @@ impl Norm {
             group.iter_mut().zip(&bias[at..]).for_each(|(x, bias)| *x += bias);
         }
     }
-}
-
-/// A sum in sixteen lanes: faster than in order, and nearer to the true one.
-fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    let chunks = values.chunks_exact(16);
-    let rest: f32 = chunks.remainder().iter().map(|x| term(*x)).sum();
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += term(*x));
-    }
-    lanes.iter().sum::<f32>() + rest
 }

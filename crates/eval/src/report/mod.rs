@@ -26,6 +26,8 @@ pub struct Report {
     pub architecture: String,
     /// The text's path as it was given; none where predictions were saved.
     pub text: Option<String>,
+    /// What went into products: the name of an [`Activations`](crate::Activations).
+    pub activations: &'static str,
     /// Tokens in a window.
     pub context: usize,
     /// Windows compared.

@@ -318,6 +318,7 @@ mod tests {
             architecture: "llama".into(),
             text: Some("text".into()),
             context: 42,
+            activations: "f32",
             windows: 3,
             files: (0..n_files).map(file).collect(),
         }
