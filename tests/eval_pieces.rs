@@ -116,6 +116,10 @@ fn in_pieces_and_beside_others_they_predict_as_in_one_and_show_every_product() {
             }
         };
         seen.insert(model.architecture().to_owned());
+        // `tests/logits.rs` runs what hears, in sessions.
+        if model.hears().is_some() {
+            continue;
+        }
         match difference(&model) {
             Ok((part, allowed)) if part <= allowed => match unobserved(&model) {
                 Ok(tensors) if tensors.is_empty() => {}

@@ -175,3 +175,20 @@ fn encoders_with_decoders_answer() {
     let ran = eval(&place, &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("makes no vectors"), "{}", ran.stderr);
 }
+
+#[test]
+fn models_of_sound_say_that_they_hear_none() {
+    let place = place("whisper");
+    fs::write(place.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    for args in [
+        &["perplexity", "x.gguf", "--text", "text", "--context", "16"][..],
+        &["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf"],
+        &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"],
+        &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"],
+    ] {
+        let ran = eval(&place, args);
+        assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("there is none") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+    }
+    assert!(!place.path("im.gguf").exists());
+}

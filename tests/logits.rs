@@ -8,7 +8,7 @@ use std::fs;
 
 use common::{Place, golden};
 use eval::{
-    Model, Options, Session, Window,
+    Features, Model, Options, Session, Window,
     embed::{Pooling, embed},
 };
 use gguf::Value;
@@ -25,8 +25,9 @@ const POOLED_DIFFERENT: &[(&str, &str)] =
     &[("bert-classifier", "the reference leaves out the pooler, through which the classifier sees its row")];
 
 /// The same for checkpoints whose names begin so. They are noise in which what is remembered is faint: without any
-/// memory they would predict the same to 1e-4 of the range (RWKV 6) or 3e-4 (Mamba).
-const FAINT: &[&str] = &["arwkv", "mamba", "rwkv"];
+/// memory they would predict the same to 1e-4 of the range (RWKV 6) or 3e-4 (Mamba). Of what Whisper hears, a frame is
+/// as faint.
+const FAINT: &[&str] = &["arwkv", "mamba", "rwkv", "whisper"];
 const ALLOWED_OF_FAINT: f32 = 1e-6;
 
 /// What `golden/logits/NAME.bin` holds.
@@ -39,6 +40,21 @@ struct Expected {
     rows: Vec<f32>,
     is_hidden: bool,
     pooled: Option<Pooled>,
+    heard: Option<Heard>,
+}
+
+/// What a model of sound hears before the tokens.
+struct Heard {
+    n_mels: usize,
+    n_frames: usize,
+    /// (n_mels, n_frames).
+    values: Vec<f32>,
+}
+
+impl Heard {
+    fn features(&self) -> Features<'_> {
+        Features { values: &self.values, n_mels: self.n_mels, n_frames: self.n_frames }
+    }
 }
 
 /// The rows as one.
@@ -57,6 +73,10 @@ fn expected(name: &str) -> Expected {
     };
     let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
     let mut rows: Vec<f32> = values.collect();
+    let heard = head["features"].as_array().map(|shape| {
+        let [n_mels, n_frames] = [0, 1].map(|i| shape[i].as_u64().unwrap() as usize);
+        Heard { n_mels, n_frames, values: rows.split_off(rows.len() - n_mels * n_frames) }
+    });
     let pooled = head["pooled"].as_str().map(|how| Pooled {
         how: Pooling::ALL.into_iter().find(|pooling| pooling.name() == how).unwrap(),
         range: head["pooled_range"].as_f64().unwrap() as f32,
@@ -70,6 +90,7 @@ fn expected(name: &str) -> Expected {
         rows,
         is_hidden: head["hidden"].as_bool().unwrap_or(false),
         pooled,
+        heard,
     }
 }
 
@@ -106,6 +127,9 @@ fn difference(name: &str) -> Result<Differences, String> {
     let options = Options { threads: Some(1), ..Options::default() };
     let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
     let expected = expected(name);
+    if let Some(heard) = &expected.heard {
+        return of_sound(&model, heard, &expected).map_err(|error| error.to_string());
+    }
     let hidden = model.run(&[Window::new(&expected.tokens)], None).map_err(|error| error.to_string())?;
     let width = if expected.is_hidden { model.n_embd() } else { model.n_vocab() };
     let mut rows = vec![0.0; hidden.n_rows() * width];
@@ -162,6 +186,29 @@ fn answered(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
     Ok(worst)
 }
 
+/// The differences of a model that hears: of sessions that are told all tokens to a position at once, and of one
+/// that is told one at a time from those.
+fn of_sound(model: &Model, heard: &Heard, expected: &Expected) -> Result<Differences, eval::Error> {
+    let mut fresh = Session::new();
+    model.listen(&mut fresh, heard.features())?;
+    let mut session = fresh.clone();
+    let (mut row, mut worst, mut apart) = (vec![0.0; model.n_vocab()], 0.0f32, 0.0f32);
+    for (position, token) in expected.tokens.iter().enumerate() {
+        let hidden = model.continue_with(&mut session, &[*token])?;
+        let Some(i) = expected.positions.iter().position(|wanted| *wanted == position) else { continue };
+        let want = &expected.rows[i * expected.n_vocab..][..expected.n_vocab];
+        model.logits(&hidden, 0..1, None, &mut row)?;
+        worst = worst.max(largest(want, &row));
+        let told = row.clone();
+        let hidden = model.continue_with(&mut fresh.clone(), &expected.tokens[..=position])?;
+        model.logits(&hidden, 0..1, None, &mut row)?;
+        worst = worst.max(largest(want, &row));
+        apart = apart.max(largest(&row, &told));
+    }
+    let range = expected.range;
+    Ok(Differences { rows: worst / range, pooled: None, session: Some(apart / range) })
+}
+
 /// The largest difference from the rows of one pass in a session that is told three tokens and then one at a time.
 fn told(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, eval::Error> {
     let (mut session, mut row, mut worst) = (Session::new(), vec![0.0; model.n_vocab()], 0.0f32);
@@ -209,4 +256,69 @@ fn tiny_checkpoints_predict_as_elsewhere_at_once_and_token_by_token() {
         }
     }
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), names.len(), problems.join("\n"));
+}
+
+/// A tiny checkpoint in f32, opened.
+fn converted(name: &str) -> Model {
+    let place = Place::with_golden(name);
+    let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    Model::open(&place.path("x.gguf"), &Options { threads: Some(1), ..Options::default() }).unwrap()
+}
+
+#[test]
+fn sound_is_heard_frame_by_frame_and_only_in_its_shape() {
+    let (model, expected) = (converted("whisper"), expected("whisper"));
+    let heard = expected.heard.as_ref().unwrap();
+    assert_eq!(model.hears(), Some((heard.n_mels, heard.n_frames)));
+    let said = |values: &[f32]| {
+        let mut session = Session::new();
+        model.listen(&mut session, Features { values, ..heard.features() }).unwrap();
+        let hidden = model.continue_with(&mut session, &expected.tokens).unwrap();
+        let mut row = vec![0.0; model.n_vocab()];
+        model.logits(&hidden, 0..1, None, &mut row).unwrap();
+        row
+    };
+    // Without a difference here, that to the golden would say nothing of the encoder. Each frame tells, the first
+    // and the last among them, and so does the order.
+    let as_it_is = said(&heard.values);
+    let mut others: Vec<Vec<f32>> = (0..heard.n_frames)
+        .map(|frame| {
+            let mut values = heard.values.clone();
+            values.iter_mut().skip(frame).step_by(heard.n_frames).for_each(|value| *value = -*value);
+            values
+        })
+        .collect();
+    others.push(heard.values.iter().rev().copied().collect());
+    for (i, values) in others.iter().enumerate() {
+        let apart = largest(&as_it_is, &said(values)) / expected.range;
+        assert!(apart > 10.0 * ALLOWED_OF_FAINT, "{i}: {apart:.1e}");
+    }
+
+    let shapes = [(heard.n_mels, heard.n_frames - 2), (heard.n_frames, heard.n_mels), (usize::MAX, 2)];
+    let mut session = Session::new();
+    for (n_mels, n_frames) in shapes {
+        let features = Features { values: &heard.values, n_mels, n_frames };
+        let error = model.listen(&mut session, features).unwrap_err();
+        assert!(matches!(error, eval::Error::FeatureShape { found, .. } if found == (n_mels, n_frames)));
+    }
+    let features = Features { values: &heard.values[1..], ..heard.features() };
+    let error = model.listen(&mut session, features).unwrap_err();
+    assert!(matches!(error, eval::Error::FeatureShape { .. }) && error.hint().is_some(), "{error}");
+    for error in [
+        model.continue_with(&mut session, &expected.tokens).unwrap_err(),
+        model.begin(&mut session, &expected.tokens).unwrap_err(),
+        model.run(&[Window::new(&expected.tokens)], None).unwrap_err(),
+        model.need_next_token().unwrap_err(),
+        embed(&model, std::slice::from_ref(&expected.tokens), Pooling::Mean).unwrap_err(),
+    ] {
+        assert!(matches!(error, eval::Error::NoFeatures { .. }) && error.hint().is_some(), "{error}");
+    }
+    model.listen(&mut session, heard.features()).unwrap();
+    let too_many = vec![3; expected.tokens.len() + 1];
+    let error = model.continue_with(&mut session, &too_many).unwrap_err();
+    assert!(matches!(error, eval::Error::TooLong { limit: 20, .. }), "{error}");
+
+    let error = converted("llama").listen(&mut session, heard.features()).unwrap_err();
+    assert!(matches!(error, eval::Error::NoHearing { .. }), "{error}");
 }

@@ -13,7 +13,9 @@ little-endian, row-major: (positions, n_vocab). Where the line says "hidden", ro
 layer, and n_vocab is their width; encoders with decoders read the tokens and write them again. Where
 it says "pooled", one more row of "pooled_width" follows: what the checkpoint's own 1_Pooling/config.json,
 as sentence-transformers has it, makes of the rows, or the scores of its classifier ("rank"), with
-"pooled_range" from the smallest to the largest, zero among them.
+"pooled_range" from the smallest to the largest, zero among them. Where it says "features" (bands,
+frames), those f32 follow at the end: the seeded spectrogram that a model of sound heard before the tokens,
+which are at most as many as it has positions for.
 """
 
 import json
@@ -54,6 +56,8 @@ AS_THE_FILE_MEANS = {
     # Without an output matrix of its own it has that of the embedding, and is scaled as the first T5 are.
     "t5-gated-old": dict(scale_decoder_outputs=True),
 }
+# The weights of tiny checkpoints are small: what they hear is loud, so that it shows in what they predict.
+LOUDNESS = 8.0
 # Types of models whose rows are what is wanted.
 ENCODERS = {"bert", "distilbert", "roberta", "xlm-roberta", "nomic_bert", "modernbert"}
 # What sentence-transformers calls ways of pooling, and what the file does.
@@ -64,13 +68,26 @@ POOLING_MODES = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 def tokens_of(config):
     """32 seeded tokens of a vocabulary, or more where that shows what a window leaves out."""
     config = config.get("text_config", config)
+    if config["model_type"] == "whisper":
+        n = min(32, config["max_target_positions"])
+        return np.random.default_rng(20261121).integers(3, config["vocab_size"], n).tolist()
     n = 96 if (config.get("sliding_window") or 0) in range(1, 65) else 32
     return np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
 
 
 def positions_of(tokens):
     """Positions whose predictions are kept: more at the beginning, the last, and some behind a window."""
+    if len(tokens) < 32:
+        return [0, 1, 2, 3, 7, 11, 15, len(tokens) - 1]
     return [0, 1, 2, 3, 7, 15, 23, 31] if len(tokens) == 32 else [0, 3, 31, 63, 64, 65, 79, 95]
+
+
+def features_of(config):
+    """A seeded spectrogram (bands, frames) of the only length that a model of sound takes; none for others."""
+    if config["model_type"] != "whisper":
+        return None
+    shape = config["num_mel_bins"], 2 * config["max_source_positions"]
+    return np.random.default_rng(20261122).normal(0, LOUDNESS, shape).astype("<f4")
 
 
 def class_of(folder):
@@ -83,6 +100,8 @@ def class_of(folder):
         return architecture, True
     if config["model_type"] == "t5":
         return "AutoModelForSeq2SeqLM", False
+    if config["model_type"] == "whisper":
+        return "AutoModelForSpeechSeq2Seq", False
     is_hidden = config["model_type"] in ENCODERS or (folder / "1_Pooling").exists()
     return "AutoModel" if is_hidden else "AutoModelForCausalLM", is_hidden
 
@@ -164,6 +183,9 @@ def run(folder, tokens):
     model, ids = load(folder, name), torch.tensor([tokens])
     if name == "AutoModelForSequenceClassification":
         return model.base_model(ids).last_hidden_state[0].numpy(), True, model(ids).logits[0].numpy()
+    if name == "AutoModelForSpeechSeq2Seq":
+        heard = torch.from_numpy(features_of(model.config.to_dict()))[None]
+        return model(heard, decoder_input_ids=ids, use_cache=False).logits[0].numpy(), False, None
     if name == "AutoModelForSeq2SeqLM":
         behind = torch.tensor([[model.config.decoder_start_token_id] + tokens[:-1]])
         return model(ids, decoder_input_ids=behind, use_cache=False).logits[0].numpy(), False, None
@@ -177,7 +199,8 @@ def main():
     names = sys.argv[3:] or sorted(p.name for p in arch.iterdir() if (p / "config.json").exists())
     out.mkdir(parents=True, exist_ok=True)
     for name in names:
-        tokens = tokens_of(json.loads((arch / name / "config.json").read_text()))
+        config = json.loads((arch / name / "config.json").read_text())
+        tokens, features = tokens_of(config), features_of(config)
         try:
             with torch.no_grad(), tempfile.TemporaryDirectory() as scratch:
                 logits, is_hidden, scores = run(spelled(arch / name, scratch), tokens)
@@ -197,6 +220,9 @@ def main():
             row = scores if scores is not None else pool(logits, how)
             head |= dict(pooled=how, pooled_width=len(row), pooled_range=float(max(row.max(), 0) - min(row.min(), 0)))
             data += row.astype("<f4").tobytes()
+        if features is not None:
+            head["features"] = features.shape
+            data += features.tobytes()
         (out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + data)
 
 

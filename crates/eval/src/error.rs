@@ -109,6 +109,28 @@ pub enum Error {
         /// The architecture.
         architecture: String,
     },
+    /// A model that writes down what it hears was given nothing to hear.
+    #[error("architecture `{architecture}` predicts tokens of sound, and there is none")]
+    NoFeatures {
+        /// The architecture.
+        architecture: String,
+    },
+    /// Features were given to a model that reads text alone.
+    #[error("architecture `{architecture}` hears no sound")]
+    NoHearing {
+        /// The architecture.
+        architecture: String,
+    },
+    /// Features in another shape than the model hears.
+    #[error("{n_values} features as {found:?}, expected {expected:?} (bands, frames)")]
+    FeatureShape {
+        /// Bands and frames that the model hears.
+        expected: (usize, usize),
+        /// Bands and frames given.
+        found: (usize, usize),
+        /// Numbers given.
+        n_values: usize,
+    },
     /// Vectors of texts are wanted, and nothing says how rows become one.
     #[error("`{key}` is absent")]
     NoPooling {
@@ -204,6 +226,12 @@ impl Error {
             Error::NoLogits { .. } => Some("`gguf-eval embed` runs encoders"),
             Error::NoNextToken { .. } => {
                 Some("`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders")
+            }
+            Error::NoFeatures { .. } => {
+                Some("`gguf-eval` reads no sound; a program gives a spectrogram to `eval::Model::listen`")
+            }
+            Error::FeatureShape { .. } => {
+                Some("pad the sound, or cut it, to the length that the model hears")
             }
             Error::NoVectors { .. } => Some("`gguf-eval generate` lets it answer"),
             Error::NoPooling { .. } => {

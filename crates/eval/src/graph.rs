@@ -7,7 +7,7 @@ use quant::Level;
 use tensor::DType;
 
 use crate::{
-    Activations, Error, Observer,
+    Activations, Error, Features, Observer,
     model::{Part, Session},
     ops::{Attention, Product, Queries, Rows, Window, mul_mat, round, round_into},
     weights::Weight,
@@ -26,6 +26,17 @@ pub(crate) trait Graph: Send + Sync {
     /// What it makes of a prompt to look at while it answers, where it does.
     fn encode(&self, _pass: &mut Pass<'_, '_>) -> Result<Option<Encoded>, Error> {
         Ok(None)
+    }
+
+    /// The features that it must hear before it reads tokens, where it must: their bands and frames.
+    fn hears(&self) -> Option<(usize, usize)> {
+        None
+    }
+
+    /// Keys and values for each layer that reads tokens, of features in the shape that [`Graph::hears`] gives;
+    /// the pass has a row for every second frame.
+    fn hear(&self, _features: Features<'_>, _pass: &mut Pass<'_, '_>) -> Result<Vec<(Rows, Rows)>, Error> {
+        Ok(Vec::new())
     }
 }
 

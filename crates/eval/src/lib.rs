@@ -27,5 +27,5 @@ pub mod tokenize;
 mod weights;
 
 pub use error::Error;
-pub use model::{Activations, Hidden, Model, Observer, Options, Part, Session, Window};
+pub use model::{Activations, Features, Hidden, Model, Observer, Options, Part, Session, Window};
 pub use models::architectures;

@@ -72,6 +72,19 @@ impl<'a> Window<'a> {
     }
 }
 
+/// The log-mel spectrogram of a sound, as a model that hears was trained on it: decoding and transforming
+/// sound is left to the caller.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Features<'a> {
+    /// (n_mels, n_frames), row-major: all frames of a band next to each other, as transformers has
+    /// `input_features`.
+    pub values: &'a [f32],
+    /// Bands.
+    pub n_mels: usize,
+    /// Frames in time.
+    pub n_frames: usize,
+}
+
 /// Which part of a tensor was multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -304,10 +317,16 @@ impl Model {
         self.prepared.graph.answers()
     }
 
+    /// Bands and frames of the features that the model must be given before tokens ([`Model::listen`]);
+    /// none for one that reads text alone.
+    pub fn hears(&self) -> Option<(usize, usize)> {
+        self.prepared.graph.hears()
+    }
+
     /// Fails unless the model predicts the next token of a text.
     ///
     /// # Errors
-    /// [`Error::NoLogits`], [`Error::NoNextToken`].
+    /// [`Error::NoLogits`], [`Error::NoNextToken`], [`Error::NoFeatures`].
     pub fn need_next_token(&self) -> Result<(), Error> {
         let architecture = || self.architecture.clone();
         if self.prepared.head.is_none() {
@@ -315,6 +334,9 @@ impl Model {
         }
         if self.answers() || !self.is_causal {
             return Err(Error::NoNextToken { architecture: architecture() });
+        }
+        if self.hears().is_some() {
+            return Err(Error::NoFeatures { architecture: architecture() });
         }
         Ok(())
     }
@@ -346,7 +368,8 @@ impl Model {
     /// Runs windows together, so that each weight is decoded once for all of them.
     ///
     /// # Errors
-    /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`].
+    /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`]; [`Error::NoFeatures`] for a model that
+    /// hears, which runs in sessions alone.
     pub fn run(&self, windows: &[Window<'_>], observer: Option<&mut dyn Observer>) -> Result<Hidden, Error> {
         self.pass(windows, 0, observer, None)
     }
@@ -367,6 +390,27 @@ impl Model {
             }
             None => self.continue_with(session, prompt),
         }
+    }
+
+    /// Hears a sound: the session forgets what was before, and the tokens that it is then told
+    /// ([`Model::continue_with`]), from the first on, are of this sound.
+    ///
+    /// # Errors
+    /// [`Error::NoHearing`] for a model that reads text alone, [`Error::FeatureShape`] unless the features are
+    /// those that [`Model::hears`] says.
+    pub fn listen(&self, session: &mut Session, features: Features<'_>) -> Result<(), Error> {
+        let no_hearing = || Error::NoHearing { architecture: self.architecture.clone() };
+        let expected = self.hears().ok_or_else(no_hearing)?;
+        let (found, n_values) = ((features.n_mels, features.n_frames), features.values.len());
+        if found != expected || found.0.checked_mul(found.1) != Some(n_values) {
+            return Err(Error::FeatureShape { expected, found, n_values });
+        }
+        let spans = vec![Span { rows: 0..features.n_frames / 2, position: 0, wanted: 0..0 }];
+        let mut pass = Pass::new(Vec::new(), spans, None, None);
+        pass.activations = self.activations;
+        let across = self.pool.install(|| self.prepared.graph.hear(features, &mut pass))?;
+        *session = Session { across: Some(Arc::new(across)), ..Session::new() };
+        Ok(())
     }
 
     /// Runs tokens that follow those of earlier calls with the same session; the prediction behind

@@ -1,6 +1,7 @@
 //! Which graph runs which architecture.
 
 mod t5;
+mod whisper;
 
 use crate::{
     Error,
@@ -111,6 +112,7 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("starcoder2", Spec::STARCODER2),
     own("t5", t5::open),
     own("t5encoder", t5::open),
+    own("whisper", whisper::open),
     decoder("xverse", Spec::LLAMA),
 ];
 

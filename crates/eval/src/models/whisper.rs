@@ -1,0 +1,286 @@
+//! Whisper: an encoder of sound, and a decoder that looks at what the encoder made of it.
+//!
+//! Two convolutions over time, the second of which takes every other frame, make rows of a spectrogram;
+//! positions are stored on both sides, norms come before their layers, and keys have no bias.
+//!
+//! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key says the epsilon
+//! of its norms or its function: every Whisper has that of torch, and the GELU by the error function.
+
+use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
+use tensor::Shape as TensorShape;
+
+use crate::{
+    Error, Features,
+    decoder::{Linear, Mlp, Shape, Spec},
+    graph::{Graph, Head, Pass, Prepared},
+    keys::Keys,
+    ops::{Activation, Attention, Mask, Norm, NormKind, Rows, add_bias, add_scaled},
+    weights::{Weight, Weights},
+};
+
+/// What `torch.nn.LayerNorm` adds to variances.
+const EPSILON: f32 = 1e-5;
+
+/// Frames that a convolution sees at once.
+const KERNEL: usize = 3;
+
+struct Whisper {
+    /// (n_mels, n_embd), then (n_embd, n_embd) over every other frame.
+    convolutions: [Convolution; 2],
+    n_mels: usize,
+    encoder: Stack,
+    embedding: Weight,
+    decoder: Stack,
+}
+
+struct Convolution {
+    /// (n_out, n_in * KERNEL), the kernel's frames next to each other.
+    weight: Array2<f32>,
+    bias: Vec<f32>,
+    stride: usize,
+}
+
+/// The layers of one side.
+struct Stack {
+    /// (n_positions, n_embd).
+    positions: Weight,
+    n_head: usize,
+    n_embd: usize,
+    mask: Mask,
+    layers: Vec<Layer>,
+    norm: Norm,
+}
+
+struct Layer {
+    attention_norm: Norm,
+    attention: Projections,
+    /// Attention to what the encoder made.
+    cross: Option<(Norm, Projections)>,
+    mlp_norm: Norm,
+    mlp: Mlp,
+}
+
+struct Projections {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+}
+
+/// Reads both sides.
+pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+    let n_embd = keys.need_count("encoder.embedding_length")?;
+    if keys.need_count("decoder.embedding_length")? != n_embd {
+        return Err(keys.wrong("decoder.embedding_length", "that of the encoder"));
+    }
+    let n_mels = keys.need_count("encoder.mels_count")?;
+    let convolutions = [
+        Convolution::open(weights, "enc.conv1d.1", n_mels, n_embd, 1)?,
+        Convolution::open(weights, "enc.conv1d.2", n_embd, n_embd, 2)?,
+    ];
+    let encoder = Stack::open(keys, weights, n_embd, false)?;
+    let decoder = Stack::open(keys, weights, n_embd, true)?;
+    let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
+    let embedding = weights.need_matrix("token_embd.weight", n_embd, n_vocab)?;
+    let output = weights.matrix("output.weight", n_embd, n_vocab)?;
+    let weight = output.unwrap_or_else(|| embedding.clone());
+    let head = Some(Head { weight, bias: None, scale: 1.0, soft_cap: None });
+    let row_floats = 3 * n_embd + decoder.row_floats();
+    let graph = Box::new(Whisper { convolutions, n_mels, encoder, embedding, decoder });
+    Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
+}
+
+impl Convolution {
+    fn open(
+        weights: &mut Weights<'_>,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+        stride: usize,
+    ) -> Result<Convolution, Error> {
+        let missing = |name: &str| Error::MissingTensor { name: name.to_owned() };
+        let (weight_name, bias_name) = (format!("{name}.weight"), format!("{name}.bias"));
+        let found: TensorShape = weights.shape(&weight_name).ok_or_else(|| missing(&weight_name))?;
+        let expected = [KERNEL as u64, n_in as u64, n_out as u64, 1];
+        if (0..4).any(|i| found.dim(i) != expected[i]) {
+            let expected = format!("[{KERNEL}, {n_in}, {n_out}]");
+            return Err(Error::TensorShape { name: weight_name, expected, found });
+        }
+        let width = KERNEL * n_in;
+        let weight = weights.vector(&weight_name, width * n_out)?.ok_or_else(|| missing(&weight_name))?;
+        let weight = Array2::from_shape_vec((n_out, width), weight).expect("the shape was checked");
+        let bias = weights.vector(&bias_name, n_out)?.ok_or_else(|| missing(&bias_name))?;
+        Ok(Convolution { weight, bias, stride })
+    }
+
+    /// `x (n, n_in) -> (n / stride, n_out)`, through the function too; there is silence around the frames.
+    fn run(&self, x: ArrayView2<'_, f32>) -> Rows {
+        let n_out = x.nrows().div_ceil(self.stride);
+        let mut seen = Rows::zeros((n_out, self.weight.ncols()));
+        for (i, mut row) in seen.rows_mut().into_iter().enumerate() {
+            for k in 0..KERNEL {
+                let frame = (i * self.stride + k).checked_sub(KERNEL / 2);
+                if let Some(frame) = frame.filter(|frame| *frame < x.nrows()) {
+                    let places = row.iter_mut().skip(k).step_by(KERNEL);
+                    places.zip(x.row(frame)).for_each(|(place, value)| *place = *value);
+                }
+            }
+        }
+        let mut out = Rows::zeros((n_out, self.weight.nrows()));
+        general_mat_mul(1.0, &seen, &self.weight.t(), 0.0, &mut out);
+        add_bias(&mut out, &self.bias);
+        Activation::GeluErf.apply(&mut out);
+        out
+    }
+}
+
+impl Stack {
+    fn open(
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        n_embd: usize,
+        is_decoder: bool,
+    ) -> Result<Stack, Error> {
+        let (long, side) = if is_decoder { ("decoder", "dec") } else { ("encoder", "enc") };
+        let key = |name: &str| format!("{long}.{name}");
+        let n_layer = keys.need_count(&key("block_count"))?;
+        // The list of layers is made before their tensors are looked for.
+        if n_layer > weights.n_tensors() {
+            return Err(keys.wrong(&key("block_count"), "at most the number of tensors"));
+        }
+        let n_head = keys.need_count(&key("attention.head_count"))?;
+        if n_head == 0 || n_embd == 0 || !n_embd.is_multiple_of(n_head) {
+            return Err(keys.wrong(&key("attention.head_count"), "a part of the embedding's length"));
+        }
+        let n_positions = keys.need_count(&key("context_length"))?;
+        if n_positions == 0 {
+            return Err(keys.wrong(&key("context_length"), "1 or more"));
+        }
+        let positions = weights.need_matrix(&format!("{side}.pos_embd.weight"), n_embd, n_positions)?;
+        let layer = |i: usize| {
+            let blk = |name: &str| format!("{side}.blk.{i}.{name}");
+            let cross = match is_decoder {
+                true => Some((
+                    norm(weights, &blk("cross_attn_norm"), n_embd)?,
+                    Projections::open(weights, &blk("cross_attn"), n_embd)?,
+                )),
+                false => None,
+            };
+            let spec = Spec { activation: Activation::GeluErf, ..Spec::LLAMA };
+            let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
+            Ok(Layer {
+                attention_norm: norm(weights, &blk("attn_norm"), n_embd)?,
+                attention: Projections::open(weights, &blk("attn"), n_embd)?,
+                cross,
+                mlp_norm: norm(weights, &blk("ffn_norm"), n_embd)?,
+                mlp: Mlp::open(&Shape::plain(spec, n_embd, n_layer), weights, names)?,
+            })
+        };
+        let layers = (0..n_layer).map(layer).collect::<Result<Vec<_>, Error>>()?;
+        let norm = norm(weights, &format!("{side}.output_norm"), n_embd)?;
+        let mask = if is_decoder { Mask::Causal } else { Mask::All };
+        Ok(Stack { positions, n_head, n_embd, mask, layers, norm })
+    }
+
+    /// Floats that are alive at once for each token, about.
+    fn row_floats(&self) -> usize {
+        let mlp = self.layers.iter().map(|layer| layer.mlp.row_floats()).max().unwrap_or(0);
+        mlp.max(4 * self.n_embd)
+    }
+
+    fn attention(&self, mask: Mask) -> Attention<'static> {
+        let width = self.n_embd / self.n_head;
+        Attention {
+            n_head: self.n_head,
+            n_head_kv: self.n_head,
+            key_width: width,
+            value_width: width,
+            scale: 1.0 / (width as f32).sqrt(),
+            soft_cap: None,
+            mask,
+            slopes: None,
+            sinks: None,
+            bias: None,
+        }
+    }
+
+    /// Keys and values of the rows that an encoder made, for each layer.
+    fn across(&self, encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<(Rows, Rows)> {
+        let cross = self.layers.iter().filter_map(|layer| layer.cross.as_ref());
+        let project = |(_, cross): &(Norm, Projections)| {
+            let [key, value] = Linear::run_all([&cross.key, &cross.value], encoded, pass);
+            (key, value)
+        };
+        cross.map(project).collect()
+    }
+
+    /// `x (n, n_embd) -> (n, n_embd)`; `across` are keys and values for each layer to look at.
+    fn run(&self, mut x: Rows, across: &[(Rows, Rows)], pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        add_scaled(&mut x, 1.0, &pass.embed_positions(&self.positions)?);
+        let (own, other) = (self.attention(self.mask), self.attention(Mask::All));
+        let mut normed = pass.take(x.nrows(), x.ncols());
+        for (i, layer) in self.layers.iter().enumerate() {
+            layer.attention_norm.apply_into(&x, &mut normed);
+            let Projections { query, key, value, output } = &layer.attention;
+            let [query, key, value] = Linear::run_all([query, key, value], &normed, pass);
+            let seen = pass.attend(i, &own, &query, key, value);
+            let out = output.run(&seen, pass);
+            add_scaled(&mut x, 1.0, &out);
+            [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
+            if let (Some((norm, cross)), Some((key, value))) = (&layer.cross, across.get(i)) {
+                norm.apply_into(&x, &mut normed);
+                let query = cross.query.run(&normed, pass);
+                let seen = pass.attend_across(&other, &query, key, value);
+                let out = cross.output.run(&seen, pass);
+                add_scaled(&mut x, 1.0, &out);
+                [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
+            }
+            layer.mlp_norm.apply_into(&x, &mut normed);
+            let made = layer.mlp.run(&normed, pass);
+            add_scaled(&mut x, 1.0, &made);
+            pass.give(made);
+        }
+        pass.give(normed);
+        self.norm.apply(&mut x);
+        Ok(x)
+    }
+}
+
+impl Projections {
+    fn open(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Projections, Error> {
+        let mut need = |part: &str| Linear::need(weights, &format!("{name}_{part}"), n_embd, n_embd);
+        Ok(Projections { query: need("q")?, key: need("k")?, value: need("v")?, output: need("output")? })
+    }
+}
+
+fn norm(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Norm, Error> {
+    let mut need = |part: &str| {
+        let name = format!("{name}.{part}");
+        weights.vector(&name, n_embd)?.ok_or(Error::MissingTensor { name })
+    };
+    let (weight, bias) = (Some(need("weight")?), Some(need("bias")?));
+    Ok(Norm { kind: NormKind::Layer, epsilon: EPSILON, weight, bias })
+}
+
+impl Graph for Whisper {
+    fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        let across = pass.across().ok_or_else(|| Error::NoFeatures { architecture: "whisper".to_owned() })?;
+        let x = pass.embed(&self.embedding)?;
+        let x = self.decoder.run(x, &across, pass)?;
+        Ok(x.select(Axis(0), &pass.wanted_rows()))
+    }
+
+    /// Two frames for each position of the encoder.
+    fn hears(&self) -> Option<(usize, usize)> {
+        Some((self.n_mels, self.encoder.positions.n_out.saturating_mul(2)))
+    }
+
+    fn hear(&self, features: Features<'_>, pass: &mut Pass<'_, '_>) -> Result<Vec<(Rows, Rows)>, Error> {
+        let spectrogram = ArrayView2::from_shape((features.n_mels, features.n_frames), features.values)
+            .expect("the model checked the features");
+        let [first, second] = &self.convolutions;
+        let x = second.run(first.run(spectrogram.t()).view());
+        let encoded = self.encoder.run(x, &[], pass)?;
+        Ok(self.decoder.across(&encoded, pass))
+    }
+}
