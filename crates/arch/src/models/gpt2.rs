@@ -27,10 +27,7 @@ pub const GPT2: Arch = Arch {
     needs: &["n_embd", "n_layer", "n_head"],
     tensors: &[ENDS, LAYERS],
     keys,
-    drops: |_, name| {
-        let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-        is_mask.then_some("the causal mask is not a weight")
-    },
+    drops: causal_mask,
     rename: |_, name| (!name.starts_with("transformer.")).then(|| format!("transformer.{name}")),
     ..DECODER
 };
@@ -49,6 +46,20 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_2"], "blk.{bid}.ffn_norm"),
     TensorRule::columns(&["transformer.h.{bid}.mlp.c_fc"], "blk.{bid}.ffn_up"),
     TensorRule::columns(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
+];
+
+/// The masks that older files hold beside the weights of attention.
+pub fn causal_mask(_: &Hparams, name: &str) -> Option<&'static str> {
+    let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+    is_mask.then_some("the causal mask is not a weight")
+}
+
+/// What GPT-2 and those that took its config call the keys of every text model.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("hidden_size", "n_embd"),
+    ("max_position_embeddings", "n_positions"),
+    ("num_attention_heads", "n_head"),
+    ("num_hidden_layers", "n_layer"),
 ];
 
 /// `GPT2Config` of transformers 5.23.
@@ -72,12 +83,7 @@ const GPT2_CONFIG: ConfigClass = ConfigClass {
         ("pad_token_id", INT | NULL, Null),
         ("tie_word_embeddings", BOOL, Bool(true)),
     ]],
-    renamed: &[
-        ("hidden_size", "n_embd"),
-        ("max_position_embeddings", "n_positions"),
-        ("num_attention_heads", "n_head"),
-        ("num_hidden_layers", "n_layer"),
-    ],
+    renamed: RENAMED,
     ..BASE
 };
 

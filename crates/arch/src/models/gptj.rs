@@ -14,8 +14,9 @@ use crate::config::Hparams;
 use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
 use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
 use crate::keys::Keys;
+use crate::models::{gpt2, starcoder};
 use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::tensors::rules::TensorRule;
 
 /// The row.
 pub const GPTJ: Arch = Arch {
@@ -24,20 +25,11 @@ pub const GPTJ: Arch = Arch {
     example: "EleutherAI/gpt-j-6b",
     configs: &[GPTJ_CONFIG],
     needs: &["n_embd", "n_layer", "n_head"],
-    tensors: &[ENDS, LAYERS],
+    tensors: &[starcoder::ENDS, LAYERS],
     keys,
-    drops: |_, name| {
-        let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-        is_mask.then_some("the causal mask is not a weight")
-    },
+    drops: gpt2::causal_mask,
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["transformer.wte"], "token_embd"),
-    TensorRule::copy(&["transformer.ln_f"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 /// Attention and the feed-forward part have the same norm.
 const LAYERS: &[TensorRule] = &[
@@ -68,12 +60,7 @@ const GPTJ_CONFIG: ConfigClass = ConfigClass {
         ("pad_token_id", INT | NULL, Null),
         ("tie_word_embeddings", BOOL, Bool(false)),
     ]],
-    renamed: &[
-        ("hidden_size", "n_embd"),
-        ("max_position_embeddings", "n_positions"),
-        ("num_attention_heads", "n_head"),
-        ("num_hidden_layers", "n_layer"),
-    ],
+    renamed: gpt2::RENAMED,
     ..BASE
 };
 

@@ -15,6 +15,7 @@ use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
 use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
 use crate::config::{Hparams, bad};
 use crate::keys::Keys;
+use crate::models::gpt2;
 use crate::registry::{Arch, Class, DECODER};
 use crate::tensors::rules::{Need, TensorRule};
 
@@ -77,12 +78,7 @@ const GPT_BIGCODE_CONFIG: ConfigClass = ConfigClass {
         ("add_cross_attention", BOOL, Bool(false)),
         ("tie_word_embeddings", BOOL, Bool(true)),
     ]],
-    renamed: &[
-        ("hidden_size", "n_embd"),
-        ("max_position_embeddings", "n_positions"),
-        ("num_attention_heads", "n_head"),
-        ("num_hidden_layers", "n_layer"),
-    ],
+    renamed: gpt2::RENAMED,
     ..BASE
 };
 

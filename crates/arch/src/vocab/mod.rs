@@ -18,6 +18,7 @@ mod llama_hf;
 mod mistral;
 mod plamo;
 mod pre;
+mod put;
 mod ranks;
 mod route;
 pub(crate) mod rwkv;
@@ -83,7 +84,7 @@ pub struct Vocab {
 pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabError> {
     let mut keys = Keys::default();
     let mut notes = Vec::new();
-    route::put(input, ctx, &mut keys, &mut notes)?;
+    put::put(input, ctx, &mut keys, &mut notes)?;
     if ctx.embed_json {
         embed(input, ctx.route, &mut keys, &mut notes)?;
     }
