@@ -5,14 +5,10 @@ mod common;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use common::{Checkpoint, Place, Ran, golden, sha256};
+use common::{Checkpoint, Place, Ran, golden, sha256, silent};
 
 /// What the converter of the reference says about the tokenizer of these checkpoints.
 const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them\n";
-
-fn silent() -> Ran {
-    Ran { code: Some(0), stdout: String::new(), stderr: String::new() }
-}
 
 /// Types and digests of `golden/cli/two-step.txt`: float types as the converter alone writes
 /// them, all others as converter at bf16 and llama-quantize do.

@@ -5,11 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran};
-
-fn silent() -> Ran {
-    Ran { code: Some(0), stdout: String::new(), stderr: String::new() }
-}
+use common::{Place, Ran, silent};
 
 /// The tensor data of a file, without the header.
 fn data(place: &Place, file: &str) -> Vec<u8> {

@@ -6,15 +6,7 @@ mod common;
 
 use std::{collections::BTreeMap, fs};
 
-use common::{Place, Ran, golden};
-
-fn silent() -> Ran {
-    Ran { code: Some(0), stdout: String::new(), stderr: String::new() }
-}
-
-fn failed(stderr: &str) -> Ran {
-    Ran { code: Some(1), stdout: String::new(), stderr: stderr.to_owned() }
-}
+use common::{Place, Ran, failed, golden, silent};
 
 fn quantize(place: &Place, args: &[&str]) -> Ran {
     place.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)

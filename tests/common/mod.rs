@@ -20,6 +20,16 @@ pub struct Ran {
     pub stderr: String,
 }
 
+/// Done, and nothing said.
+pub fn silent() -> Ran {
+    Ran { code: Some(0), stdout: String::new(), stderr: String::new() }
+}
+
+/// Failed, with this to say.
+pub fn failed(stderr: &str) -> Ran {
+    Ran { code: Some(1), stdout: String::new(), stderr: stderr.to_owned() }
+}
+
 /// A fresh folder to run in.
 pub struct Place {
     folder: TempDir,
