@@ -9,7 +9,7 @@ use tensor::DType;
 use crate::{
     Activations, Error, Features, Observer,
     model::{Part, Session},
-    ops::{Attention, Product, Queries, Rows, Window, mul_mat, round, round_into},
+    ops::{Attention, Product, Queries, Rope, Rows, Turns, Window, mul_mat, round, round_into},
     weights::Weight,
 };
 
@@ -115,6 +115,8 @@ pub(crate) struct Pass<'a, 'o> {
     pub tokens: Vec<u32>,
     pub spans: Vec<Span>,
     positions: Vec<u32>,
+    /// Rows are turned alike in many layers.
+    turns: Vec<(Rope, Arc<Turns>)>,
     /// What goes into products with weights.
     pub activations: Activations,
     observer: Option<&'o mut dyn Observer>,
@@ -139,6 +141,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             tokens,
             spans,
             positions,
+            turns: Vec::new(),
             activations: Activations::F32,
             observer,
             session,
@@ -152,6 +155,16 @@ impl<'a, 'o> Pass<'a, 'o> {
         &self.positions
     }
 
+    /// What the rows are turned by.
+    pub fn turns(&mut self, rope: &Rope) -> Arc<Turns> {
+        if let Some((_, turns)) = self.turns.iter().find(|(known, _)| known == rope) {
+            return turns.clone();
+        }
+        let turns = Arc::new(rope.turns(&self.positions));
+        self.turns.push((rope.clone(), turns.clone()));
+        turns
+    }
+
     /// Positions from the first that any window may see to behind the last.
     pub fn end(&self) -> usize {
         self.spans.iter().map(|span| span.position + span.rows.len()).max().unwrap_or(0)
@@ -162,7 +175,9 @@ impl<'a, 'o> Pass<'a, 'o> {
     pub fn take(&mut self, n_rows: usize, width: usize) -> Rows {
         let len = n_rows * width;
         let fits = |buffer: &Vec<f32>| buffer.capacity() >= len && buffer.capacity() / 8 <= len;
-        let mut buffer = match self.free.iter().position(fits) {
+        // One of the same length needs no filling.
+        let same = self.free.iter().position(|buffer| buffer.len() == len);
+        let mut buffer = match same.or_else(|| self.free.iter().position(fits)) {
             Some(at) => self.free.swap_remove(at),
             None => Vec::with_capacity(len),
         };

@@ -164,7 +164,8 @@ impl Attention {
             norm.apply_groups(&mut key, self.norm_widths.1);
         }
         if let Some(ropes) = &self.rope {
-            ropes.choose(pass.end()).apply(&mut [&mut query, &mut key], self.key_width, 0, pass.positions());
+            let rope = ropes.choose(pass.end());
+            rope.apply(&mut [&mut query, &mut key], self.key_width, 0, &pass.turns(rope));
         }
         if let Some(norm) = &self.turned_norm {
             norm.apply_groups(&mut query, self.key_width);

@@ -130,13 +130,9 @@ impl Latent {
         let n = h.nrows();
         let mut query = self.query.run(h, pass);
         let mut key = self.key_value.run(h, pass);
-        self.rope.apply(&mut [&mut query], self.key_width, self.n_plain, pass.positions());
-        self.rope.apply(
-            &mut [&mut key],
-            self.rank + self.key_width - self.n_plain,
-            self.rank,
-            pass.positions(),
-        );
+        let turns = pass.turns(&self.rope);
+        self.rope.apply(&mut [&mut query], self.key_width, self.n_plain, &turns);
+        self.rope.apply(&mut [&mut key], self.rank + self.key_width - self.n_plain, self.rank, &turns);
         let mut value = pass.take(n, self.rank);
         value.assign(&key.slice(s![.., ..self.rank]));
         if let Some(norm) = &self.norm {

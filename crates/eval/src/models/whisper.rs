@@ -6,7 +6,7 @@
 //! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key says the epsilon
 //! of its norms or its function: every Whisper has that of torch, and the GELU by the error function.
 
-use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
+use ndarray::{Array2, ArrayView2, Axis};
 use tensor::Shape as TensorShape;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     decoder::{Linear, Mlp, Shape, Spec},
     graph::{Graph, Head, Pass, Prepared},
     keys::Keys,
-    ops::{Activation, Attention, Mask, Norm, NormKind, Rows, add_bias, add_scaled},
+    ops::{Activation, Attention, Mask, Norm, NormKind, Rows, add_bias, add_scaled, dense},
     weights::{Weight, Weights},
 };
 
@@ -127,7 +127,7 @@ impl Convolution {
             }
         }
         let mut out = Rows::zeros((n_out, self.weight.nrows()));
-        general_mat_mul(1.0, &seen, &self.weight.t(), 0.0, &mut out);
+        dense(1.0, seen.view(), self.weight.t(), out.view_mut());
         add_bias(&mut out, &self.bias);
         Activation::GeluErf.apply(&mut out);
         out

@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, linalg::general_mat_mul, s};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use super::{
     Rows,
     activation::{exp, largest, sum},
+    matmul::dense,
     vectorize,
 };
 
@@ -111,17 +112,16 @@ impl Attention<'_> {
         let keys = window.keys.slice(s![.., kv * kw..(kv + 1) * kw]);
         let values = window.values.slice(s![.., kv * vw..(kv + 1) * vw]);
         let (n, n_keys) = (end - start, keys.nrows());
-        let mut scores = Array2::zeros((0, 0));
+        // The products of a block are at the beginning of what is taken for all.
+        let mut scores = Array2::zeros((BLOCK_ROWS.min(n), n_keys));
         for block in (0..n).step_by(BLOCK_ROWS) {
             let rows = block..(block + BLOCK_ROWS).min(n);
             // Ranges move forward with the position, so the first and the last say it all.
             let first = self.mask.keys(position + rows.start, n_keys).start;
             let last = self.mask.keys(position + rows.end - 1, n_keys).end;
-            if scores.dim() != (rows.len(), last - first) {
-                scores = Array2::zeros((rows.len(), last - first));
-            }
+            let mut scores = scores.slice_mut(s![..rows.len(), ..last - first]);
             let (asked, seen) = (queries.slice(s![rows.clone(), ..]), keys.slice(s![first..last, ..]));
-            general_mat_mul(self.scale, &asked, &seen.t(), 0.0, &mut scores);
+            dense(self.scale, asked, seen.reversed_axes(), scores.view_mut());
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
                 let seen = self.mask.keys(query, n_keys);
@@ -130,8 +130,7 @@ impl Attention<'_> {
                 row[seen.end - first..].fill(0.0);
                 self.weigh(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
             }
-            let mut out = out.slice_mut(s![rows, ..]);
-            general_mat_mul(1.0, &scores, &values.slice(s![first..last, ..]), 0.0, &mut out);
+            dense(1.0, scores.view(), values.slice(s![first..last, ..]), out.slice_mut(s![rows, ..]));
         }
     }
 

@@ -3,24 +3,27 @@
 //! A tile of weight rows is decoded into f32 and multiplied with all rows of the input at once, so
 //! that a decoded weight serves every token of a batch and never exists whole.
 //!
-//! The products are those of `matrixmultiply` behind the safe views of `ndarray`, with its kernels for AVX-512, which
-//! `ndarray` alone leaves out. A kernel of 8 x 48 of our own did a fifth more with panels laid out before (150 to 160
-//! billion operations a second on two threads, against 123 to 131), and lost all of it to laying them out.
+//! The products are those of `faer`. A kernel of 14 x 32 of our own with panels laid out before did a twentieth more, and
+//! would lose it to laying them out.
 
-use std::{cell::RefCell, ops::Range};
+use std::{cell::Cell, ops::Range};
 
-use ndarray::{ArrayView2, ArrayViewMut2, Axis, linalg::general_mat_mul, s};
+use faer::{Accum, Par, linalg::matmul::matmul};
+use faer_ext::IntoFaer;
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use quant::Level;
 use rayon::prelude::*;
 
 use crate::weights::Weight;
 
-/// Bytes of a decoded tile, about, so that it stays in a core's second cache. The input is packed anew for every tile, so
-/// larger is better.
+/// Bytes of a decoded tile, about, so that it stays in a core's second cache.
 const TILE_BYTES: usize = 1536 << 10;
 
-/// Rows of the input that are worth decoding a tile for.
-const SHARE_ROWS: usize = 256;
+/// Elements of the tiles that are decoded before the products with them begin.
+const GROUP_ELEMS: usize = 4 << 20;
+
+/// Rows of the input that a tile is multiplied with at once.
+const BLOCK_ROWS: usize = 512;
 
 /// A weight (n_out, n_in), from `first` of its stack, and where its product with the input goes.
 pub(crate) struct Product<'a> {
@@ -29,6 +32,11 @@ pub(crate) struct Product<'a> {
     pub index: usize,
     /// (n_rows, n_out).
     pub out: ArrayViewMut2<'a, f32>,
+}
+
+/// `scale * a (m, k) @ b (k, n) -> out (m, n)`, on the thread that calls.
+pub(crate) fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, out: ArrayViewMut2<'_, f32>) {
+    matmul(out.into_faer(), Accum::Replace, a.into_faer(), b.into_faer(), scale, Par::Seq);
 }
 
 /// With so few rows of input, packing a tile for the kernels costs more than they save.
@@ -54,74 +62,120 @@ fn few_rows(x: &ArrayView2<'_, f32>, tile: &[f32], out: &mut ArrayViewMut2<'_, f
     }
 }
 
-thread_local! {
-    /// A decoded tile, kept between products.
-    static TILE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A tile of a weight and the rows of the input that it is multiplied with at once.
-struct Task<'a> {
+/// Some rows of a weight, and where their products go.
+struct Tile<'a> {
     weight: &'a Weight,
-    /// Rows of the weight, counted over its whole stack.
-    tile: Range<usize>,
-    /// Rows of the input.
+    /// Counted over the whole stack.
     rows: Range<usize>,
-    /// (rows, tile).
+    /// (n_rows, rows).
     out: ArrayViewMut2<'a, f32>,
 }
 
-/// Cuts products of an input of `n_rows` into tasks of about the same work, so that no thread waits for the last.
-///
-/// No cut changes a result: every element is a sum over its own row and column, in one order.
-fn cut(n_rows: usize, products: Vec<Product<'_>>, n_threads: usize) -> Vec<Task<'_>> {
-    // Every thread takes a share of the rows, if that leaves it enough of them to be worth decoding tiles for.
-    let n_shares = (n_rows / SHARE_ROWS).clamp(1, n_threads);
-    let share_rows = n_rows.div_ceil(n_shares).next_multiple_of(16);
-    // The other threads take other tiles.
-    let n_beside = n_threads.div_ceil(n_shares);
-    let mut tasks = Vec::new();
+impl Tile<'_> {
+    fn n_decoded(&self) -> usize {
+        self.rows.len() * self.weight.n_in
+    }
+
+    /// The weights (rows, n_in), row-major.
+    fn decode(&self, level: Level, out: &mut [f32]) {
+        // Type and lengths were checked when the weight was opened.
+        self.weight
+            .decode(level, self.rows.clone(), out)
+            .expect("a weight of a checked type and shape decodes");
+    }
+}
+
+/// Cuts weights into tiles. No cut depends on the number of threads.
+fn tiles(n_rows: usize, products: Vec<Product<'_>>) -> Vec<Tile<'_>> {
+    let mut tiles = Vec::new();
     for Product { weight, index, out } in products {
         debug_assert_eq!((out.ncols(), out.nrows()), (weight.n_out, n_rows));
-        let most = (TILE_BYTES / size_of::<f32>() / weight.n_in.max(1)).clamp(64, 768);
-        let n_tiles = weight.n_out.div_ceil(n_beside * most) * n_beside;
-        let tile_rows = weight.n_out.div_ceil(n_tiles).next_multiple_of(16);
+        // Few rows of input make little work of a tile, and there should be one for every thread.
+        let most = if n_rows <= FEW_ROWS {
+            32
+        } else if n_rows <= BLOCK_ROWS {
+            64
+        } else {
+            (TILE_BYTES / size_of::<f32>() / weight.n_in.max(1)).clamp(64, 192)
+        };
+        let n_tiles = weight.n_out.div_ceil(most).max(1);
+        let tile_rows = weight.n_out.div_ceil(n_tiles).next_multiple_of(most.min(64));
         let mut first = index * weight.n_out;
         let mut rest = out;
         while rest.ncols() > 0 {
             let n = tile_rows.min(rest.ncols());
-            let (mut own, others) = rest.split_at(Axis(1), n);
-            let mut start = 0;
-            while own.nrows() > 0 {
-                let n_own = share_rows.min(own.nrows());
-                let (out, below) = own.split_at(Axis(0), n_own);
-                tasks.push(Task { weight, tile: first..first + n, rows: start..start + n_own, out });
-                (own, start) = (below, start + n_own);
-            }
+            let (out, others) = rest.split_at(Axis(1), n);
+            tiles.push(Tile { weight, rows: first..first + n, out });
             (rest, first) = (others, first + n);
         }
     }
-    tasks
+    tiles
+}
+
+thread_local! {
+    /// Decoded tiles, kept between products.
+    static DECODED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
 pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let level = Level::detect();
-    let tasks = cut(x.nrows(), products, rayon::current_num_threads());
-    tasks.into_par_iter().for_each(|Task { weight, tile, rows, mut out }| {
-        let shape = (tile.len(), weight.n_in);
-        let x = x.slice(s![rows, ..]);
-        TILE.with_borrow_mut(|decoded| {
-            decoded.resize(shape.0 * shape.1, 0.0);
-            // Type and lengths were checked when the weight was opened.
-            weight.decode(level, tile, decoded).expect("a weight of a checked type and shape decodes");
-            if x.nrows() <= FEW_ROWS {
-                return level.vectorize(
-                    #[inline(always)]
-                    || few_rows(&x, decoded, &mut out),
-                );
-            }
-            let tile = ArrayView2::from_shape(shape, decoded).expect("a tile is as long as its shape says");
-            general_mat_mul(1.0, &x, &tile.t(), 0.0, &mut out);
+    let tiles = tiles(x.nrows(), products);
+    if x.nrows() <= FEW_ROWS {
+        return tiles.into_par_iter().for_each(|mut tile| {
+            let mut decoded = DECODED.take();
+            decoded.resize(decoded.len().max(tile.n_decoded()), 0.0);
+            let weights = &mut decoded[..tile.n_decoded()];
+            tile.decode(level, weights);
+            level.vectorize(
+                #[inline(always)]
+                || few_rows(&x, weights, &mut tile.out),
+            );
+            DECODED.set(decoded);
         });
-    });
+    }
+    let mut decoded = DECODED.take();
+    let mut tiles = tiles.into_iter().peekable();
+    while tiles.peek().is_some() {
+        let (mut group, mut n_decoded) = (Vec::new(), 0);
+        while let Some(tile) =
+            tiles.next_if(|tile| n_decoded == 0 || n_decoded + tile.n_decoded() <= GROUP_ELEMS)
+        {
+            n_decoded += tile.n_decoded();
+            group.push(tile);
+        }
+        decoded.resize(decoded.len().max(n_decoded), 0.0);
+        mul_tiles(level, x, group, &mut decoded);
+    }
+    DECODED.set(decoded);
+}
+
+/// The products of rows with tiles that are decoded into a buffer first, each of them once.
+fn mul_tiles(level: Level, x: ArrayView2<'_, f32>, tiles: Vec<Tile<'_>>, mut buffer: &mut [f32]) {
+    let mut decoded = Vec::new();
+    for tile in tiles {
+        let (weights, rest) = buffer.split_at_mut(tile.n_decoded());
+        decoded.push((tile, weights));
+        buffer = rest;
+    }
+    decoded.par_iter_mut().with_max_len(1).for_each(|(tile, weights)| tile.decode(level, weights));
+    // Many small tasks, so that a thread whose core is slower for a while does fewer of them.
+    let n_blocks = x.nrows().div_ceil(BLOCK_ROWS).max(1);
+    let block_rows = x.nrows().div_ceil(n_blocks).next_multiple_of(4);
+    let mut tasks = Vec::new();
+    for (tile, weights) in decoded {
+        let shape = (tile.rows.len(), tile.weight.n_in);
+        let weights = &*weights;
+        let weights = ArrayView2::from_shape(shape, weights).expect("a tile is as long as its shape says");
+        let mut rest = tile.out;
+        for x in x.axis_chunks_iter(Axis(0), block_rows) {
+            let (out, below) = rest.split_at(Axis(0), x.nrows());
+            tasks.push((x, weights, out));
+            rest = below;
+        }
+    }
+    tasks
+        .into_par_iter()
+        .with_max_len(1)
+        .for_each(|(x, weights, out)| dense(1.0, x, weights.reversed_axes(), out));
 }

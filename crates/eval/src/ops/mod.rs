@@ -10,10 +10,10 @@ mod rounding;
 
 pub(crate) use activation::{Activation, exp, log_sum_exp};
 pub(crate) use attention::{Attention, Mask, Queries, Window, softmax};
-pub(crate) use matmul::{Product, mul_mat};
+pub(crate) use matmul::{Product, dense, mul_mat};
 pub(crate) use norm::{Norm, NormKind};
 pub(crate) use recurrence::{dot, recur, sigmoid, softplus};
-pub(crate) use rope::{Rope, RopeKind, Scaling};
+pub(crate) use rope::{Rope, RopeKind, Scaling, Turns};
 pub(crate) use rounding::{input_type, round, round_into};
 
 use ndarray::Array2;

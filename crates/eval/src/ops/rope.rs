@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::Rows;
+use super::{Rows, vectorize};
 use crate::{Error, keys::Keys};
 
 /// Which elements of a head turn together.
@@ -18,13 +18,19 @@ pub(crate) enum RopeKind {
 }
 
 /// How heads are turned by their position.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rope {
     pub kind: RopeKind,
     /// Angle by position, for each pair.
     pub frequencies: Vec<f32>,
     /// What cosine and sine are multiplied with.
     pub magnitude: f32,
+}
+
+/// Cosines and sines of rows: (n_rows, n_rot / 2) each.
+pub(crate) struct Turns {
+    cos: Vec<f32>,
+    sin: Vec<f32>,
 }
 
 /// What the keys say about stretching positions.
@@ -137,50 +143,64 @@ impl Rope {
         Rope { kind, frequencies, magnitude: scaling.magnitude }
     }
 
-    /// Cosines and sines of rows at these positions: (n_rows, n_rot / 2) each, interleaved in pairs.
-    fn table(&self, positions: &[u32]) -> Vec<(f32, f32)> {
+    /// What rows at these positions are turned by.
+    pub fn turns(&self, positions: &[u32]) -> Turns {
         let half = self.frequencies.len();
-        let mut table = vec![(0.0, 0.0); positions.len() * half];
-        table.par_chunks_mut(half).zip(positions).for_each(|(row, position)| {
-            for (turn, frequency) in row.iter_mut().zip(&self.frequencies) {
-                let (sin, cos) = (*position as f32 * frequency).sin_cos();
-                *turn = (cos * self.magnitude, sin * self.magnitude);
-            }
-        });
-        table
+        let turn = |position: u32| self.frequencies.iter().map(move |f| (position as f32 * f).sin_cos());
+        let mut turns = Turns { cos: Vec::new(), sin: Vec::new() };
+        for angles in [&mut turns.cos, &mut turns.sin] {
+            angles.reserve_exact(positions.len() * half);
+        }
+        for (sin, cos) in positions.iter().copied().flat_map(turn) {
+            turns.cos.push(cos * self.magnitude);
+            turns.sin.push(sin * self.magnitude);
+        }
+        turns
     }
 
-    /// Turns all heads of every row: rows (n, n_heads * head_width). The elements that turn are
-    /// the first of each head, from `start` on.
-    pub fn apply(&self, rows: &mut [&mut Rows], head_width: usize, start: usize, positions: &[u32]) {
+    /// Turns all heads of every row: rows (n, n_heads * head_width), of the positions that `turns` were made
+    /// for. The elements that turn are the first of each head, from `start` on.
+    pub fn apply(&self, rows: &mut [&mut Rows], head_width: usize, start: usize, turns: &Turns) {
         let half = self.frequencies.len();
         if half == 0 {
             return;
         }
-        let table = self.table(positions);
         for rows in rows {
             let width = rows.ncols();
             let rows = rows.as_slice_mut().expect("activations are contiguous");
-            rows.par_chunks_mut(width).zip(table.par_chunks(half)).for_each(|(row, table)| {
-                for head in row.chunks_exact_mut(head_width) {
-                    let head = &mut head[start..start + 2 * half];
-                    match self.kind {
-                        RopeKind::Normal => {
-                            for (pair, (cos, sin)) in head.chunks_exact_mut(2).zip(table) {
-                                let (a, b) = (pair[0], pair[1]);
-                                pair[0] = a * cos - b * sin;
-                                pair[1] = a * sin + b * cos;
-                            }
+            let turns = turns.cos.par_chunks(half).zip(turns.sin.par_chunks(half));
+            rows.par_chunks_mut(width).zip(turns).for_each(|(row, (cos, sin))| {
+                vectorize(
+                    #[inline(always)]
+                    || {
+                        for head in row.chunks_exact_mut(head_width) {
+                            self.kind.turn(&mut head[start..start + 2 * half], cos, sin);
                         }
-                        RopeKind::Neox => {
-                            let (first, second) = head.split_at_mut(half);
-                            for ((a, b), (cos, sin)) in first.iter_mut().zip(second).zip(table) {
-                                (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
-                            }
-                        }
-                    }
-                }
+                    },
+                );
             });
+        }
+    }
+}
+
+impl RopeKind {
+    /// Turns pairs of elements: `elements (2 half), cos (half), sin (half)`.
+    #[inline(always)]
+    fn turn(self, elements: &mut [f32], cos: &[f32], sin: &[f32]) {
+        match self {
+            RopeKind::Normal => {
+                for (pair, (cos, sin)) in elements.as_chunks_mut::<2>().0.iter_mut().zip(cos.iter().zip(sin))
+                {
+                    let [a, b] = *pair;
+                    *pair = [a * cos - b * sin, a * sin + b * cos];
+                }
+            }
+            RopeKind::Neox => {
+                let (first, second) = elements.split_at_mut(cos.len());
+                for ((a, b), (cos, sin)) in first.iter_mut().zip(second).zip(cos.iter().zip(sin)) {
+                    (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
+                }
+            }
         }
     }
 }
