@@ -5,15 +5,15 @@
 //! in f32, and only the rounding is repeated: encoded, and decoded again.
 //!
 //! Source: `vec_dot_type` of `type_traits_cpu` in `ggml/src/ggml-cpu/ggml-cpu.c`, and the caches of
-//! keys and values in f16 (`llama_context_default_params`), llama.cpp of llama-cpp-python 0.3.36. Its vector kernels
-//! for 8 bits round halves to even where its plain ones, and these, round them away from zero.
+//! keys and values in f16 (`llama_context_default_params`), llama.cpp of llama-cpp-python 0.3.36.
 
+use half::f16;
 use ndarray::ArrayView2;
 use quant::Level;
 use rayon::prelude::*;
 use tensor::DType;
 
-use super::Rows;
+use super::{Rows, vectorize};
 
 /// The type that the reference rounds inputs to before it multiplies them with weights of `weight`; none where it
 /// takes them as they are.
@@ -39,6 +39,14 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
     let (width, level) = (x.ncols().max(1), Level::detect());
     let x = x.to_slice().expect("activations are contiguous");
     let out = out.as_slice_mut().expect("activations are contiguous");
+    if matches!(dtype, DType::Q8_0 | DType::Q8_1) {
+        return out.par_chunks_mut(width * ROWS).zip(x.par_chunks(width * ROWS)).for_each(|(out, x)| {
+            vectorize(
+                #[inline(always)]
+                || round_to_eight_bits(x, out),
+            );
+        });
+    }
     let n_bytes = |n: usize| n / dtype.block_elems() as usize * dtype.block_bytes() as usize;
     out.par_chunks_mut(width * ROWS).zip(x.par_chunks(width * ROWS)).for_each_init(
         Vec::new,
@@ -52,8 +60,49 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
     );
 }
 
+/// Blocks of 32 rounded as the reference's vector kernels for x86-64 do it, which is not as files are written:
+/// halves to even, and the steps by a factor of their own.
+///
+/// Source: `quantize_row_q8_0` and `quantize_row_q8_1` in `ggml/src/ggml-cpu/arch/x86/quants.c`.
+#[inline(always)]
+fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
+    for (x, out) in x.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        let mut lanes = [0.0f32; 16];
+        for (lane, (a, b)) in lanes.iter_mut().zip(x[..16].iter().zip(&x[16..])) {
+            *lane = a.abs().max(b.abs());
+        }
+        let largest = lanes.iter().fold(0.0f32, |a, b| a.max(*b));
+        let scale = f16::from_f32(largest / 127.0).to_f32();
+        let steps = if largest == 0.0 { 0.0 } else { 127.0 / largest };
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = (x * steps).round_ties_even() * scale;
+        }
+    }
+}
+
 /// Every element rounded to what `dtype` can hold.
 pub(crate) fn round(rows: &mut Rows, dtype: DType) {
     let x = rows.clone();
     round_into(x.view(), dtype, rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of 1 and of f16(2 / 127): halves go to the even step, and files would have them elsewhere.
+    #[test]
+    fn eight_bits_are_rounded_as_the_vector_kernels_do_it() {
+        let mut x = Rows::zeros((2, 32));
+        for (i, value) in [127.0, 0.5, 1.5, -2.5, 2.500_001].into_iter().enumerate() {
+            x[[0, i]] = value;
+        }
+        x[[1, 0]] = -2.0;
+        x[[1, 1]] = 1.0;
+        let mut out = Rows::zeros((2, 32));
+        round_into(x.view(), DType::Q8_0, &mut out);
+        assert_eq!(out.row(0).to_vec()[..6], [127.0, 0.0, 2.0, -2.0, 3.0, 0.0]);
+        let step = 0.015_747_07;
+        assert_eq!(out.row(1).to_vec()[..3], [-127.0 * step, 64.0 * step, 0.0]);
+    }
 }
