@@ -5,70 +5,13 @@
 //! where they start. Alone in its program, so that no other test's memory is counted.
 
 use gguf::{File, Metadata, Plan, Value, swap_blocks};
+use testkit::{Draw, mutate, number};
 
 use self::random::{Content, Random};
 
 #[cfg(test)]
 #[path = "container/random.rs"]
 mod random;
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
-/// Numbers that are likely to be wrong where a count, a type or an offset was.
-const NASTY: [u64; 16] = [
-    0,
-    1,
-    2,
-    7,
-    8,
-    9,
-    13,
-    0x7f,
-    0xff,
-    0xffff,
-    0x7fff_ffff,
-    0xffff_ffff,
-    1 << 32,
-    1 << 62,
-    i64::MAX as u64,
-    u64::MAX,
-];
-
-fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..=random.below(4) {
-        if bytes.is_empty() {
-            return;
-        }
-        // Most of what can go wrong is near the start, where counts are.
-        let reach = if random.below(2) == 0 { bytes.len().min(64) } else { bytes.len() };
-        let at = random.below(reach);
-        match random.below(7) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.bits() as u8,
-            2 | 3 => {
-                let number = NASTY[random.below(NASTY.len())];
-                let little = random.below(2) == 0;
-                let number = if little { number.to_le_bytes() } else { number.to_be_bytes() };
-                let width = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
-                let from = if little { 0 } else { 8 - width };
-                bytes[at..at + width].copy_from_slice(&number[from..from + width]);
-            }
-            4 => bytes.truncate(at),
-            5 => {
-                let end = at + random.below(32).min(bytes.len() - at);
-                let piece = bytes[at..end].to_vec();
-                let to = random.below(bytes.len());
-                bytes.splice(to..to, piece);
-            }
-            _ => {
-                let end = at + random.below(32).min(bytes.len() - at);
-                bytes.drain(at..end);
-            }
-        }
-    }
-}
 
 /// The largest size of this process's memory so far, touched or not, in bytes.
 fn peak() -> Option<u64> {
@@ -110,7 +53,7 @@ fn mutated_files_are_read_or_refused() {
         let content = Content::new(&mut random);
         let plan = Plan::new(&content.metadata, content.tensors, content.endian, content.alignment).unwrap();
         let mut bytes = plan.to_bytes(&content.data).unwrap();
-        mutate(&mut bytes, &mut random);
+        mutate(&mut bytes, &mut Draw::new(random.bits()));
         let len = bytes.len();
         match File::parse(bytes) {
             Err(error) => {

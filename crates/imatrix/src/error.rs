@@ -107,8 +107,8 @@ pub enum Error {
         /// Number in the other.
         found: usize,
     },
-    /// More entries, values or calls than the older format's 32 bits can say.
-    #[error("{what} is {found}, more than the older format can say")]
+    /// More entries, values or calls than the 32 bits of a format can say, or a sum beyond 64.
+    #[error("{what} is {found}, more than can be said")]
     TooMany {
         /// What is counted.
         what: &'static str,

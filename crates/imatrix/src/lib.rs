@@ -110,7 +110,7 @@ impl Sums {
     /// Source: `IMatrixCollector::load_imatrix`.
     ///
     /// # Errors
-    /// [`Error::SizesDiffer`]; what was added before it stays.
+    /// [`Error::SizesDiffer`], [`Error::TooMany`]; what was added before it stays.
     pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
         for (name, theirs) in &other.entries {
             match self.entries.get_mut(name) {
@@ -162,7 +162,10 @@ impl Entry {
             self.counts = vec![self.counts[0]; theirs];
         }
         for (index, count) in self.counts.iter_mut().enumerate() {
-            *count += other.counts.get(index).or(other.counts.first()).copied().unwrap_or(0);
+            let theirs = other.counts.get(index).or(other.counts.first()).copied().unwrap_or(0);
+            let found = count.unsigned_abs().saturating_add(theirs.unsigned_abs());
+            *count =
+                count.checked_add(theirs).ok_or(Error::TooMany { what: "the sum of two counts", found })?;
         }
         self.sums.iter_mut().zip(&other.sums).for_each(|(ours, theirs)| *ours += theirs);
         Ok(())

@@ -5,6 +5,8 @@
 
 mod data;
 mod golden;
+mod mutate;
 
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{QuantCase, Task, compare_blocks, decoded_sha256, from_hex, sha256};
+pub use mutate::{Draw, NASTY, mutants, mutate, number};

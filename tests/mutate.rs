@@ -1,0 +1,274 @@
+//! Good files with something changed at random, given to everything that reads files beside the container itself
+//! (`crates/gguf/tests/mutate.rs`) and safetensors (`crates/source/tests/bad_input.rs`): each is read or refused, and
+//! nothing panics.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use arch::{
+    Input, Options,
+    vocab::{Route, VocabContext},
+};
+use common::{Place, golden};
+use eval::{
+    Model, Window,
+    choice::{HellaSwag, MultipleChoice, Winogrande},
+    logits_file::LogitsFile,
+    tokenize::Tokenizer,
+};
+use gguf::{Array, Endian, Metadata, Plan, Value};
+use serde_json::Value as Json;
+use testkit::{Draw, NASTY, mutants, mutate};
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn read(paths: &[PathBuf]) -> Vec<Vec<u8>> {
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// One of some files, changed.
+fn spoilt(good: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
+    let mut bytes = draw.of(good).clone();
+    mutate(&mut bytes, draw);
+    bytes
+}
+
+#[test]
+fn mutated_importance_matrices() {
+    let matrices: Vec<PathBuf> = files(&golden("eval-cli"))
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("imatrix"))
+        .collect();
+    let mut good = read(&matrices);
+    for i in 0..good.len() {
+        let sums = imatrix::Sums::parse(good[i].clone()).unwrap();
+        good.push(sums.to_bytes(imatrix::Format::Legacy).unwrap());
+    }
+    mutants(2000, |draw| match imatrix::Sums::parse(spoilt(&good, draw)) {
+        Ok(sums) => {
+            let mut twice = sums.clone().in_tokens(512);
+            let _may_differ = twice.add(&sums.clone().in_tokens(512));
+            let _may_be_empty = twice.to_bytes(imatrix::Format::Legacy);
+            true
+        }
+        Err(_) => false,
+    });
+}
+
+#[test]
+fn mutated_predictions() {
+    let good = read(&[golden("eval-cli").join("llama.kld")]);
+    mutants(2000, |draw| {
+        let Ok(file) = LogitsFile::parse(spoilt(&good, draw)) else { return false };
+        let layout = file.layout();
+        let _may_be_wrong = file.tokens();
+        if layout.n_windows > 0 && layout.n_positions() > 0 {
+            file.position(layout.n_windows - 1, layout.n_positions() - 1).decode();
+        }
+        true
+    });
+}
+
+#[test]
+fn mutated_tasks() {
+    let path = |name: &str| golden("eval-cli").join(name);
+    let good = read(&[path("hellaswag.txt"), path("multiple-choice.bin"), path("winogrande.csv")]);
+    mutants(2000, |draw| {
+        let bytes = spoilt(&good, draw);
+        let n_tasks = draw.below(9);
+        Winogrande::parse(&bytes, n_tasks);
+        HellaSwag::parse(&bytes, n_tasks).is_ok() | MultipleChoice::parse(&bytes, n_tasks).is_ok()
+    });
+}
+
+/// One of the numbers, texts or lists of a JSON value, changed.
+fn spoil_json(json: &mut Json, draw: &mut Draw) {
+    match json {
+        Json::Object(items) if !items.is_empty() && draw.below(8) > 0 => {
+            let key = items.keys().nth(draw.below(items.len())).unwrap().clone();
+            match draw.below(10) {
+                0 => drop(items.shift_remove(&key)),
+                _ => spoil_json(&mut items[&key], draw),
+            }
+        }
+        Json::Array(items) if !items.is_empty() && draw.below(4) > 0 => match draw.below(10) {
+            0 => items.truncate(draw.below(items.len())),
+            1 => items.push(items[0].clone()),
+            _ => {
+                let at = draw.below(items.len());
+                spoil_json(&mut items[at], draw);
+            }
+        },
+        _ => {
+            let nasty = *draw.of(&NASTY);
+            *json = match draw.below(9) {
+                0 => Json::Null,
+                1 => Json::Bool(draw.below(2) == 0),
+                2 => Json::from(nasty),
+                3 => Json::from(-(nasty as i64 as f64)),
+                4 => Json::from(0.5),
+                5 => Json::from(["", "linear", "\u{0}", "gelu", "<s>"][draw.below(5)]),
+                6 => Json::Array(vec![Json::from(nasty), Json::from(1)]),
+                7 => Json::Object(serde_json::Map::new()),
+                _ => Json::from(draw.below(70)),
+            };
+        }
+    }
+}
+
+/// The files of `golden/tokenizer/NAME` that are read.
+fn tokenizer_files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let paths: Vec<PathBuf> = files(folder).into_iter().filter(|path| path.is_file()).collect();
+    let all = paths.iter().map(name).zip(read(&paths));
+    all.filter(|(name, bytes)| name != "expected.json" && bytes.len() < 100_000).collect()
+}
+
+#[test]
+fn mutated_tokenizers() {
+    let folders: Vec<_> = files(&golden("tokenizer")).into_iter().filter(|path| path.is_dir()).collect();
+    let good: Vec<_> = folders.iter().map(|folder| tokenizer_files(folder)).collect();
+    let routes: Vec<Route> = Route::names().filter_map(Route::named).collect();
+    mutants(1000, |draw| {
+        let mut files = draw.of(&good).clone();
+        let at = draw.below(files.len());
+        let (_, bytes) = &mut files[at];
+        match serde_json::from_slice::<Json>(bytes) {
+            Ok(mut json) if draw.below(4) > 0 => {
+                spoil_json(&mut json, draw);
+                *bytes = json.to_string().into_bytes();
+            }
+            _ => mutate(bytes, draw),
+        }
+        let config = files.iter().find(|(name, _)| name == "config.json");
+        let config: Json =
+            config.and_then(|(_, bytes)| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+        let files = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
+        let input = Input { config, files, ..Input::default() };
+        let context = VocabContext { route: *draw.of(&routes), ..VocabContext::default() };
+        let Ok(vocab) = arch::vocab::metadata(&input, &context) else { return false };
+        if let Ok(tokenizer) = Tokenizer::from_metadata(&vocab.entries) {
+            let _may_be_unknown = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true);
+        }
+        true
+    });
+}
+
+#[test]
+fn mutated_configs() {
+    let folders: Vec<_> =
+        files(&golden("arch")).into_iter().filter(|path| path.join("config.json").exists()).collect();
+    let checkpoints: Vec<_> = folders.iter().map(|folder| source::open(folder).unwrap()).collect();
+    mutants(1000, |draw| {
+        let checkpoint = draw.of(&checkpoints);
+        let mut config = checkpoint.config.clone();
+        for _ in 0..=draw.below(3) {
+            spoil_json(&mut config, draw);
+        }
+        let tensors = checkpoint
+            .tensors
+            .iter()
+            .map(|tensor| arch::SourceTensor { name: tensor.name.clone(), shape: tensor.shape().unwrap() });
+        let input = Input { config, tensors: tensors.collect(), ..Input::default() };
+        arch::resolve_weights(&input, &Options::default()).is_ok()
+    });
+}
+
+/// A key changed, taken away or of another type.
+fn spoil(metadata: &mut Metadata, draw: &mut Draw) {
+    let at = draw.below(metadata.len());
+    let nasty = *draw.of(&NASTY);
+    match draw.below(8) {
+        0 => drop(metadata.remove(at)),
+        1 => metadata[at].1 = Value::U32(nasty as u32),
+        2 => metadata[at].1 = Value::F32([0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30][draw.below(5)]),
+        3 => metadata[at].1 = Value::from(["", "llama", "yarn", "gpt2", "none"][draw.below(5)]),
+        4 => metadata[at].1 = Value::Array(Array::U32(vec![nasty as u32; draw.below(4)])),
+        _ => match &mut metadata[at].1 {
+            Value::U32(number) if draw.below(2) == 0 => *number = draw.below(40) as u32,
+            Value::U32(number) => *number = nasty as u32,
+            Value::I32(number) => *number = nasty as i32,
+            Value::U64(number) => *number = nasty,
+            Value::F32(number) => *number *= -1e20,
+            Value::Bool(is) => *is = !*is,
+            Value::String(text) => mutate(text, draw),
+            Value::Array(Array::String(items)) if !items.is_empty() => {
+                let at = draw.below(items.len());
+                mutate(&mut items[at], draw);
+            }
+            Value::Array(Array::I32(items)) if !items.is_empty() => {
+                let at = draw.below(items.len());
+                items[at] = nasty as i32;
+            }
+            Value::Array(Array::F32(items)) if !items.is_empty() => {
+                let at = draw.below(items.len());
+                items[at] = f32::NAN;
+            }
+            _ => drop(metadata.remove(at)),
+        },
+    }
+}
+
+/// Families whose maths differ, of `golden/arch`.
+const FAMILIES: [&str; 16] = [
+    "bert",
+    "bloom",
+    "chatglm",
+    "dbrx",
+    "deepseek2",
+    "falcon-h1",
+    "gemma3",
+    "gpt-oss",
+    "lfm2",
+    "llama4",
+    "mamba2",
+    "modern-bert",
+    "qwen3next",
+    "rwkv6",
+    "rwkv7",
+    "t5",
+];
+
+#[test]
+fn mutated_models() {
+    let place = Place::new();
+    let mut paths: Vec<PathBuf> = files(&golden("logits"))
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|x| x == "gguf"))
+        .collect();
+    for name in FAMILIES {
+        let folder = golden("arch").join(name);
+        let to = format!("{name}.gguf");
+        let ran = place.convert(&[folder.to_str().unwrap(), &to, "-t", "f32", "-q"]);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+        paths.push(place.path(&to));
+    }
+    let good: Vec<gguf::File> = paths.iter().map(|path| gguf::File::open(path).unwrap()).collect();
+    let path = place.path("mutant.gguf");
+    mutants(1000, |draw| {
+        let file = draw.of(&good);
+        let mut metadata = file.metadata().clone();
+        for _ in 0..=draw.below(2) {
+            spoil(&mut metadata, draw);
+        }
+        let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
+        let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();
+        let Ok(plan) = Plan::new(&metadata, tensors, Endian::Little, 32) else { return false };
+        fs::write(&path, plan.to_bytes(&data).unwrap()).unwrap();
+        let options = eval::Options { threads: Some(1), ..eval::Options::default() };
+        let Ok(model) = Model::open(&path, &options) else { return false };
+        let _may_be_unknown = model.tokenizer().encode("a text", true, true);
+        let Ok(hidden) = model.run(&[Window::new(&[1, 5, 2, 7, 3])], None) else { return false };
+        let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
+        model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
+    });
+}
