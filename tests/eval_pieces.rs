@@ -5,7 +5,7 @@ mod common;
 
 use std::{collections::BTreeSet, fs};
 
-use common::{Place, golden};
+use common::{Place, golden, largest_difference};
 use eval::{
     Error, Model, Options, Session, Window,
     importance::{Collector, gaps},
@@ -35,13 +35,6 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     }
 }
 
-/// The largest difference of rows, infinite where there is none.
-fn largest(found: &[f32], expected: &[f32]) -> f32 {
-    assert_eq!(found.len(), expected.len());
-    let differences = found.iter().zip(expected).map(|(found, expected)| (found - expected).abs());
-    differences.fold(0.0, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
-}
-
 /// The rows of all positions, for each window.
 fn run(model: &Model, windows: &[&[u32]]) -> Result<Vec<Vec<f32>>, Error> {
     let windows: Vec<Window<'_>> = windows.iter().map(|tokens| Window::new(tokens)).collect();
@@ -57,7 +50,8 @@ fn difference(model: &Model) -> Result<(f32, f32), Error> {
     let tokens: Vec<u32> = (0..20).map(|i| 3 + (i * i * 31 + i * 7) % (n_vocab - 3)).collect();
     let whole = run(model, &[&tokens])?.remove(0);
     let mut worst = 0.0f32;
-    let mut compare = |found: &[f32], expected: &[f32]| worst = worst.max(largest(found, expected));
+    let mut compare =
+        |found: &[f32], expected: &[f32]| worst = worst.max(largest_difference(found, expected));
 
     if model.need_next_token().is_ok() {
         let n_embd = model.n_embd();
@@ -76,7 +70,7 @@ fn difference(model: &Model) -> Result<(f32, f32), Error> {
     }
     let (low, high) = whole.iter().fold((f32::MAX, f32::MIN), |(low, high), x| (low.min(*x), high.max(*x)));
     let last = run(model, &[&tokens[19..]])?.remove(0);
-    let memory = largest(&last, &whole[whole.len() - last.len()..]) / (high - low);
+    let memory = largest_difference(&last, &whole[whole.len() - last.len()..]) / (high - low);
     Ok((worst / (high - low), ALLOWED.min(ALLOWED_OF_MEMORY * memory)))
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, golden};
+use common::{Place, golden, largest_difference};
 use eval::{
     Features, Model, Options, Session, Window,
     embed::{Pooling, embed},
@@ -94,16 +94,6 @@ fn expected(name: &str) -> Expected {
     }
 }
 
-/// The largest difference of two rows, infinite where there is none.
-fn largest(want: &[f32], have: &[f32]) -> f32 {
-    let mut worst = 0.0f32;
-    for (want, have) in want.iter().zip(have) {
-        let difference = (want - have).abs();
-        worst = if difference.is_nan() { f32::INFINITY } else { worst.max(difference) };
-    }
-    worst
-}
-
 /// The largest differences of rows, of the pooled row and of a session from one pass, as parts of their ranges; where
 /// tokens see later ones, a session says something else.
 struct Differences {
@@ -143,7 +133,7 @@ fn difference(name: &str) -> Result<Differences, String> {
     let mut worst = 0.0f32;
     for (i, position) in expected.positions.iter().enumerate() {
         let want = &expected.rows[i * expected.n_vocab..][..n];
-        worst = worst.max(largest(want, &rows[position * width..][..n]));
+        worst = worst.max(largest_difference(want, &rows[position * width..][..n]));
     }
     if model.answers() {
         worst = worst.max(answered(&model, &expected).map_err(|error| error.to_string())?);
@@ -156,7 +146,7 @@ fn difference(name: &str) -> Result<Differences, String> {
             if made[0].len() != pooled.row.len() {
                 return Err(format!("{} pooled values, expected {}", made[0].len(), pooled.row.len()));
             }
-            Some(largest(&pooled.row, &made[0]) / pooled.range)
+            Some(largest_difference(&pooled.row, &made[0]) / pooled.range)
         }
     };
     let causal = format!("{}.attention.causal", model.architecture());
@@ -179,7 +169,8 @@ fn answered(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
         if let Some(i) = expected.positions.iter().position(|wanted| *wanted == position) {
             let mut logits = vec![0.0; model.n_vocab()];
             model.logits(&hidden, 0..1, None, &mut logits)?;
-            worst = worst.max(largest(&expected.rows[i * expected.n_vocab..][..expected.n_vocab], &logits));
+            worst = worst
+                .max(largest_difference(&expected.rows[i * expected.n_vocab..][..expected.n_vocab], &logits));
         }
         hidden = model.continue_with(&mut session, &[*token])?;
     }
@@ -198,12 +189,12 @@ fn of_sound(model: &Model, heard: &Heard, expected: &Expected) -> Result<Differe
         let Some(i) = expected.positions.iter().position(|wanted| *wanted == position) else { continue };
         let want = &expected.rows[i * expected.n_vocab..][..expected.n_vocab];
         model.logits(&hidden, 0..1, None, &mut row)?;
-        worst = worst.max(largest(want, &row));
+        worst = worst.max(largest_difference(want, &row));
         let told = row.clone();
         let hidden = model.continue_with(&mut fresh.clone(), &expected.tokens[..=position])?;
         model.logits(&hidden, 0..1, None, &mut row)?;
-        worst = worst.max(largest(want, &row));
-        apart = apart.max(largest(&row, &told));
+        worst = worst.max(largest_difference(want, &row));
+        apart = apart.max(largest_difference(&row, &told));
     }
     let range = expected.range;
     Ok(Differences { rows: worst / range, pooled: None, session: Some(apart / range) })
@@ -215,7 +206,7 @@ fn told(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, eval::Error>
     for at in std::iter::once(0..3).chain((3..tokens.len()).map(|i| i..i + 1)) {
         let hidden = model.continue_with(&mut session, &tokens[at.clone()])?;
         model.logits(&hidden, 0..1, None, &mut row)?;
-        worst = worst.max(largest(&rows[(at.end - 1) * row.len()..][..row.len()], &row));
+        worst = worst.max(largest_difference(&rows[(at.end - 1) * row.len()..][..row.len()], &row));
     }
     Ok(worst)
 }
@@ -291,7 +282,7 @@ fn sound_is_heard_frame_by_frame_and_only_in_its_shape() {
         .collect();
     others.push(heard.values.iter().rev().copied().collect());
     for (i, values) in others.iter().enumerate() {
-        let apart = largest(&as_it_is, &said(values)) / expected.range;
+        let apart = largest_difference(&as_it_is, &said(values)) / expected.range;
         assert!(apart > 10.0 * ALLOWED_OF_FAINT, "{i}: {apart:.1e}");
     }
 

@@ -255,7 +255,7 @@ fn elements(model: &Model) -> u64 {
 
 fn bits_per_weight(model: &Model) -> f64 {
     let bytes: u64 = model.file().tensors().map(|(_, info)| info.n_bytes).sum();
-    bytes as f64 * 8.0 / elements(model).max(1) as f64
+    tensor::bits_per_weight(elements(model), bytes)
 }
 
 fn listing(report: &Report) -> String {

@@ -91,7 +91,7 @@ impl Total {
     }
 
     fn bits_per_weight(&self) -> f64 {
-        if self.elements == 0 { 0.0 } else { self.bytes as f64 * 8.0 / self.elements as f64 }
+        tensor::bits_per_weight(self.elements, self.bytes)
     }
 }
 

@@ -195,3 +195,10 @@ impl Checkpoint {
         file.set_len(bytes.len() as u64 + end).unwrap();
     }
 }
+
+/// The largest difference of two rows of the same length, infinite where there is none.
+pub fn largest_difference(want: &[f32], have: &[f32]) -> f32 {
+    assert_eq!(want.len(), have.len());
+    let differences = want.iter().zip(have).map(|(want, have)| (want - have).abs());
+    differences.fold(0.0, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
+}

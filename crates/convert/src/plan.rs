@@ -59,7 +59,7 @@ impl PlannedFile {
     pub fn bits_per_weight(&self) -> f64 {
         let n_elems: u64 = self.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum();
         let n_bytes: u64 = self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();
-        if n_elems == 0 { 0.0 } else { n_bytes as f64 * 8.0 / n_elems as f64 }
+        tensor::bits_per_weight(n_elems, n_bytes)
     }
 }
 

@@ -7,4 +7,4 @@ mod dtype;
 mod shape;
 
 pub use dtype::{DType, DTypeError, REMOVED, Removed};
-pub use shape::{MAX_DIMS, Shape, ShapeError};
+pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};

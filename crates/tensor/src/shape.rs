@@ -150,6 +150,11 @@ impl fmt::Display for Shape {
     }
 }
 
+/// Bits stored for each of `n_elems` weights in `n_bytes`, scales included; 0 where there are none.
+pub fn bits_per_weight(n_elems: u64, n_bytes: u64) -> f64 {
+    if n_elems == 0 { 0.0 } else { n_bytes as f64 * 8.0 / n_elems as f64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

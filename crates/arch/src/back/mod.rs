@@ -12,6 +12,7 @@ mod card;
 mod config;
 mod error;
 mod inverse;
+mod names;
 mod sources;
 mod spm;
 mod tokenizer;
