@@ -6,7 +6,11 @@
 //! The products are those of `faer`. A kernel of 14 x 32 of our own with panels laid out before did a twentieth more, and
 //! would lose it to laying them out.
 
-use std::{cell::Cell, ops::Range};
+use std::{
+    cell::Cell,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use faer::{Accum, Par, linalg::matmul::matmul};
 use faer_ext::IntoFaer;
@@ -113,9 +117,12 @@ fn tiles(n_rows: usize, products: Vec<Product<'_>>) -> Vec<Tile<'_>> {
 }
 
 thread_local! {
-    /// Decoded tiles, kept between products.
-    static DECODED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    /// A decoded tile of a thread's own, kept between products of few rows.
+    static TILE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
+
+/// Tiles that threads decode together, kept between products: whichever thread asks for one, there is one buffer.
+static GROUP: Mutex<Vec<f32>> = Mutex::new(Vec::new());
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
 pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
@@ -123,7 +130,7 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let tiles = tiles(x.nrows(), products);
     if x.nrows() <= FEW_ROWS {
         return tiles.into_par_iter().for_each(|mut tile| {
-            let mut decoded = DECODED.take();
+            let mut decoded = TILE.take();
             decoded.resize(decoded.len().max(tile.n_decoded()), 0.0);
             let weights = &mut decoded[..tile.n_decoded()];
             tile.decode(level, weights);
@@ -131,23 +138,24 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
                 #[inline(always)]
                 || few_rows(&x, weights, &mut tile.out),
             );
-            DECODED.set(decoded);
+            TILE.set(decoded);
         });
     }
-    let mut decoded = DECODED.take();
+    let group = || GROUP.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut decoded = std::mem::take(&mut *group());
     let mut tiles = tiles.into_iter().peekable();
     while tiles.peek().is_some() {
-        let (mut group, mut n_decoded) = (Vec::new(), 0);
+        let (mut together, mut n_decoded) = (Vec::new(), 0);
         while let Some(tile) =
             tiles.next_if(|tile| n_decoded == 0 || n_decoded + tile.n_decoded() <= GROUP_ELEMS)
         {
             n_decoded += tile.n_decoded();
-            group.push(tile);
+            together.push(tile);
         }
         decoded.resize(decoded.len().max(n_decoded), 0.0);
-        mul_tiles(level, x, group, &mut decoded);
+        mul_tiles(level, x, together, &mut decoded);
     }
-    DECODED.set(decoded);
+    *group() = decoded;
 }
 
 /// The products of rows with tiles that are decoded into a buffer first, each of them once.
