@@ -160,8 +160,7 @@ pub fn pooling(model: &Model, wanted: Option<Pooling>) -> Result<Pooling, Error>
 /// [`Model::n_embd`], or with [`Pooling::Rank`] the number of scores.
 ///
 /// # Errors
-/// [`Error::NoVectors`], [`Error::NoFeatures`], [`Error::TooShort`] for a text without tokens, [`Error::NoClassifier`],
-/// and as [`Model::run`].
+/// [`Error::NoVectors`], [`Error::TooShort`] for a text without tokens, [`Error::NoClassifier`], and as [`Model::run`].
 pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
     let row = match (pooling, model.classifier()) {
         (Pooling::Rank, None) => return Err(Error::NoClassifier),
@@ -170,9 +169,6 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
     };
     if model.answers() {
         return Err(Error::NoVectors { architecture: model.architecture().to_owned() });
-    }
-    if model.hears().is_some() {
-        return Err(Error::NoFeatures { architecture: model.architecture().to_owned() });
     }
     if texts.iter().any(Vec::is_empty) {
         return Err(Error::TooShort { found: 0, needed: 1 });

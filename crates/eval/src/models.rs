@@ -1,5 +1,6 @@
 //! Which graph runs which architecture.
 
+mod crossed;
 mod t5;
 mod whisper;
 

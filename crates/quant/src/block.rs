@@ -145,6 +145,15 @@ macro_rules! decode_at_level {
 }
 pub(crate) use decode_at_level;
 
+/// Signed bytes, each times the scale.
+#[inline(always)]
+pub fn decode_signed<const N: usize>(levels: &[u8; N], scale: f32, values: &mut [f32; N]) {
+    // A loop, because compilers make no vectors of `map` over so many bytes.
+    for (value, level) in values.iter_mut().zip(levels) {
+        *value = f32::from(*level as i8) * scale;
+    }
+}
+
 /// The loop of [`decode_at_level`].
 #[inline(always)]
 pub fn decode_blocks<const E: usize, const B: usize>(

@@ -9,12 +9,13 @@
 
 use ndarray::Axis;
 
+use super::crossed::{self, Heads, Layer, Projections};
 use crate::{
     Error,
-    decoder::{Linear, Mlp, Shape, Spec},
+    decoder::{Mlp, Shape, Spec},
     graph::{Encoded, Graph, Head, Pass, Prepared},
     keys::Keys,
-    ops::{Activation, Attention, Mask, Norm, NormKind, Rows, add_scaled},
+    ops::{Activation, Attention, Mask, Norm, NormKind, Rows},
     weights::{Weight, Weights},
 };
 
@@ -29,36 +30,13 @@ struct T5 {
 struct Stack {
     heads: Heads,
     layers: Vec<Layer>,
+    /// What is added by distance in each layer: (n_buckets, n_head); that of the first where there is none.
+    biases: Vec<Option<Vec<f32>>>,
     norm: Norm,
     n_buckets: usize,
     sees_all: bool,
     /// The number of the first layer in what a session remembers.
     first: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Heads {
-    n_head: usize,
-    key_width: usize,
-    value_width: usize,
-}
-
-struct Layer {
-    attention_norm: Norm,
-    attention: Projections,
-    /// What is added by distance: (n_buckets, n_head); of the first layer where there is none.
-    biases: Option<Vec<f32>>,
-    /// Attention to what the encoder made.
-    cross: Option<(Norm, Projections)>,
-    mlp_norm: Norm,
-    mlp: Mlp,
-}
-
-struct Projections {
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    output: Linear,
 }
 
 /// Reads an encoder, and its decoder where the file has one.
@@ -79,7 +57,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepare
     } else {
         (None, None)
     };
-    let row_floats = 3 * n_embd + encoder.row_floats();
+    let row_floats = 3 * n_embd + crossed::row_floats(&encoder.layers, encoder.heads);
     let graph = Box::new(T5 { embedding, encoder, decoder });
     Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
 }
@@ -106,6 +84,7 @@ impl Stack {
             n_head,
             key_width: width("attention.key_length")?,
             value_width: width("attention.value_length")?,
+            scale: 1.0,
         };
         let epsilon = keys.need_float("attention.layer_norm_rms_epsilon")?;
         let norm = |weights: &mut Weights<'_>, name: String| {
@@ -120,7 +99,7 @@ impl Stack {
                     // Stored in files of the first T5, and used by nobody.
                     weights.vector(&blk("cross_attn_rel_b.weight"), n_head * n_buckets)?;
                     let norm = norm(weights, blk("cross_attn_norm.weight"))?;
-                    Some((norm, Projections::open(weights, &blk("cross_attn"), n_embd, heads)?))
+                    Some((norm, Projections::open(weights, &blk("cross_attn"), "o", n_embd, heads)?))
                 }
                 false => None,
             };
@@ -128,114 +107,42 @@ impl Stack {
             let activation = if gated { Activation::GeluTanh } else { Activation::Relu };
             let shape = Shape::plain(Spec { activation, ..Spec::LLAMA }, n_embd, n_layer);
             let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
-            Ok(Layer {
+            let biases = weights.vector(&blk("attn_rel_b.weight"), n_head * n_buckets)?;
+            let layer = Layer {
                 attention_norm: norm(weights, blk("attn_norm.weight"))?,
-                attention: Projections::open(weights, &blk("attn"), n_embd, heads)?,
-                biases: weights.vector(&blk("attn_rel_b.weight"), n_head * n_buckets)?,
+                attention: Projections::open(weights, &blk("attn"), "o", n_embd, heads)?,
                 cross,
                 mlp_norm: norm(weights, blk("ffn_norm.weight"))?,
                 mlp: Mlp::open(&shape, weights, names)?,
-            })
+            };
+            Ok((layer, biases))
         };
         let layers = (0..n_layer).map(|i| layer(i, weights)).collect::<Result<Vec<_>, Error>>()?;
-        if layers.first().is_some_and(|layer| layer.biases.is_none()) {
+        let (layers, biases): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
+        if biases.first().is_some_and(Option::is_none) {
             return Err(Error::MissingTensor { name: format!("{side}.blk.0.attn_rel_b.weight") });
         }
         let norm = norm(weights, format!("{side}.output_norm.weight"))?;
-        Ok(Stack { heads, layers, norm, n_buckets, sees_all: !is_decoder, first })
-    }
-
-    /// Floats that are alive at once for each token, about.
-    fn row_floats(&self) -> usize {
-        let Heads { n_head, key_width, value_width } = self.heads;
-        let mlp = self.layers.iter().map(|layer| layer.mlp.row_floats()).max().unwrap_or(0);
-        mlp.max(n_head * (2 * key_width + 2 * value_width))
-    }
-
-    /// Keys and values of the rows that an encoder made, for each layer.
-    fn across(&self, encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<(Rows, Rows)> {
-        let cross = self.layers.iter().filter_map(|layer| layer.cross.as_ref());
-        let project = |(_, cross): &(Norm, Projections)| {
-            let [key, value] = Linear::run_all([&cross.key, &cross.value], encoded, pass);
-            (key, value)
-        };
-        cross.map(project).collect()
+        Ok(Stack { heads, layers, biases, norm, n_buckets, sees_all: !is_decoder, first })
     }
 
     /// `x (n, n_embd) -> (n, n_embd)`; `across` are keys and values for each layer to look at.
     fn run(&self, mut x: Rows, across: &[(Rows, Rows)], pass: &mut Pass<'_, '_>) -> Rows {
         let buckets = buckets(self.n_buckets, self.sees_all, pass.end());
-        let mut normed = pass.take(x.nrows(), x.ncols());
-        for (i, layer) in self.layers.iter().enumerate() {
-            layer.attention_norm.apply_into(&x, &mut normed);
-            let attention = &layer.attention;
-            let [query, key, value] =
-                Linear::run_all([&attention.query, &attention.key, &attention.value], &normed, pass);
-            let biases = layer.biases.as_ref().or(self.layers[0].biases.as_ref());
-            let n_head = self.heads.n_head;
+        let n_head = self.heads.n_head;
+        let mask = if self.sees_all { Mask::All } else { Mask::Causal };
+        for (i, (layer, biases)) in self.layers.iter().zip(&self.biases).enumerate() {
+            let biases = biases.as_ref().or(self.biases[0].as_ref());
             let bias = |head: usize, key: usize, query: usize| {
                 let (before, distance) = (key <= query, key.abs_diff(query));
                 let bucket = if before { buckets.before[distance] } else { buckets.behind[distance] };
                 biases.map_or(0.0, |biases| biases[bucket * n_head + head])
             };
-            let mask = if self.sees_all { Mask::All } else { Mask::Causal };
-            let attends = Attention { bias: Some(&bias), ..self.heads.attention(mask) };
-            let seen = pass.attend(self.first + i, &attends, &query, key, value);
-            pass.give(query);
-            let out = attention.output.run(&seen, pass);
-            add_scaled(&mut x, 1.0, &out);
-            pass.give(seen);
-            pass.give(out);
-            if let (Some((norm, cross)), Some((key, value))) = (&layer.cross, across.get(i)) {
-                norm.apply_into(&x, &mut normed);
-                let query = cross.query.run(&normed, pass);
-                let seen = pass.attend_across(&self.heads.attention(Mask::All), &query, key, value);
-                let out = cross.output.run(&seen, pass);
-                add_scaled(&mut x, 1.0, &out);
-                [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
-            }
-            layer.mlp_norm.apply_into(&x, &mut normed);
-            let made = layer.mlp.run(&normed, pass);
-            add_scaled(&mut x, 1.0, &made);
-            pass.give(made);
+            let own = Attention { bias: Some(&bias), ..self.heads.attention(mask) };
+            layer.run(self.first + i, &mut x, &own, across.get(i), pass);
         }
-        pass.give(normed);
         self.norm.apply(&mut x);
         x
-    }
-}
-
-impl Heads {
-    fn attention(self, mask: Mask) -> Attention<'static> {
-        Attention {
-            n_head: self.n_head,
-            n_head_kv: self.n_head,
-            key_width: self.key_width,
-            value_width: self.value_width,
-            scale: 1.0,
-            soft_cap: None,
-            mask,
-            slopes: None,
-            sinks: None,
-            bias: None,
-        }
-    }
-}
-
-impl Projections {
-    fn open(
-        weights: &mut Weights<'_>,
-        name: &str,
-        n_embd: usize,
-        heads: Heads,
-    ) -> Result<Projections, Error> {
-        let (n_key, n_value) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
-        Ok(Projections {
-            query: Linear::need(weights, &format!("{name}_q"), n_embd, n_key)?,
-            key: Linear::need(weights, &format!("{name}_k"), n_embd, n_key)?,
-            value: Linear::need(weights, &format!("{name}_v"), n_embd, n_value)?,
-            output: Linear::need(weights, &format!("{name}_o"), n_value, n_embd)?,
-        })
     }
 }
 
@@ -275,7 +182,7 @@ impl Graph for T5 {
             (Some((decoder, _)), Some(across)) => decoder.run(x, &across, pass),
             (Some((decoder, start)), None) => {
                 let encoded = self.encoder.run(x, &[], pass);
-                let across = decoder.across(&encoded, pass);
+                let across = crossed::across(&decoder.layers, &encoded, pass);
                 let mut written = pass.tokens.clone();
                 for span in pass.spans.iter().filter(|span| !span.rows.is_empty()) {
                     written[span.rows.clone()].rotate_right(1);
@@ -297,7 +204,7 @@ impl Graph for T5 {
         let Some((decoder, start)) = &self.decoder else { return Ok(None) };
         let x = pass.embed(&self.embedding)?;
         let encoded = self.encoder.run(x, &[], pass);
-        Ok(Some(Encoded { across: decoder.across(&encoded, pass), start: *start }))
+        Ok(Some(Encoded { across: crossed::across(&decoder.layers, &encoded, pass), start: *start }))
     }
 }
 

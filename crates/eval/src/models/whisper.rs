@@ -1,7 +1,7 @@
 //! Whisper: an encoder of sound, and a decoder that looks at what the encoder made of it.
 //!
 //! Two convolutions over time, the second of which takes every other frame, make rows of a spectrogram;
-//! positions are stored on both sides, norms come before their layers, and keys have no bias.
+//! positions are stored on both sides, and keys have no bias.
 //!
 //! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key says the epsilon
 //! of its norms or its function: every Whisper has that of torch, and the GELU by the error function.
@@ -9,12 +9,13 @@
 use ndarray::{Array2, ArrayView2, Axis};
 use tensor::Shape as TensorShape;
 
+use super::crossed::{self, Heads, Layer, Projections};
 use crate::{
     Error, Features,
-    decoder::{Linear, Mlp, Shape, Spec},
+    decoder::{Mlp, Shape, Spec},
     graph::{Graph, Head, Pass, Prepared},
     keys::Keys,
-    ops::{Activation, Attention, Mask, Norm, NormKind, Rows, add_bias, add_scaled, dense},
+    ops::{Activation, Mask, Norm, NormKind, Rows, add_bias, add_scaled, dense},
     weights::{Weight, Weights},
 };
 
@@ -44,27 +45,10 @@ struct Convolution {
 struct Stack {
     /// (n_positions, n_embd).
     positions: Weight,
-    n_head: usize,
-    n_embd: usize,
+    heads: Heads,
     mask: Mask,
     layers: Vec<Layer>,
     norm: Norm,
-}
-
-struct Layer {
-    attention_norm: Norm,
-    attention: Projections,
-    /// Attention to what the encoder made.
-    cross: Option<(Norm, Projections)>,
-    mlp_norm: Norm,
-    mlp: Mlp,
-}
-
-struct Projections {
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    output: Linear,
 }
 
 /// Reads both sides.
@@ -85,7 +69,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepare
     let output = weights.matrix("output.weight", n_embd, n_vocab)?;
     let weight = output.unwrap_or_else(|| embedding.clone());
     let head = Some(Head { weight, bias: None, scale: 1.0, soft_cap: None });
-    let row_floats = 3 * n_embd + decoder.row_floats();
+    let row_floats = 3 * n_embd + crossed::row_floats(&decoder.layers, decoder.heads);
     let graph = Box::new(Whisper { convolutions, n_mels, encoder, embedding, decoder });
     Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
 }
@@ -152,6 +136,9 @@ impl Stack {
         if n_head == 0 || n_embd == 0 || !n_embd.is_multiple_of(n_head) {
             return Err(keys.wrong(&key("attention.head_count"), "a part of the embedding's length"));
         }
+        let width = n_embd / n_head;
+        let scale = 1.0 / (width as f32).sqrt();
+        let heads = Heads { n_head, key_width: width, value_width: width, scale };
         let n_positions = keys.need_count(&key("context_length"))?;
         if n_positions == 0 {
             return Err(keys.wrong(&key("context_length"), "1 or more"));
@@ -162,7 +149,7 @@ impl Stack {
             let cross = match is_decoder {
                 true => Some((
                     norm(weights, &blk("cross_attn_norm"), n_embd)?,
-                    Projections::open(weights, &blk("cross_attn"), n_embd)?,
+                    Projections::open(weights, &blk("cross_attn"), "output", n_embd, heads)?,
                 )),
                 false => None,
             };
@@ -170,7 +157,7 @@ impl Stack {
             let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
             Ok(Layer {
                 attention_norm: norm(weights, &blk("attn_norm"), n_embd)?,
-                attention: Projections::open(weights, &blk("attn"), n_embd)?,
+                attention: Projections::open(weights, &blk("attn"), "output", n_embd, heads)?,
                 cross,
                 mlp_norm: norm(weights, &blk("ffn_norm"), n_embd)?,
                 mlp: Mlp::open(&Shape::plain(spec, n_embd, n_layer), weights, names)?,
@@ -179,77 +166,18 @@ impl Stack {
         let layers = (0..n_layer).map(layer).collect::<Result<Vec<_>, Error>>()?;
         let norm = norm(weights, &format!("{side}.output_norm"), n_embd)?;
         let mask = if is_decoder { Mask::Causal } else { Mask::All };
-        Ok(Stack { positions, n_head, n_embd, mask, layers, norm })
-    }
-
-    /// Floats that are alive at once for each token, about.
-    fn row_floats(&self) -> usize {
-        let mlp = self.layers.iter().map(|layer| layer.mlp.row_floats()).max().unwrap_or(0);
-        mlp.max(4 * self.n_embd)
-    }
-
-    fn attention(&self, mask: Mask) -> Attention<'static> {
-        let width = self.n_embd / self.n_head;
-        Attention {
-            n_head: self.n_head,
-            n_head_kv: self.n_head,
-            key_width: width,
-            value_width: width,
-            scale: 1.0 / (width as f32).sqrt(),
-            soft_cap: None,
-            mask,
-            slopes: None,
-            sinks: None,
-            bias: None,
-        }
-    }
-
-    /// Keys and values of the rows that an encoder made, for each layer.
-    fn across(&self, encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<(Rows, Rows)> {
-        let cross = self.layers.iter().filter_map(|layer| layer.cross.as_ref());
-        let project = |(_, cross): &(Norm, Projections)| {
-            let [key, value] = Linear::run_all([&cross.key, &cross.value], encoded, pass);
-            (key, value)
-        };
-        cross.map(project).collect()
+        Ok(Stack { positions, heads, mask, layers, norm })
     }
 
     /// `x (n, n_embd) -> (n, n_embd)`; `across` are keys and values for each layer to look at.
     fn run(&self, mut x: Rows, across: &[(Rows, Rows)], pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
         add_scaled(&mut x, 1.0, &pass.embed_positions(&self.positions)?);
-        let (own, other) = (self.attention(self.mask), self.attention(Mask::All));
-        let mut normed = pass.take(x.nrows(), x.ncols());
+        let own = self.heads.attention(self.mask);
         for (i, layer) in self.layers.iter().enumerate() {
-            layer.attention_norm.apply_into(&x, &mut normed);
-            let Projections { query, key, value, output } = &layer.attention;
-            let [query, key, value] = Linear::run_all([query, key, value], &normed, pass);
-            let seen = pass.attend(i, &own, &query, key, value);
-            let out = output.run(&seen, pass);
-            add_scaled(&mut x, 1.0, &out);
-            [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
-            if let (Some((norm, cross)), Some((key, value))) = (&layer.cross, across.get(i)) {
-                norm.apply_into(&x, &mut normed);
-                let query = cross.query.run(&normed, pass);
-                let seen = pass.attend_across(&other, &query, key, value);
-                let out = cross.output.run(&seen, pass);
-                add_scaled(&mut x, 1.0, &out);
-                [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
-            }
-            layer.mlp_norm.apply_into(&x, &mut normed);
-            let made = layer.mlp.run(&normed, pass);
-            add_scaled(&mut x, 1.0, &made);
-            pass.give(made);
+            layer.run(i, &mut x, &own, across.get(i), pass);
         }
-        pass.give(normed);
         self.norm.apply(&mut x);
         Ok(x)
-    }
-}
-
-impl Projections {
-    fn open(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Projections, Error> {
-        let mut need = |part: &str| Linear::need(weights, &format!("{name}_{part}"), n_embd, n_embd);
-        Ok(Projections { query: need("q")?, key: need("k")?, value: need("v")?, output: need("output")? })
     }
 }
 
@@ -281,6 +209,6 @@ impl Graph for Whisper {
         let [first, second] = &self.convolutions;
         let x = second.run(first.run(spectrogram.t()).view());
         let encoded = self.encoder.run(x, &[], pass)?;
-        Ok(self.decoder.across(&encoded, pass))
+        Ok(crossed::across(&self.decoder.layers, &encoded, pass))
     }
 }

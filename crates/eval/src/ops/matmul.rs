@@ -1,7 +1,7 @@
 //! Products with weights that stay as they are stored.
 //!
-//! A tile of weight rows is decoded into f32 and multiplied with all rows of the input at once, so
-//! that a decoded weight serves every token of a batch and never exists whole.
+//! A tile of weight rows is decoded into f32 once and multiplied with all rows of the input, a block of them at a
+//! time, so that a decoded weight serves every token of a batch and a large one never exists whole.
 //!
 //! The products are those of `faer`. A kernel of 14 x 32 of our own with panels laid out before did a twentieth more, and
 //! would lose it to laying them out.

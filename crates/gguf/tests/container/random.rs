@@ -2,21 +2,18 @@
 
 use gguf::{ALIGNMENT_KEY, Array, Endian, Metadata, Value};
 use tensor::{DType, Shape};
+use testkit::Draw;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
+/// What metadata and tensors are drawn from.
+pub struct Random(pub Draw);
 
 impl Random {
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        (self.bits() % n as u64) as usize
+        self.0.below(n)
     }
 
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {

@@ -110,7 +110,7 @@ fn every_version_and_byte_order_says_the_same() {
 
 #[test]
 fn random_files() {
-    let mut random = Random(20261121);
+    let mut random = Random(testkit::Draw::new(20261121));
     for _ in 0..300 {
         let content = Content::new(&mut random);
         let Content { metadata, tensors, data, endian, alignment } = &content;

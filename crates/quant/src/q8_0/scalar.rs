@@ -1,7 +1,7 @@
 //! The meaning of Q8_0.
 
 use crate::{
-    block::{array_at, array_at_mut, f16_at, put_f16},
+    block::{array_at, array_at_mut, decode_signed, f16_at, put_f16},
     fit::steps_of_largest,
 };
 
@@ -22,8 +22,5 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 0);
-    // A loop, because compilers make no vectors of `map` over so many bytes.
-    for (value, level) in values.iter_mut().zip(array_at::<ELEMS, _>(block, 2)) {
-        *value = f32::from(*level as i8) * scale;
-    }
+    decode_signed(array_at(block, 2), scale, values);
 }

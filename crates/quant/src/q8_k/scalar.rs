@@ -1,7 +1,7 @@
 //! The meaning of Q8_K.
 
 use crate::{
-    block::{array_at, array_at_mut},
+    block::{array_at, array_at_mut, decode_signed},
     fit::largest,
     round::nearest_int,
 };
@@ -33,8 +33,5 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f32::from_le_bytes(*array_at(block, 0));
-    // A loop, because compilers make no vectors of `map` over so many bytes.
-    for (value, level) in values.iter_mut().zip(array_at::<ELEMS, _>(block, 4)) {
-        *value = scale * f32::from(*level as i8);
-    }
+    decode_signed(array_at(block, 4), scale, values);
 }
