@@ -142,6 +142,7 @@ def make_wordpiece(folder: Path, vocab_size: int, spec: dict) -> None:
 def train_unigram(**ids) -> bytes:
     import sentencepiece
     from arch import TEXT
+    from sentencepiece import sentencepiece_model_pb2
     model = io.BytesIO()
     # One rule makes a small table of characters; the usual ones have 240 kB.
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
@@ -149,7 +150,11 @@ def train_unigram(**ids) -> bytes:
         rules.flush()
         ids["normalization_rule_tsv"] = rules.name
         train(sentencepiece, model, TEXT, ids)
-    return model.getvalue()
+    # The rules are compiled into the model; where they lay says something of this machine alone.
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    return proto.SerializeToString()
 
 
 def train(sentencepiece, model, TEXT, ids) -> None:
