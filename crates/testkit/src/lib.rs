@@ -5,8 +5,10 @@
 
 mod data;
 mod golden;
+mod modules;
 mod mutate;
 
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{QuantCase, Task, compare_blocks, decoded_sha256, from_hex, sha256};
+pub use modules::module_order;
 pub use mutate::{Draw, NASTY, mutants, mutate, number};
