@@ -77,7 +77,7 @@ fn option(args: &mut Vec<String>, name: &str) -> Result<Option<String>, Box<dyn 
 }
 
 fn write(out: &str, entries: Metadata) -> Result<(), Box<dyn Error>> {
-    let mut all = vec![("general.architecture".to_owned(), Value::from("llama"))];
+    let mut all = Metadata::from([("general.architecture".to_owned(), Value::from("llama"))]);
     all.extend(entries);
     let plan = gguf::Plan::new(&all, Vec::new(), gguf::Endian::Little, gguf::DEFAULT_ALIGNMENT)?;
     fs::write(out, plan.to_bytes::<&[u8]>(&[])?)?;

@@ -186,14 +186,16 @@ fn mutated_configs() {
 /// A key changed, taken away or of another type.
 fn spoil(metadata: &mut Metadata, draw: &mut Draw) {
     let at = draw.below(metadata.len());
+    let Some((key, value)) = metadata.iter_mut().nth(at) else { return };
+    let key = key.to_owned();
     let nasty = *draw.of(&NASTY);
     match draw.below(8) {
-        0 => drop(metadata.remove(at)),
-        1 => metadata[at].1 = Value::U32(nasty as u32),
-        2 => metadata[at].1 = Value::F32([0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30][draw.below(5)]),
-        3 => metadata[at].1 = Value::from(["", "llama", "yarn", "gpt2", "none"][draw.below(5)]),
-        4 => metadata[at].1 = Value::Array(Array::U32(vec![nasty as u32; draw.below(4)])),
-        _ => match &mut metadata[at].1 {
+        0 => drop(metadata.remove(&key)),
+        1 => *value = Value::U32(nasty as u32),
+        2 => *value = Value::F32([0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30][draw.below(5)]),
+        3 => *value = Value::from(["", "llama", "yarn", "gpt2", "none"][draw.below(5)]),
+        4 => *value = Value::Array(Array::U32(vec![nasty as u32; draw.below(4)])),
+        _ => match value {
             Value::U32(number) if draw.below(2) == 0 => *number = draw.below(40) as u32,
             Value::U32(number) => *number = nasty as u32,
             Value::I32(number) => *number = nasty as i32,
@@ -213,7 +215,7 @@ fn spoil(metadata: &mut Metadata, draw: &mut Draw) {
                 let at = draw.below(items.len());
                 items[at] = f32::NAN;
             }
-            _ => drop(metadata.remove(at)),
+            _ => drop(metadata.remove(&key)),
         },
     }
 }

@@ -79,7 +79,7 @@ fn make(asked: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
     for note in checkpoint.notes.iter().chain(&layout.notes) {
         ui.note(note);
     }
-    let find = |key: &str| layout.metadata.iter().find(|(have, _)| have == key).map(|(_, value)| value);
+    let find = |key: &str| layout.metadata.get(key);
     let report = Report {
         input: asked.input.display().to_string(),
         output: path.display().to_string(),

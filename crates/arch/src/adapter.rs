@@ -39,8 +39,7 @@ pub fn resolve_adapter(
     }
     let model = Resolved::new(base, &Options { vocab_only: true, ..options.clone() })?;
     let width = format!("{}.embedding_length", model.layout.architecture);
-    let width =
-        model.layout.metadata.iter().find(|(key, _)| *key == width).and_then(|(_, value)| value.as_u64());
+    let width = model.layout.metadata.get(&width).and_then(|value| value.as_u64());
     let context = context(model.arch, model.class, &model.hparams, base);
     let base_model = tensors::Base { tensors: &base.tensors, width };
     let (tensors, dropped) = adapt(&context, &base_model, &adapter.tensors)?;
@@ -63,7 +62,7 @@ pub fn resolve_adapter(
     };
     general::keys(&described, options, &tensors, &mut keys)?;
     keys.set("general.type", "adapter".into());
-    keys.entries.insert(2, ("adapter.type".into(), "lora".into()));
+    keys.entries.set_at(2, "adapter.type", "lora");
     let alpha = config.get("lora_alpha").filter(|alpha| !alpha.is_null());
     let alpha = alpha.ok_or_else(|| ArchError::MissingKey { file: FILE, key: "lora_alpha".into() })?;
     let number = alpha.as_f64().map(|alpha| alpha as f32).filter(|alpha| alpha.is_finite());

@@ -28,17 +28,13 @@ pub type Asked = (String, Vec<String>);
 impl Keys {
     /// Starts with `general.architecture`.
     pub fn new(arch: &'static str) -> Keys {
-        let entries = vec![("general.architecture".into(), arch.into())];
+        let entries = Metadata::from([("general.architecture".to_owned(), arch.into())]);
         Keys { arch, entries, file_type_at: None, notes: Vec::new(), asked: Vec::new() }
     }
 
     /// Sets a key by its whole name.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
-        let key = key.into();
-        match self.entries.iter_mut().find(|(have, _)| *have == key) {
-            Some((_, old)) => *old = value,
-            None => self.entries.push((key, value)),
-        }
+        self.entries.set(key, value);
     }
 
     /// Sets a text key by its whole name; an empty text is left out, as in the reference.
@@ -56,7 +52,7 @@ impl Keys {
     /// Sets a key below the architecture's name before all others, as keys that the reference
     /// sets while it goes through the tensors.
     pub fn own_first(&mut self, key: &str, value: Value) {
-        self.entries.insert(1, (format!("{}.{key}", self.arch), value));
+        self.entries.set_at(1, format!("{}.{key}", self.arch), value);
         self.file_type_at = self.file_type_at.map(|at| at + 1);
     }
 

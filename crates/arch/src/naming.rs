@@ -43,5 +43,5 @@ fn parts(metadata: &Metadata, kind: Option<Kind>) -> NameParts<'_> {
 }
 
 fn text<'a>(metadata: &'a Metadata, key: &str) -> Option<&'a str> {
-    metadata.iter().find(|(have, _)| have == key).and_then(|(_, value)| value.as_str())
+    metadata.get(key).and_then(gguf::Value::as_str)
 }

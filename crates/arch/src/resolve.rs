@@ -60,13 +60,8 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
         },
     )?;
     let mut layout = resolved.layout;
-    for (key, value) in vocab.entries {
-        // As in the reference's writer, a key that is there keeps its place and takes the new value.
-        match layout.metadata.iter_mut().find(|(have, _)| *have == key) {
-            Some((_, have)) => *have = value,
-            None => layout.metadata.push((key, value)),
-        }
-    }
+    // As in the reference's writer, a key that is there keeps its place and takes the new value.
+    layout.metadata.extend(vocab.entries);
     layout.notes.extend(vocab.notes);
     Ok(layout)
 }

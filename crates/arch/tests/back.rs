@@ -21,7 +21,7 @@ fn texts(items: &[&str]) -> Value {
 impl Tiny {
     fn new() -> Tiny {
         let count = |key: &str, value: u32| (format!("llama.{key}"), Value::U32(value));
-        let metadata = vec![
+        let metadata = Metadata::from([
             ("general.architecture".to_owned(), "llama".into()),
             count("block_count", 1),
             count("context_length", 64),
@@ -35,7 +35,7 @@ impl Tiny {
             ("tokenizer.ggml.tokens".to_owned(), texts(&["a", "b", "ab", "<end>"])),
             ("tokenizer.ggml.token_type".to_owned(), Value::Array(Array::I32(vec![1, 1, 1, 3]))),
             ("tokenizer.ggml.merges".to_owned(), texts(&["a b"])),
-        ];
+        ]);
         let shapes: [(&str, &[u64]); 11] = [
             ("token_embd", &[8, 5]),
             ("output_norm", &[8]),
@@ -58,12 +58,12 @@ impl Tiny {
 
     fn with(mut self, key: &str, value: impl Into<Value>) -> Tiny {
         self = self.without(key);
-        self.metadata.push((key.to_owned(), value.into()));
+        self.metadata.set(key, value);
         self
     }
 
     fn without(mut self, key: &str) -> Tiny {
-        self.metadata.retain(|(have, _)| have != key);
+        self.metadata.remove(key);
         self
     }
 
@@ -296,7 +296,7 @@ fn byte_level_tokenizers_come_back_as_they_were() {
             ..Default::default()
         };
         let mut tiny = Tiny::new().tensor("token_embd.weight", &[8, vocab_size.unwrap()]);
-        tiny.metadata.retain(|(key, _)| !key.starts_with("tokenizer."));
+        tiny.metadata.retain(|key, _| !key.starts_with("tokenizer."));
         tiny.metadata.extend(arch::vocab::metadata(&input, &context).unwrap().entries);
         let returned = tiny.json("tokenizer.json");
 

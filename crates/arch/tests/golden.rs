@@ -99,11 +99,11 @@ fn sha256(bytes: &[u8]) -> String {
 
 /// Keys as the reference's file has them at `file_type`.
 fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
-    let mut keys: Vec<(String, Value)> = layout.metadata.clone();
+    let mut keys = layout.metadata.clone();
     assert!(layout.file_type_at.is_none_or(|at| at <= layout.quantization_version_at));
-    keys.insert(layout.quantization_version_at, ("general.quantization_version".into(), Value::U32(2)));
+    keys.set_at(layout.quantization_version_at, "general.quantization_version", 2u32);
     if let Some(at) = layout.file_type_at {
-        keys.insert(at, ("general.file_type".into(), Value::U32(file_type)));
+        keys.set_at(at, "general.file_type", file_type);
     }
     keys.iter()
         .map(|(key, value)| {

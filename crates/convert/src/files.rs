@@ -14,9 +14,7 @@ use crate::{
     Choice, Error, PlannedFile, Request, Shards, Target, Weights, Work,
     imatrix::{MissingPolicy, Substitute, provenance, raised, substitute},
     prune::Pruning,
-    recipes::{
-        Assignment, ModelFacts, Overrides, Reason, Recipe, TensorFacts, assign, requires_imatrix, set_key,
-    },
+    recipes::{Assignment, ModelFacts, Overrides, Reason, Recipe, TensorFacts, assign, requires_imatrix},
 };
 
 /// What files are planned from.
@@ -66,7 +64,7 @@ pub(crate) fn plan(base: &Base<'_>, request: &Request<'_>) -> Result<Vec<Planned
 
     if let Some(importance) = request.importance {
         for (key, value) in provenance(importance.imatrix, importance.path, true) {
-            set_key(&mut metadata, &key, value);
+            metadata.set_last(key, value);
         }
     }
     if let Some(pruning) = &pruning {
@@ -204,8 +202,8 @@ fn into_files(
         if is_split {
             describe_shard(&mut metadata, base, shards, [no, count, n_tensors])?;
         }
-        let alignment = match metadata.iter().find(|(key, _)| key == ALIGNMENT_KEY) {
-            Some((_, Value::U32(stated))) => *stated,
+        let alignment = match metadata.get(ALIGNMENT_KEY) {
+            Some(Value::U32(stated)) => *stated,
             _ => DEFAULT_ALIGNMENT,
         };
         let choices = tensors.iter().map(|tensor| tensor.choice).collect();
@@ -237,7 +235,7 @@ fn describe_shard(
         _ => [no, of, all],
     };
     for (key, value) in keys {
-        set_key(metadata, key, value);
+        metadata.set_last(key, value);
     }
     Ok(())
 }

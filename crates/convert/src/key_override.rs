@@ -2,7 +2,7 @@
 
 use gguf::{Metadata, Value};
 
-use crate::{Error, recipes::set_key};
+use crate::Error;
 
 /// One key and what it is to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +71,7 @@ impl KeyOverride {
     /// # Errors
     /// [`Error::KeyOverrideRange`] for a number that the key's type does not hold.
     pub fn apply(&self, metadata: &mut Metadata) -> Result<(), Error> {
-        let old = metadata.iter().find(|(key, _)| *key == self.key).map(|(_, value)| value);
+        let old = metadata.get(&self.key);
         let value = match &self.asked {
             Asked::Exact(value) => value.clone(),
             Asked::Float(value) if matches!(old, Some(Value::F64(_))) => Value::F64(*value),
@@ -82,7 +82,7 @@ impl KeyOverride {
                 type_name: old.and_then(|old| gguf::type_name(old.type_id())).unwrap_or("u32"),
             })?,
         };
-        set_key(metadata, &self.key, value);
+        metadata.set_last(&self.key, value);
         Ok(())
     }
 }
@@ -113,18 +113,18 @@ mod tests {
 
     #[test]
     fn types_are_kept_and_chosen() {
-        let old = || -> Metadata {
-            vec![
+        let old = || {
+            Metadata::from([
                 ("i32".into(), Value::I32(7)),
                 ("u64".into(), Value::U64(7)),
                 ("f64".into(), Value::F64(7.0)),
                 ("text".into(), "x".into()),
-            ]
+            ])
         };
         let set = |text: &str| {
             let mut metadata = old();
             KeyOverride::parse(text).unwrap().apply(&mut metadata)?;
-            Ok::<_, Error>(metadata.pop().unwrap().1)
+            Ok::<_, Error>(metadata.into_iter().last().unwrap().1)
         };
         assert_eq!(set("i32=int:-3").unwrap(), Value::I32(-3));
         assert_eq!(set("u64=int:3").unwrap(), Value::U64(3));

@@ -11,7 +11,7 @@
 //! llama-cpp-python 0.3.36.
 
 use arch::{Data, Layout, OutTensor};
-use gguf::{Metadata, Plan, Value};
+use gguf::{Metadata, Plan};
 use source::Checkpoint;
 use tensor::DType;
 
@@ -181,7 +181,7 @@ pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
     // place the file type comes first, hence goes in last.
     insert.sort_by_key(|(at, ..)| *at);
     for (at, key, value) in insert.into_iter().rev() {
-        metadata.insert(at.min(metadata.len()), (key.to_owned(), Value::U32(value)));
+        metadata.set_at(at, key, value);
     }
     metadata
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gguf::{Array, Metadata, Value};
 
-use crate::{Error, recipes::set_key};
+use crate::Error;
 
 /// The layers of a model and what becomes of them: the new number, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +70,10 @@ impl Pruning {
     /// Sets the number of layers, and leaves out of lists with one item a layer what belongs
     /// to layers that go. (The reference leaves such lists as they are.)
     pub(crate) fn describe(&self, metadata: &mut Metadata) {
-        let find = |metadata: &Metadata, key: &str| {
-            metadata.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
-        };
-        let Some(architecture) =
-            find(metadata, "general.architecture").and_then(|value| value.as_str().map(str::to_owned))
-        else {
-            return;
-        };
+        let architecture = metadata.get("general.architecture").and_then(Value::as_str);
+        let Some(architecture) = architecture.map(str::to_owned) else { return };
         let key = format!("{architecture}.block_count");
-        let n_before = find(metadata, &key).and_then(|value| value.as_u64());
+        let n_before = metadata.get(&key).and_then(Value::as_u64);
         let prefix = format!("{architecture}.");
         for (name, value) in metadata.iter_mut().filter(|(name, _)| name.starts_with(&prefix)) {
             // Lists of another length, as of rope sections, are about something else.
@@ -90,7 +84,7 @@ impl Pruning {
                 self.thin(array);
             }
         }
-        set_key(metadata, &key, Value::U32(self.n_left));
+        metadata.set_last(key, self.n_left);
     }
 
     fn thin(&self, array: &mut Array) {
@@ -141,21 +135,21 @@ mod tests {
         let names = ["blk.0.x", "blk.1.x", "blk.2.x"];
         let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([1])).unwrap().unwrap();
         let list = |items: &[u32]| Value::Array(Array::U32(items.to_vec()));
-        let mut metadata: Metadata = vec![
+        let mut metadata = Metadata::from([
             ("general.architecture".into(), "t".into()),
             ("t.block_count".into(), Value::U32(3)),
             ("t.heads".into(), list(&[7, 8, 9])),
             ("t.rope.sections".into(), list(&[7, 8, 9])),
             ("other".into(), list(&[7, 8, 9])),
-        ];
+        ]);
         pruning.describe(&mut metadata);
-        let expected: Metadata = vec![
+        let expected = Metadata::from([
             ("general.architecture".into(), "t".into()),
             ("t.heads".into(), list(&[7, 9])),
             ("t.rope.sections".into(), list(&[7, 8, 9])),
             ("other".into(), list(&[7, 8, 9])),
             ("t.block_count".into(), Value::U32(2)),
-        ];
+        ]);
         assert_eq!(metadata, expected);
     }
 }

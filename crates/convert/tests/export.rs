@@ -225,9 +225,7 @@ const NEWLY_SAID: &[&str] =
     &["tokenizer.ggml.add_bos_token", "llama.attention.key_length", "llama.attention.value_length"];
 
 fn compare(name: &str, before: &Metadata, after: &Metadata) -> Result<(), String> {
-    let find = |metadata: &Metadata, key: &str| {
-        metadata.iter().find(|(have, _)| have == key).map(|(_, v)| v.clone())
-    };
+    let find = |metadata: &Metadata, key: &str| metadata.get(key).cloned();
     for (key, value) in before {
         if find(after, key).as_ref() != Some(value) {
             return Err(format!("{key} differs"));
@@ -329,12 +327,12 @@ fn the_index_and_templates_are_where_transformers_looks() {
     to_gguf(&golden("llama-2-7b-chat-v0.3-noise"), "f32", &path);
     let file = gguf::File::open(&path).unwrap();
     let mut metadata = file.metadata().clone();
-    metadata.retain(|(key, _)| !key.starts_with("tokenizer.chat_template"));
+    metadata.retain(|key, _| !key.starts_with("tokenizer.chat_template"));
     let names = ["rag", "../evil"].map(|name| name.as_bytes().to_vec());
-    metadata.push(("tokenizer.chat_templates".to_owned(), Value::Array(Array::String(names.to_vec()))));
-    metadata.push(("tokenizer.chat_template".to_owned(), "default".into()));
-    metadata.push(("tokenizer.chat_template.rag".to_owned(), "named".into()));
-    metadata.push(("tokenizer.chat_template.../evil".to_owned(), "evil".into()));
+    metadata.set("tokenizer.chat_templates", Value::Array(Array::String(names.to_vec())));
+    metadata.set("tokenizer.chat_template", "default");
+    metadata.set("tokenizer.chat_template.rag", "named");
+    metadata.set("tokenizer.chat_template.../evil", "evil");
     let input = arch::back::GgufInput {
         metadata: &metadata,
         tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),

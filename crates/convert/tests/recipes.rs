@@ -65,7 +65,7 @@ fn parse(path: &Path) -> Golden {
         let words: Vec<&str> = line.split(' ').collect();
         let count = || words[1].parse::<u32>().unwrap();
         match words[0] {
-            "key" => metadata.push((words[1].to_owned(), value(words[2]))),
+            "key" => metadata.set(words[1], value(words[2])),
             "architecture" => golden.model.architecture = words[1].to_owned(),
             "n_layer" => golden.model.n_layer = count(),
             "n_expert" => golden.model.n_expert = count(),

@@ -14,7 +14,7 @@ pub(crate) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub fn new(metadata: &'a Metadata) -> Result<Self, Error> {
         let key = "general.architecture";
-        let value = metadata.iter().find(|(k, _)| k == key).map(|(_, value)| value);
+        let value = metadata.get(key);
         let value = value.ok_or_else(|| Error::MissingKey { key: key.to_owned() })?;
         let architecture = value.as_str().ok_or_else(|| bad(key, "text", value))?.to_owned();
         Ok(Keys { architecture, metadata })
@@ -26,8 +26,7 @@ impl<'a> Keys<'a> {
     }
 
     pub fn value(&self, key: &str) -> Option<&'a Value> {
-        let key = self.name(key);
-        self.metadata.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
+        self.metadata.get(&self.name(key))
     }
 
     pub fn missing(&self, key: &str) -> Error {

@@ -10,30 +10,30 @@ fn texts(items: &[&str]) -> Value {
 
 /// Six tokens of byte-level BPE, one of them merged.
 fn bpe() -> Metadata {
-    vec![
+    Metadata::from([
         ("tokenizer.ggml.model".into(), Value::from("gpt2")),
         ("tokenizer.ggml.pre".into(), Value::from("gpt-2")),
         ("tokenizer.ggml.tokens".into(), texts(&["a", "b", "ab", "<|end|>", "\u{120}", "\u{120}a"])),
         ("tokenizer.ggml.token_type".into(), Value::Array(Array::I32(vec![1, 1, 1, 3, 1, 1]))),
         ("tokenizer.ggml.merges".into(), texts(&["a b", "\u{120} a"])),
         ("tokenizer.ggml.eos_token_id".into(), Value::U32(3)),
-    ]
+    ])
 }
 
 /// Four pieces of a SentencePiece model.
 fn spm() -> Metadata {
-    vec![
+    Metadata::from([
         ("tokenizer.ggml.model".into(), Value::from("llama")),
         ("tokenizer.ggml.tokens".into(), texts(&["<unk>", "<s>", "</s>", "\u{2581}a"])),
         ("tokenizer.ggml.scores".into(), Value::Array(Array::F32(vec![0.0, 0.0, 0.0, -1.0]))),
         ("tokenizer.ggml.token_type".into(), Value::Array(Array::I32(vec![2, 3, 3, 1]))),
-    ]
+    ])
 }
 
 /// The error of both readings, after one key was changed or taken away.
 fn error(mut keys: Metadata, key: &str, value: Option<Value>) -> String {
     let both = [Reading::Model, Reading::LlamaCpp].map(|reading| {
-        keys.retain(|(have, _)| have != key);
+        keys.remove(key);
         keys.extend(value.clone().map(|value| (key.to_owned(), value)));
         refused(&keys, reading).unwrap().to_string()
     });
@@ -107,8 +107,8 @@ fn merges_that_are_none_or_name_absent_tokens() {
         "`tokenizer.ggml.merges`: merge 1 is not two tokens: `ab`"
     );
     let mut keys = bpe();
-    keys.retain(|(key, _)| key != "tokenizer.ggml.merges");
-    keys.push(("tokenizer.ggml.merges".into(), texts(&["a b", "b a"])));
+    keys.remove("tokenizer.ggml.merges");
+    keys.set("tokenizer.ggml.merges", texts(&["a b", "b a"]));
     assert_eq!(
         refused(&keys, Reading::Model).unwrap().to_string(),
         "`tokenizer.ggml.merges`: merge 1 (`b a`) needs token `ba`, which is not in the vocabulary"
@@ -123,8 +123,8 @@ fn special_ids_beyond_the_vocabulary() {
     for name in ["bos", "eos", "unknown", "seperator"] {
         let key = format!("tokenizer.ggml.{name}_token_id");
         let mut keys = bpe();
-        keys.retain(|(have, _)| *have != key);
-        keys.push((key.clone(), Value::U32(6)));
+        keys.remove(&key);
+        keys.set(key.clone(), Value::U32(6));
         assert_eq!(
             refused(&keys, Reading::Model).unwrap().to_string(),
             format!("`{key}` is 6, but there are 6 tokens")
@@ -145,7 +145,7 @@ fn tokens_that_are_listed_twice() {
 #[test]
 fn what_is_added_must_be_named() {
     let mut keys = bpe();
-    keys.push(("tokenizer.ggml.add_bos_token".into(), Value::Bool(true)));
+    keys.set("tokenizer.ggml.add_bos_token", true);
     let tokenizer = Tokenizer::from_metadata(&keys).unwrap();
     let error = tokenizer.encode("a", true, false).unwrap_err();
     assert_eq!(
@@ -157,6 +157,6 @@ fn what_is_added_must_be_named() {
 #[test]
 fn plamo_needs_all_bytes() {
     let mut keys = spm();
-    keys[0].1 = Value::from("plamo2");
+    keys.set("tokenizer.ggml.model", "plamo2");
     assert_eq!(refused(&keys, Reading::Model).unwrap().to_string(), "byte 0x00 has no token");
 }

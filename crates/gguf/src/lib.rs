@@ -6,6 +6,7 @@ mod endian;
 mod error;
 mod keys;
 mod map;
+mod metadata;
 mod names;
 mod output;
 mod plan;
@@ -18,6 +19,7 @@ pub use endian::{Endian, swap_blocks};
 pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped};
+pub use metadata::{KeyError, Metadata};
 pub use names::{FileName, Kind, NameParts, naming_convention, rounded_count, size_label};
 pub use output::Output;
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
@@ -27,4 +29,4 @@ pub use read::{
 pub use split::{
     Model, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_file_name, shard_file_name,
 };
-pub use value::{Array, Metadata, Value, type_name};
+pub use value::{Array, Value, type_name};

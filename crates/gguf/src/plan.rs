@@ -1,6 +1,6 @@
 //! Fixes every offset of a file before a byte of it is written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tensor::{DType, Shape};
 
@@ -212,16 +212,12 @@ impl Plan {
 }
 
 fn check_metadata(metadata: &Metadata, alignment: u32, warnings: &mut Vec<PlanWarning>) -> Result<(), Error> {
-    let mut seen = HashSet::with_capacity(metadata.len());
     let mut stated = DEFAULT_ALIGNMENT;
     for (index, (key, value)) in metadata.iter().enumerate() {
         match check_key(key) {
             Ok(()) => {}
             Err(problem) if problem.is_fatal() => return Err(Error::Key { index: index as u64, problem }),
             Err(problem) => warnings.push(PlanWarning::Key(problem)),
-        }
-        if !seen.insert(key.as_str()) {
-            return Err(Error::DuplicateKey { key: key.clone() });
         }
         if value.as_array().is_some_and(|array| !is_shallow(array, MAX_ARRAY_DEPTH)) {
             return Err(Error::TooDeep { key: key.clone(), max: MAX_ARRAY_DEPTH });

@@ -1,4 +1,4 @@
-//! Metadata values: the 13 types of the specification.
+//! Values of metadata: the 13 types of the specification.
 
 use std::fmt;
 
@@ -68,9 +68,6 @@ pub enum Array {
     /// Items of type id 12.
     F64(Vec<f64>),
 }
-
-/// Metadata in file order. Keys are unique; readers and writers check that.
-pub type Metadata = Vec<(String, Value)>;
 
 impl Value {
     /// The type id as files store it.
@@ -193,6 +190,12 @@ impl From<String> for Value {
 impl From<u32> for Value {
     fn from(value: u32) -> Self {
         Value::U32(value)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Value::U64(value)
     }
 }
 

@@ -91,12 +91,12 @@ pub(super) fn to_bytes(sums: &Sums) -> Result<Vec<u8>, Error> {
     let number = |what, found: i64| {
         u32::try_from(found).map_err(|_| Error::TooMany { what, found: found.unsigned_abs() })
     };
-    let metadata: Metadata = vec![
+    let metadata = Metadata::from([
         (TYPE.to_owned(), Value::String(b"imatrix".to_vec())),
         (DATASETS.to_owned(), Value::Array(Array::String(datasets))),
         (N_CHUNKS.to_owned(), Value::U32(number("the number of pieces", sums.n_chunks)?)),
         (CHUNK_TOKENS.to_owned(), Value::U32(sums.chunk_tokens)),
-    ];
+    ]);
     let (mut tensors, mut data) = (Vec::new(), Vec::new());
     for (name, entry) in &sums.entries {
         let n_matrices = entry.counts.len();

@@ -276,9 +276,8 @@ impl WayThere {
             (_, Some(key)) => Some((*key).to_owned()),
             _ => None,
         };
-        let find = |key: &str| made.entries.iter().find(|(other, _)| other == key).map(|(_, value)| value);
         let own = |key: &str| is_own(arch, key);
-        let differs = |key: &str| keys.get(key) != find(key);
+        let differs = |key: &str| keys.get(key) != made.entries.get(key);
         let wrong =
             keys.metadata.iter().map(|(key, _)| key.as_str()).filter(|key| own(key) && differs(key)).count();
         let extra = made.entries.iter().filter(|(key, _)| own(key) && keys.get(key).is_none()).count();
@@ -496,14 +495,11 @@ pub fn is_computed(name: &str) -> bool {
 /// Whether the way there gives the same hyperparameters.
 fn same_keys(arch: &Arch, have: &Metadata, made: &Metadata) -> Result<(), BackError> {
     let own = |(key, _): &&(String, Value)| is_own(arch, key);
-    let find = |all: &Metadata, key: &str| {
-        all.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
-    };
     let keys = have.iter().filter(own).chain(made.iter().filter(own)).map(|(key, _)| key);
     for key in keys {
-        let (have, made) = (find(have, key), find(made, key));
+        let (have, made) = (have.get(key), made.get(key));
         if have != made {
-            let text = |value: Option<Value>| value.map_or("nothing".to_owned(), |value| format!("{value}"));
+            let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| format!("{value}"));
             let what = format!("metadata key `{key}`, {}, which would be {},", text(have), text(made));
             return Err(BackError::NotExpressible { what });
         }

@@ -241,7 +241,7 @@ impl BackPart {
 
 impl<'a> Keys<'a> {
     fn get(&self, key: &str) -> Option<&'a Value> {
-        self.metadata.iter().find(|(have, _)| have == key).map(|(_, value)| value)
+        self.metadata.get(key)
     }
 
     /// A string, if the key is there.

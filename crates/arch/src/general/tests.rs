@@ -55,8 +55,10 @@ fn cards_give_the_keys_of_the_reference() {
         };
         let mut keys = Keys::new("llama");
         super::keys(&input, &options, &[tensor], &mut keys).unwrap();
-        let ours: Vec<Json> = keys.entries[2..]
+        let ours: Vec<Json> = keys
+            .entries
             .iter()
+            .skip(2)
             .map(|(key, value)| match value {
                 Value::U32(v) => serde_json::json!([key, "u32", v]),
                 Value::I32(v) => serde_json::json!([key, "i32", v]),

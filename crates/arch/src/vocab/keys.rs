@@ -68,10 +68,7 @@ impl Keys {
         if empty {
             return;
         }
-        match self.0.iter_mut().find(|(have, _)| have == key) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((key.to_owned(), value)),
-        }
+        self.0.set(key, value);
     }
 }
 

@@ -190,7 +190,7 @@ fn rows_without_a_token_are_padded() {
         let mut ctx = folder.context();
         ctx.embedding_rows = ctx.vocab_size.map(|n| n + 2);
         let vocab = folder.metadata(&ctx).unwrap();
-        let tokens = vocab.entries.iter().find(|(key, _)| key == keys::TOKENS).unwrap().1.as_array().unwrap();
+        let tokens = vocab.entries.get(keys::TOKENS).unwrap().as_array().unwrap();
         let Array::String(tokens) = tokens else { panic!("{name}") };
         let last = format!("[PAD{}]", tokens.len() - 1);
         assert_eq!(tokens.last().unwrap(), last.as_bytes(), "{name}");
@@ -315,8 +315,7 @@ fn unknown_pre_tokenizers_are_named_and_can_be_decided() {
     assert_has(error.hint().unwrap(), "--pre NAME");
     ctx.pre = Some("falcon".into());
     let vocab = folder.metadata(&ctx).unwrap();
-    let pre = vocab.entries.iter().find(|(key, _)| key == keys::PRE).unwrap();
-    assert_eq!(pre.1.as_str(), Some("falcon"));
+    assert_eq!(vocab.entries.get(keys::PRE).and_then(Value::as_str), Some("falcon"));
     // Other spellings of the same are recognized.
     let mut folder = Folder::open(&golden().join("bpe-qwen2"));
     folder.edit("tokenizer.json", |json| {
@@ -335,7 +334,7 @@ fn value_of(name: &str, key: &str, change: impl FnOnce(&mut Folder, &mut VocabCo
     let mut ctx = folder.context();
     change(&mut folder, &mut ctx);
     let entries = folder.metadata(&ctx).unwrap().entries;
-    entries.into_iter().find(|(have, _)| have == key).map(|(_, value)| value)
+    entries.get(key).cloned()
 }
 
 #[test]
@@ -434,7 +433,7 @@ fn tiktoken_files_under_the_name_of_a_sentencepiece_model() {
     let ctx = VocabContext { route: Route::Llama, vocab_size: Some(262), ..VocabContext::default() };
     let vocab = folder.metadata(&ctx).unwrap();
     assert_has(&vocab.notes.join("\n"), "`tokenizer.model` is a tiktoken file");
-    let get = |key: &str| vocab.entries.iter().find(|(have, _)| have == key).map(|(_, value)| value.clone());
+    let get = |key: &str| vocab.entries.get(key).cloned();
     assert_eq!(get(keys::PRE).unwrap().as_str(), Some("llama-bpe"));
     let Some(Value::Array(Array::String(tokens))) = get(keys::TOKENS) else { panic!() };
     assert_eq!(

@@ -136,8 +136,8 @@ pub(super) fn put_nomic(
     if input.file(XLMR_FILE).is_none() {
         return Ok(());
     }
-    for (key, value) in &mut keys.0 {
-        match (key.as_str(), value) {
+    for (key, value) in keys.0.iter_mut() {
+        match (key, value) {
             (keys::TOKENS, Value::Array(Array::String(texts))) if texts.len() > MASK => {
                 texts[MASK] = b"<mask>".to_vec();
             }

@@ -27,14 +27,14 @@ pub fn provenance(imatrix: &Imatrix, path: &str, whole_texts: bool) -> Metadata 
         let kept = if whole_texts { bytes.len() } else { bytes.len().min(REFERENCE_TEXT_BYTES) };
         Value::String(bytes[..kept].to_vec())
     };
-    keys.push(("quantize.imatrix.file".to_owned(), text(path)));
+    keys.set("quantize.imatrix.file", text(path));
     if let Some(dataset) = imatrix.datasets.first() {
-        keys.push(("quantize.imatrix.dataset".to_owned(), text(dataset)));
+        keys.set("quantize.imatrix.dataset", text(dataset));
     }
     let n_entries = u32::try_from(imatrix.entries.len()).unwrap_or(u32::MAX);
-    keys.push(("quantize.imatrix.entries_count".to_owned(), Value::U32(n_entries)));
+    keys.set("quantize.imatrix.entries_count", Value::U32(n_entries));
     if let Some(n_chunks) = u32::try_from(imatrix.n_chunks).ok().filter(|n_chunks| *n_chunks > 0) {
-        keys.push(("quantize.imatrix.chunks_count".to_owned(), Value::U32(n_chunks)));
+        keys.set("quantize.imatrix.chunks_count", Value::U32(n_chunks));
     }
     keys
 }

@@ -21,22 +21,16 @@ pub enum ZeroBytes {
     Keep,
 }
 
-/// Sets a key as `gguf_set_val_*` does: taken out where it stands, put at the end.
-pub fn set_key(metadata: &mut Metadata, key: &str, value: Value) {
-    metadata.retain(|(name, _)| name != key);
-    metadata.push((key.to_owned(), value));
-}
-
 /// The metadata of the reference's output: the input's keys in their order, the quantization
 /// version and the file type set anew at the end, what describes shards taken out.
-/// Overrides of single keys come after, each by [`set_key`].
+/// Overrides of single keys come after, each by [`Metadata::set_last`].
 ///
 /// Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` and `gguf_set_kv` in
 /// `ggml/src/gguf.cpp`, llama-cpp-python 0.3.36.
 pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroBytes) -> Metadata {
     let mut metadata: Metadata = input.clone();
     if zero_bytes == ZeroBytes::EndText {
-        for (_, value) in &mut metadata {
+        for (_, value) in metadata.iter_mut() {
             match value {
                 Value::String(text) => end_text(text),
                 Value::Array(Array::String(items)) => items.iter_mut().for_each(end_text),
@@ -44,9 +38,9 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
             }
         }
     }
-    set_key(&mut metadata, "general.quantization_version", Value::U32(QUANTIZATION_VERSION));
-    set_key(&mut metadata, "general.file_type", Value::U32(file_type));
-    metadata.retain(|(key, _)| !matches!(key.as_str(), "split.no" | "split.count" | "split.tensors.count"));
+    metadata.set_last("general.quantization_version", QUANTIZATION_VERSION);
+    metadata.set_last("general.file_type", file_type);
+    metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
     metadata
 }
 
@@ -61,8 +55,7 @@ fn end_text(text: &mut Vec<u8>) {
 ///
 /// Source: the constructor of `llama_model_loader`, `src/llama-model-loader.cpp`.
 pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32 {
-    let stored =
-        metadata.iter().find(|(key, _)| key == "general.file_type").and_then(|(_, value)| value.as_u64());
+    let stored = metadata.get("general.file_type").and_then(Value::as_u64);
     if let Some(stored) = stored.and_then(|stored| u32::try_from(stored).ok()) {
         return stored;
     }
@@ -124,7 +117,7 @@ mod tests {
     #[test]
     fn keys_move_to_the_end_and_shards_are_forgotten() {
         let key = |name: &str, value: u32| (name.to_owned(), Value::U32(value));
-        let input = vec![
+        let input = Metadata::from([
             key("general.file_type", 1),
             key("split.no", 0),
             key("a", 7),
@@ -132,17 +125,17 @@ mod tests {
             key("split.count", 2),
             ("b".to_owned(), Value::String(b"x\0y".to_vec())),
             ("c".to_owned(), Value::Array(Array::String(vec![b"\0".to_vec(), b"z".to_vec()]))),
-        ];
+        ]);
         let output = quantized_metadata(&input, 15, ZeroBytes::EndText);
-        let expected = vec![
+        let expected = Metadata::from([
             key("a", 7),
             ("b".to_owned(), "x".into()),
             ("c".to_owned(), Value::Array(Array::String(vec![vec![], b"z".to_vec()]))),
             key("general.quantization_version", 2),
             key("general.file_type", 15),
-        ];
+        ]);
         assert_eq!(output, expected);
-        assert_eq!(quantized_metadata(&input, 15, ZeroBytes::Keep)[1], input[5]);
+        assert_eq!(quantized_metadata(&input, 15, ZeroBytes::Keep).get("b"), input.get("b"));
     }
 
     #[test]
@@ -151,6 +144,7 @@ mod tests {
         let tensor = |name, dtype| TensorFacts { name, shape, dtype };
         let tensors = [tensor("blk.0.a", DType::F32), tensor("a", DType::Q3_K), tensor("b", DType::I32)];
         assert_eq!(stored_file_type(&Metadata::new(), &tensors), 12 | GUESSED);
-        assert_eq!(stored_file_type(&vec![("general.file_type".to_owned(), Value::U32(7))], &tensors), 7);
+        let stated = Metadata::from([("general.file_type".to_owned(), Value::U32(7))]);
+        assert_eq!(stored_file_type(&stated, &tensors), 7);
     }
 }

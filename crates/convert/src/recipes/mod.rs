@@ -31,7 +31,7 @@ pub use self::{
     category::Category,
     error::RecipeError,
     fallback::Fallback,
-    metadata::{GUESSED, QUANTIZATION_VERSION, ZeroBytes, quantized_metadata, set_key, stored_file_type},
+    metadata::{GUESSED, QUANTIZATION_VERSION, ZeroBytes, quantized_metadata, stored_file_type},
     model::{ModelFacts, is_70b},
     options::{Differences, Overrides, TensorType},
     order::{compare_names, layer_of, reference_order},

@@ -52,7 +52,7 @@ impl ModelFacts {
     /// where a count is none.
     pub fn from_metadata(metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
         let key = "general.architecture";
-        let value = find(metadata, key).ok_or_else(|| RecipeError::MissingKey { key: key.to_owned() })?;
+        let value = metadata.get(key).ok_or_else(|| RecipeError::MissingKey { key: key.to_owned() })?;
         let architecture = value.as_str().ok_or_else(|| bad(key, "text", value))?.to_owned();
         // A multimodal projector has no such keys; the reference reads none and counts no layers.
         if architecture == "clip" {
@@ -94,10 +94,6 @@ impl ModelFacts {
     }
 }
 
-fn find<'a>(metadata: &'a Metadata, key: &str) -> Option<&'a Value> {
-    metadata.iter().find(|(name, _)| name == key).map(|(_, value)| value)
-}
-
 fn bad(key: &str, expected: &'static str, value: &Value) -> RecipeError {
     // Long arrays are of no use in a message.
     let found: String = value.to_string().chars().take(40).collect();
@@ -106,7 +102,7 @@ fn bad(key: &str, expected: &'static str, value: &Value) -> RecipeError {
 
 /// A count, or the first of an array of counts with one for each layer.
 fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, RecipeError> {
-    let Some(value) = find(metadata, key) else { return Ok(None) };
+    let Some(value) = metadata.get(key) else { return Ok(None) };
     let first = match value {
         Value::Array(Array::U32(items)) => items.first().map(|&item| u64::from(item)),
         Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
@@ -126,7 +122,7 @@ mod tests {
     use super::*;
 
     fn metadata(architecture: &str, rest: &[(&str, Value)]) -> Metadata {
-        let mut metadata = vec![("general.architecture".to_owned(), architecture.into())];
+        let mut metadata = Metadata::from([("general.architecture".to_owned(), architecture.into())]);
         metadata.extend(rest.iter().map(|(key, value)| (format!("{architecture}.{key}"), value.clone())));
         metadata
     }

@@ -10,7 +10,7 @@ mod cursor;
 mod values;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     ops::{Deref, Range},
     path::Path,
 };
@@ -216,7 +216,7 @@ impl Header {
 
     /// The value of a metadata key.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.metadata.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+        self.metadata.get(key)
     }
 
     /// The tensors in the order of the file.
@@ -244,7 +244,6 @@ fn utf8(bytes: &[u8], what: &'static str, index: u64) -> Result<String, Error> {
 
 fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Metadata, Error> {
     let mut metadata = Metadata::new();
-    let mut seen = HashSet::new();
     for index in 0..n_keys {
         let bytes = cursor.string("a metadata key")?;
         if bytes.is_empty() {
@@ -254,11 +253,11 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Metadata, Error
             return Err(Error::Key { index, problem: KeyProblem::TooLong { len: bytes.len() as u64 } });
         }
         let key = utf8(bytes, "key", index)?;
-        if !seen.insert(bytes) {
+        if metadata.contains(&key) {
             return Err(Error::DuplicateKey { key });
         }
         let value = read_value(cursor, &key)?;
-        metadata.push((key, value));
+        metadata.set(key, value);
     }
     Ok(metadata)
 }
@@ -266,10 +265,10 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Metadata, Error
 /// The stated alignment or the default. The specification wants a multiple of 8; the
 /// reference takes any power of two down to 1, and so does this reader (not the writer).
 fn alignment_of(metadata: &Metadata) -> Result<u32, Error> {
-    let stated = match metadata.iter().find(|(key, _)| key == ALIGNMENT_KEY) {
+    let stated = match metadata.get(ALIGNMENT_KEY) {
         None => DEFAULT_ALIGNMENT,
-        Some((_, Value::U32(stated))) => *stated,
-        Some((_, value)) => {
+        Some(Value::U32(stated)) => *stated,
+        Some(value) => {
             return Err(Error::AlignmentType { found: type_name(value.type_id()).unwrap_or("?") });
         }
     };

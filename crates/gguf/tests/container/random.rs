@@ -99,7 +99,7 @@ impl Content {
             (0..random.below(20)).map(|i| (format!("key_{i}.of.test"), random.value())).collect();
         if alignment != 32 || random.below(2) == 0 {
             let at = random.below(metadata.len() + 1);
-            metadata.insert(at, (ALIGNMENT_KEY.to_owned(), Value::U32(alignment)));
+            metadata.set_at(at, ALIGNMENT_KEY, alignment);
         }
         let mut tensors = Vec::new();
         let mut data = Vec::new();

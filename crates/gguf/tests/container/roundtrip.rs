@@ -68,7 +68,7 @@ fn every_value_type_in_both_byte_orders() {
 #[test]
 fn a_nan_keeps_its_bits() {
     for endian in BOTH {
-        let metadata = vec![("nan".to_owned(), Value::F32(f32::from_bits(0x7fa1_2345)))];
+        let metadata = Metadata::from([("nan".to_owned(), Value::F32(f32::from_bits(0x7fa1_2345)))]);
         let plan = Plan::new(&metadata, Vec::new(), endian, 32).unwrap();
         match Header::parse(plan.header_bytes()).unwrap().get("nan") {
             Some(Value::F32(v)) => assert_eq!(v.to_bits(), 0x7fa1_2345),
