@@ -121,7 +121,7 @@ pub enum Error {
         /// The tensor.
         tensor: String,
         /// What the codec said.
-        error: quant::EncodeError,
+        error: quant::CodecError,
     },
     /// A layout names a source tensor that the checkpoint does not have.
     #[error("tensor `{name}` is missing; `{wanted_by}` is made from it")]

@@ -269,7 +269,7 @@ pub(crate) fn check(
             return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
         }
         let no_codec = |dtype, verb| {
-            Err(Error::Encode { tensor: name(), error: quant::EncodeError::NoCodec { dtype, verb } })
+            Err(Error::Encode { tensor: name(), error: quant::CodecError::NoCodec { dtype, verb } })
         };
         if quant::codec(tensor.dtype).is_none() {
             return no_codec(tensor.dtype, "decode");

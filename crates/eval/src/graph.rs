@@ -75,7 +75,7 @@ impl Head {
     /// `x (n, n_embd) -> out (n, n_vocab)`.
     pub fn run(&self, x: ArrayView2<'_, f32>, activations: Activations, mut out: ArrayViewMut2<'_, f32>) {
         let product = Product { weight: &self.weight, index: 0, out: out.view_mut() };
-        match self.weight.input_type().filter(|_| activations == Activations::Rounded) {
+        match self.weight.activation_dtype().filter(|_| activations == Activations::Rounded) {
             None => mul_mat(x, vec![product]),
             Some(dtype) => {
                 let mut rounded = Rows::zeros(x.raw_dim());
@@ -278,8 +278,8 @@ impl<'a, 'o> Pass<'a, 'o> {
             return mul_mat(x, products);
         }
         // Weights of different types see the same input rounded differently.
-        while let Some(dtype) = products.first().map(|product| product.weight.input_type()) {
-            let (same, others) = products.into_iter().partition(|it| it.weight.input_type() == dtype);
+        while let Some(dtype) = products.first().map(|product| product.weight.activation_dtype()) {
+            let (same, others) = products.into_iter().partition(|it| it.weight.activation_dtype() == dtype);
             products = others;
             match dtype {
                 None => mul_mat(x, same),

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use gguf::{Endian, Mapped};
-use quant::{EncodeError, Level};
+use quant::{CodecError, Level};
 use tensor::{DType, Shape};
 
-use crate::{Error, ops::input_type};
+use crate::Error;
 
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
 #[derive(Clone)]
@@ -29,12 +29,12 @@ pub(crate) struct Weight {
 
 impl Weight {
     /// The type that the reference rounds inputs to before it multiplies them with this.
-    pub fn input_type(&self) -> Option<DType> {
-        input_type(self.dtype)
+    pub fn activation_dtype(&self) -> Option<DType> {
+        self.dtype.activation_dtype()
     }
 
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
-    pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), EncodeError> {
+    pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
         let start = self.at.start + rows.start * self.row_bytes;
         let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
         quant::decode(self.dtype, level, bytes, out)

@@ -23,30 +23,6 @@ impl fmt::Display for Endian {
     }
 }
 
-/// The numbers of more than one byte in a block of `dtype`, as (offset, width) in bytes;
-/// `None` where nobody has said how a big-endian block of that type looks.
-///
-/// Source: `byteswap_tensors` of `gguf-py/gguf/scripts/gguf_convert_endian.py` (llama-cpp-python
-/// 0.3.36) for the quantized types it lists. Q4_1 and Q2_K are built of the same parts (f16
-/// pairs and bytes), as are Q3_K, Q5_K, IQ4_NL and the other types given here; types that
-/// keep packed 32-bit or 16-bit codes in byte arrays are left out.
-const fn wide_fields(dtype: DType) -> Option<&'static [(usize, usize)]> {
-    Some(match dtype {
-        DType::I8 | DType::MXFP4 | DType::NVFP4 => &[],
-        DType::F16 | DType::BF16 | DType::I16 => &[(0, 2)],
-        DType::F32 | DType::I32 => &[(0, 4)],
-        DType::F64 | DType::I64 => &[(0, 8)],
-        DType::Q1_0 | DType::Q2_0 | DType::Q4_0 | DType::Q8_0 | DType::IQ4_NL => &[(0, 2)],
-        DType::Q4_1 | DType::Q4_K | DType::Q5_K => &[(0, 2), (2, 2)],
-        DType::Q2_K => &[(80, 2), (82, 2)],
-        DType::Q3_K => &[(108, 2)],
-        DType::Q6_K => &[(208, 2)],
-        DType::TQ1_0 => &[(52, 2)],
-        DType::TQ2_0 => &[(64, 2)],
-        _ => return None,
-    })
-}
-
 /// Turns whole blocks of `dtype` into the other byte order, in place; its own inverse.
 ///
 /// Returns false, with nothing changed, where the layout of the other byte order is not
@@ -54,7 +30,7 @@ const fn wide_fields(dtype: DType) -> Option<&'static [(usize, usize)]> {
 /// copied in the machine's order), or where `data` is not a whole number of blocks.
 #[must_use]
 pub fn swap_blocks(dtype: DType, data: &mut [u8]) -> bool {
-    let Some(fields) = wide_fields(dtype) else { return false };
+    let Some(fields) = dtype.swap_fields() else { return false };
     let block_bytes = dtype.block_bytes() as usize;
     if !data.len().is_multiple_of(block_bytes) {
         return false;
@@ -79,7 +55,7 @@ mod tests {
             let mut swapped = data.clone();
             if swap_blocks(dtype, &mut swapped) {
                 n_defined += 1;
-                let n_wide: usize = wide_fields(dtype).unwrap().iter().map(|field| field.1).sum();
+                let n_wide: usize = dtype.swap_fields().unwrap().iter().map(|field| field.1).sum();
                 let n_changed = data.iter().zip(&swapped).filter(|(a, b)| a != b).count();
                 assert_eq!(n_changed, 3 * n_wide, "{dtype}");
                 assert!(swap_blocks(dtype, &mut swapped));

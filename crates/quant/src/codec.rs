@@ -74,7 +74,7 @@ pub const CODECS: &[Codec] = &[
 /// Why rows cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EncodeError {
+pub enum CodecError {
     /// There is no codec for this dtype and direction.
     #[error("cannot {verb} {dtype}")]
     NoCodec {
@@ -111,17 +111,17 @@ pub fn codec(dtype: DType) -> Option<&'static Codec> {
 /// Encodes rows into `out`.
 ///
 /// # Errors
-/// [`EncodeError`] when there is no codec, weights are missing, or lengths disagree. Nothing is
+/// [`CodecError`] when there is no codec, weights are missing, or lengths disagree. Nothing is
 /// written then.
-pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Result<(), EncodeError> {
-    let no_codec = || EncodeError::NoCodec { dtype, verb: "encode" };
+pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Result<(), CodecError> {
+    let no_codec = || CodecError::NoCodec { dtype, verb: "encode" };
     let codec = codec(dtype).ok_or_else(no_codec)?;
     let encode = codec.encode.ok_or_else(no_codec)?;
     if codec.needs_weights && rows.weights.is_none() {
-        return Err(EncodeError::NeedsWeights { dtype });
+        return Err(CodecError::NeedsWeights { dtype });
     }
     let block_elems = dtype.block_elems() as usize;
-    let length = |what, found, expected| Err(EncodeError::Length { what, found, expected, dtype });
+    let length = |what, found, expected| Err(CodecError::Length { what, found, expected, dtype });
     if rows.row_elems == 0 || !rows.row_elems.is_multiple_of(block_elems) {
         return length(
             "row length in elements",
@@ -152,11 +152,11 @@ pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Res
 /// Decodes whole blocks into `out`.
 ///
 /// # Errors
-/// [`EncodeError`] when there is no codec or lengths disagree. Nothing is written then.
-pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Result<(), EncodeError> {
-    let codec = codec(dtype).ok_or(EncodeError::NoCodec { dtype, verb: "decode" })?;
+/// [`CodecError`] when there is no codec or lengths disagree. Nothing is written then.
+pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Result<(), CodecError> {
+    let codec = codec(dtype).ok_or(CodecError::NoCodec { dtype, verb: "decode" })?;
     let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
-    let length = |what, found, expected| Err(EncodeError::Length { what, found, expected, dtype });
+    let length = |what, found, expected| Err(CodecError::Length { what, found, expected, dtype });
     if !blocks.len().is_multiple_of(block_bytes) {
         return length("blocks in bytes", blocks.len(), blocks.len().next_multiple_of(block_bytes));
     }

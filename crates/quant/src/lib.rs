@@ -51,5 +51,5 @@ mod tq1_0;
 mod tq2_0;
 mod two_bits;
 
-pub use codec::{CODECS, Codec, EncodeError, Rows, codec, decode, encode};
+pub use codec::{CODECS, Codec, CodecError, Rows, codec, decode, encode};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level};

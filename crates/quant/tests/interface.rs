@@ -1,6 +1,6 @@
 //! The table of codecs and what `encode` and `decode` refuse.
 
-use quant::{CODECS, EncodeError, Level, Rows, codec, decode, encode};
+use quant::{CODECS, CodecError, Level, Rows, codec, decode, encode};
 use tensor::DType;
 
 #[test]
@@ -19,7 +19,7 @@ fn encode_one(
     row_elems: usize,
     weights: Option<&[f32]>,
     n_out: usize,
-) -> EncodeError {
+) -> CodecError {
     let values = vec![1.0; n_values];
     let mut out = vec![0xaa; n_out];
     let error = encode(dtype, Level::Scalar, Rows { values: &values, row_elems, weights }, &mut out)
@@ -31,7 +31,7 @@ fn encode_one(
 #[test]
 fn wrong_lengths_are_refused() {
     let found = |error| match error {
-        EncodeError::Length { what, found, expected, .. } => (what, found, expected),
+        CodecError::Length { what, found, expected, .. } => (what, found, expected),
         other => panic!("{other}"),
     };
     assert_eq!(found(encode_one(DType::Q4_K, 300, 300, None, 144)), ("row length in elements", 300, 512));
@@ -52,11 +52,11 @@ fn wrong_lengths_are_refused() {
 fn types_without_codec_or_weights_are_refused() {
     assert_eq!(
         encode_one(DType::I32, 1, 1, None, 4),
-        EncodeError::NoCodec { dtype: DType::I32, verb: "encode" }
+        CodecError::NoCodec { dtype: DType::I32, verb: "encode" }
     );
     let error = decode(DType::I32, Level::Scalar, &[0; 4], &mut [0.0]).expect_err("must be refused");
     assert_eq!(error.to_string(), "cannot decode i32");
     let codec = CODECS.iter().find(|codec| codec.needs_weights).expect("some types need weights");
     let error = encode_one(codec.dtype, 256, 256, None, codec.dtype.block_bytes() as usize);
-    assert_eq!(error, EncodeError::NeedsWeights { dtype: codec.dtype });
+    assert_eq!(error, CodecError::NeedsWeights { dtype: codec.dtype });
 }

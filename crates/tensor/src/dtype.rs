@@ -37,7 +37,12 @@ pub enum DTypeError {
 }
 
 macro_rules! dtypes {
-    ($( $variant:ident = $id:literal, $name:literal, $elems:literal per $bytes:literal, $encodable:literal, $doc:literal; )*) => {
+    ($(
+        #[doc = $doc:literal]
+        $variant:ident = $id:literal, $name:literal, $elems:literal per $bytes:literal, $encodable:literal,
+        $file_type:literal, $activation:expr, $smaller_block:expr, $needs_imatrix:literal, $raised:expr,
+        $swap_fields:expr;
+    )*) => {
         /// A live ggml tensor type.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
@@ -52,57 +57,114 @@ macro_rules! dtypes {
             pub const ALL: &[DType] = &[ $( DType::$variant, )* ];
 
             const fn row(self) -> Row {
+                use DType::*;
                 match self {
-                    $( DType::$variant => Row { name: $name, block_elems: $elems, block_bytes: $bytes, encodable: $encodable }, )*
+                    $( DType::$variant => Row {
+                        name: $name,
+                        block_elems: $elems,
+                        block_bytes: $bytes,
+                        encodable: $encodable,
+                        file_type: $file_type,
+                        activation: $activation,
+                        smaller_block: $smaller_block,
+                        needs_imatrix: $needs_imatrix,
+                        raised: $raised,
+                        swap_fields: $swap_fields,
+                    }, )*
                 }
             }
         }
     };
 }
 
+/// Everything that other crates decide by the type alone, so that a new type is asked for all of it here; the
+/// methods of the same names say what each column means.
 struct Row {
     name: &'static str,
     block_elems: u32,
     block_bytes: u32,
     encodable: bool,
+    file_type: u32,
+    activation: Option<DType>,
+    smaller_block: Option<DType>,
+    needs_imatrix: bool,
+    raised: Option<DType>,
+    swap_fields: Option<&'static [(usize, usize)]>,
 }
 
+// Columns: id, name, elements per bytes of a block, is_encodable, file_type, activation_dtype, smaller_block,
+// needs_imatrix, raised, swap_fields.
 dtypes! {
-    F32     = 0,  "f32",       1 per 4,   true,  "IEEE single precision.";
-    F16     = 1,  "f16",       1 per 2,   true,  "IEEE half precision.";
-    Q4_0    = 2,  "q4_0",     32 per 18,  true,  "4 bits, one f16 scale.";
-    Q4_1    = 3,  "q4_1",     32 per 20,  true,  "4 bits, f16 scale and minimum.";
-    Q5_0    = 6,  "q5_0",     32 per 22,  true,  "5 bits, one f16 scale.";
-    Q5_1    = 7,  "q5_1",     32 per 24,  true,  "5 bits, f16 scale and minimum.";
-    Q8_0    = 8,  "q8_0",     32 per 34,  true,  "8 bits, one f16 scale.";
-    Q8_1    = 9,  "q8_1",     32 per 36,  false, "8 bits, scale and scaled sum; an activation format, never in files.";
-    Q2_K    = 10, "q2_K",    256 per 84,  true,  "2 bits, 16 sub-blocks with 4-bit scales and minima.";
-    Q3_K    = 11, "q3_K",    256 per 110, true,  "3 bits, 16 sub-blocks with 6-bit scales.";
-    Q4_K    = 12, "q4_K",    256 per 144, true,  "4 bits, 8 sub-blocks with 6-bit scales and minima.";
-    Q5_K    = 13, "q5_K",    256 per 176, true,  "5 bits, 8 sub-blocks with 6-bit scales and minima.";
-    Q6_K    = 14, "q6_K",    256 per 210, true,  "6 bits, 16 sub-blocks with 8-bit scales.";
-    Q8_K    = 15, "q8_K",    256 per 292, false, "8 bits, f32 scale and sums; an activation format, never in files.";
-    IQ2_XXS = 16, "iq2_xxs", 256 per 66,  true,  "2.06 bits, grid of 256 points.";
-    IQ2_XS  = 17, "iq2_xs",  256 per 74,  true,  "2.31 bits, grid of 512 points.";
-    IQ3_XXS = 18, "iq3_xxs", 256 per 98,  true,  "3.06 bits, grid of 256 points.";
-    IQ1_S   = 19, "iq1_s",   256 per 50,  true,  "1.56 bits, grid of 2048 points.";
-    IQ4_NL  = 20, "iq4_nl",   32 per 18,  true,  "4 bits into a non-linear table, one f16 scale.";
-    IQ3_S   = 21, "iq3_s",   256 per 110, true,  "3.44 bits, grid of 512 points.";
-    IQ2_S   = 22, "iq2_s",   256 per 82,  true,  "2.56 bits, grid of 1024 points.";
-    IQ4_XS  = 23, "iq4_xs",  256 per 136, true,  "4.25 bits into a non-linear table, 8 sub-blocks.";
-    I8      = 24, "i8",        1 per 1,   false, "8-bit integer; copied, never encoded.";
-    I16     = 25, "i16",       1 per 2,   false, "16-bit integer; copied, never encoded.";
-    I32     = 26, "i32",       1 per 4,   false, "32-bit integer; copied, never encoded.";
-    I64     = 27, "i64",       1 per 8,   false, "64-bit integer; copied, never encoded.";
-    F64     = 28, "f64",       1 per 8,   false, "IEEE double precision; copied, never encoded.";
-    IQ1_M   = 29, "iq1_m",   256 per 56,  true,  "1.75 bits, grid of 2048 points.";
-    BF16    = 30, "bf16",      1 per 2,   true,  "The upper half of an f32.";
-    TQ1_0   = 34, "tq1_0",   256 per 54,  true,  "Ternary, five values a byte.";
-    TQ2_0   = 35, "tq2_0",   256 per 66,  true,  "Ternary, four values a byte.";
-    MXFP4   = 39, "mxfp4",    32 per 17,  true,  "OCP microscaling: e2m1 values, one e8m0 scale.";
-    NVFP4   = 40, "nvfp4",    64 per 36,  true,  "e2m1 values, four ue4m3 scales of 16 values each.";
-    Q1_0    = 41, "q1_0",    128 per 18,  true,  "Sign bits, one f16 scale.";
-    Q2_0    = 42, "q2_0",     64 per 18,  true,  "2 bits, one f16 scale.";
+    /// IEEE single precision.
+    F32     = 0,  "f32",       1 per 4,   true,  0,  None,       None,         false, None,        Some(&[(0, 4)]);
+    /// IEEE half precision.
+    F16     = 1,  "f16",       1 per 2,   true,  1,  Some(F16),  None,         false, None,        Some(&[(0, 2)]);
+    /// 4 bits, one f16 scale.
+    Q4_0    = 2,  "q4_0",     32 per 18,  true,  2,  Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    /// 4 bits, f16 scale and minimum.
+    Q4_1    = 3,  "q4_1",     32 per 20,  true,  3,  Some(Q8_1), None,         false, None,        Some(&[(0, 2), (2, 2)]);
+    /// 5 bits, one f16 scale.
+    Q5_0    = 6,  "q5_0",     32 per 22,  true,  8,  Some(Q8_0), None,         false, None,        None;
+    /// 5 bits, f16 scale and minimum.
+    Q5_1    = 7,  "q5_1",     32 per 24,  true,  9,  Some(Q8_1), None,         false, None,        None;
+    /// 8 bits, one f16 scale.
+    Q8_0    = 8,  "q8_0",     32 per 34,  true,  7,  Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    /// 8 bits, scale and scaled sum; an activation format, never in files.
+    Q8_1    = 9,  "q8_1",     32 per 36,  false, 0,  None,       None,         false, None,        None;
+    /// 2 bits, 16 sub-blocks with 4-bit scales and minima.
+    Q2_K    = 10, "q2_K",    256 per 84,  true,  10, Some(Q8_K), Some(Q4_0),   false, Some(Q3_K),  Some(&[(80, 2), (82, 2)]);
+    /// 3 bits, 16 sub-blocks with 6-bit scales.
+    Q3_K    = 11, "q3_K",    256 per 110, true,  12, Some(Q8_K), Some(Q4_0),   false, None,        Some(&[(108, 2)]);
+    /// 4 bits, 8 sub-blocks with 6-bit scales and minima.
+    Q4_K    = 12, "q4_K",    256 per 144, true,  15, Some(Q8_K), Some(Q5_0),   false, None,        Some(&[(0, 2), (2, 2)]);
+    /// 5 bits, 8 sub-blocks with 6-bit scales and minima.
+    Q5_K    = 13, "q5_K",    256 per 176, true,  17, Some(Q8_K), Some(Q5_1),   false, None,        Some(&[(0, 2), (2, 2)]);
+    /// 6 bits, 16 sub-blocks with 8-bit scales.
+    Q6_K    = 14, "q6_K",    256 per 210, true,  18, Some(Q8_K), Some(Q8_0),   false, None,        Some(&[(208, 2)]);
+    /// 8 bits, f32 scale and sums; an activation format, never in files.
+    Q8_K    = 15, "q8_K",    256 per 292, false, 0,  None,       None,         false, None,        None;
+    /// 2.06 bits, grid of 256 points.
+    IQ2_XXS = 16, "iq2_xxs", 256 per 66,  true,  19, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    /// 2.31 bits, grid of 512 points.
+    IQ2_XS  = 17, "iq2_xs",  256 per 74,  true,  20, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    /// 3.06 bits, grid of 256 points.
+    IQ3_XXS = 18, "iq3_xxs", 256 per 98,  true,  23, Some(Q8_K), Some(IQ4_NL), true,  Some(IQ3_S), None;
+    /// 1.56 bits, grid of 2048 points.
+    IQ1_S   = 19, "iq1_s",   256 per 50,  true,  24, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    /// 4 bits into a non-linear table, one f16 scale.
+    IQ4_NL  = 20, "iq4_nl",   32 per 18,  true,  25, Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    /// 3.44 bits, grid of 512 points.
+    IQ3_S   = 21, "iq3_s",   256 per 110, true,  26, Some(Q8_K), Some(IQ4_NL), false, None,        None;
+    /// 2.56 bits, grid of 1024 points.
+    IQ2_S   = 22, "iq2_s",   256 per 82,  true,  28, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    /// 4.25 bits into a non-linear table, 8 sub-blocks.
+    IQ4_XS  = 23, "iq4_xs",  256 per 136, true,  30, Some(Q8_K), Some(IQ4_NL), false, None,        None;
+    /// 8-bit integer; copied, never encoded.
+    I8      = 24, "i8",        1 per 1,   false, 0,  None,       None,         false, None,        Some(&[]);
+    /// 16-bit integer; copied, never encoded.
+    I16     = 25, "i16",       1 per 2,   false, 0,  None,       None,         false, None,        Some(&[(0, 2)]);
+    /// 32-bit integer; copied, never encoded.
+    I32     = 26, "i32",       1 per 4,   false, 0,  None,       None,         false, None,        Some(&[(0, 4)]);
+    /// 64-bit integer; copied, never encoded.
+    I64     = 27, "i64",       1 per 8,   false, 0,  None,       None,         false, None,        Some(&[(0, 8)]);
+    /// IEEE double precision; copied, never encoded.
+    F64     = 28, "f64",       1 per 8,   false, 0,  None,       None,         false, None,        Some(&[(0, 8)]);
+    /// 1.75 bits, grid of 2048 points.
+    IQ1_M   = 29, "iq1_m",   256 per 56,  true,  31, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    /// The upper half of an f32.
+    BF16    = 30, "bf16",      1 per 2,   true,  32, Some(BF16), None,         false, None,        Some(&[(0, 2)]);
+    /// Ternary, five values a byte.
+    TQ1_0   = 34, "tq1_0",   256 per 54,  true,  36, Some(Q8_K), Some(Q4_0),   false, None,        Some(&[(52, 2)]);
+    /// Ternary, four values a byte.
+    TQ2_0   = 35, "tq2_0",   256 per 66,  true,  37, Some(Q8_K), Some(Q4_0),   false, None,        Some(&[(64, 2)]);
+    /// OCP microscaling: e2m1 values, one e8m0 scale.
+    MXFP4   = 39, "mxfp4",    32 per 17,  true,  0,  Some(Q8_0), None,         false, None,        Some(&[]);
+    /// e2m1 values, four ue4m3 scales of 16 values each.
+    NVFP4   = 40, "nvfp4",    64 per 36,  true,  39, Some(Q8_0), None,         false, None,        Some(&[]);
+    /// Sign bits, one f16 scale.
+    Q1_0    = 41, "q1_0",    128 per 18,  true,  40, Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    /// 2 bits, one f16 scale.
+    Q2_0    = 42, "q2_0",     64 per 18,  true,  41, Some(Q8_0), Some(Q4_0),   false, None,        Some(&[(0, 2)]);
 }
 
 /// An id that was given out once and must not be used again.
@@ -182,6 +244,54 @@ impl DType {
         self.row().encodable
     }
 
+    /// The `general.file_type` of a file whose tensors are mostly of this type and which does not say it itself;
+    /// 0 (all f32) where the reference knows none.
+    ///
+    /// Source: the constructor of `llama_model_loader`, `src/llama-model-loader.cpp`.
+    pub const fn file_type(self) -> u32 {
+        self.row().file_type
+    }
+
+    /// The type that the reference's CPU kernels round an input to before they multiply it with weights of this
+    /// type; none where they take it as it is, and for types that no weights are of.
+    ///
+    /// Source: `vec_dot_type` of `type_traits_cpu` in `ggml/src/ggml-cpu/ggml-cpu.c`.
+    pub const fn activation_dtype(self) -> Option<DType> {
+        self.row().activation
+    }
+
+    /// The type of smaller blocks that is nearest in size, for rows that hold no whole blocks of this type; none
+    /// where the reference has no replacement.
+    ///
+    /// Source: `tensor_type_fallback` in `src/llama-quant.cpp`.
+    pub const fn smaller_block(self) -> Option<DType> {
+        self.row().smaller_block
+    }
+
+    /// Whether the reference refuses to quantize a tensor to this type without an importance matrix, whatever
+    /// the file type (token embedding and output aside).
+    ///
+    /// Source: `tensor_requires_imatrix` in `src/llama-quant.cpp`.
+    pub const fn needs_imatrix(self) -> bool {
+        self.row().needs_imatrix
+    }
+
+    /// The next larger type with blocks of the same length, for tensors that would need an importance matrix in
+    /// this type and have none. Types that need none in any file type have no such row.
+    pub const fn raised(self) -> Option<DType> {
+        self.row().raised
+    }
+
+    /// The numbers of more than one byte in a block, as (offset, width) in bytes: what changes places between
+    /// byte orders. None where nobody has said how a big-endian block of this type looks.
+    ///
+    /// Source: `byteswap_tensors` of `gguf-py/gguf/scripts/gguf_convert_endian.py` for the quantized types it
+    /// lists. Q4_1 and Q2_K are built of the same parts (f16 pairs and bytes), as are Q3_K, Q5_K, IQ4_NL and the
+    /// other types given here; types that keep packed 32-bit or 16-bit codes in byte arrays are left out.
+    pub const fn swap_fields(self) -> Option<&'static [(usize, usize)]> {
+        self.row().swap_fields
+    }
+
     /// Whether several elements share a block (`ggml_is_quantized`).
     pub const fn is_quantized(self) -> bool {
         self.row().block_elems > 1
@@ -216,6 +326,32 @@ mod tests {
             for other in &DType::ALL[i + 1..] {
                 assert!(dtype.id() < other.id(), "{dtype} before {other}");
                 assert_ne!(dtype.name(), other.name());
+            }
+        }
+    }
+
+    #[test]
+    fn columns_agree_with_each_other() {
+        for &dtype in DType::ALL {
+            if dtype.needs_imatrix() {
+                assert!(dtype.raised().is_some(), "{dtype} needs weights and has nothing to be raised to");
+            }
+            if let Some(raised) = dtype.raised() {
+                assert_eq!(raised.block_elems(), dtype.block_elems(), "{dtype} {raised}");
+                assert!(raised.bits_per_elem() > dtype.bits_per_elem(), "{dtype} {raised}");
+            }
+            if let Some(smaller) = dtype.smaller_block() {
+                assert!(smaller.block_elems() < dtype.block_elems(), "{dtype} {smaller}");
+                assert!(smaller.bits_per_elem() > dtype.bits_per_elem(), "{dtype} {smaller}");
+            }
+            if let Some(activation) = dtype.activation_dtype() {
+                assert!(dtype.block_elems().is_multiple_of(activation.block_elems()), "{dtype} {activation}");
+            }
+            // A type that a file's weights can have is rounded somehow, but for f32, which is taken as it is.
+            let is_multiplied = dtype.is_encodable() && dtype != DType::F32;
+            assert_eq!(dtype.activation_dtype().is_some(), is_multiplied, "{dtype}");
+            for &(at, width) in dtype.swap_fields().unwrap_or_default() {
+                assert!(at + width <= dtype.block_bytes() as usize, "{dtype}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What to do about a tensor that needs importance weights and has none.
 
-use tensor::DType::{self, *};
+use tensor::DType;
 
 use crate::recipes::{FileType, TensorFacts, layer_of, requires_imatrix};
 
@@ -50,21 +50,13 @@ pub enum Substitute<'a> {
     Raise(DType),
 }
 
-/// Dtypes that need weights and the next larger ones of the same block length.
-const RAISED: &[(&[DType], DType)] = &[
-    (&[IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S], Q2_K),
-    (&[IQ3_XXS], IQ3_S),
-    // Q2_K needs weights in the file type Q2_K_S alone.
-    (&[Q2_K], Q3_K),
-];
-
 /// The next dtype that needs no weights for this tensor in this file type.
 pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     let mut dtype = dtype;
     // Each step is to a larger type, so that this ends.
     while requires_imatrix(name, dtype, file_type) {
-        match RAISED.iter().find(|(of, _)| of.contains(&dtype)) {
-            Some((_, next)) => dtype = *next,
+        match dtype.raised() {
+            Some(next) => dtype = next,
             None => break,
         }
     }
@@ -116,7 +108,7 @@ fn part_of(name: &str) -> Option<&str> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tensor::Shape;
+    use tensor::{DType::*, Shape};
 
     use super::*;
     use crate::imatrix::{Entry, Format};

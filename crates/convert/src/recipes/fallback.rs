@@ -1,6 +1,6 @@
 //! What to take where a row holds no whole blocks of the dtype that was chosen.
 
-use tensor::DType::{self, *};
+use tensor::DType;
 
 use super::RecipeError;
 
@@ -14,18 +14,9 @@ pub struct Fallback {
     pub row_elems: u64,
 }
 
-/// Dtypes of large blocks and the dtype of smaller blocks nearest in size.
+/// The dtype that fits a row of `row_elems`: `wanted`, its replacement, or f16 where neither does.
 ///
 /// Source: `tensor_type_fallback` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
-const SMALLER_BLOCKS: &[(&[DType], DType)] = &[
-    (&[IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_XS], IQ4_NL),
-    (&[Q2_0, Q2_K, Q3_K, TQ1_0, TQ2_0], Q4_0),
-    (&[Q4_K], Q5_0),
-    (&[Q5_K], Q5_1),
-    (&[Q6_K], Q8_0),
-];
-
-/// The dtype that fits a row of `row_elems`: `wanted`, its replacement, or f16 where neither does.
 pub(super) fn fit(
     name: &str,
     row_elems: u64,
@@ -34,18 +25,19 @@ pub(super) fn fit(
     if row_elems.is_multiple_of(wanted.block_elems()) {
         return Ok((wanted, None));
     }
-    let smaller = SMALLER_BLOCKS.iter().find(|(of, _)| of.contains(&wanted)).map(|row| row.1);
-    let dtype = match smaller {
+    let dtype = match wanted.smaller_block() {
         Some(dtype) => dtype,
         None if wanted.block_elems() <= 32 => wanted,
         None => return Err(RecipeError::NoFallback { name: name.to_owned(), row_elems, dtype: wanted }),
     };
-    let dtype = if row_elems.is_multiple_of(dtype.block_elems()) { dtype } else { F16 };
+    let dtype = if row_elems.is_multiple_of(dtype.block_elems()) { dtype } else { DType::F16 };
     Ok((dtype, Some(Fallback { wanted, row_elems })))
 }
 
 #[cfg(test)]
 mod tests {
+    use tensor::DType::*;
+
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use gguf::{Array, Metadata, Value};
 use tensor::DType;
 
-use super::{FileType, TensorFacts, compare_names};
+use super::{TensorFacts, compare_names};
 
 /// The version of the block formats (`GGML_QNT_VERSION`, `ggml/include/ggml.h`).
 pub const QUANTIZATION_VERSION: u32 = 2;
@@ -70,42 +70,7 @@ pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32
             (most, dtype) = (*count, tensor.dtype);
         }
     }
-    file_type_of(dtype) | GUESSED
-}
-
-/// The file type that a file of this one dtype is taken for.
-fn file_type_of(dtype: DType) -> u32 {
-    let file_type = match dtype {
-        DType::F16 => FileType::F16,
-        DType::BF16 => FileType::BF16,
-        DType::Q4_0 => FileType::Q4_0,
-        DType::Q4_1 => FileType::Q4_1,
-        DType::Q5_0 => FileType::Q5_0,
-        DType::Q5_1 => FileType::Q5_1,
-        DType::Q8_0 => FileType::Q8_0,
-        DType::Q2_K => FileType::Q2_K,
-        DType::Q3_K => FileType::Q3_K_M,
-        DType::Q4_K => FileType::Q4_K_M,
-        DType::Q5_K => FileType::Q5_K_M,
-        DType::Q6_K => FileType::Q6_K,
-        DType::TQ1_0 => FileType::TQ1_0,
-        DType::TQ2_0 => FileType::TQ2_0,
-        DType::IQ2_XXS => FileType::IQ2_XXS,
-        DType::IQ2_XS => FileType::IQ2_XS,
-        DType::IQ2_S => FileType::IQ2_S,
-        DType::IQ3_XXS => FileType::IQ3_XXS,
-        DType::IQ1_S => FileType::IQ1_S,
-        DType::IQ1_M => FileType::IQ1_M,
-        DType::IQ4_NL => FileType::IQ4_NL,
-        DType::IQ4_XS => FileType::IQ4_XS,
-        DType::IQ3_S => FileType::IQ3_S,
-        // It has a number and no recipe.
-        DType::NVFP4 => return 39,
-        DType::Q1_0 => FileType::Q1_0,
-        DType::Q2_0 => FileType::Q2_0,
-        _ => FileType::F32,
-    };
-    file_type.id()
+    dtype.file_type() | GUESSED
 }
 
 #[cfg(test)]

@@ -143,8 +143,6 @@ fn wanted(
 ///
 /// Source: `tensor_requires_imatrix` in `src/llama-quant.cpp`.
 pub fn requires_imatrix(name: &str, dtype: DType, file_type: FileType) -> bool {
-    use DType::*;
     let ends = matches!(Category::of(name), Category::TokenEmbd | Category::Output);
-    let low = matches!(dtype, IQ3_XXS | IQ2_XXS | IQ2_XS | IQ2_S | IQ1_M | IQ1_S);
-    !ends && (low || (dtype == Q2_K && file_type == FileType::Q2_K_S))
+    !ends && (dtype.needs_imatrix() || (dtype == DType::Q2_K && file_type == FileType::Q2_K_S))
 }

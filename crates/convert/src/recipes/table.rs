@@ -184,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn file_types_of_dtypes_are_those_of_recipes() {
+        // 39 is NVFP4, which has a number and no recipe.
+        for dtype in DType::ALL.iter().filter(|dtype| !matches!(dtype.file_type(), 0 | 39)) {
+            let recipe = Recipe::from_name(&dtype.file_type().to_string()).unwrap();
+            // The mix that is called IQ2_S is iq2_xs but for a few tensors.
+            let expected = if *dtype == IQ2_S { IQ2_XS } else { *dtype };
+            assert_eq!(recipe.default, expected, "{dtype}");
+        }
+    }
+
+    #[test]
     fn aliases_point_at_their_recipe() {
         for recipe in RECIPES {
             if let Some(of) = recipe.alias_of {

@@ -14,7 +14,7 @@ pub(crate) use matmul::{Product, dense, mul_mat};
 pub(crate) use norm::{Norm, NormKind};
 pub(crate) use recurrence::{dot, recur, sigmoid, softplus};
 pub(crate) use rope::{Rope, RopeKind, Scaling, Turns};
-pub(crate) use rounding::{input_type, round, round_into};
+pub(crate) use rounding::{round, round_into};
 
 use ndarray::Array2;
 use quant::Level;

@@ -4,8 +4,8 @@
 //! in blocks of 32 or 256 for quantized weights, half precision for halves. Here the products stay
 //! in f32, and only the rounding is repeated: encoded, and decoded again.
 //!
-//! Source: `vec_dot_type` of `type_traits_cpu` in `ggml/src/ggml-cpu/ggml-cpu.c`, and the caches of
-//! keys and values in f16 (`llama_context_default_params`), llama.cpp of llama-cpp-python 0.3.36.
+//! Source: that of [`DType::activation_dtype`], and the caches of keys and values in f16
+//! (`llama_context_default_params`), llama.cpp of llama-cpp-python 0.3.36.
 
 use half::f16;
 use ndarray::ArrayView2;
@@ -14,24 +14,6 @@ use rayon::prelude::*;
 use tensor::DType;
 
 use super::{Rows, vectorize};
-
-/// The type that the reference rounds inputs to before it multiplies them with weights of `weight`; none where it
-/// takes them as they are.
-pub(crate) fn input_type(weight: DType) -> Option<DType> {
-    match weight {
-        DType::F16 | DType::BF16 => Some(weight),
-        DType::Q4_1 | DType::Q5_1 => Some(DType::Q8_1),
-        DType::Q4_0
-        | DType::Q5_0
-        | DType::Q8_0
-        | DType::IQ4_NL
-        | DType::MXFP4
-        | DType::NVFP4
-        | DType::Q1_0
-        | DType::Q2_0 => Some(DType::Q8_0),
-        other => (other.block_elems() == 256).then_some(DType::Q8_K),
-    }
-}
 
 /// `x` (n_rows, width) with every element rounded to what `dtype` can hold, written to `out`.
 pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
