@@ -7,7 +7,7 @@ mod common;
 use std::{collections::BTreeMap, fs};
 
 use common::{Place, golden};
-use quant::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
+use quant::{LEVEL_VARIABLE, Level};
 
 const THREADS: [&str; 4] = ["1", "2", "3", "7"];
 
@@ -21,12 +21,11 @@ fn digests(file: &str, key: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The levels of this machine; says which ones run and which ones are skipped.
+/// The levels of this machine, among them all that `REQUIRE_LEVELS` names.
 fn levels() -> Vec<&'static str> {
-    let (run, skipped): (Vec<&str>, Vec<&str>) =
-        LEVEL_NAMES.iter().copied().partition(|name| Level::from_name(name).is_some());
-    println!("levels run: {run:?}, levels skipped: {skipped:?}");
-    run
+    let levels: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
+    testkit::require_levels(&levels);
+    levels
 }
 
 /// Runs a binary that writes one file of each type into `out`, at every level and number of threads.

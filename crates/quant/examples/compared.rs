@@ -3,11 +3,13 @@
 #[path = "../tests/golden/compare.rs"]
 mod compare;
 
-use quant::Level;
+use quant::{LEVEL_NAMES, Level};
 
 fn main() -> std::process::ExitCode {
     let levels = Level::available();
-    println!("levels run: {levels:?}\n");
+    let not_run: Vec<&&str> = LEVEL_NAMES.iter().filter(|name| Level::from_name(name).is_none()).collect();
+    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    println!("levels run: {levels:?}, not on this machine: {not_run:?}\n");
     println!(
         "{:<8} {:>6} {:>12} {:>13} {:>12}  result",
         "type", "cases", "unweighted", "weighted", "decoded"

@@ -4,7 +4,7 @@
 //! The goldens compare with the reference; here it is the shapes that vary, because a vector of blocks does
 //! not end where rows do.
 
-use quant::{CODECS, Codec, LEVEL_NAMES, Level, Rows};
+use quant::{CODECS, Codec, Level, Rows};
 use testkit::{Data, Importance, compare_blocks};
 
 /// `(blocks in a row, rows)` beside single rows of 1 to 17 blocks.
@@ -14,8 +14,7 @@ const POOL_ELEMS: usize = 256 * 28 * 9;
 
 #[test]
 fn levels_give_the_bytes_of_scalar() {
-    let (levels, skipped) = levels();
-    println!("levels run: {levels:?}, levels skipped: {skipped:?}");
+    let levels = levels();
     let single_rows = (1..=17).map(|n| (n, 1));
     let shapes: Vec<(usize, usize)> = single_rows.chain(SHAPES).collect();
     let pools = Data::ALL.map(|data| (data.name(), data.values(11, POOL_ELEMS)));
@@ -73,20 +72,17 @@ fn levels_of_q3_k_move_as_those_of_scalar() {
     for seed in 0..ROUNDS {
         let values: Vec<f32> = (0..256 * N_BLOCKS as u64).map(|i| value(seed, i)).collect();
         let rows = Rows { values: &values, row_elems: values.len(), weights: None };
-        compare(codec, &levels().0, rows, &format!("seed {seed}"), &mut differences);
+        compare(codec, &levels(), rows, &format!("seed {seed}"), &mut differences);
     }
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }
 
-/// All levels but scalar, and the names of those that this machine does not have.
-fn levels() -> (Vec<Level>, Vec<&'static str>) {
-    let levels: Vec<Level> = Level::available().into_iter().filter(|level| *level != Level::Scalar).collect();
-    let skipped = LEVEL_NAMES
-        .iter()
-        .copied()
-        .filter(|name| *name != Level::Scalar.name() && levels.iter().all(|level| level.name() != *name))
-        .collect();
-    (levels, skipped)
+/// All levels of this machine but scalar.
+fn levels() -> Vec<Level> {
+    let mut levels = Level::available();
+    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    levels.retain(|level| *level != Level::Scalar);
+    levels
 }
 
 fn compare(codec: &Codec, levels: &[Level], rows: Rows<'_>, case: &str, differences: &mut Vec<String>) {
