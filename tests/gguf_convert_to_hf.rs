@@ -1,4 +1,4 @@
-//! `gguf-convert FILE DIR --to hf`: out and back again.
+//! `gguf-convert FILE DIR --to hf`: export, and conversion again.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -16,18 +16,18 @@ fn data(place: &Place, file: &str) -> Vec<u8> {
 }
 
 #[test]
-fn out_and_back_keeps_every_bit() {
+fn export_and_conversion_keep_every_bit() {
     for model in ["llama", "mistral", "llama-bias", "llama-tied", "llama-llama3"] {
         let place = Place::with_golden(model);
-        assert_eq!(place.convert(&[model, "there.gguf", "-t", "f32", "-q"]), silent());
+        assert_eq!(place.convert(&[model, "first.gguf", "-t", "f32", "-q"]), silent());
         assert_eq!(
-            place.convert(&["there.gguf", "out/hf", "--to", "hf", "-t", "f32", "-q"]),
+            place.convert(&["first.gguf", "out/hf", "--to", "hf", "-t", "f32", "-q"]),
             silent(),
             "{model}"
         );
-        let ran = place.convert(&["out/hf", "back.gguf", "-t", "f32", "-q"]);
+        let ran = place.convert(&["out/hf", "second.gguf", "-t", "f32", "-q"]);
         assert_eq!(ran, silent(), "{model}");
-        assert!(data(&place, "there.gguf") == data(&place, "back.gguf"), "{model}: other tensors");
+        assert!(data(&place, "first.gguf") == data(&place, "second.gguf"), "{model}: other tensors");
     }
 }
 

@@ -34,11 +34,11 @@ fn table() -> String {
             joined(names)
         );
     }
-    out.push_str("\n| architecture | classes | back with `--to hf` |\n|---|---|---|\n");
+    out.push_str("\n| architecture | classes | export with `--to hf` |\n|---|---|---|\n");
     for arch in ARCHES {
         let classes = arch.classes.iter().map(|class| class.name);
-        let back = arch.no_way_back.map_or("yes".to_owned(), |reason| format!("no: {reason}"));
-        let _ = writeln!(out, "| `{}` | {} | {back} |", arch.name, joined(classes));
+        let export = arch.export.obstacle().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+        let _ = writeln!(out, "| `{}` | {} | {export} |", arch.name, joined(classes));
     }
     out
 }

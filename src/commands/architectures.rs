@@ -10,8 +10,8 @@ struct Listed {
     name: &'static str,
     classes: Vec<&'static str>,
     example: &'static str,
-    /// Why files do not go back to a folder; none where they do.
-    no_way_back: Option<&'static str>,
+    /// Why files cannot be exported to a folder; none where they can.
+    not_exportable: Option<&'static str>,
 }
 
 /// Prints the table.
@@ -25,16 +25,16 @@ pub fn list(json: bool, ui: &Ui) -> Result<(), Failure> {
             name: arch.name,
             classes: arch.classes.iter().map(|class| class.name).collect(),
             example: arch.example,
-            no_way_back: arch.no_way_back,
+            not_exportable: arch.export.obstacle(),
         })
         .collect();
     if json {
         return ui.data(&(serde_json::to_string_pretty(&listed).map_err(Failure::new)? + "\n"));
     }
-    let mut rows = vec![["architecture", "example", "back", "classes"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["architecture", "example", "export", "classes"].map(str::to_owned).to_vec()];
     rows.extend(listed.iter().map(|it| {
-        let back = it.no_way_back.map_or("yes".to_owned(), |reason| format!("no: {reason}"));
-        vec![it.name.into(), it.example.into(), back, it.classes.join(", ")]
+        let export = it.not_exportable.map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+        vec![it.name.into(), it.example.into(), export, it.classes.join(", ")]
     }));
     ui.data(&table(&rows, &[]))
 }

@@ -1,5 +1,5 @@
 //! `gguf-convert SRC [OUT] --type T`: a checkpoint folder to GGUF files of one or several types;
-//! with `--to hf`, the way back.
+//! with `--to hf`, export.
 
 use std::{
     num::NonZeroUsize,

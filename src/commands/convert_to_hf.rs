@@ -1,4 +1,4 @@
-//! `gguf-convert MODEL.gguf DIR --to hf`: the way back, a GGUF file to a Hugging Face folder.
+//! `gguf-convert MODEL.gguf DIR --to hf`: export of a GGUF file to a Hugging Face folder.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn run(asked: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
         let hint = error.hint();
         match error {
             // What is wrong inside of the input; all others name their path.
-            ExportError::Back(_)
+            ExportError::Layout(_)
             | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
                 Failure::at(asked.input, error)
             }
@@ -62,7 +62,7 @@ pub fn run(asked: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
     let shard_bytes = asked.shard_bytes.unwrap_or(defaults.shard_bytes);
     let options = ExportOptions { dtype: asked.dtype, shard_bytes };
     let plan = export::plan(&file, &options).map_err(failed)?;
-    for note in &plan.back.notes {
+    for note in &plan.layout.notes {
         ui.note(note);
     }
     let report = Report::new(asked, &plan);
@@ -103,7 +103,7 @@ struct ReportedFile {
 
 impl Report {
     fn new(asked: &ToHf<'_>, plan: &ExportPlan) -> Report {
-        let small = plan.back.files.iter().map(|(name, bytes)| ReportedFile {
+        let small = plan.layout.files.iter().map(|(name, bytes)| ReportedFile {
             name: name.clone(),
             bytes: bytes.len() as u64,
             tensors: 0,
@@ -120,7 +120,7 @@ impl Report {
             dry_run: asked.dry_run,
             bytes: plan.n_bytes(),
             files: small.chain(weights).collect(),
-            notes: plan.back.notes.clone(),
+            notes: plan.layout.notes.clone(),
         }
     }
 

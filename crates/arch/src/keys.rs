@@ -18,7 +18,7 @@ pub struct Keys {
     /// What a person should know of what could not be written, each one line.
     pub notes: Vec<String>,
     /// Which keys below the architecture's name come of which names in a config, in the order in which
-    /// they were asked for, whether the config has them or not: the way back reads this.
+    /// they were asked for, whether the config has them or not: export reads this.
     pub asked: Vec<Asked>,
 }
 

@@ -260,7 +260,7 @@ impl RowMap {
         }
     }
 
-    /// The way back: the output row to which source row `row` went, for maps of one source whose
+    /// The inverse: the output row to which source row `row` went, for maps of one source whose
     /// output has `n_rows` rows. [`RowMap::source_row`] of it is `row` again.
     pub fn output_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
@@ -356,7 +356,7 @@ impl ElementMap {
 }
 
 impl ElementMap {
-    /// The way back: an element of the source that output row `row` has as `value`.
+    /// The inverse: an element of the source that output row `row` has as `value`.
     ///
     /// A one is taken away again, exactly for what a sum with one has kept: every f16, and every bf16 from
     /// 2^-16 on. Where several floats lead to `value`, and rounding makes that the rule, it is the
@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_go_back() {
+    fn element_maps_invert() {
         let bands = [(2, 0.37), (2, 7.0), (4, 2.0), (5, 3.0), (6, 4.0)];
         let maps = [
             ElementMap::Identity,

@@ -9,9 +9,9 @@
 //! every text model, and the kinds of tokenizers that it comes with.
 
 mod adapter;
-pub mod back;
 mod config;
 mod error;
+pub mod export;
 mod general;
 mod input;
 mod keys;
@@ -33,6 +33,6 @@ pub use input::{Input, SameValues, SourceTensor};
 pub use keys::Keys;
 pub use layout::{Data, Dropped, ElementMap, Layout, Matrix, OutTensor, RowMap, RowView};
 pub use naming::{adapter_file_name, default_file_name, vocab_file_name};
-pub use registry::{ARCHES, Arch, Class, Computed};
+pub use registry::{ARCHES, Arch, Class, Computed, Export};
 pub use resolve::{Options, resolve, resolve_weights};
 pub use tensors::rules;

@@ -52,8 +52,8 @@ pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
     }
 }
 
-/// The files that say a number of `pooling_type`; none for one that the way there does not write.
-pub fn back(number: Option<u64>) -> Vec<(String, Vec<u8>)> {
+/// The files that say a number of `pooling_type`; none for one that a conversion does not write.
+pub fn files(number: Option<u64>) -> Vec<(String, Vec<u8>)> {
     let mode = match number.and_then(|number| u32::try_from(number).ok()) {
         Some(MEAN) => "pooling_mode_mean_tokens",
         Some(CLS) => "pooling_mode_cls_token",

@@ -120,16 +120,40 @@ pub struct Arch {
     pub drops: fn(&Hparams, &str) -> Option<&'static str>,
     /// Names of tensors as other releases of the model have them, brought to those of the table.
     pub rename: fn(&Hparams, &str) -> Option<String>,
-    /// From a name of the table back to the one that checkpoints of a class have, where they differ.
-    pub rename_back: fn(&Hparams, Class, &str) -> Option<String>,
+    /// The inverse of `rename`: the name that checkpoints of a class have for a name of the table, where they differ.
+    pub export_name: fn(&Hparams, Class, &str) -> Option<String>,
     /// Changes hyperparameters before anything is made of them.
     pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
     /// Ways to quantize of which it takes the weights as they are.
     pub packed: &'static [Packed],
     /// What kinds of tokenizers it comes with.
     pub vocab: Route,
-    /// Why a file cannot go back to a checkpoint, for architectures whose files cannot.
-    pub no_way_back: Option<&'static str>,
+    /// How its files are exported to a Hugging Face folder.
+    pub export: Export,
+}
+
+/// How a GGUF file of an architecture becomes a checkpoint again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Export {
+    /// A config is found from the keys, the conversion of that config is run again, and the export stands
+    /// only if every key and every tensor of the file comes out of it.
+    Verified,
+    /// As [`Export::Verified`], but keys that no config can state are noted and left out. Files of
+    /// this architecture come from many programs.
+    Lenient,
+    /// Conversion loses something that a checkpoint needs: what it is.
+    NotExportable(&'static str),
+}
+
+impl Export {
+    /// The reason why files cannot be exported, where they cannot.
+    pub fn obstacle(self) -> Option<&'static str> {
+        match self {
+            Export::NotExportable(reason) => Some(reason),
+            Export::Verified | Export::Lenient => None,
+        }
+    }
 }
 
 /// Weights that are quantized already and stay so.
@@ -164,11 +188,11 @@ pub const DECODER: Arch = Arch {
     computed: |_| Ok(Vec::new()),
     drops: |_, _| None,
     rename: |_, _| None,
-    rename_back: |_, _, _| None,
+    export_name: |_, _, _| None,
     prepare: |hparams, _| Ok(hparams),
     packed: &[],
     vocab: Route::Gpt2,
-    no_way_back: None,
+    export: Export::Verified,
 };
 
 /// A vector that is computed from the config: its name in the file and its values.

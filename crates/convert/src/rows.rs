@@ -11,7 +11,7 @@ use tensor::DType;
 
 use crate::Error;
 use crate::columns::{ColumnRows, PANEL_COLUMNS};
-use crate::export::BackRows;
+use crate::export::ExportRows;
 use crate::packed::PackedRows;
 
 /// The values of one output tensor: (n_rows, row_elems), row-major, wherever they come from.
@@ -33,8 +33,8 @@ pub enum TensorRows<'a> {
         /// One of its tensors.
         tensor: &'a TensorInfo,
     },
-    /// Rows of a tensor of a GGUF file on their way back to a checkpoint.
-    Back(BackRows<'a>),
+    /// Rows of a tensor of a GGUF file that are exported to a checkpoint.
+    Export(ExportRows<'a>),
     /// Values that were computed; (n_rows, row_elems) with one row.
     Values(&'a [f32]),
 }
@@ -246,7 +246,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Gguf { tensor, .. } => {
                 RowView { n_rows: tensor.shape.n_rows(), row_elems: tensor.shape.row_elems() }
             }
-            TensorRows::Back(rows) => rows.view(),
+            TensorRows::Export(rows) => rows.view(),
             TensorRows::Values(values) => RowView { n_rows: 1, row_elems: values.len() as u64 },
         }
     }
@@ -258,7 +258,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Checkpoint(CheckpointRows { map: RowMap::RopePermute { n_head }, view, .. }) => {
                 (view.n_rows / n_head.max(&1)).max(1)
             }
-            TensorRows::Back(rows) => rows.group_rows(),
+            TensorRows::Export(rows) => rows.group_rows(),
             _ => 1,
         }
     }
@@ -268,7 +268,7 @@ impl<'a> TensorRows<'a> {
     pub fn least_rows(&self) -> u64 {
         match self {
             TensorRows::Columns(_) => PANEL_COLUMNS,
-            TensorRows::Back(rows) => rows.least_rows(),
+            TensorRows::Export(rows) => rows.least_rows(),
             _ => 1,
         }
     }
@@ -283,7 +283,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Gguf { tensor, .. } => {
                 return tensor.n_bytes / view.n_rows.max(1) * n_rows;
             }
-            TensorRows::Back(rows) => return rows.input_bytes(n_rows),
+            TensorRows::Export(rows) => return rows.input_bytes(n_rows),
             TensorRows::Values(_) => 32,
         };
         n_rows * view.row_elems * bits / 8
@@ -297,7 +297,7 @@ impl<'a> TensorRows<'a> {
             TensorRows::Gguf { file, tensor } => {
                 (file.endian() == Endian::Little || tensor.dtype.block_bytes() == 1).then_some(tensor.dtype)
             }
-            TensorRows::Back(rows) => rows.raw_dtype(),
+            TensorRows::Export(rows) => rows.raw_dtype(),
             TensorRows::Packed(_) => Some(DType::MXFP4),
             TensorRows::Columns(_) | TensorRows::Values(_) => None,
         }
@@ -311,7 +311,7 @@ impl<'a> TensorRows<'a> {
         match self {
             TensorRows::Checkpoint(checkpoint) => Ok(checkpoint.raw(rows)),
             TensorRows::Gguf { file, tensor } => Ok(Cow::Borrowed(gguf_rows(file, tensor, rows)?)),
-            TensorRows::Back(back) => back.raw(rows),
+            TensorRows::Export(rows) => rows.raw(rows),
             TensorRows::Columns(columns) => columns.raw(rows),
             TensorRows::Packed(packed) => Ok(Cow::Owned(packed.raw(rows))),
             TensorRows::Values(values) => {
@@ -345,7 +345,7 @@ impl<'a> TensorRows<'a> {
                     decode(&swapped, out)
                 }
             }
-            TensorRows::Back(back) => back.read(rows, level, out),
+            TensorRows::Export(rows) => rows.read(rows, level, out),
             TensorRows::Values(values) => {
                 let row_elems = values.len();
                 out.copy_from_slice(&values[rows.start as usize * row_elems..rows.end as usize * row_elems]);
@@ -368,7 +368,7 @@ impl<'a> TensorRows<'a> {
                     file.bytes().advise(advice, begin..end);
                 }
             }
-            TensorRows::Back(back) => back.advise(rows, advice),
+            TensorRows::Export(rows) => rows.advise(rows, advice),
             TensorRows::Values(_) => {}
         }
     }

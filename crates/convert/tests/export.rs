@@ -1,4 +1,4 @@
-//! The way back: every checkpoint of `golden/arch/` becomes a GGUF file, a folder, and a layout
+//! Export: every checkpoint of `golden/arch/` becomes a GGUF file, a folder, and a layout
 //! again, and nothing is lost. What the reference and transformers make of such a folder was
 //! seen by hand; `scripts/real-models` sees it again on a real model.
 
@@ -62,7 +62,7 @@ fn to_hf(
     export::write(&file, path, &plan, dir, force, &RunOptions::default(), watch())?;
     let on_disk: u64 = files(dir).values().map(|bytes| bytes.len() as u64).sum();
     assert_eq!(on_disk, plan.n_bytes());
-    Ok(plan.back.notes)
+    Ok(plan.layout.notes)
 }
 
 /// Every file of a folder.
@@ -91,8 +91,8 @@ fn weights(checkpoint: &source::Checkpoint) -> BTreeMap<String, (Vec<u64>, Vec<u
     checkpoint.tensors.iter().map(read).collect()
 }
 
-/// Goldens whose tensors have other names, or lie otherwise, than where transformers writes them now: what is written
-/// back is spelled as it is written now.
+/// Goldens whose tensors have other names, or lie otherwise, than where transformers writes them now: what is exported
+/// is spelled as it is written now.
 const OTHER_SPELLING: &[&str] = &[
     "bert-mlm-old",
     "distilbert-mlm-old",
@@ -130,12 +130,12 @@ fn values(file: &gguf::File, name: &str) -> Option<Vec<u32>> {
     Some(values.iter().map(|value| value.to_bits()).collect())
 }
 
-/// One golden there and back; what is lost on the way.
+/// One golden converted, exported and converted again; what is lost on the way.
 fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
-    let (path, back) = (temporary.join(format!("{name}.gguf")), temporary.join(name));
+    let (path, folder) = (temporary.join(format!("{name}.gguf")), temporary.join(name));
     let layout = to_gguf(dir, "f32", &path);
-    to_hf(&path, &back, DType::F32, 20_000, false).map_err(|error| error.to_string())?;
-    let (original, returned) = (source::open(dir), source::open(&back));
+    to_hf(&path, &folder, DType::F32, 20_000, false).map_err(|error| error.to_string())?;
+    let (original, returned) = (source::open(dir), source::open(&folder));
     let (original, returned) = (original.expect("a golden opens"), returned.expect("what was written opens"));
     if returned.parts.len() < 2 {
         return Err("not cut into files".into());
@@ -160,7 +160,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     if let Err(error) = convert::resolve(&returned, &options(&returned)) {
         return Err(format!("what was written does not resolve: {error}"));
     }
-    to_gguf(&back, "f32", &same);
+    to_gguf(&folder, "f32", &same);
     let (before, after) =
         (gguf::File::open(&path).expect("a file"), gguf::File::open(&same).expect("a file"));
     for tensor in before.tensors() {
@@ -192,10 +192,10 @@ fn row_of(dir: &Path) -> &'static str {
     arch::ARCHES.iter().find(of_class).expect("a known class").name
 }
 
-/// Every golden of every architecture goes there and back, or says why it cannot: where all of
-/// them do, and only there, is a way back.
+/// Every golden of every architecture is converted, exported and converted again, or says why it cannot be:
+/// architectures of which all goldens can, and only these, are exportable.
 #[test]
-fn folders_go_there_and_back() {
+fn export_inverts_conversion() {
     let temporary = tempfile::tempdir().unwrap();
     let mut lost: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut n = 0;
@@ -212,14 +212,15 @@ fn folders_go_there_and_back() {
             Err(reason) => lost.push(format!("{name}: {reason}")),
         }
     }
-    let ways: Vec<&str> = lost.iter().filter(|(_, lost)| lost.is_empty()).map(|(name, _)| *name).collect();
-    let mut expected = arch::back::ways_back();
+    let exportable: Vec<&str> =
+        lost.iter().filter(|(_, lost)| lost.is_empty()).map(|(name, _)| *name).collect();
+    let mut expected = arch::export::exportable();
     expected.sort_unstable();
-    assert_eq!(ways, expected, "{lost:#?}");
+    assert_eq!(exportable, expected, "{lost:#?}");
     assert!(n >= 20, "{n} goldens");
 }
 
-/// Keys that a folder written back says, though the first one left them to a default that is
+/// Keys that an exported folder says, though the first one left them to a default that is
 /// the same.
 const NEWLY_SAID: &[&str] =
     &["tokenizer.ggml.add_bos_token", "llama.attention.key_length", "llama.attention.value_length"];
@@ -333,17 +334,17 @@ fn the_index_and_templates_are_where_transformers_looks() {
     metadata.set("tokenizer.chat_template", "default");
     metadata.set("tokenizer.chat_template.rag", "named");
     metadata.set("tokenizer.chat_template.../evil", "evil");
-    let input = arch::back::GgufInput {
+    let input = arch::export::GgufInput {
         metadata: &metadata,
         tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),
         rope_freqs: None,
         rope_factors: None,
         dtype: "float32",
     };
-    let back = arch::back::back(&input).unwrap();
+    let layout = arch::export::resolve(&input).unwrap();
     let file =
-        |name: &str| back.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.as_slice());
+        |name: &str| layout.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.as_slice());
     assert_eq!(file("chat_template.jinja"), Some(&b"default"[..]));
     assert_eq!(file("additional_chat_templates/rag.jinja"), Some(&b"named"[..]));
-    assert!(!back.files.iter().any(|(name, _)| name.contains("evil")));
+    assert!(!layout.files.iter().any(|(name, _)| name.contains("evil")));
 }

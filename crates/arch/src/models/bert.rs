@@ -38,7 +38,7 @@ pub const BERT: Arch = Arch {
     keys,
     drops: |hparams, name| drops(&rename(hparams, name, "bert.").unwrap_or_default()),
     rename: |hparams, name| rename(hparams, name, "bert."),
-    rename_back: |_, class, name| Some(rename_back(class, name, "bert.")),
+    export_name: |_, class, name| Some(export_name(class, name, "bert.")),
     vocab: Route::Bert,
     ..DECODER
 };
@@ -149,7 +149,7 @@ pub fn rename(hparams: &Hparams, name: &str, front: &str) -> Option<String> {
 }
 
 /// The name behind `front` in classes with a classifier, which is named otherwise itself.
-pub fn rename_back(class: Class, name: &str, front: &str) -> String {
+pub fn export_name(class: Class, name: &str, front: &str) -> String {
     if !class.name.ends_with("ForSequenceClassification") {
         return name.to_owned();
     }

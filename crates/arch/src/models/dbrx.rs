@@ -64,7 +64,7 @@ const EXPERTS: &[TensorRule] = &[
 ];
 
 /// A dimension for the experts, whose rows follow each other.
-const BY_EXPERT: Reshape = Reshape { there: by_expert, back: rules::flat_rows };
+const BY_EXPERT: Reshape = Reshape { forward: by_expert, inverse: rules::flat_rows };
 
 fn by_expert(hparams: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
     let [width, length] =

@@ -71,12 +71,12 @@ pub const CORRECTION: &[TensorRule] =
 
 /// A dimension for the heads, whose rows follow each other.
 const BY_HEAD: Reshape = Reshape {
-    there: |hparams, dims| {
+    forward: |hparams, dims| {
         let (_, values) = head_rows(hparams)?;
         let rows = dims.iter().skip(1).product::<u64>();
         Ok(vec![dims.first().copied().unwrap_or(0), values, rows / values.max(1)])
     },
-    back: rules::flat_rows,
+    inverse: rules::flat_rows,
 };
 
 /// Rows of a head in `kv_b_proj`: of its keys, and of its values.

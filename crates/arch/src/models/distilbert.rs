@@ -39,7 +39,7 @@ pub const DISTILBERT: Arch = Arch {
         bert::drops(&name).or(is_head.then_some("part of what the model was trained with"))
     },
     rename: |hparams, name| bert::rename(hparams, name, "distilbert."),
-    rename_back: |_, class, name| Some(bert::rename_back(class, name, "distilbert.")),
+    export_name: |_, class, name| Some(bert::export_name(class, name, "distilbert.")),
     ..bert::BERT
 };
 

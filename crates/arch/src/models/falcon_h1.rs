@@ -12,7 +12,7 @@
 use crate::config::{Hparams, bad, missing};
 use crate::keys::{Keys, to_f32};
 use crate::models::mamba::{count_or, epsilon};
-use crate::registry::{Arch, Class, DECODER};
+use crate::registry::{Arch, Class, DECODER, Export};
 use crate::tensors::rules::{self, Need, Reshape, TensorRule};
 use crate::{ArchError, ElementMap};
 
@@ -25,7 +25,7 @@ pub const FALCON_H1: Arch = Arch {
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[ENDS, STATE, ATTENTION],
     keys,
-    no_way_back: Some("the multipliers of its config have become part of the weights"),
+    export: Export::NotExportable("the multipliers of its config have become part of the weights"),
     ..DECODER
 };
 
@@ -52,11 +52,11 @@ const STATE: &[TensorRule] = &[
         .element_of(|hparams, _, _| bands(hparams)),
     TensorRule::copy(&["model.layers.{bid}.mamba.norm"], "blk.{bid}.ssm_norm")
         .shape(Reshape {
-            there: |hparams, dims| {
+            forward: |hparams, dims| {
                 let groups = count_or(hparams, &["n_groups", "mamba_n_groups"], 1)?;
                 Ok(vec![dims.iter().product::<u64>() / groups, groups])
             },
-            back: rules::flat,
+            inverse: rules::flat,
         })
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.mamba.out_proj"], "blk.{bid}.ssm_out")

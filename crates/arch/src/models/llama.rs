@@ -17,7 +17,7 @@ use crate::config::Hparams;
 use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
 use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
 use crate::keys::{Keys, to_u32};
-use crate::registry::{Arch, Class, Computed, DECODER};
+use crate::registry::{Arch, Class, Computed, DECODER, Export};
 use crate::rope_llama3::rope_llama3;
 use crate::tensors::rules;
 use crate::text_keys::text_keys;
@@ -45,6 +45,7 @@ pub const LLAMA: Arch = Arch {
     keys,
     computed,
     vocab: Route::Llama,
+    export: Export::Lenient,
     ..DECODER
 };
 

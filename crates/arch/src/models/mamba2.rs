@@ -51,11 +51,11 @@ const LAYERS: &[TensorRule] = &[
         .shape(rules::SQUEEZE_CHANNEL),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in"),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.norm"], "blk.{bid}.ssm_norm").shape(Reshape {
-        there: |hparams, dims| {
+        forward: |hparams, dims| {
             let groups = count_or(hparams, &["n_groups"], 1)?;
             Ok(vec![dims.iter().product::<u64>() / groups, groups])
         },
-        back: rules::flat,
+        inverse: rules::flat,
     }),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.out_proj"], "blk.{bid}.ssm_out"),
 ];

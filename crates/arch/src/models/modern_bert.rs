@@ -37,7 +37,7 @@ pub const MODERN_BERT: Arch = Arch {
         is_head.then_some("part of what the model was trained with")
     },
     rename: |hparams, name| bert::rename(hparams, name, "model."),
-    rename_back: |_, class, name| Some(bert::rename_back(class, name, "model.")),
+    export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
     vocab: Route::ModernBert,
     ..bert::BERT
 };

@@ -40,7 +40,7 @@ pub const QWEN3NEXT: Arch = Arch {
     ],
     keys,
     rename: |hparams, name| rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
-    rename_back: |hparams, _, name| rename_back(hparams, name),
+    export_name: |hparams, _, name| export_name(hparams, name),
     prepare,
     ..DECODER
 };
@@ -162,7 +162,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 }
 
 /// The inverse of [`rename`].
-fn rename_back(hparams: &Hparams, name: &str) -> Option<String> {
+fn export_name(hparams: &Hparams, name: &str) -> Option<String> {
     let trunk = hparams.get(TRUNK)?.as_u64()?;
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let layer = layer.parse::<u64>().ok()?.checked_sub(trunk)?;

@@ -3,7 +3,7 @@
 //! Config keys: those of BERT; the context is shorter by the positions that are cut off.
 //!
 //! Transforms: positions are counted from the padding token's id on, so that the first rows of
-//! their embedding are never used; they are cut off, and with them the way back.
+//! their embedding are never used; they are cut off, so that a file cannot be exported.
 //!
 //! Source: `RobertaModel` and `XLMRobertaModel` in `conversion/bert.py` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36. Adapters inside a checkpoint (Jina embeddings 3) are not covered.
@@ -17,7 +17,7 @@ use crate::config::classes::{ConfigClass, Field, INT, INTS, NULL};
 use crate::keys::Keys;
 use crate::layout::RowMap;
 use crate::models::bert;
-use crate::registry::{Arch, Class};
+use crate::registry::{Arch, Class, Export};
 use crate::tensors::rules::TensorRule;
 use crate::vocab::Route;
 
@@ -33,7 +33,7 @@ pub const ROBERTA: Arch = Arch {
     drops: |hparams, name| bert::drops(&bert::rename(hparams, name, "roberta.").unwrap_or_default()),
     rename: |hparams, name| bert::rename(hparams, name, "roberta."),
     vocab: Route::Roberta,
-    no_way_back: Some("rows of its positions that no text uses are not in the file"),
+    export: Export::NotExportable("rows of its positions that no text uses are not in the file"),
     ..bert::BERT
 };
 

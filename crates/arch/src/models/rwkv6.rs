@@ -147,9 +147,9 @@ const HYBRID_TIME_MIX: &[TensorRule] = &[
 
 /// A vector as one of several that are stacked with two dimensions of one between.
 const LAYER_OF_ONES: Reshape = Reshape {
-    there: |_, dims| Ok(vec![dims.iter().product(), 1, 1]),
+    forward: |_, dims| Ok(vec![dims.iter().product(), 1, 1]),
     // As in a checkpoint, with the dimensions of one there.
-    back: <[u64]>::to_vec,
+    inverse: <[u64]>::to_vec,
 };
 
 /// Divided by two once more after every so many layers.

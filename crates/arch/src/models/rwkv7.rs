@@ -15,7 +15,7 @@ use crate::ArchError;
 use crate::config::{Hparams, bad};
 use crate::keys::Keys;
 use crate::models::rwkv6::endless;
-use crate::registry::{Arch, Class, DECODER};
+use crate::registry::{Arch, Class, DECODER, Export};
 use crate::tensors::rules::{self, Need, Reshape, RowRule, TensorRule};
 use crate::vocab::Route;
 
@@ -30,7 +30,7 @@ pub const RWKV7: Arch = Arch {
     drops,
     rename,
     vocab: Route::RwkvWorld,
-    no_way_back: Some(TWO_SPELLINGS),
+    export: Export::NotExportable(TWO_SPELLINGS),
     ..DECODER
 };
 
@@ -45,7 +45,7 @@ pub const ARWKV7: Arch = Arch {
     drops,
     rename,
     vocab: Route::SentencePieceOrGpt2,
-    no_way_back: Some(TWO_SPELLINGS),
+    export: Export::NotExportable(TWO_SPELLINGS),
     ..DECODER
 };
 
@@ -102,17 +102,17 @@ const TIME_MIX: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.attention.x_x"], "blk.{bid}.time_mix_lerp_fused")
         .bare(".weight")
         .shape(Reshape {
-            there: |hparams, dims| {
+            forward: |hparams, dims| {
                 let n = n_mixed(hparams) as u64;
                 Ok(vec![dims.iter().product::<u64>() / n, 1, 1, n])
             },
-            back: <[u64]>::to_vec,
+            inverse: <[u64]>::to_vec,
         })
         .need(Need::Optional),
     vector(&["model.layers.{bid}.attention.k_k"], "blk.{bid}.time_mix_k_k"),
     vector(&["model.layers.{bid}.attention.k_a"], "blk.{bid}.time_mix_k_a"),
     vector(&["model.layers.{bid}.attention.r_k"], "blk.{bid}.time_mix_r_k")
-        .shape(Reshape { there: |_, dims| Ok(vec![dims.iter().product()]), back: <[u64]>::to_vec }),
+        .shape(Reshape { forward: |_, dims| Ok(vec![dims.iter().product()]), inverse: <[u64]>::to_vec }),
     TensorRule::copy(
         &["model.layers.{bid}.attention.r_proj", "model.layers.{bid}.attention.receptance"],
         "blk.{bid}.time_mix_receptance",

@@ -288,7 +288,7 @@ impl<'a> Context<'a> {
     /// The shape of a tensor in the file, which has as many elements as without the rule.
     fn reshape(&self, rule: &TensorRule, source: &SourceTensor, shape: Shape) -> Result<Shape, ArchError> {
         let Some(reshape) = rule.shape else { return Ok(shape) };
-        let dims = (reshape.there)(self.hparams, shape.dims())?;
+        let dims = (reshape.forward)(self.hparams, shape.dims())?;
         let made = Shape::new(&dims).ok().filter(|made| made.n_elems() == shape.n_elems());
         made.ok_or_else(|| ArchError::TensorShape {
             name: source.name.clone(),

@@ -87,34 +87,34 @@ pub struct Turned {
 /// Says what happens to the elements of the tensor of a layer with an ending (`.weight`, `.bias`).
 pub type ElementOf = fn(&Hparams, u64, &str) -> Result<ElementMap, ArchError>;
 
-/// Another shape for the same elements, both ways. Dimensions are row length first.
+/// Another shape for the same elements, with its inverse. Dimensions are row length first.
 #[derive(Debug, Clone, Copy)]
 pub struct Reshape {
     /// Says the dimensions of a tensor in the file from those that it would have.
-    pub there: fn(&Hparams, &[u64]) -> Result<Vec<u64>, ArchError>,
+    pub forward: fn(&Hparams, &[u64]) -> Result<Vec<u64>, ArchError>,
     /// Says from the dimensions in the file what they were.
-    pub back: fn(&[u64]) -> Vec<u64>,
+    pub inverse: fn(&[u64]) -> Vec<u64>,
 }
 
 /// A matrix with a dimension of one in the middle (kernels of convolutions of one channel each), without it.
 pub const SQUEEZE_CHANNEL: Reshape = Reshape {
-    there: squeeze,
-    back: |dims| match dims {
+    forward: squeeze,
+    inverse: |dims| match dims {
         [kernel, channels] => vec![*kernel, 1, *channels],
         other => other.to_vec(),
     },
 };
 
 /// A vector with two outer dimensions of one, without them.
-pub const SQUEEZE_VECTOR: Reshape = Reshape { there: squeeze, back: |dims| [dims, &[1, 1]].concat() };
+pub const SQUEEZE_VECTOR: Reshape = Reshape { forward: squeeze, inverse: |dims| [dims, &[1, 1]].concat() };
 
 /// A vector that may have dimensions of one in other releases, without them.
-pub const SQUEEZE_ANY: Reshape = Reshape { there: squeeze, back: <[u64]>::to_vec };
+pub const SQUEEZE_ANY: Reshape = Reshape { forward: squeeze, inverse: <[u64]>::to_vec };
 
 /// A vector as a column of rows of one element.
 pub const COLUMN: Reshape = Reshape {
-    there: |_, dims| Ok([&[1], dims].concat()),
-    back: |dims| dims.iter().skip(1).copied().collect(),
+    forward: |_, dims| Ok([&[1], dims].concat()),
+    inverse: |dims| dims.iter().skip(1).copied().collect(),
 };
 
 fn squeeze(_: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {

@@ -1,4 +1,4 @@
-//! The way back: a GGUF file becomes a Hugging Face folder.
+//! Export: a GGUF file becomes a Hugging Face folder.
 //!
 //! [`plan`] decides everything and reads no weight; [`write()`] runs the same jobs as a conversion
 //! does, over files whose headers are fixed before. The folder has its name only when all of
@@ -13,13 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arch::back::{Back, BackError, GgufInput};
+use arch::export::{ExportLayout, GgufInput};
 use gguf::{File, Output};
 use tensor::DType;
 
 use crate::{Error, JOB_ELEMS, RunOptions, Schedule, Target, TensorRows, Watch, Work, run};
 use folder::Folder;
-pub use rows::BackRows;
+pub use rows::ExportRows;
 pub use safetensors::Shard;
 
 /// Why a file cannot be exported.
@@ -28,7 +28,7 @@ pub use safetensors::Shard;
 pub enum ExportError {
     /// The file has no counterpart among checkpoints.
     #[error(transparent)]
-    Back(BackError),
+    Layout(arch::export::ExportError),
     /// Reading, encoding or writing failed.
     #[error(transparent)]
     Convert(Error),
@@ -101,7 +101,7 @@ impl Default for ExportOptions {
 #[derive(Debug, Clone)]
 pub struct ExportPlan {
     /// Small files and tensors, and what a person should know.
-    pub back: Back,
+    pub layout: ExportLayout,
     /// Weights files.
     pub shards: Vec<Shard>,
     /// Type of the weights.
@@ -111,7 +111,7 @@ pub struct ExportPlan {
 impl ExportPlan {
     /// Bytes of all files of the folder.
     pub fn n_bytes(&self) -> u64 {
-        let small: u64 = self.back.files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let small: u64 = self.layout.files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         small + self.shards.iter().map(|shard| shard.n_bytes).sum::<u64>()
     }
 }
@@ -119,7 +119,7 @@ impl ExportPlan {
 /// Decides what the folder of a file holds. Of the weights, only `rope_freqs.weight` is read.
 ///
 /// # Errors
-/// [`ExportError::Dtype`], [`ExportError::Back`], [`ExportError::Convert`].
+/// [`ExportError::Dtype`], [`ExportError::Layout`], [`ExportError::Convert`].
 pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportError> {
     let dtype = options.dtype;
     let torch = match dtype {
@@ -137,13 +137,13 @@ pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportEr
             .map(|(long, short)| [long, short]),
         dtype: torch,
     };
-    let mut back = arch::back::back(&input).map_err(ExportError::Back)?;
+    let mut layout = arch::export::resolve(&input).map_err(ExportError::Layout)?;
     let size = |source| Error::Gguf(gguf::Error::Shape { tensor: "model.safetensors".to_owned(), source });
-    let shards = safetensors::shards(&back.tensors, dtype, options.shard_bytes).map_err(size)?;
-    if let Some(index) = safetensors::index(&back.tensors, &shards) {
-        back.files.push((safetensors::INDEX.to_owned(), index));
+    let shards = safetensors::shards(&layout.tensors, dtype, options.shard_bytes).map_err(size)?;
+    if let Some(index) = safetensors::index(&layout.tensors, &shards) {
+        layout.files.push((safetensors::INDEX.to_owned(), index));
     }
-    Ok(ExportPlan { back, shards, dtype })
+    Ok(ExportPlan { layout, shards, dtype })
 }
 
 /// The values of a tensor that a config is made of.
@@ -176,19 +176,19 @@ pub fn write(
     watch: Watch<'_>,
 ) -> Result<(), ExportError> {
     let folder = Folder::create(dir, input, force)?;
-    for (name, bytes) in &plan.back.files {
+    for (name, bytes) in &plan.layout.files {
         folder.write(name, bytes)?;
     }
-    let mut works = Vec::with_capacity(plan.back.tensors.len());
+    let mut works = Vec::with_capacity(plan.layout.tensors.len());
     let mut outputs = Vec::with_capacity(plan.shards.len());
     for (output, shard) in plan.shards.iter().enumerate() {
         let opened = Output::create(&folder.path(&shard.file), shard.n_bytes, false).map_err(Error::Gguf)?;
         opened.write_at(0, &shard.header).map_err(Error::Gguf)?;
         outputs.push(opened);
         for (index, offset) in &shard.tensors {
-            let back = &plan.back.tensors[*index];
-            let rows = TensorRows::Back(BackRows::new(file, back)?);
-            let mut work = Work::new(back.name.clone(), rows);
+            let tensor = &plan.layout.tensors[*index];
+            let rows = TensorRows::Export(ExportRows::new(file, tensor)?);
+            let mut work = Work::new(tensor.name.clone(), rows);
             work.targets.push(Target { output, dtype: plan.dtype, offset: *offset, needs_weights: false });
             works.push(work);
         }

@@ -1,10 +1,10 @@
-//! Rows of GGUF tensors on their way back to a checkpoint.
+//! Rows of a checkpoint tensor, read from the GGUF tensors that hold them.
 
 use std::{borrow::Cow, ops::Range};
 
 use arch::{
     ElementMap, RowMap, RowView,
-    back::{BackPart, BackTensor},
+    export::{ExportPart, ExportTensor},
 };
 use gguf::{Advice, Endian, TensorInfo};
 use quant::Level;
@@ -17,7 +17,7 @@ const PANEL_ROWS: u64 = 256;
 
 /// Rows of a checkpoint tensor, each read where the [`RowMap`] of its part has put it.
 #[derive(Debug, Clone)]
-pub struct BackRows<'a> {
+pub struct ExportRows<'a> {
     parts: Vec<Part<'a>>,
     view: RowView,
 }
@@ -27,22 +27,23 @@ pub struct BackRows<'a> {
 struct Part<'a> {
     file: &'a gguf::File,
     tensor: &'a TensorInfo,
-    back: BackPart,
+    part: ExportPart,
 }
 
-impl<'a> BackRows<'a> {
-    /// The rows of `back`, which lie in tensors of `file`.
+impl<'a> ExportRows<'a> {
+    /// The rows of `exported`, which lie in tensors of `file`.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`].
-    pub fn new(file: &'a gguf::File, back: &BackTensor) -> Result<BackRows<'a>, Error> {
-        let view = RowView { n_rows: back.shape.n_rows(), row_elems: back.shape.row_elems() };
-        let part = |part: &BackPart| {
-            let missing = || Error::NoSuchTensor { name: part.source.clone(), wanted_by: back.name.clone() };
+    pub fn new(file: &'a gguf::File, exported: &ExportTensor) -> Result<ExportRows<'a>, Error> {
+        let view = RowView { n_rows: exported.shape.n_rows(), row_elems: exported.shape.row_elems() };
+        let part = |part: &ExportPart| {
+            let missing =
+                || Error::NoSuchTensor { name: part.source.clone(), wanted_by: exported.name.clone() };
             let tensor = file.tensor(&part.source).ok_or_else(missing)?;
-            Ok(Part { file, tensor, back: part.clone() })
+            Ok(Part { file, tensor, part: part.clone() })
         };
-        Ok(BackRows { parts: back.parts.iter().map(part).collect::<Result<_, Error>>()?, view })
+        Ok(ExportRows { parts: exported.parts.iter().map(part).collect::<Result<_, Error>>()?, view })
     }
 
     /// How the elements fall into rows. A vector is one row, even where its elements move.
@@ -53,14 +54,14 @@ impl<'a> BackRows<'a> {
     /// The only part, where rows lie in the order of the checkpoint.
     fn plain(&self) -> Option<&Part<'a>> {
         match &self.parts[..] {
-            [part] if part.is_plain() && part.back.row_elems == self.view.row_elems => Some(part),
+            [part] if part.is_plain() && part.part.row_elems == self.view.row_elems => Some(part),
             _ => None,
         }
     }
 
     /// Rows of a head, which move among themselves.
     pub fn group_rows(&self) -> u64 {
-        match self.parts.first().map(|part| part.back.rows) {
+        match self.parts.first().map(|part| part.part.rows) {
             Some(RowMap::RopePermute { n_head }) => (self.view.n_rows / n_head.max(1)).max(1),
             _ => 1,
         }
@@ -68,19 +69,19 @@ impl<'a> BackRows<'a> {
 
     /// Rows that a job takes at least: of what is transposed, a block of every row of the file.
     pub fn least_rows(&self) -> u64 {
-        if self.parts.iter().any(|part| part.back.matrix.is_some()) { PANEL_ROWS } else { 1 }
+        if self.parts.iter().any(|part| part.part.matrix.is_some()) { PANEL_ROWS } else { 1 }
     }
 
     /// Bytes of the input behind `n_rows` rows.
     pub fn input_bytes(&self, n_rows: u64) -> u64 {
         let n_elems =
-            self.parts.iter().map(|part| part.back.n_rows * part.back.row_elems).sum::<u64>().max(1);
+            self.parts.iter().map(|part| part.part.n_rows * part.part.row_elems).sum::<u64>().max(1);
         let n_bytes: u64 = self
             .parts
             .iter()
             .map(|part| {
                 let of_tensor = part.tensor.shape.n_elems().max(1);
-                let elems = part.back.n_rows * part.back.row_elems;
+                let elems = part.part.n_rows * part.part.row_elems;
                 (u128::from(part.tensor.n_bytes) * u128::from(elems) / u128::from(of_tensor)) as u64
             })
             .sum();
@@ -89,11 +90,11 @@ impl<'a> BackRows<'a> {
 
     /// The stored type, where rows lie in the order of the output.
     pub fn raw_dtype(&self) -> Option<DType> {
-        let part = self.plain().filter(|part| part.back.element == ElementMap::Identity)?;
+        let part = self.plain().filter(|part| part.part.element == ElementMap::Identity)?;
         part.stored().raw_dtype()
     }
 
-    /// The stored bytes of rows `rows`; only where [`BackRows::raw_dtype`] gives a type.
+    /// The stored bytes of rows `rows`; only where [`ExportRows::raw_dtype`] gives a type.
     ///
     /// # Errors
     /// As [`TensorRows::raw`].
@@ -114,12 +115,12 @@ impl<'a> BackRows<'a> {
         }
         let row_elems = self.view.row_elems.max(1);
         for part in &self.parts {
-            if part.back.matrix.is_some() {
+            if part.part.matrix.is_some() {
                 part.read_columns(rows.clone(), row_elems, level, out)?;
-            } else if part.back.row_elems == row_elems {
+            } else if part.part.row_elems == row_elems {
                 for (row, out) in rows.clone().zip(out.chunks_exact_mut(row_elems as usize)) {
-                    if part.back.takes(row) {
-                        let row = part.back.rows.output_row(row, part.back.n_rows);
+                    if part.part.takes(row) {
+                        let row = part.part.rows.output_row(row, part.part.n_rows);
                         part.read(row..row + 1, level, out)?;
                     }
                 }
@@ -134,7 +135,7 @@ impl<'a> BackRows<'a> {
     /// together in the file, if not in this order.
     pub fn advise(&self, rows: Range<u64>, advice: Advice) {
         match &self.parts[..] {
-            [part] if part.back.matrix.is_none() && part.back.row_elems == self.view.row_elems => {
+            [part] if part.part.matrix.is_none() && part.part.row_elems == self.view.row_elems => {
                 part.stored().advise(part.at(rows), advice);
             }
             // Parts that are read in another order are done with when the last row is.
@@ -151,16 +152,16 @@ impl<'a> BackRows<'a> {
 impl<'a> Part<'a> {
     /// Whether the rows lie one after the other as they are.
     fn is_plain(&self) -> bool {
-        self.back.rows == RowMap::Concat && self.back.matrix.is_none()
+        self.part.rows == RowMap::Concat && self.part.matrix.is_none()
     }
 
     fn at(&self, rows: Range<u64>) -> Range<u64> {
-        self.back.first_row + rows.start..self.back.first_row + rows.end
+        self.part.first_row + rows.start..self.part.first_row + rows.end
     }
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         self.stored().read(self.at(rows.clone()), level, out)?;
-        for (row, values) in rows.zip(out.chunks_mut(self.back.row_elems.max(1) as usize)) {
+        for (row, values) in rows.zip(out.chunks_mut(self.part.row_elems.max(1) as usize)) {
             self.undo(row, values);
         }
         Ok(())
@@ -168,7 +169,7 @@ impl<'a> Part<'a> {
 
     /// Takes back what happened to elements of an output row.
     fn undo(&self, row: u64, values: &mut [f32]) {
-        let element = self.back.element;
+        let element = self.part.element;
         if element != ElementMap::Identity {
             values.iter_mut().for_each(|value| *value = element.undo(row, *value));
         }
@@ -178,12 +179,12 @@ impl<'a> Part<'a> {
     /// counts elements of the checkpoint; `out` begins with the first of them.
     fn read_elements(&self, range: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.tensor.shape.row_elems().max(1);
-        let by_element = self.back.row_elems == 1;
+        let by_element = self.part.row_elems == 1;
         // Where an element of the checkpoint is in the file, if it is in this part.
         let place = |element: u64| {
-            let (row, within) = (element / self.back.row_elems, element % self.back.row_elems);
-            let row = self.back.takes(row).then(|| self.back.rows.output_row(row, self.back.n_rows))?;
-            Some((row, (self.back.first_row + row) * self.back.row_elems + within))
+            let (row, within) = (element / self.part.row_elems, element % self.part.row_elems);
+            let row = self.part.takes(row).then(|| self.part.rows.output_row(row, self.part.n_rows))?;
+            Some((row, (self.part.first_row + row) * self.part.row_elems + within))
         };
         let mut values = vec![0.0; row_elems as usize];
         let mut have = None;
@@ -209,22 +210,22 @@ impl<'a> Part<'a> {
         level: Level,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let Some(matrix) = self.back.matrix else { return Ok(()) };
+        let Some(matrix) = self.part.matrix else { return Ok(()) };
         let mut row = rows.start;
         while row < rows.end {
             let (index, within) = (row / matrix.group, row % matrix.group);
             let end = rows.end.min((index + 1) * matrix.group);
             let taken =
-                matrix.start.max(within)..(matrix.start + self.back.row_elems).min(within + end - row);
+                matrix.start.max(within)..(matrix.start + self.part.row_elems).min(within + end - row);
             if taken.start < taken.end {
                 let elements = taken.start - matrix.start..taken.end - matrix.start;
                 let mut run = vec![0.0; (elements.end - elements.start) as usize];
                 for column in 0..n_columns {
                     let line = index * n_columns + column;
-                    if !self.back.takes(line) {
+                    if !self.part.takes(line) {
                         continue;
                     }
-                    let line = self.back.rows.output_row(line, self.back.n_rows);
+                    let line = self.part.rows.output_row(line, self.part.n_rows);
                     self.read_run(line, elements.clone(), level, &mut run)?;
                     self.undo(line, &mut run);
                     let first = (row - rows.start) + (taken.start - within);
@@ -243,7 +244,7 @@ impl<'a> Part<'a> {
         let (row_elems, dtype) = (self.tensor.shape.row_elems(), self.tensor.dtype);
         let block = dtype.block_elems().max(1);
         let (first, last) = (elements.start / block, elements.end.div_ceil(block));
-        let row = self.back.first_row + row;
+        let row = self.part.first_row + row;
         if self.file.endian() != Endian::Little || !row_elems.is_multiple_of(block) {
             let mut values = vec![0.0; row_elems as usize];
             self.stored().read(row..row + 1, level, &mut values)?;

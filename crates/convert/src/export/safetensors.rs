@@ -4,7 +4,7 @@
 //! transformers 5.23 names its files. Names are in order of their bytes, so that equal tensors
 //! give equal files.
 
-use arch::back::BackTensor;
+use arch::export::ExportTensor;
 use serde_json::{Map, json};
 use tensor::{DType, ShapeError};
 
@@ -29,7 +29,7 @@ pub struct Shard {
 ///
 /// # Errors
 /// [`ShapeError`] where a size does not fit in 63 bits.
-pub fn shards(tensors: &[BackTensor], dtype: DType, shard_bytes: u64) -> Result<Vec<Shard>, ShapeError> {
+pub fn shards(tensors: &[ExportTensor], dtype: DType, shard_bytes: u64) -> Result<Vec<Shard>, ShapeError> {
     let mut groups: Vec<Vec<(usize, u64)>> = vec![Vec::new()];
     let mut filled = 0u64;
     for (index, tensor) in tensors.iter().enumerate() {
@@ -48,7 +48,7 @@ pub fn shards(tensors: &[BackTensor], dtype: DType, shard_bytes: u64) -> Result<
 }
 
 fn shard(
-    tensors: &[BackTensor],
+    tensors: &[ExportTensor],
     dtype: DType,
     mut group: Vec<(usize, u64)>,
     number: usize,
@@ -87,7 +87,7 @@ fn shard(
 }
 
 /// The index that several files need; none for one file.
-pub fn index(tensors: &[BackTensor], shards: &[Shard]) -> Option<Vec<u8>> {
+pub fn index(tensors: &[ExportTensor], shards: &[Shard]) -> Option<Vec<u8>> {
     if shards.len() < 2 {
         return None;
     }
@@ -111,9 +111,9 @@ mod tests {
 
     use super::*;
 
-    fn tensor(name: &str, dims: &[u64]) -> BackTensor {
+    fn tensor(name: &str, dims: &[u64]) -> ExportTensor {
         let shape = Shape::new(dims).expect("a small shape");
-        BackTensor { name: name.into(), shape, parts: Vec::new() }
+        ExportTensor { name: name.into(), shape, parts: Vec::new() }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What the way back refuses, and what it finds again.
+//! What export refuses, and what it restores.
 
 use std::collections::BTreeMap;
 
-use arch::back::{Back, BackError, GgufInput, back};
+use arch::export::{ExportError, ExportLayout, GgufInput, resolve};
 use gguf::{Array, Metadata, Value};
 use serde_json::{Value as Json, json};
 use tensor::Shape;
@@ -73,14 +73,14 @@ impl Tiny {
         self
     }
 
-    fn back(self) -> Result<Back, BackError> {
+    fn export(self) -> Result<ExportLayout, ExportError> {
         let Tiny { metadata, tensors, rope_freqs } = self;
-        back(&GgufInput { metadata: &metadata, tensors, rope_freqs, rope_factors: None, dtype: "float16" })
+        resolve(&GgufInput { metadata: &metadata, tensors, rope_freqs, rope_factors: None, dtype: "float16" })
     }
 
     #[track_caller]
     fn refused(self, message: &str) {
-        match self.back() {
+        match self.export() {
             Ok(_) => panic!("not refused"),
             Err(error) => assert_eq!(error.to_string(), message),
         }
@@ -88,20 +88,20 @@ impl Tiny {
 
     #[track_caller]
     fn json(self, file: &str) -> Json {
-        let back = self.back().unwrap_or_else(|error| panic!("{error}"));
-        let files: BTreeMap<_, _> = back.files.into_iter().collect();
+        let layout = self.export().unwrap_or_else(|error| panic!("{error}"));
+        let files: BTreeMap<_, _> = layout.files.into_iter().collect();
         serde_json::from_slice(&files[file]).expect("the file is JSON")
     }
 }
 
 #[test]
-fn a_whole_model_goes_back() {
-    let back = Tiny::new().back().unwrap();
-    assert_eq!(back.notes, [""; 0]);
-    let names: Vec<&str> = back.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+fn a_whole_model_is_exported() {
+    let layout = Tiny::new().export().unwrap();
+    assert_eq!(layout.notes, [""; 0]);
+    let names: Vec<&str> = layout.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     assert_eq!(names[0], "model.embed_tokens.weight");
     assert_eq!(names[3], "model.layers.0.self_attn.q_proj.weight");
-    assert_eq!(back.tensors[4].parts[0].rows, arch::RowMap::RopePermute { n_head: 1 });
+    assert_eq!(layout.tensors[4].parts[0].rows, arch::RowMap::RopePermute { n_head: 1 });
     let config = Tiny::new().json("config.json");
     for (key, value) in [
         ("architectures", json!(["LlamaForCausalLM"])),
@@ -117,7 +117,7 @@ fn a_whole_model_goes_back() {
 }
 
 #[test]
-fn rows_go_back_to_where_they_came_from() {
+fn output_rows_invert_source_rows() {
     for (n_head, n_rows) in [(1, 8), (3, 24), (4, 64)] {
         for map in [arch::RowMap::RopePermute { n_head }, arch::RowMap::Concat] {
             for row in 0..n_rows {
@@ -133,11 +133,11 @@ fn what_lacks_is_named() {
     Tiny::new()
         .with("general.architecture", "falcon-h1")
         .refused("architecture `falcon-h1` cannot be written as a Hugging Face folder: the multipliers of its config have become part of the weights");
-    let unknown = Tiny::new().with("general.architecture", "martian").back();
-    assert!(matches!(unknown, Err(BackError::Architecture { known, .. }) if known.contains(&"whisper")));
+    let unknown = Tiny::new().with("general.architecture", "martian").export();
+    assert!(matches!(unknown, Err(ExportError::Architecture { known, .. }) if known.contains(&"whisper")));
     // A file that says it is of another architecture lacks what that one has.
-    let other = Tiny::new().with("general.architecture", "mamba").back();
-    assert!(matches!(other, Err(BackError::UnusedTensors { .. })));
+    let other = Tiny::new().with("general.architecture", "mamba").export();
+    assert!(matches!(other, Err(ExportError::UnusedTensors { .. })));
     for key in ["llama.block_count", "llama.embedding_length", "llama.attention.layer_norm_rms_epsilon"] {
         Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
     }
@@ -153,8 +153,8 @@ fn what_lacks_is_named() {
     let mut tiny = Tiny::new();
     tiny.tensors.retain(|(name, _)| !name.contains("ffn_up"));
     tiny.refused("1 missing tensor(s): `blk.0.ffn_up.weight`");
-    let huge = Tiny::new().with("llama.block_count", u32::MAX).back();
-    assert!(matches!(huge, Err(BackError::MissingTensors { names }) if names.len() < 200));
+    let huge = Tiny::new().with("llama.block_count", u32::MAX).export();
+    assert!(matches!(huge, Err(ExportError::MissingTensors { names }) if names.len() < 200));
     Tiny::new()
         .tensor("blk.0.odd.weight", &[8])
         .tensor("blk.7.attn_q.weight", &[8, 8])
@@ -181,20 +181,22 @@ fn what_lacks_is_named() {
 
 #[test]
 fn tokenizers_that_cannot_be_rebuilt() {
-    let pre = Tiny::new().with("tokenizer.ggml.pre", "martian").back();
+    let pre = Tiny::new().with("tokenizer.ggml.pre", "martian").export();
     assert!(
-        matches!(pre, Err(BackError::Tokenizer { what: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
+        matches!(pre, Err(ExportError::Tokenizer { what: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
     );
-    let kind = Tiny::new().with("tokenizer.ggml.model", "plamo2").back();
-    assert!(matches!(kind, Err(BackError::Tokenizer { what: "tokenizer", found, .. }) if found == "plamo2"));
+    let kind = Tiny::new().with("tokenizer.ggml.model", "plamo2").export();
+    assert!(
+        matches!(kind, Err(ExportError::Tokenizer { what: "tokenizer", found, .. }) if found == "plamo2")
+    );
     let bytes = Array::String(vec![b"a".to_vec(), vec![0xff]]);
     Tiny::new().with("tokenizer.ggml.tokens", bytes).refused("token 1 is not UTF-8");
     Tiny::new()
         .with("tokenizer.ggml.token_type", Array::I32(vec![1]))
         .refused("`tokenizer.ggml.token_type` has 1 entries, expected the 4 numbers of the tokens");
-    let merge = Tiny::new().with("tokenizer.ggml.merges", texts(&["ab"])).back();
-    assert!(matches!(merge, Err(BackError::BadKey { found, .. }) if found == "`ab` at 0"));
-    let twice = Tiny::new().with("tokenizer.ggml.tokens", texts(&["a", "b", "b", "<end>"])).back().unwrap();
+    let merge = Tiny::new().with("tokenizer.ggml.merges", texts(&["ab"])).export();
+    assert!(matches!(merge, Err(ExportError::BadKey { found, .. }) if found == "`ab` at 0"));
+    let twice = Tiny::new().with("tokenizer.ggml.tokens", texts(&["a", "b", "b", "<end>"])).export().unwrap();
     assert_eq!(twice.notes, ["tokens 1 and 2 have the same text; only 2 is kept"]);
     // A SentencePiece vocabulary in which some bytes have no token makes no tokenizer.model.
     let spm = Tiny::new()
@@ -202,14 +204,14 @@ fn tokenizers_that_cannot_be_rebuilt() {
         .with("tokenizer.ggml.tokens", texts(&["<unk>", "<0x41>", "a"]))
         .with("tokenizer.ggml.token_type", Array::I32(vec![2, 6, 1]))
         .with("tokenizer.ggml.scores", Array::F32(vec![0.0; 3]))
-        .back()
+        .export()
         .unwrap();
     assert_eq!(spm.notes, ["tokenizer.model is left out: some bytes have a token and others have none"]);
     assert!(!spm.files.iter().any(|(name, _)| name == "tokenizer.model"));
 }
 
 #[test]
-fn rotary_scaling_is_found_again() {
+fn rotary_scaling_is_restored() {
     let rope = |tiny: Tiny| tiny.json("config.json")["rope_parameters"].clone();
     let linear =
         Tiny::new().with("llama.rope.scaling.type", "linear").with("llama.rope.scaling.factor", 4.0f32);
@@ -236,9 +238,9 @@ fn rotary_scaling_is_found_again() {
 
 #[test]
 fn keys_without_a_counterpart_are_noted() {
-    let back = Tiny::new().with("llama.attention.clamp_kqv", 8.0f32).back().unwrap();
+    let layout = Tiny::new().with("llama.attention.clamp_kqv", 8.0f32).export().unwrap();
     assert_eq!(
-        back.notes,
+        layout.notes,
         ["metadata key `llama.attention.clamp_kqv` has no counterpart in a config and is left out"]
     );
 }
@@ -257,9 +259,9 @@ fn cards_and_generation() {
         .with("general.sampling.temp", 0.7f32)
         .with("tokenizer.ggml.eos_token_id", 3u32)
         .with("tokenizer.ggml.eot_token_id", 2u32);
-    let back = tiny.back().unwrap();
+    let layout = tiny.export().unwrap();
     let file = |name: &str| {
-        let bytes = back.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.clone());
+        let bytes = layout.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.clone());
         String::from_utf8(bytes.unwrap()).unwrap()
     };
     let head = "---\nname: \"Tiny \\\"no\\\": <b>\"\nlicense: \"no\"\nlanguage:\n- \"no\"\n- \"en\"\nbase_model:\n- \"org/base\"\n- {\"name\":\"Elsewhere\"}\n---\n";
@@ -271,9 +273,9 @@ fn cards_and_generation() {
     assert_eq!(generation, expected);
 }
 
-/// Tokenizers that the tokenizers library made, through the file's keys and back.
+/// Tokenizers that the tokenizers library made, through the file's keys to tokenizer.json again.
 #[test]
-fn byte_level_tokenizers_come_back_as_they_were() {
+fn byte_level_tokenizers_survive_export() {
     let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/tokenizer");
     for (name, pre) in
         [("bpe-gpt2", "gpt-2"), ("bpe-llama3", "llama-bpe"), ("bpe-qwen2", "qwen2"), ("bpe-smollm", "smollm")]

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{BackError, Keys};
+use super::{ExportError, Keys};
 
 /// Keys of the head, and the metadata key that each comes from.
 const TEXTS: &[(&str, &str)] = &[
@@ -33,7 +33,7 @@ const PARENT: &[&str] =
 const HUB: &str = "https://huggingface.co/";
 
 /// The whole card.
-pub fn card(keys: &Keys<'_>) -> Result<String, BackError> {
+pub fn card(keys: &Keys<'_>) -> Result<String, ExportError> {
     let mut head = String::new();
     for (key, of) in TEXTS {
         if let Some(text) = keys.text(of)? {
@@ -74,7 +74,7 @@ fn list(head: &mut String, key: &str, items: Vec<Json>) {
 }
 
 /// Repositories on the hub by name, others with all that is known of them.
-fn parents(keys: &Keys<'_>, prefix: &str) -> Result<Vec<Json>, BackError> {
+fn parents(keys: &Keys<'_>, prefix: &str) -> Result<Vec<Json>, ExportError> {
     let count = keys.count(&format!("{prefix}.count"))?.unwrap_or(0);
     let mut parents = Vec::new();
     // A count beyond the number of keys is no reason to look that often.

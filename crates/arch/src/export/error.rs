@@ -1,30 +1,30 @@
-//! Why a GGUF file cannot go back to a checkpoint.
+//! Why a GGUF file cannot be exported to a checkpoint.
 
 use tensor::Shape;
 
-/// Why there is no way back.
+/// Why a file cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BackError {
-    /// The file's architecture has no way back.
+pub enum ExportError {
+    /// The file's architecture is not known.
     #[error("architecture `{found}` cannot be written as a Hugging Face folder; these can: {}", known.join(", "))]
     Architecture {
         /// `general.architecture`, or nothing.
         found: String,
-        /// Architectures with a way back.
+        /// Architectures that can be exported.
         known: Vec<&'static str>,
     },
-    /// The architecture's table cannot be read backwards.
+    /// Files of the architecture cannot be exported.
     #[error("architecture `{found}` cannot be written as a Hugging Face folder: {reason}")]
-    NoWayBack {
+    NotExportable {
         /// The architecture.
         found: String,
         /// What stands in the way.
         reason: &'static str,
     },
-    /// The config that the file's keys make does not lead there.
+    /// The config that the file's keys make cannot be converted.
     #[error("the file does not follow from a Hugging Face folder of its architecture: {0}")]
-    WayThere(crate::ArchError),
+    Conversion(crate::ArchError),
     /// A key that is needed.
     #[error("metadata key `{key}` is missing")]
     MissingKey {
@@ -85,7 +85,7 @@ pub enum BackError {
         /// What it is compared with, with the number.
         expected: String,
     },
-    /// A kind of tokenizer, or a pre-tokenizer, without a way back.
+    /// A kind of tokenizer, or a pre-tokenizer, that cannot be exported.
     #[error("{what} `{found}` cannot be written as tokenizer.json; known: {}", known.join(", "))]
     Tokenizer {
         /// `tokenizer` or `pre-tokenizer`.

@@ -1,9 +1,9 @@
-//! The way there, inverted: for every architecture whose table and keys can be read backwards.
+//! Conversion, inverted: for every architecture whose table and keys can be read backwards.
 //!
 //! A config is made of the file's keys by the names that the architecture's config class has for
-//! them. Then the way there is gone once more, from that config and the tensors that it would take:
-//! only if every key and every tensor of the file comes out of it again is it the way back, and the
-//! row maps of that layout, inverted, say where the rows of each tensor lie.
+//! them. Then the conversion is run again, from that config and the tensors that it would take: only
+//! if every key and every tensor of the file comes out does the config stand, and the row maps of
+//! that layout, inverted, say where the rows of each tensor are.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,7 +14,7 @@ use tensor::Shape;
 use super::config::{self, Model};
 use super::names::NAMES;
 use super::sources::{self, sources};
-use super::{BackError, BackPart, BackTensor, GgufInput, Keys};
+use super::{ExportError, ExportPart, ExportTensor, GgufInput, Keys};
 use crate::config::Hparams;
 use crate::config::classes::{ConfigClass, FieldDefault};
 use crate::layout::{Data, Layout};
@@ -25,12 +25,12 @@ use crate::{ArchError, Input, Options, SourceTensor, pooling};
 /// The config and the tensors of a checkpoint.
 ///
 /// # Errors
-/// [`BackError`]: of all config classes of the architecture, what the first one could not say.
+/// [`ExportError`]: of all config classes of the architecture, what the first one could not say.
 pub fn read(
     keys: &Keys<'_>,
     arch: &'static Arch,
     input: &GgufInput<'_>,
-) -> Result<(Model, Vec<BackTensor>), BackError> {
+) -> Result<(Model, Vec<ExportTensor>), ExportError> {
     // Classes that leave out the start of names come last, for the others have it; those with a classifier
     // first, if there is one.
     let has_classifier = input.tensors.iter().any(|(name, _)| name.starts_with("cls."));
@@ -61,7 +61,7 @@ pub fn read(
             }
         }
     }
-    Err(first.unwrap_or(BackError::NotExpressible { what: format!("architecture `{}`", arch.name) }))
+    Err(first.unwrap_or(ExportError::NotExpressible { what: format!("architecture `{}`", arch.name) }))
 }
 
 /// The flags of a config class, each with the value that is not its default.
@@ -85,8 +85,8 @@ fn attempt(
     config_class: Option<&ConfigClass>,
     changed: Option<(&'static str, bool)>,
     input: &GgufInput<'_>,
-) -> Result<(Model, Vec<BackTensor>), BackError> {
-    let files = pooling::back(keys.count(&format!("{}.pooling_type", arch.written()))?);
+) -> Result<(Model, Vec<ExportTensor>), ExportError> {
+    let files = pooling::files(keys.count(&format!("{}.pooling_type", arch.written()))?);
     let mut checkpoint = Input {
         files: files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
         ..Input::default()
@@ -95,18 +95,18 @@ fn attempt(
     config.extend(changed.map(|(name, value)| (name.to_owned(), value.into())));
     let names = &sources::names(arch, input);
     checkpoint.config = complete(keys, arch, config, &checkpoint, names)?;
-    let hparams = Hparams::load(&checkpoint.config, arch.raw_config).map_err(BackError::WayThere)?;
-    let hparams = (arch.prepare)(hparams, names).map_err(BackError::WayThere)?;
+    let hparams = Hparams::load(&checkpoint.config, arch.raw_config).map_err(ExportError::Conversion)?;
+    let hparams = (arch.prepare)(hparams, names).map_err(ExportError::Conversion)?;
     checkpoint.tensors = sources(&context(arch, class, &hparams, &Input::default()), arch, class, input)?;
     let options = Options { arch_as: Some(class.name.to_owned()), ..Options::default() };
-    let way_there = Resolved::new(&checkpoint, &options).map_err(BackError::WayThere)?;
-    same_keys(arch, keys.metadata, &way_there.layout.metadata)?;
-    let tensors = inverted(&way_there.layout, &checkpoint.tensors, input)?;
+    let converted = Resolved::new(&checkpoint, &options).map_err(ExportError::Conversion)?;
+    same_keys(arch, keys.metadata, &converted.layout.metadata)?;
+    let tensors = inverted(&converted.layout, &checkpoint.tensors, input)?;
     let rows =
         input.tensors.iter().find(|(name, _)| name == arch.embedding).map_or(0, |(_, shape)| shape.n_rows());
     let config = checkpoint.config.clone();
     drop(checkpoint);
-    let n_layers = hparams.n_layers().map_err(BackError::WayThere)?;
+    let n_layers = hparams.n_layers().map_err(ExportError::Conversion)?;
     let model = Model {
         config,
         files,
@@ -124,7 +124,7 @@ fn attempt(
 const MAX_TRIALS: usize = 2000;
 
 /// The config with what its architecture's own names say: the keys of the file that do not come out of
-/// it are given, one after the other, to the names that the way there asks for them, and stay there
+/// it are given, one after the other, to the names that conversion reads them from, and stay there
 /// where that brings it nearer to the file.
 fn complete(
     keys: &Keys<'_>,
@@ -132,11 +132,11 @@ fn complete(
     mut config: Map<String, Json>,
     checkpoint: &Input<'_>,
     names: &[SourceTensor],
-) -> Result<Json, BackError> {
-    let mut way = WayThere::new(keys, arch, &config, checkpoint, names);
+) -> Result<Json, ExportError> {
+    let mut nearest = Rerun::new(keys, arch, &config, checkpoint, names);
     let mut trials = 0;
-    'better: while way.wrong > 0 || way.missing.is_some() {
-        for (key, name) in way.wanted(keys, arch) {
+    'better: while nearest.wrong > 0 || nearest.missing.is_some() {
+        for (key, name) in nearest.wanted(keys, arch) {
             let mut values = spellings(keys, &key);
             let mut next = 0;
             while let Some(value) = values.get(next).cloned() {
@@ -146,11 +146,13 @@ fn complete(
                 }
                 let mut trial = config.clone();
                 put(&mut trial, &name, value.clone());
-                let tried = WayThere::new(keys, arch, &trial, checkpoint, names);
-                if tried.wrong < way.wrong
-                    || tried.wrong == way.wrong && way.missing.is_some() && tried.missing != way.missing
+                let tried = Rerun::new(keys, arch, &trial, checkpoint, names);
+                if tried.wrong < nearest.wrong
+                    || tried.wrong == nearest.wrong
+                        && nearest.missing.is_some()
+                        && tried.missing != nearest.missing
                 {
-                    (config, way) = (trial, tried);
+                    (config, nearest) = (trial, tried);
                     continue 'better;
                 }
                 if next == 1 {
@@ -244,7 +246,7 @@ fn spellings(keys: &Keys<'_>, key: &str) -> Vec<Json> {
 }
 
 /// How far the keys that come of a config are from those of the file.
-struct WayThere {
+struct Rerun {
     /// Keys that are missing, or other than in the file.
     wrong: usize,
     /// These and what they come of.
@@ -255,14 +257,14 @@ struct WayThere {
     made: Metadata,
 }
 
-impl WayThere {
+impl Rerun {
     fn new(
         keys: &Keys<'_>,
         arch: &Arch,
         config: &Map<String, Json>,
         checkpoint: &Input<'_>,
         names: &[SourceTensor],
-    ) -> WayThere {
+    ) -> Rerun {
         let mut made = crate::Keys::new(arch.written());
         let hparams = Hparams::load(&Json::Object(config.clone()), arch.raw_config)
             .and_then(|hparams| (arch.prepare)(hparams, names))
@@ -288,7 +290,7 @@ impl WayThere {
         let asked =
             asked.filter(|(key, _)| differs(key) && (*key != counted || keys.get(&predicted).is_none()));
         let asked = asked.collect();
-        WayThere { wrong: wrong + extra, asked, missing, made: made.entries }
+        Rerun { wrong: wrong + extra, asked, missing, made: made.entries }
     }
 
     /// The value of a key that comes out.
@@ -322,7 +324,7 @@ fn candidate(
     class: &str,
     config_class: Option<&ConfigClass>,
     input: &GgufInput<'_>,
-) -> Result<Map<String, Json>, BackError> {
+) -> Result<Map<String, Json>, ExportError> {
     let own = |key: &str| format!("{}.{key}", arch.written());
     let has_field = |name: &str| {
         config_class
@@ -412,7 +414,7 @@ fn candidate(
     }
     let embedding = input.tensors.iter().find(|(name, _)| name == arch.embedding);
     let (_, embedding) =
-        embedding.ok_or_else(|| BackError::MissingTensors { names: vec![arch.embedding.into()] })?;
+        embedding.ok_or_else(|| ExportError::MissingTensors { names: vec![arch.embedding.into()] })?;
     config.insert("vocab_size".into(), embedding.n_rows().into());
     config.insert("tie_word_embeddings".into(), (!has_tensor("output.weight") || tied(input)).into());
     for name in ["dtype", "torch_dtype"] {
@@ -449,7 +451,7 @@ fn rope(
     arch: &Arch,
     input: &GgufInput<'_>,
     config: &mut Map<String, Json>,
-) -> Result<(), BackError> {
+) -> Result<(), ExportError> {
     let own = |key: &str| format!("{}.{key}", arch.written());
     if keys.number(&own("rope.freq_base"))?.is_some() {
         config::rope(keys, arch, input, config)?;
@@ -492,8 +494,8 @@ pub fn is_computed(name: &str) -> bool {
     matches!(name, "rope_freqs.weight" | "rope_factors_long.weight" | "rope_factors_short.weight")
 }
 
-/// Whether the way there gives the same hyperparameters.
-fn same_keys(arch: &Arch, have: &Metadata, made: &Metadata) -> Result<(), BackError> {
+/// Whether conversion gives the same hyperparameters.
+fn same_keys(arch: &Arch, have: &Metadata, made: &Metadata) -> Result<(), ExportError> {
     let own = |(key, _): &&(String, Value)| is_own(arch, key);
     let keys = have.iter().filter(own).chain(made.iter().filter(own)).map(|(key, _)| key);
     for key in keys {
@@ -501,7 +503,7 @@ fn same_keys(arch: &Arch, have: &Metadata, made: &Metadata) -> Result<(), BackEr
         if have != made {
             let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| format!("{value}"));
             let what = format!("metadata key `{key}`, {}, which would be {},", text(have), text(made));
-            return Err(BackError::NotExpressible { what });
+            return Err(ExportError::NotExpressible { what });
         }
     }
     Ok(())
@@ -512,7 +514,7 @@ fn inverted(
     layout: &Layout,
     sources: &[SourceTensor],
     input: &GgufInput<'_>,
-) -> Result<Vec<BackTensor>, BackError> {
+) -> Result<Vec<ExportTensor>, ExportError> {
     let made: HashSet<(&str, Shape)> =
         layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape)).collect();
     let have: HashSet<(&str, Shape)> =
@@ -524,12 +526,12 @@ fn inverted(
     };
     let (extra, absent) = (names(&have, &made), names(&made, &have));
     if !extra.is_empty() {
-        return Err(BackError::UnusedTensors { names: extra });
+        return Err(ExportError::UnusedTensors { names: extra });
     }
     if !absent.is_empty() {
-        return Err(BackError::MissingTensors { names: absent });
+        return Err(ExportError::MissingTensors { names: absent });
     }
-    let mut parts: BTreeMap<&str, Vec<BackPart>> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, Vec<ExportPart>> = BTreeMap::new();
     for tensor in &layout.tensors {
         let (names, rows, element, matrix) = match &tensor.data {
             Data::Rows { sources, rows, element } => (sources.as_slice(), *rows, *element, None),
@@ -537,12 +539,12 @@ fn inverted(
                 (std::slice::from_ref(source), *rows, *element, Some(*matrix))
             }
             Data::Computed(_) if is_computed(&tensor.name) => continue,
-            _ => return Err(BackError::NotExpressible { what: format!("tensor `{}`", tensor.name) }),
+            _ => return Err(ExportError::NotExpressible { what: format!("tensor `{}`", tensor.name) }),
         };
         let view = tensor.row_view();
         let n_rows = view.n_rows / (names.len() as u64).max(1);
         for (index, name) in names.iter().enumerate() {
-            parts.entry(name.as_str()).or_default().push(BackPart {
+            parts.entry(name.as_str()).or_default().push(ExportPart {
                 source: tensor.name.clone(),
                 first_row: index as u64 * n_rows,
                 n_rows,
@@ -553,15 +555,15 @@ fn inverted(
             });
         }
     }
-    let back = |source: &SourceTensor| {
+    let exported = |source: &SourceTensor| {
         let parts = parts.remove(source.name.as_str()).unwrap_or_default();
         let of_parts: u64 = parts.iter().map(|part| part.n_rows.saturating_mul(part.row_elems)).sum();
         if of_parts != source.shape.n_elems() {
-            return Err(BackError::NotExpressible {
+            return Err(ExportError::NotExpressible {
                 what: format!("tensor `{}`, of which rows are lost,", source.name),
             });
         }
-        Ok(BackTensor { name: source.name.clone(), shape: source.shape, parts })
+        Ok(ExportTensor { name: source.name.clone(), shape: source.shape, parts })
     };
-    sources.iter().map(back).collect()
+    sources.iter().map(exported).collect()
 }

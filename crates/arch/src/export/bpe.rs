@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::BackError;
+use super::ExportError;
 use super::tokenizer::Tokens;
 
 /// One pre-tokenizer.
@@ -47,7 +47,7 @@ const fn pre(names: &'static [&'static str], steps: &'static [Step]) -> Pre {
     Pre { names, steps, ignore_merges: false, nfc: false, adds_bos: false }
 }
 
-/// Every pre-tokenizer with a way back.
+/// Every pre-tokenizer that can be exported.
 pub const PRE_TOKENIZERS: &[Pre] = &[
     pre(
         &["default"],
@@ -81,8 +81,8 @@ pub const PRE_TOKENIZERS: &[Pre] = &[
 ];
 
 /// The pre-tokenizer of a name.
-pub fn find(name: &str) -> Result<&'static Pre, BackError> {
-    PRE_TOKENIZERS.iter().find(|pre| pre.names.contains(&name)).ok_or_else(|| BackError::Tokenizer {
+pub fn find(name: &str) -> Result<&'static Pre, ExportError> {
+    PRE_TOKENIZERS.iter().find(|pre| pre.names.contains(&name)).ok_or_else(|| ExportError::Tokenizer {
         what: "pre-tokenizer",
         found: name.to_owned(),
         known: PRE_TOKENIZERS.iter().flat_map(|pre| pre.names.iter().copied()).collect(),
@@ -90,7 +90,7 @@ pub fn find(name: &str) -> Result<&'static Pre, BackError> {
 }
 
 /// tokenizer.json.
-pub fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<Json, BackError> {
+pub fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<Json, ExportError> {
     let mut vocab = Map::new();
     for (id, text) in tokens.texts.iter().enumerate() {
         if !tokens.is_filler(id) {
@@ -101,13 +101,13 @@ pub fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<J
     let merges = merges.iter().enumerate().map(|(i, merge)| {
         // The first character may be the space itself.
         let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
-        at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| BackError::BadKey {
+        at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| ExportError::BadKey {
             key: "tokenizer.ggml.merges".to_owned(),
             expected: "two parts with a space between".to_owned(),
             found: format!("`{merge}` at {i}"),
         })
     });
-    let merges = merges.collect::<Result<Vec<Json>, BackError>>()?;
+    let merges = merges.collect::<Result<Vec<Json>, ExportError>>()?;
     // Without offsets into special tokens there is nothing to trim.
     let byte_level = |prefix, regex| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
     let mut steps: Vec<Json> = pre

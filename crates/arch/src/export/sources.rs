@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tensor::Shape;
 
-use super::{BackError, GgufInput};
+use super::{ExportError, GgufInput};
 use crate::SourceTensor;
 use crate::layout::RowMap;
 use crate::registry::{Arch, Class};
@@ -27,14 +27,14 @@ struct Made<'a> {
 /// Names and shapes of the source tensors, sorted by name.
 ///
 /// # Errors
-/// [`BackError::UnusedTensors`] for what no rule makes, [`BackError::NotExpressible`] for what no
+/// [`ExportError::UnusedTensors`] for what no rule makes, [`ExportError::NotExpressible`] for what no
 /// source tensor of any shape could have led to.
 pub fn sources(
     context: &Context<'_>,
     arch: &'static Arch,
     class: Class,
     input: &GgufInput<'_>,
-) -> Result<Vec<SourceTensor>, BackError> {
+) -> Result<Vec<SourceTensor>, ExportError> {
     let mut sources: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut shared: BTreeMap<String, Vec<Made<'_>>> = BTreeMap::new();
     let mut unused = Vec::new();
@@ -46,7 +46,7 @@ pub fn sources(
         for found in places {
             let dims = match found.rule.shape {
                 Some(shape_rule) if !matches!(found.rule.rows, RowRule::Fuse(_)) => {
-                    (shape_rule.back)(shape.dims())
+                    (shape_rule.inverse)(shape.dims())
                 }
                 _ => shape.dims().to_vec(),
             };
@@ -58,7 +58,7 @@ pub fn sources(
                 RowRule::Fuse(n_parts) => {
                     let n = n_parts(context.hparams).min(shape.n_elems() as usize);
                     let own = dims.split_last().map_or(&[][..], |(_, own)| own);
-                    let own = found.rule.shape.map_or(own.to_vec(), |shape_rule| (shape_rule.back)(own));
+                    let own = found.rule.shape.map_or(own.to_vec(), |shape_rule| (shape_rule.inverse)(own));
                     for part in 0..n {
                         sources.insert(spelled(&found, part, part as u64), own.clone());
                     }
@@ -71,7 +71,7 @@ pub fn sources(
         }
     }
     if !unused.is_empty() {
-        return Err(BackError::UnusedTensors { names: unused });
+        return Err(ExportError::UnusedTensors { names: unused });
     }
     for (name, made) in shared {
         let fits = |dims: &Vec<u64>| {
@@ -83,17 +83,17 @@ pub fn sources(
                 })
             })
         };
-        let dims = candidates(&made).into_iter().find(fits).ok_or_else(|| BackError::NotExpressible {
+        let dims = candidates(&made).into_iter().find(fits).ok_or_else(|| ExportError::NotExpressible {
             what: format!("tensor `{}` of shape {}", made[0].name, made[0].shape),
         })?;
         sources.insert(name, dims);
     }
     let source = |(name, dims): (String, Vec<u64>)| match Shape::new(&dims) {
         Ok(shape) => {
-            let name = (arch.rename_back)(context.hparams, class, &name).unwrap_or(name);
+            let name = (arch.export_name)(context.hparams, class, &name).unwrap_or(name);
             Ok(SourceTensor { name, shape })
         }
-        Err(_) => Err(BackError::NotExpressible { what: format!("tensor `{name}` of shape {dims:?}") }),
+        Err(_) => Err(ExportError::NotExpressible { what: format!("tensor `{name}` of shape {dims:?}") }),
     };
     sources.into_iter().map(source).collect()
 }

@@ -12,7 +12,7 @@
 use serde_json::{Map, Value as Json, json};
 use tensor::Shape;
 
-use super::{BackError, GgufInput, Keys};
+use super::{ExportError, GgufInput, Keys};
 use crate::config::Hparams;
 use crate::registry::Arch;
 
@@ -51,7 +51,7 @@ impl Model {
         arch: &Arch,
         input: &GgufInput<'_>,
         notes: &mut Vec<String>,
-    ) -> Result<Model, BackError> {
+    ) -> Result<Model, ExportError> {
         let own = |key: &str| format!("{}.{key}", arch.name);
         let shape = |name: &str| input.tensors.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape);
         let has = |part: &str| input.tensors.iter().any(|(name, _)| name.ends_with(part));
@@ -74,7 +74,7 @@ impl Model {
             (false, _) => ("LlamaForCausalLM", "llama"),
         };
         let epsilon_key = own("attention.layer_norm_rms_epsilon");
-        let epsilon = keys.number(&epsilon_key)?.ok_or(BackError::MissingKey { key: epsilon_key })?;
+        let epsilon = keys.number(&epsilon_key)?.ok_or(ExportError::MissingKey { key: epsilon_key })?;
 
         let mut config = Map::new();
         let mut set = |key: &str, value: Json| config.insert(key.to_owned(), value);
@@ -119,32 +119,38 @@ fn head_dim(
     own: &impl Fn(&str) -> String,
     hidden: u64,
     n_head: u64,
-) -> Result<u64, BackError> {
+) -> Result<u64, ExportError> {
     let share = hidden.checked_div(n_head).unwrap_or(0);
     let head_dim = keys.count(&own("attention.key_length"))?.unwrap_or(share);
     for key in ["attention.value_length", "rope.dimension_count"] {
         if let Some(found) = keys.count(&own(key))?
             && found != head_dim
         {
-            return Err(BackError::NotExpressible {
+            return Err(ExportError::NotExpressible {
                 what: format!("`{}` {found} with heads of {head_dim}", own(key)),
             });
         }
     }
     if head_dim == 0 || !head_dim.is_multiple_of(2) {
         let (key, expected) = (own("attention.head_count"), "heads of an even number of rows".to_owned());
-        return Err(BackError::BadKey { key, expected, found: format!("{n_head} heads of {head_dim} rows") });
+        return Err(ExportError::BadKey {
+            key,
+            expected,
+            found: format!("{n_head} heads of {head_dim} rows"),
+        });
     }
     Ok(head_dim)
 }
 
-fn embedding_rows(arch: &Arch, shape: Option<Shape>, hidden: u64) -> Result<u64, BackError> {
+fn embedding_rows(arch: &Arch, shape: Option<Shape>, hidden: u64) -> Result<u64, ExportError> {
     let name = arch.embedding.to_owned();
     match shape {
-        None => Err(BackError::MissingTensors { names: vec![name] }),
-        Some(shape) if shape.row_elems() != hidden => {
-            Err(BackError::TensorShape { name, found: shape, expected: format!("rows of {hidden} elements") })
-        }
+        None => Err(ExportError::MissingTensors { names: vec![name] }),
+        Some(shape) if shape.row_elems() != hidden => Err(ExportError::TensorShape {
+            name,
+            found: shape,
+            expected: format!("rows of {hidden} elements"),
+        }),
         Some(shape) => Ok(shape.n_rows()),
     }
 }
@@ -155,7 +161,7 @@ pub fn rope(
     arch: &Arch,
     input: &GgufInput<'_>,
     config: &mut Map<String, Json>,
-) -> Result<(), BackError> {
+) -> Result<(), ExportError> {
     let own = |key: &str| format!("{}.rope.{key}", arch.written());
     let theta = keys.number(&own("freq_base"))?.unwrap_or(10_000.0);
     let mut scaling = Map::new();
@@ -205,13 +211,13 @@ pub fn rope(
         }
         (kind, _) => {
             let what = format!("rotary scaling of type `{}`", kind.unwrap_or("none"));
-            return Err(BackError::NotExpressible { what });
+            return Err(ExportError::NotExpressible { what });
         }
     }
     config.insert("rope_theta".to_owned(), theta.into());
     if let Some(freqs) = input.rope_freqs.as_deref().filter(|freqs| freqs.iter().any(|freq| *freq != 1.0)) {
         if !scaling.is_empty() {
-            return Err(BackError::NotExpressible {
+            return Err(ExportError::NotExpressible {
                 what: "`rope_freqs.weight` beside rotary scaling".to_owned(),
             });
         }
@@ -243,7 +249,7 @@ fn put_rope(config: &mut Map<String, Json>, scaling: Map<String, Json>) {
 /// length, low and high together changes nothing, so low is 1, as in every published model, and
 /// a line through two divisors gives the other two. The parameters of published models are
 /// tried first. Whatever is tried must give every divisor back, to the last bit or nearly so.
-fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<String, Json>, BackError> {
+fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<String, Json>, ExportError> {
     let factor = f64::from(freqs.iter().copied().fold(1.0f32, f32::max));
     let theta = config.get("rope_theta").and_then(Json::as_f64).unwrap_or(10_000.0);
     let mut candidates: Vec<(f64, f64)> = (4..=24).map(|log| (4.0, f64::from(1u32 << log))).collect();
@@ -295,7 +301,7 @@ fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<
     const NEARLY: u32 = 64;
     match best {
         Some((worst, scaling)) if worst <= NEARLY => Ok(scaling),
-        _ => Err(BackError::NotExpressible {
+        _ => Err(ExportError::NotExpressible {
             what: format!("`{ROPE_FREQS}` with {} divisors up to {factor}", freqs.len()),
         }),
     }
@@ -338,7 +344,7 @@ fn note_unknown(keys: &Keys<'_>, arch: &Arch, notes: &mut Vec<String>) {
 }
 
 /// generation_config.json: where to stop, and how to sample if the file says so.
-pub fn generation(keys: &Keys<'_>) -> Result<Json, BackError> {
+pub fn generation(keys: &Keys<'_>) -> Result<Json, ExportError> {
     let id = |of: &str| keys.count(&format!("tokenizer.ggml.{of}_token_id"));
     let mut config = Map::new();
     let mut set = |key: &str, value: Json| config.insert(key.to_owned(), value);

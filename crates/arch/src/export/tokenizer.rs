@@ -10,7 +10,7 @@ use gguf::Array;
 use serde_json::{Map, Value as Json, json};
 
 use super::config::Model;
-use super::{BackError, Keys, bpe, pretty, spm, unigram, wordpiece, world};
+use super::{ExportError, Keys, bpe, pretty, spm, unigram, wordpiece, world};
 use crate::vocab::Route;
 
 /// Token types as GGUF numbers them, which is how SentencePiece does.
@@ -150,16 +150,16 @@ pub fn files(
     model: &Model,
     route: Route,
     notes: &mut Vec<String>,
-) -> Result<Vec<(String, Vec<u8>)>, BackError> {
+) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
     let kind = keys
         .text("tokenizer.ggml.model")?
-        .ok_or_else(|| BackError::MissingKey { key: "tokenizer.ggml.model".to_owned() })?;
+        .ok_or_else(|| ExportError::MissingKey { key: "tokenizer.ggml.model".to_owned() })?;
     let known = vec!["llama", "gpt2", "bert", "t5", "rwkv"];
     let is_spm = kind == "llama";
     let pre = match kind.as_str() {
         "gpt2" => Some(bpe::find(&keys.text("tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?),
         kind if known.contains(&kind) => None,
-        _ => return Err(BackError::Tokenizer { what: "tokenizer", found: kind, known }),
+        _ => return Err(ExportError::Tokenizer { what: "tokenizer", found: kind, known }),
     };
     let adds_bos = is_spm || pre.is_some_and(|pre| pre.adds_bos);
     let is_wordpiece = kind == "bert";
@@ -195,7 +195,7 @@ pub fn files(
         Some(pre) => {
             let merges = keys
                 .texts("tokenizer.ggml.merges")?
-                .ok_or_else(|| BackError::MissingKey { key: "tokenizer.ggml.merges".to_owned() })?;
+                .ok_or_else(|| ExportError::MissingKey { key: "tokenizer.ggml.merges".to_owned() })?;
             files.push(("tokenizer.json".to_owned(), pretty(&bpe::tokenizer_json(pre, &tokens, &merges)?)));
         }
         None => {
@@ -223,17 +223,17 @@ fn tokens(
     is_wordpiece: bool,
     adds_bos: bool,
     notes: &mut Vec<String>,
-) -> Result<Tokens, BackError> {
+) -> Result<Tokens, ExportError> {
     const TOKENS: &str = "tokenizer.ggml.tokens";
     const TYPES: &str = "tokenizer.ggml.token_type";
     let Some(Array::String(bytes)) = keys.get(TOKENS).and_then(|value| value.as_array()) else {
-        return Err(BackError::MissingKey { key: TOKENS.to_owned() });
+        return Err(ExportError::MissingKey { key: TOKENS.to_owned() });
     };
     let to_text = |(id, bytes): (usize, &Vec<u8>)| {
-        String::from_utf8(bytes.clone()).map_err(|_| BackError::TokenNotText { id })
+        String::from_utf8(bytes.clone()).map_err(|_| ExportError::TokenNotText { id })
     };
-    let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, BackError>>()?;
-    let count = |key: &str, found, expected| BackError::TokenCount { key: key.to_owned(), found, expected };
+    let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, ExportError>>()?;
+    let count = |key: &str, found, expected| ExportError::TokenCount { key: key.to_owned(), found, expected };
     if texts.len() as u64 > model.vocab_size {
         return Err(count(
             TOKENS,
@@ -263,7 +263,7 @@ fn tokens(
     }
     // A SentencePiece vocabulary has special tokens where the file names none: llama 2's, as
     // `llama_vocab` has them by default.
-    let id = |of: &str, default: u64| -> Result<Option<usize>, BackError> {
+    let id = |of: &str, default: u64| -> Result<Option<usize>, ExportError> {
         let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?.or(is_spm.then_some(default));
         Ok(id.and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len()))
     };
@@ -283,19 +283,23 @@ fn tokens(
     })
 }
 
-fn scores(keys: &Keys<'_>, n_tokens: usize) -> Result<Vec<f32>, BackError> {
+fn scores(keys: &Keys<'_>, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
     const SCORES: &str = "tokenizer.ggml.scores";
     match keys.get(SCORES).and_then(|value| value.as_array()) {
         Some(Array::F32(scores)) if scores.len() == n_tokens => Ok(scores.clone()),
         Some(other) => {
             let expected = format!("the {n_tokens} numbers of the tokens");
-            Err(BackError::TokenCount { key: SCORES.to_owned(), found: other.len(), expected })
+            Err(ExportError::TokenCount { key: SCORES.to_owned(), found: other.len(), expected })
         }
-        None => Err(BackError::MissingKey { key: SCORES.to_owned() }),
+        None => Err(ExportError::MissingKey { key: SCORES.to_owned() }),
     }
 }
 
-fn tokenizer_config(keys: &Keys<'_>, model: &Model, tokens: &Tokens) -> Result<Map<String, Json>, BackError> {
+fn tokenizer_config(
+    keys: &Keys<'_>,
+    model: &Model,
+    tokens: &Tokens,
+) -> Result<Map<String, Json>, ExportError> {
     let mut config = Map::new();
     // What the file says and nothing else, so that a conversion writes these keys again.
     for (key, of) in [
@@ -338,7 +342,7 @@ pub fn fits(route: Route, kind: &str) -> bool {
     }
 }
 
-fn special_tokens(keys: &Keys<'_>, tokens: &Tokens) -> Result<Json, BackError> {
+fn special_tokens(keys: &Keys<'_>, tokens: &Tokens) -> Result<Json, ExportError> {
     let mut map = Map::new();
     for (name, of) in SPECIALS {
         let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?;
@@ -350,7 +354,7 @@ fn special_tokens(keys: &Keys<'_>, tokens: &Tokens) -> Result<Json, BackError> {
 }
 
 /// The chat template, and named ones beside it.
-fn templates(keys: &Keys<'_>) -> Result<Vec<(String, Vec<u8>)>, BackError> {
+fn templates(keys: &Keys<'_>) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
     let mut files = Vec::new();
     if let Some(template) = keys.text("tokenizer.chat_template")? {
         files.push(("chat_template.jinja".to_owned(), template.into_bytes()));
