@@ -311,7 +311,7 @@ impl<'a> TensorRows<'a> {
         match self {
             TensorRows::Checkpoint(checkpoint) => Ok(checkpoint.raw(rows)),
             TensorRows::Gguf { file, tensor } => Ok(Cow::Borrowed(gguf_rows(file, tensor, rows)?)),
-            TensorRows::Export(rows) => rows.raw(rows),
+            TensorRows::Export(export) => export.raw(rows),
             TensorRows::Columns(columns) => columns.raw(rows),
             TensorRows::Packed(packed) => Ok(Cow::Owned(packed.raw(rows))),
             TensorRows::Values(values) => {
@@ -345,7 +345,7 @@ impl<'a> TensorRows<'a> {
                     decode(&swapped, out)
                 }
             }
-            TensorRows::Export(rows) => rows.read(rows, level, out),
+            TensorRows::Export(export) => export.read(rows, level, out),
             TensorRows::Values(values) => {
                 let row_elems = values.len();
                 out.copy_from_slice(&values[rows.start as usize * row_elems..rows.end as usize * row_elems]);
@@ -368,7 +368,7 @@ impl<'a> TensorRows<'a> {
                     file.bytes().advise(advice, begin..end);
                 }
             }
-            TensorRows::Export(rows) => rows.advise(rows, advice),
+            TensorRows::Export(export) => export.advise(rows, advice),
             TensorRows::Values(_) => {}
         }
     }
