@@ -89,7 +89,7 @@ fn listed(value: &Value) -> (&'static str, Json) {
         let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         if len > 16 { json!({"len": len, "sha256": digest}) } else { all }
     };
-    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match value {
         Value::String(bytes) => ("str", json!(text(bytes))),
         Value::U32(value) => ("u32", json!(value)),

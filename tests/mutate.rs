@@ -204,8 +204,10 @@ fn spoil(metadata: &mut Metadata, draw: &mut Draw) {
             Value::Bool(is) => *is = !*is,
             Value::String(text) => mutate(text, draw),
             Value::Array(Array::String(items)) if !items.is_empty() => {
-                let at = draw.below(items.len());
-                mutate(&mut items[at], draw);
+                let mut texts = items.to_vecs();
+                let at = draw.below(texts.len());
+                mutate(&mut texts[at], draw);
+                *items = texts.into();
             }
             Value::Array(Array::I32(items)) if !items.is_empty() => {
                 let at = draw.below(items.len());

@@ -206,11 +206,16 @@ fn shown_text(bytes: &[u8], full: bool) -> String {
 }
 
 fn shown_array(array: &Array, full: bool) -> String {
-    fn items<T>(items: &[T], full: bool, show: impl Fn(&T) -> String) -> String {
-        let n = if full { items.len() } else { items.len().min(SHOWN_ITEMS) };
-        let mut shown: Vec<String> = items[..n].iter().map(show).collect();
-        if n < items.len() {
-            shown.push(format!("... ({} items)", items.len()));
+    fn items<T, I>(items: I, full: bool, show: impl Fn(T) -> String) -> String
+    where
+        I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    {
+        let items = items.into_iter();
+        let len = items.len();
+        let n = if full { len } else { len.min(SHOWN_ITEMS) };
+        let mut shown: Vec<String> = items.take(n).map(show).collect();
+        if n < len {
+            shown.push(format!("... ({len} items)"));
         }
         format!("[{}]", shown.join(", "))
     }

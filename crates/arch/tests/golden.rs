@@ -58,9 +58,8 @@ fn spell(value: &Value) -> (String, Json) {
         Value::Array(array) => {
             let (inner, items, bytes) = match array {
                 Array::String(items) => {
-                    let bytes = items
-                        .iter()
-                        .flat_map(|item| [&(item.len() as u64).to_le_bytes(), item.as_slice()].concat());
+                    let bytes =
+                        items.iter().flat_map(|item| [&(item.len() as u64).to_le_bytes(), item].concat());
                     let texts = items.iter().map(|item| json!(String::from_utf8_lossy(item))).collect();
                     ("str", texts, bytes.collect::<Vec<u8>>())
                 }

@@ -329,8 +329,8 @@ fn the_index_and_templates_are_where_transformers_looks() {
     let file = gguf::File::open(&path).unwrap();
     let mut metadata = file.metadata().clone();
     metadata.retain(|key, _| !key.starts_with("tokenizer.chat_template"));
-    let names = ["rag", "../evil"].map(|name| name.as_bytes().to_vec());
-    metadata.set("tokenizer.chat_templates", Value::Array(Array::String(names.to_vec())));
+    let names = vec!["rag", "../evil"];
+    metadata.set("tokenizer.chat_templates", Value::Array(Array::String(names.into())));
     metadata.set("tokenizer.chat_template", "default");
     metadata.set("tokenizer.chat_template.rag", "named");
     metadata.set("tokenizer.chat_template.../evil", "evil");

@@ -5,7 +5,7 @@ use eval::tokenize::{Error, Reading, Tokenizer};
 use gguf::{Array, Metadata, Value};
 
 fn texts(items: &[&str]) -> Value {
-    Value::Array(Array::String(items.iter().map(|item| item.as_bytes().to_vec()).collect()))
+    Value::Array(Array::String(items.iter().collect()))
 }
 
 /// Six tokens of byte-level BPE, one of them merged.

@@ -12,6 +12,7 @@ mod output;
 mod plan;
 mod read;
 mod split;
+mod strings;
 mod value;
 mod write;
 
@@ -29,4 +30,5 @@ pub use read::{
 pub use split::{
     Model, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_file_name, shard_file_name,
 };
+pub use strings::Strings;
 pub use value::{Array, Value, type_name};

@@ -1,8 +1,8 @@
 //! Metadata: keys and values in file order, with typed reads.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
-use crate::{Array, Value};
+use crate::{Array, Strings, Value};
 
 /// An ordered map from key to value. The order is that of the file; keys are unique.
 #[derive(Debug, Clone, Default)]
@@ -205,10 +205,10 @@ impl Metadata {
     ///
     /// # Errors
     /// [`KeyError::Value`] for another type.
-    pub fn texts(&self, key: &str) -> Result<Option<&[Vec<u8>]>, KeyError> {
+    pub fn texts(&self, key: &str) -> Result<Option<Cow<'_, Strings>>, KeyError> {
         self.read(key, "a list of texts", |value| match value.as_array()? {
-            Array::String(items) => Some(items.as_slice()),
-            array if array.is_empty() => Some(&[]),
+            Array::String(items) => Some(Cow::Borrowed(items)),
+            array if array.is_empty() => Some(Cow::Owned(Strings::new())),
             _ => None,
         })
     }

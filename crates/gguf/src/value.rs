@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Strings;
+
 /// A metadata value. Integers keep the width that the file gave them.
 ///
 /// Source: "GGUF v3 specification", `gguf_metadata_value_t`.
@@ -58,7 +60,7 @@ pub enum Array {
     /// Items of type id 7.
     Bool(Vec<bool>),
     /// Items of type id 8.
-    String(Vec<Vec<u8>>),
+    String(Strings),
     /// Items of type id 9.
     Array(Vec<Array>),
     /// Items of type id 10.

@@ -37,7 +37,7 @@ fn held(metadata: &Metadata) -> usize {
 
 fn held_array(array: &gguf::Array) -> usize {
     match array {
-        gguf::Array::String(items) => items.iter().map(|item| 24 + item.capacity()).sum(),
+        gguf::Array::String(items) => items.held_bytes(),
         gguf::Array::Array(items) => items.iter().map(|item| 32 + held_array(item)).sum(),
         other => 8 * other.len(),
     }

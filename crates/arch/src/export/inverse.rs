@@ -224,8 +224,7 @@ fn spellings(keys: &Keys<'_>, key: &str) -> Vec<Json> {
         .map(|number| Json::from(number as u64));
     let named = match have {
         Value::Array(Array::String(labels)) => {
-            let label =
-                |(id, label): (usize, &Vec<u8>)| (id.to_string(), String::from_utf8_lossy(label).into());
+            let label = |(id, label): (usize, &[u8])| (id.to_string(), String::from_utf8_lossy(label).into());
             Some(Json::Object(labels.iter().enumerate().map(label).collect()))
         }
         have => {

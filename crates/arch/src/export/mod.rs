@@ -286,7 +286,7 @@ impl<'a> Keys<'a> {
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ExportError> {
         self.typed(key, "a list of texts", |value| match value.as_array()? {
             gguf::Array::String(items) => {
-                items.iter().map(|item| String::from_utf8(item.clone()).ok()).collect()
+                items.iter().map(|item| String::from_utf8(item.to_vec()).ok()).collect()
             }
             array if array.is_empty() => Some(Vec::new()),
             _ => None,

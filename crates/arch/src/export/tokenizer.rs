@@ -229,8 +229,8 @@ fn tokens(
     let Some(Array::String(bytes)) = keys.get(TOKENS).and_then(|value| value.as_array()) else {
         return Err(ExportError::MissingKey { key: TOKENS.to_owned() });
     };
-    let to_text = |(id, bytes): (usize, &Vec<u8>)| {
-        String::from_utf8(bytes.clone()).map_err(|_| ExportError::TokenNotText { id })
+    let to_text = |(id, bytes): (usize, &[u8])| {
+        String::from_utf8(bytes.to_vec()).map_err(|_| ExportError::TokenNotText { id })
     };
     let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, ExportError>>()?;
     let count = |key: &str, found, expected| ExportError::TokenCount { key: key.to_owned(), found, expected };

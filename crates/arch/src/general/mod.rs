@@ -220,8 +220,7 @@ impl General {
             }
         }
         for (key, items) in [("tags", self.tags.take()), ("languages", self.languages.take())] {
-            let items: Vec<Vec<u8>> =
-                items.unwrap_or_default().iter().filter_map(text).map(String::into_bytes).collect();
+            let items: gguf::Strings = items.unwrap_or_default().iter().filter_map(text).collect();
             if !items.is_empty() {
                 keys.set(format!("general.{key}"), Value::Array(Array::String(items)));
             }

@@ -109,8 +109,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     pooling::keys(hparams, keys)?;
     keys.comes_of("classifier.output_labels", &["id2label"]);
     if let Some(labels) = labels(hparams) {
-        let labels = labels.into_iter().map(String::into_bytes).collect();
-        keys.own("classifier.output_labels", Value::Array(Array::String(labels)));
+        keys.own("classifier.output_labels", Value::Array(Array::String(labels.into())));
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ pub(super) fn put(
     if merges.is_empty() {
         notes.push(format!("`{}` has no merges: every text falls apart into bytes", hf.file));
     }
-    keys.put(keys::MERGES, Array::String(merges));
+    keys.put(keys::MERGES, Array::String(merges.into()));
     let tokenizer_json = Some(&hf).filter(|hf| hf.file == "tokenizer.json");
     let mut options = special::Options {
         types: style.types.to_vec(),

@@ -120,7 +120,7 @@ impl TokenTable {
 
     /// Puts the arrays in the reference's order: tokens, scores, types.
     pub(super) fn put(self, keys: &mut Keys) {
-        keys.put(TOKENS, Array::String(self.texts));
+        keys.put(TOKENS, Array::String(self.texts.into()));
         keys.put(SCORES, Array::F32(self.scores));
         keys.put(TOKEN_TYPE, Array::I32(self.types));
     }

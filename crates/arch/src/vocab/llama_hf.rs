@@ -233,7 +233,7 @@ pub(super) fn put_gemma4(
     keys.put(keys::MODEL, "gemma4");
     let n_tokens = table.len();
     table.put(keys);
-    keys.put(keys::MERGES, Array::String(bpe::merges(hf.model.merges.0.clone(), notes)));
+    keys.put(keys::MERGES, Array::String(bpe::merges(hf.model.merges.0.clone(), notes).into()));
     special::put(input, Some(hf), &special::Options::default(), n_tokens, keys, notes)?;
     keys.put(keys::ADD_SPACE_PREFIX, false);
     keys.put(keys::ADD_BOS, true);

@@ -177,7 +177,7 @@ fn put_tekken(
     check_rows(table.len(), ctx)?;
     keys.put(keys::MODEL, "gpt2");
     keys.put(keys::PRE, ctx.pre.as_deref().unwrap_or("tekken"));
-    keys.put(keys::MERGES, Array::String(all_merges(&ranks)?));
+    keys.put(keys::MERGES, Array::String(all_merges(&ranks)?.into()));
     let id_of =
         |text: &str| specials.iter().position(|have| have == text).and_then(|id| u32::try_from(id).ok());
     for (key, text) in
@@ -190,7 +190,7 @@ fn put_tekken(
     }
     // The reference writes a zero for each token, as an integer.
     let scores = vec![0; table.len()];
-    keys.put(keys::TOKENS, Array::String(std::mem::take(&mut table.texts)));
+    keys.put(keys::TOKENS, Array::String(std::mem::take(&mut table.texts).into()));
     keys.put(keys::SCORES, Array::I32(scores));
     keys.put(keys::TOKEN_TYPE, Array::I32(table.types));
     Ok(file.config.version.trim_start_matches('v').to_owned())

@@ -113,7 +113,7 @@ pub(super) fn put(templates: &Templates, keys: &mut Keys, notes: Option<&mut Vec
             }
         }
     }
-    keys.put(keys::CHAT_TEMPLATES, Array::String(names));
+    keys.put(keys::CHAT_TEMPLATES, Array::String(names.into()));
     if let Some(default) = default {
         keys.put(keys::CHAT_TEMPLATE, default.as_str());
     }

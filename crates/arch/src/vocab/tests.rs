@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gguf::{Array, Value};
+use gguf::{Array, Strings, Value};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
@@ -85,7 +85,7 @@ fn listed(value: &Value) -> (String, Json) {
                 .iter()
                 .flat_map(|item| [&(item.len() as u64).to_le_bytes()[..], item].concat())
                 .collect();
-            let all = items.iter().map(|item| String::from_utf8(item.clone()).unwrap()).collect();
+            let all = items.iter().map(|item| String::from_utf8(item.to_vec()).unwrap()).collect();
             ("arr[str]".into(), hashed(items.len(), bytes, all))
         }
         Value::Array(Array::F32(items)) => (
@@ -436,20 +436,10 @@ fn tiktoken_files_under_the_name_of_a_sentencepiece_model() {
     let get = |key: &str| vocab.entries.get(key).cloned();
     assert_eq!(get(keys::PRE).unwrap().as_str(), Some("llama-bpe"));
     let Some(Value::Array(Array::String(tokens))) = get(keys::TOKENS) else { panic!() };
-    assert_eq!(
-        (tokens.len(), tokens[258].as_slice(), tokens[259].as_slice()),
-        (262, "Ġthe".as_bytes(), &b"<|end|>"[..])
-    );
-    assert_eq!(tokens[261], b"[PAD261]");
+    assert_eq!((tokens.len(), &tokens[258], &tokens[259]), (262, "Ġthe".as_bytes(), &b"<|end|>"[..]));
+    assert_eq!(&tokens[261], b"[PAD261]");
     let Some(Value::Array(Array::String(merges))) = get(keys::MERGES) else { panic!() };
-    assert_eq!(
-        merges,
-        ["t h", "th e"]
-            .map(|text| text.as_bytes().to_vec())
-            .into_iter()
-            .chain(["Ġ the".into()])
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(merges, Strings::from(vec!["t h", "th e", "Ġ the"]));
     assert_eq!(get(keys::EOS_ID), Some(Value::U32(259)));
 }
 
@@ -516,7 +506,7 @@ fn llama_tokenizers_as_json_alone() {
     for (id, text) in
         [(1, "<bos>"), (384, "[MASK]"), (387, "sop"), (392, "<|observation|>"), (393, "[PAD393]")]
     {
-        assert_eq!(tokens[id], text.as_bytes(), "{id}");
+        assert_eq!(&tokens[id], text.as_bytes(), "{id}");
     }
     assert_eq!(tokens.len(), 400);
     let pre = value_of("json-llama2", keys::PRE, chatglm).unwrap();

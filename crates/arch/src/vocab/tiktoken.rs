@@ -246,8 +246,7 @@ pub(super) fn put(
     keys.put(keys::PRE, name);
     let n_tokens = table.len();
     table.put(keys);
-    let merges =
-        hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}").into_bytes()).collect();
+    let merges = hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}")).collect();
     keys.put(keys::MERGES, Array::String(merges));
     let id_of = |&(name, text): &(&'static str, &str)| {
         specials.iter().find(|(_, have)| have == text).map(|(id, _)| (name, *id))

@@ -139,7 +139,9 @@ pub(super) fn put_nomic(
     for (key, value) in keys.0.iter_mut() {
         match (key, value) {
             (keys::TOKENS, Value::Array(Array::String(texts))) if texts.len() > MASK => {
-                texts[MASK] = b"<mask>".to_vec();
+                let mut all = texts.to_vecs();
+                all[MASK] = b"<mask>".to_vec();
+                *texts = all.into();
             }
             (keys::SCORES, Value::Array(Array::F32(scores))) if scores.len() > MASK => scores[MASK] = 0.0,
             (keys::TOKEN_TYPE, Value::Array(Array::I32(types))) if types.len() > MASK => {

@@ -32,8 +32,10 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
     if zero_bytes == ZeroBytes::EndText {
         for (_, value) in metadata.iter_mut() {
             match value {
-                Value::String(text) => end_text(text),
-                Value::Array(Array::String(items)) => items.iter_mut().for_each(end_text),
+                Value::String(text) => text.truncate(text_end(text)),
+                Value::Array(Array::String(items)) => {
+                    *items = items.iter().map(|text| &text[..text_end(text)]).collect();
+                }
                 _ => {}
             }
         }
@@ -44,10 +46,9 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
     metadata
 }
 
-fn end_text(text: &mut Vec<u8>) {
-    if let Some(end) = text.iter().position(|&byte| byte == 0) {
-        text.truncate(end);
-    }
+/// Where a C string ends.
+fn text_end(text: &[u8]) -> usize {
+    text.iter().position(|&byte| byte == 0).unwrap_or(text.len())
 }
 
 /// The file type of an input, which copying keeps: what its metadata says, or else the type
@@ -89,13 +90,13 @@ mod tests {
             key("general.quantization_version", 1),
             key("split.count", 2),
             ("b".to_owned(), Value::String(b"x\0y".to_vec())),
-            ("c".to_owned(), Value::Array(Array::String(vec![b"\0".to_vec(), b"z".to_vec()]))),
+            ("c".to_owned(), Value::Array(Array::String(vec!["\0", "z"].into()))),
         ]);
         let output = quantized_metadata(&input, 15, ZeroBytes::EndText);
         let expected = Metadata::from([
             key("a", 7),
             ("b".to_owned(), "x".into()),
-            ("c".to_owned(), Value::Array(Array::String(vec![vec![], b"z".to_vec()]))),
+            ("c".to_owned(), Value::Array(Array::String(vec!["", "z"].into()))),
             key("general.quantization_version", 2),
             key("general.file_type", 15),
         ]);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use gguf::{Array, Metadata, Value};
+use gguf::{Array, Metadata, Strings, Value};
 
 use super::{
     Reading,
@@ -103,7 +103,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn texts(&self, key: &str) -> Result<Option<&'a [Vec<u8>]>, Error> {
+    fn texts(&self, key: &str) -> Result<Option<&'a Strings>, Error> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Array(Array::String(texts))) => Ok(Some(texts)),
@@ -183,7 +183,7 @@ impl Vocab {
             if merges.is_none() && pre_name != "kimi-k2" {
                 return Err(missing(MERGES));
             }
-            let merges = merges.unwrap_or_default().iter().enumerate();
+            let merges = merges.into_iter().flatten().enumerate();
             vocab.merges = merges.map(|(index, merge)| parts(index, merge)).collect::<Result<_, _>>()?;
         }
         if model == Model::Unigram {
@@ -234,7 +234,7 @@ impl Vocab {
         };
         self.ids.reserve(n);
         for (id, (text, (score, kind))) in texts.iter().zip(scores.into_iter().zip(types)).enumerate() {
-            let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.clone() };
+            let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.to_vec() };
             let id = id as u32;
             if score.is_nan() {
                 let token = String::from_utf8_lossy(&text).into_owned();

@@ -1,7 +1,7 @@
 //! Reads metadata values.
 
 use super::cursor::Cursor;
-use crate::{Array, Error, Value};
+use crate::{Array, Error, Strings, Value};
 
 /// Levels of arrays that are read: an array of arrays of numbers has two. The reference
 /// reads one level; the specification names no limit.
@@ -47,8 +47,11 @@ fn read_array(cursor: &mut Cursor<'_>, key: &str, depth: usize) -> Result<Array,
         7 => Array::Bool(read_bools(cursor, count, key)?),
         8 => {
             cursor.check_count(count, cursor.count_width(), WHAT)?;
-            let items = (0..count).map(|_| Ok(cursor.string("an array's string")?.to_vec()));
-            Array::String(items.collect::<Result<_, Error>>()?)
+            let mut items = Strings::with_capacity(count as usize);
+            for _ in 0..count {
+                items.push(cursor.string("an array's string")?);
+            }
+            Array::String(items)
         }
         9 => {
             cursor.check_count(count, 4 + cursor.count_width(), WHAT)?;

@@ -63,14 +63,14 @@ fn values_are_those_that_were_given_to_gguf_py() {
         ("array.i32", Value::Array(Array::I32(vec![1, -2, 3]))),
         ("array.f32", Value::Array(Array::F32(vec![0.5, -0.25]))),
         ("array.bool", Value::Array(Array::Bool(vec![true, false, true]))),
-        ("array.str", Value::Array(Array::String(vec![b"a".into(), b"".into(), "é".into()]))),
+        ("array.str", Value::Array(Array::String(vec!["a", "", "é"].into()))),
         ("array.u8", Value::Array(Array::U8(vec![0, 255, 127]))),
         ("array.u64", Value::Array(Array::U64(vec![1, 1 << 63]))),
         (
             "array.array",
             Value::Array(Array::Array(vec![
                 Array::I32(vec![1, 2, 3]),
-                Array::String(vec![b"x".into(), b"yy".into()]),
+                Array::String(vec!["x", "yy"].into()),
                 Array::Array(vec![Array::Bool(vec![true]), Array::F32(vec![1.5, 2.5, 3.5])]),
             ])),
         ),

@@ -93,7 +93,7 @@ fn values() -> Vec<Value> {
         Array::I32(vec![-7; 3]),
         Array::F32(vec![0.1; 9]),
         Array::Bool(vec![false, true]),
-        Array::String(vec![vec![], data[..4].to_vec(), data[5..6].to_vec()]),
+        Array::String(vec![&[], &data[..4], &data[5..6]].into()),
         Array::U64(vec![1 << 63]),
         Array::I64(vec![-1; 7]),
         Array::F64(vec![0.1; 5]),

@@ -20,10 +20,10 @@ fn every_type() -> Metadata {
         Array::I32(vec![-2]),
         Array::F32(vec![0.1, f32::NEG_INFINITY]),
         Array::Bool(vec![true, false, true]),
-        Array::String(vec![b"".to_vec(), vec![0xff, 0], "日".as_bytes().to_vec()]),
+        Array::String(vec![b"".to_vec(), vec![0xff, 0], "日".as_bytes().to_vec()].into()),
         Array::Array(vec![
             Array::U8(vec![]),
-            Array::String(vec![b"x".to_vec()]),
+            Array::String(vec!["x"].into()),
             Array::Array(vec![Array::F64(vec![1.5]), Array::Bool(vec![])]),
         ]),
         Array::U64(vec![u64::MAX]),
