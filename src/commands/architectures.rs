@@ -3,7 +3,7 @@
 use arch::ARCHES;
 use serde::Serialize;
 
-use crate::{commands::table, failure::Failure, ui::Ui};
+use crate::{commands::shared::table::table, failure::Failure, ui::Ui};
 
 #[derive(Debug, Serialize)]
 struct Listed {

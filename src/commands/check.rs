@@ -15,9 +15,9 @@ use eval::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{
+use super::shared::{
     eval_model::{RunArgs, at, open, tokens},
-    told::Told,
+    progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -231,11 +231,11 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
     let model = open(&args.file, &args.run)?;
     let tokens = tokens(&model, &args.text)?;
     let cuts = cut(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
-    let mut told = Told::new("windows", cuts.len());
+    let mut progress = ProgressLine::new("windows", cuts.len());
     match &args.base {
         None => {
             let mut watch = |figures: &eval::perplexity::Perplexity| {
-                told.tell(ui, figures.windows, || format!("perplexity {:.4}", figures.value()));
+                progress.update(ui, figures.windows, || format!("perplexity {:.4}", figures.value()));
             };
             let found =
                 measure(&model, &tokens, settings, &mut watch).map_err(|error| at(&args.file, error))?;
@@ -244,7 +244,7 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
         Some(path) => {
             let base = open(path, &args.run)?;
             let mut watch = |n_windows: usize, _: &[_]| {
-                told.tell(ui, n_windows, || "compared".to_owned());
+                progress.update(ui, n_windows, || "compared".to_owned());
                 true
             };
             let found = run_windows(&Base::Model(&base), &[model], &cuts, 1, None, &mut watch)

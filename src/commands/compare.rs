@@ -13,12 +13,12 @@ use eval::{
     tensor_error,
 };
 
-use super::{
+use super::shared::{
     eval_model::{RunArgs, at, open, tokens},
-    told::Told,
+    progress_line::ProgressLine,
 };
 use crate::{
-    commands::{Command, table},
+    commands::{Command, shared::table::table},
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
@@ -216,9 +216,9 @@ fn predictions(
         _ => None,
     };
     let cancel = cancel_on_interrupt();
-    let mut told = Told::new("windows", plan.cuts.len());
+    let mut progress = ProgressLine::new("windows", plan.cuts.len());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
-        told.tell(ui, n_windows, || {
+        progress.update(ui, n_windows, || {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
             let means: Vec<String> = found.iter().map(|found| format!("{:.5}", mean(found))).collect();
             format!("divergence {}", means.join(" "))

@@ -20,10 +20,13 @@ use crate::{
         Command, architectures,
         convert_lora::{self, Lora},
         convert_to_hf::{self, ToHf},
-        cpu_level,
-        plan_report::{Origin, Report, stored_as},
-        quantize_options::{Asked, OtherSettings, QuantizeOptions, add_files, paths_of},
-        run_and_tell, types_help,
+        shared::{
+            cpu_level::cpu_level,
+            plan_report::{Origin, Report, stored_as},
+            quantize_options::{OtherSettings, QuantizeOptions, Settings, add_files, paths_of},
+            types_help::types_help,
+            write::write_and_report,
+        },
         vocab_only::{self, VocabOnly},
     },
     failure::{EXIT_INTERRUPTED, Failure},
@@ -226,7 +229,7 @@ fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
         [recipe] if recipe.default.is_float() || recipe.file_type == FileType::Q8_0 => Some(recipe.file_type),
         _ => return Err(Failure::usage("--vocab-only takes one --type: f32, f16, bf16 or q8_0")),
     };
-    let asked = VocabOnly {
+    let job = VocabOnly {
         input: args.src(),
         out: args.out.as_deref(),
         file_type,
@@ -235,7 +238,7 @@ fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
         dry_run: args.dry_run,
         json: args.json,
     };
-    vocab_only::run(&asked, |error| about_input(args.src(), error), ui)
+    vocab_only::run(&job, |error| about_input(args.src(), error), ui)
 }
 
 fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
@@ -245,7 +248,7 @@ fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Fai
             "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
         ));
     }
-    let asked = Lora {
+    let job = Lora {
         input: args.src(),
         base: args.base.as_deref(),
         out: args.out.as_deref(),
@@ -256,7 +259,7 @@ fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Fai
         json: args.json,
         run: run_options,
     };
-    convert_lora::run(&asked, about_input, ui)
+    convert_lora::run(&job, about_input, ui)
 }
 
 fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
@@ -271,7 +274,7 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
         [recipe] if recipe.default.is_float() => recipe.default,
         _ => return Err(Failure::usage("--to hf takes one --type: f32, f16 or bf16")),
     };
-    let asked = ToHf {
+    let job = ToHf {
         input: args.src(),
         out,
         dtype,
@@ -281,14 +284,14 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
         json: args.json,
         options,
     };
-    convert_to_hf::run(&asked, ui)
+    convert_to_hf::run(&job, ui)
 }
 
 fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
-    let asked = args.options.read(OtherSettings {
+    let settings = args.options.read(OtherSettings {
         allow_nonfinite: args.allow_nonfinite,
         via: args.via,
         ..OtherSettings::default()
@@ -301,13 +304,13 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
         .iter()
         .map(|it| TensorFacts { name: &it.name, shape: it.shape, dtype: DType::F32 })
         .collect();
-    asked.warn_of_patterns(&tensors, ui);
-    asked.check_replay(&tensors)?;
-    let files = plan(args, &layout, &asked)?;
+    settings.warn_of_patterns(&tensors, ui);
+    settings.check_replay(&tensors)?;
+    let files = plan(args, &layout, &settings)?;
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
     tell(&checkpoint, &layout, ui);
 
-    let coverage = asked.tell_coverage(&tensors, &files, ui)?;
+    let coverage = settings.report_coverage(&tensors, &files, ui)?;
     let origin = Origin {
         input: args.src(),
         format: checkpoint.format,
@@ -318,31 +321,35 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
     };
     let report = Report::new(&origin, &files, args.dry_run);
     if args.dry_run {
-        asked.save(&tensors, &files, &[], args.force, ui)?;
+        settings.save(&tensors, &files, &[], args.force, ui)?;
         return ui.data(&if args.json { report.json()? } else { report.text() });
     }
-    let request = asked.request(0);
+    let request = settings.request(0);
     planned.iter().try_for_each(|file| convert::check_ready(&layout, file, &request)).map_err(failed)?;
-    asked.save(&tensors, &files, &[], args.force, ui)?;
+    settings.save(&tensors, &files, &[], args.force, ui)?;
     let ones = convert::ones_for(&planned);
-    let via = asked.settings.via;
+    let via = settings.recipe_file.via;
     let works = convert::works(&checkpoint, &layout, &planned, via, &request, &ones).map_err(failed)?;
-    let nonfinite = if asked.settings.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    let nonfinite = if settings.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     let options = RunOptions { nonfinite, ..run_options.clone() };
-    run_and_tell(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
+    write_and_report(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
 /// Plans every file and its path, and checks the paths.
-fn plan(args: &ConvertArgs, layout: &Layout, asked: &Asked) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
+fn plan(
+    args: &ConvertArgs,
+    layout: &Layout,
+    settings: &Settings,
+) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
     let failed = |error| about_input(args.src(), error);
-    let recipes = asked.recipes(args.types.clone())?;
+    let recipes = settings.recipes(args.types.clone())?;
     let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
     for (index, recipe) in recipes.iter().enumerate() {
         let type_name = recipe.alias_of.unwrap_or(recipe.name);
         let default_name = arch::default_file_name(&layout.metadata, convert::file_type_name(layout, recipe));
         let path = convert::output_path(args.out.as_deref(), &default_name, type_name).map_err(failed)?;
-        let planned = convert::plan_files(layout, recipe, &asked.request(index)).map_err(failed)?;
+        let planned = convert::plan_files(layout, recipe, &settings.request(index)).map_err(failed)?;
         add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
     }
     for (path, _) in &files {

@@ -6,16 +6,16 @@ use convert::{Error, PlannedFile, Request, RunOptions, recipes::Recipe};
 use source::Checkpoint;
 
 use crate::{
-    commands::{
+    commands::shared::{
         plan_report::{Origin, Report, stored_as},
         quantize_options::{add_files, paths_of},
-        run_and_tell,
+        write::write_and_report,
     },
     failure::Failure,
     ui::Ui,
 };
 
-/// What was asked for.
+/// The arguments of this mode.
 #[derive(Debug, Clone, Copy)]
 pub struct Lora<'a> {
     /// The adapter's folder.
@@ -42,41 +42,41 @@ pub struct Lora<'a> {
 ///
 /// # Errors
 /// Whatever stopped it; `about` adds the path.
-pub fn run(asked: &Lora<'_>, about: impl Fn(&Path, Error) -> Failure, ui: &Ui) -> Result<(), Failure> {
-    let failed = |error| about(asked.input, error);
-    let adapter = source::open_adapter(asked.input).map_err(|error| failed(Error::Source(error)))?;
-    let base_path = base_of(asked, &adapter)?;
+pub fn run(job: &Lora<'_>, about: impl Fn(&Path, Error) -> Failure, ui: &Ui) -> Result<(), Failure> {
+    let failed = |error| about(job.input, error);
+    let adapter = source::open_adapter(job.input).map_err(|error| failed(Error::Source(error)))?;
+    let base_path = base_of(job, &adapter)?;
     // Weights are not needed; where they are, shapes are compared.
     let base = source::open(&base_path)
         .or_else(|_| source::open_without_weights(&base_path))
         .map_err(|error| about(&base_path, Error::Source(error)))?;
-    let layout = convert::resolve_adapter(&base, &adapter, asked.arch).map_err(failed)?;
-    let files = plan(asked, &layout).map_err(failed)?;
+    let layout = convert::resolve_adapter(&base, &adapter, job.arch).map_err(failed)?;
+    let files = plan(job, &layout).map_err(failed)?;
     for note in adapter.notes.iter().chain(&layout.notes) {
         ui.note(note);
     }
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
     let origin = Origin {
-        input: asked.input,
+        input: job.input,
         format: adapter.format,
         architecture: layout.architecture,
         dropped: &layout.dropped,
         notes: [adapter.notes.clone(), layout.notes.clone()].concat(),
         stored_as: &|choice| stored_as(&adapter, &layout.tensors[choice.tensor].data),
     };
-    let report = Report::new(&origin, &files, asked.dry_run);
-    if asked.dry_run {
-        return ui.data(&if asked.json { report.json()? } else { report.text() });
+    let report = Report::new(&origin, &files, job.dry_run);
+    if job.dry_run {
+        return ui.data(&if job.json { report.json()? } else { report.text() });
     }
     let request = Request::default();
     let works = convert::works(&adapter, &layout, &planned, None, &request, &[]).map_err(failed)?;
-    run_and_tell(&works, &files, asked.force, asked.run, &report, ui).map_err(failed)?;
-    if asked.json { ui.data(&report.json()?) } else { Ok(()) }
+    write_and_report(&works, &files, job.force, job.run, &report, ui).map_err(failed)?;
+    if job.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
 /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
-fn base_of(asked: &Lora<'_>, adapter: &Checkpoint) -> Result<PathBuf, Failure> {
-    if let Some(base) = asked.base {
+fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<PathBuf, Failure> {
+    if let Some(base) = job.base {
         return Ok(base.to_owned());
     }
     let named =
@@ -89,17 +89,17 @@ fn base_of(asked: &Lora<'_>, adapter: &Checkpoint) -> Result<PathBuf, Failure> {
         "" => "an adapter needs the config of its base model".to_owned(),
         named => format!("an adapter needs the config of its base model, `{named}`"),
     };
-    Err(Failure::at(asked.input, message).hint(["give its folder with --base; config.json is enough"]))
+    Err(Failure::at(job.input, message).hint(["give its folder with --base; config.json is enough"]))
 }
 
-fn plan(asked: &Lora<'_>, layout: &arch::Layout) -> Result<Vec<(PathBuf, PlannedFile)>, Error> {
+fn plan(job: &Lora<'_>, layout: &arch::Layout) -> Result<Vec<(PathBuf, PlannedFile)>, Error> {
     let default = [Recipe::from_name("F32").map_err(Error::Recipe)?];
-    let types = if asked.types.is_empty() { &default[..] } else { asked.types };
+    let types = if job.types.is_empty() { &default[..] } else { job.types };
     let mut files = Vec::with_capacity(types.len());
     for recipe in types {
         let default_name = arch::adapter_file_name(&layout.metadata, recipe.name);
-        let path = convert::output_path(asked.out, &default_name, recipe.name)?;
-        convert::check_output(&path, asked.input, asked.force || asked.dry_run)?;
+        let path = convert::output_path(job.out, &default_name, recipe.name)?;
+        convert::check_output(&path, job.input, job.force || job.dry_run)?;
         add_files(&mut files, paths_of(&path, vec![convert::plan_adapter(layout, recipe)?]), types.len())?;
     }
     Ok(files)

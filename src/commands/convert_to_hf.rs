@@ -11,12 +11,12 @@ use serde::Serialize;
 use tensor::DType;
 
 use crate::{
-    commands::table,
+    commands::shared::table::table,
     failure::{EXIT_INTERRUPTED, Failure},
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
 };
 
-/// What was asked for.
+/// The arguments of this mode.
 #[derive(Debug, Clone, Copy)]
 pub struct ToHf<'a> {
     /// The file.
@@ -41,14 +41,14 @@ pub struct ToHf<'a> {
 ///
 /// # Errors
 /// Whatever stopped it, with the path that it is about.
-pub fn run(asked: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
+pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
     let failed = |error: ExportError| {
         let hint = error.hint();
         match error {
             // What is wrong inside of the input; all others name their path.
             ExportError::Layout(_)
             | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
-                Failure::at(asked.input, error)
+                Failure::at(job.input, error)
             }
             ExportError::Convert(convert::Error::Cancelled) => {
                 Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) }
@@ -57,29 +57,29 @@ pub fn run(asked: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
         }
         .hint(hint)
     };
-    let file = super::show::open(asked.input)?;
+    let file = super::show::open(job.input)?;
     let defaults = ExportOptions::default();
-    let shard_bytes = asked.shard_bytes.unwrap_or(defaults.shard_bytes);
-    let options = ExportOptions { dtype: asked.dtype, shard_bytes };
+    let shard_bytes = job.shard_bytes.unwrap_or(defaults.shard_bytes);
+    let options = ExportOptions { dtype: job.dtype, shard_bytes };
     let plan = export::plan(&file, &options).map_err(failed)?;
     for note in &plan.layout.notes {
         ui.note(note);
     }
-    let report = Report::new(asked, &plan);
-    if asked.dry_run {
-        return ui.data(&if asked.json { report.json()? } else { report.text() });
+    let report = Report::new(job, &plan);
+    if job.dry_run {
+        return ui.data(&if job.json { report.json()? } else { report.text() });
     }
-    write(asked, &file, &plan, ui).map_err(failed)?;
+    write(job, &file, &plan, ui).map_err(failed)?;
     let n_bytes = plan.n_bytes();
-    ui.status(&format!("wrote {}: {n_bytes} bytes ({})", asked.out.display(), human_bytes(n_bytes)));
-    if asked.json { ui.data(&report.json()?) } else { Ok(()) }
+    ui.status(&format!("wrote {}: {n_bytes} bytes ({})", job.out.display(), human_bytes(n_bytes)));
+    if job.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
-fn write(asked: &ToHf<'_>, file: &File, plan: &ExportPlan, ui: &Ui) -> Result<(), ExportError> {
+fn write(job: &ToHf<'_>, file: &File, plan: &ExportPlan, ui: &Ui) -> Result<(), ExportError> {
     let cancel = cancel_on_interrupt();
     let progress = ui.progress(export::input_bytes(file));
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes) };
-    export::write(file, asked.input, plan, asked.out, asked.force, asked.options, watch)
+    export::write(file, job.input, plan, job.out, job.force, job.options, watch)
 }
 
 /// What is going to be written, or has been.
@@ -102,7 +102,7 @@ struct ReportedFile {
 }
 
 impl Report {
-    fn new(asked: &ToHf<'_>, plan: &ExportPlan) -> Report {
+    fn new(job: &ToHf<'_>, plan: &ExportPlan) -> Report {
         let small = plan.layout.files.iter().map(|(name, bytes)| ReportedFile {
             name: name.clone(),
             bytes: bytes.len() as u64,
@@ -114,10 +114,10 @@ impl Report {
             tensors: shard.tensors.len(),
         });
         Report {
-            input: asked.input.display().to_string(),
-            output: asked.out.display().to_string(),
+            input: job.input.display().to_string(),
+            output: job.out.display().to_string(),
             dtype: plan.dtype.name(),
-            dry_run: asked.dry_run,
+            dry_run: job.dry_run,
             bytes: plan.n_bytes(),
             files: small.chain(weights).collect(),
             notes: plan.layout.notes.clone(),

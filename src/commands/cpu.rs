@@ -7,7 +7,7 @@ use quant::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
 use serde_json::json;
 
 use crate::{
-    commands::{Command, cpu_level},
+    commands::{Command, shared::cpu_level::cpu_level},
     failure::Failure,
     ui::Ui,
 };

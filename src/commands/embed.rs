@@ -10,7 +10,7 @@ use eval::{
 use gguf::Value;
 use serde_json::{Value as Json, json};
 
-use super::eval_model::{RunArgs, at, open};
+use super::shared::eval_model::{RunArgs, at, open};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].

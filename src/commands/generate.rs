@@ -9,7 +9,7 @@ use eval::{
 };
 use gguf::Value;
 
-use super::eval_model::{RunArgs, at, open};
+use super::shared::eval_model::{RunArgs, at, open};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].

@@ -15,9 +15,9 @@ use gguf::Output;
 use imatrix::{Format, Sums};
 use serde_json::json;
 
-use super::{
+use super::shared::{
     eval_model::{RunArgs, at, open, tokens},
-    told::Told,
+    progress_line::ProgressLine,
 };
 use crate::{
     commands::Command,
@@ -191,14 +191,14 @@ fn collect(
         Ok::<Sums, Failure>(sums)
     };
     let cancel = cancel_on_interrupt();
-    let mut told = Told::new("windows", cuts.len());
+    let mut progress = ProgressLine::new("windows", cuts.len());
     let at_once = model.windows_at_once(args.context as usize);
     let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
     let (mut n_read, mut n_saved) = (n_done, n_done);
     for batch in cuts.get(n_done..).unwrap_or_default().chunks(at_once) {
         collector.add(model, batch).map_err(|error| at(&args.output, error))?;
         n_read += batch.len();
-        told.tell(ui, n_read, || "read".to_owned());
+        progress.update(ui, n_read, || "read".to_owned());
         let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
         if is_due && n_read < cuts.len() {
             write(&args.output, &sums(&collector)?, format, true, &Ui { quiet: true, ..*ui })?;

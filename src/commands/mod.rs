@@ -8,37 +8,25 @@ mod convert_lora;
 mod convert_to_hf;
 mod cpu;
 mod embed;
-mod eval_model;
 mod generate;
 mod imatrix;
-mod imatrix_report;
-mod near_names;
 mod perplexity;
-mod plan_report;
 mod quantize;
-mod quantize_options;
-mod recipe_file;
 mod score;
+mod shared;
 mod show;
-mod table;
 mod tokenizer;
-mod told;
 mod vocab_only;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
-use ::convert::{Error, PlannedFile, RunOptions, Watch, Work, recipes::RECIPES};
 use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
-use quant::{LEVEL_VARIABLE, Level};
-
-pub use table::table;
 
 use crate::{
     failure::{EXIT_FAILURE, Failure},
-    ui::{Ui, cancel_on_interrupt, human_bytes},
+    ui::Ui,
 };
-use plan_report::Report;
 
 /// One verb of one binary.
 #[derive(Clone, Copy)]
@@ -49,9 +37,9 @@ pub struct Command {
     pub verb: Option<&'static str>,
     /// Adds its arguments and its help.
     pub define: fn(clap::Command) -> clap::Command,
-    /// How much it wants to tell, by its arguments.
+    /// How much it prints, by its arguments.
     pub ui: fn(&ArgMatches) -> Ui,
-    /// Does it.
+    /// Runs it.
     pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
 }
 
@@ -113,67 +101,6 @@ fn completions() -> Arg {
         .value_parser(clap::value_parser!(Shell))
         .exclusive(true)
         .help("Print the completion script of a shell, and nothing else")
-}
-
-/// The CPU level to run at: the best, or the one that the environment forces.
-///
-/// # Errors
-/// A level that does not exist or that this machine does not have.
-fn cpu_level() -> Result<Level, Failure> {
-    match std::env::var(LEVEL_VARIABLE) {
-        Err(_) => Ok(Level::detect()),
-        Ok(name) => Level::from_name(&name).ok_or_else(|| {
-            let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
-            Failure::usage(format_args!("{LEVEL_VARIABLE}: this machine cannot run the level `{name}`"))
-                .hint([format!("available are {}", available.join(", "))])
-        }),
-    }
-}
-
-/// Every type that the table of recipes has, for `--help`.
-fn types_help(examples: &str) -> String {
-    let rows: Vec<Vec<String>> = RECIPES
-        .iter()
-        .map(|recipe| {
-            let number = if recipe.copy { String::new() } else { recipe.file_type.id().to_string() };
-            let about = match recipe.alias_of {
-                Some(other) => format!("another name of {other}"),
-                None if recipe.needs_imatrix => format!("{}; needs an importance matrix", recipe.about),
-                None => recipe.about.to_owned(),
-            };
-            vec![format!("  {}", recipe.name), number, about]
-        })
-        .collect();
-    format!("{examples}\n\nTypes:\n{}", table(&rows, &[1]))
-}
-
-/// Writes planned files with a progress bar, Ctrl-C and a line for each file.
-///
-/// # Errors
-/// As the `write` of the crate `convert`.
-fn run_and_tell(
-    works: &[Work<'_>],
-    files: &[(PathBuf, PlannedFile)],
-    force: bool,
-    options: &RunOptions,
-    report: &Report,
-    ui: &Ui,
-) -> Result<(), Error> {
-    for line in report.fallbacks() {
-        ui.warning(&line);
-    }
-    let cancel = cancel_on_interrupt();
-    let progress = ui.progress(works.iter().map(|work| work.rows.input_bytes(work.rows.view().n_rows)).sum());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes) };
-    let outputs: Vec<_> = files.iter().map(|(path, file)| (path.as_path(), &file.plan)).collect();
-    ::convert::write(works, &outputs, force, options, watch)?;
-    drop(progress);
-    for (path, file) in files {
-        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
-        let (path, size) = (path.display(), human_bytes(n_bytes));
-        ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
-    }
-    Ok(())
 }
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.

@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, FromArgMatches};
 use eval::perplexity::{Perplexity, Settings, cut, measure};
 use serde_json::json;
 
-use super::eval_model::{RunArgs, at, open, tokens};
+use super::shared::eval_model::{RunArgs, at, open, tokens};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].

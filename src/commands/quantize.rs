@@ -16,10 +16,14 @@ use tensor::DType;
 
 use crate::{
     commands::{
-        Command, cpu_level,
-        plan_report::{Origin, Report},
-        quantize_options::{Asked, OtherSettings, QuantizeOptions, add_files, paths_of},
-        run_and_tell, types_help,
+        Command,
+        shared::{
+            cpu_level::cpu_level,
+            plan_report::{Origin, Report},
+            quantize_options::{OtherSettings, QuantizeOptions, Settings, add_files, paths_of},
+            types_help::types_help,
+            write::write_and_report,
+        },
     },
     failure::{EXIT_INTERRUPTED, Failure},
     ui::Ui,
@@ -145,17 +149,17 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         error @ gguf::Error::Io { .. } => Failure::new(error),
         error => failed(Error::Gguf(error)),
     })?;
-    let asked = args.options.read(OtherSettings {
+    let settings = args.options.read(OtherSettings {
         keep_split: args.keep_split,
         allow_requantize: args.allow_requantize,
         allow_nonfinite: args.allow_nonfinite,
         via: None,
     })?;
     let tensors = convert::model_tensors(&model);
-    asked.warn_of_patterns(&tensors, ui);
-    asked.check_replay(&tensors)?;
+    settings.warn_of_patterns(&tensors, ui);
+    settings.check_replay(&tensors)?;
     let inputs: Vec<&Path> = model.shards().iter().map(|(path, _)| path.as_path()).collect();
-    let files = plan(&args, &what, &model, &asked, &inputs)?;
+    let files = plan(&args, &what, &model, &settings, &inputs)?;
 
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
     let origin = Origin {
@@ -163,26 +167,27 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         format: "GGUF",
         architecture,
         dropped: &[],
-        notes: asked.tell_coverage(&tensors, &files, ui)?,
+        notes: settings.report_coverage(&tensors, &files, ui)?,
         stored_as: &|choice| tensors[choice.tensor].dtype.name().to_owned(),
     };
     let report = Report::new(&origin, &files, args.dry_run);
     if args.dry_run {
-        asked.save(&tensors, &files, &inputs, args.force, ui)?;
+        settings.save(&tensors, &files, &inputs, args.force, ui)?;
         return ui.data(&if args.json { report.json()? } else { report.text() });
     }
-    let request = asked.request(0);
+    let request = settings.request(0);
     for (_, file) in &files {
-        convert::check_quantized(&model, file, &request, asked.settings.allow_requantize).map_err(failed)?;
+        convert::check_quantized(&model, file, &request, settings.recipe_file.allow_requantize)
+            .map_err(failed)?;
     }
-    asked.save(&tensors, &files, &inputs, args.force, ui)?;
+    settings.save(&tensors, &files, &inputs, args.force, ui)?;
     warn_of_loss(&tensors, &files, ui);
     let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
     let ones = convert::ones_for(&planned);
     let works = convert::quantize_works(&model, &planned, &request, &ones).map_err(failed)?;
-    let nonfinite = if asked.settings.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    let nonfinite = if settings.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     let options = RunOptions { threads: args.threads.or(what.threads), level, nonfinite };
-    run_and_tell(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
+    write_and_report(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -191,15 +196,15 @@ fn plan(
     args: &QuantizeArgs,
     what: &What,
     model: &Model,
-    asked: &Asked,
+    settings: &Settings,
     inputs: &[&Path],
 ) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
     let failed = |error| about_input(&what.input, error);
-    let recipes = asked.recipes(what.recipes.clone())?;
+    let recipes = settings.recipes(what.recipes.clone())?;
     let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
     for (index, recipe) in recipes.iter().enumerate() {
         let path = plan_path(what, model, recipe).map_err(failed)?;
-        let planned = convert::plan_quantized(model, recipe, &asked.request(index)).map_err(failed)?;
+        let planned = convert::plan_quantized(model, recipe, &settings.request(index)).map_err(failed)?;
         add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
     }
     for (path, _) in &files {

@@ -6,9 +6,9 @@ use clap::{ArgGroup, ArgMatches, Args, FromArgMatches};
 use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
 use serde_json::json;
 
-use super::{
+use super::shared::{
     eval_model::{RunArgs, at, open},
-    told::Told,
+    progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -90,10 +90,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let model = open(&args.file, &args.run)?;
     let mut answers: Vec<Answer> = Vec::new();
-    let mut told = Told::new("tasks", tasks.n_tasks());
+    let mut progress = ProgressLine::new("tasks", tasks.n_tasks());
     for index in 0..tasks.n_tasks() {
         answers.push(tasks.answer(index, &model).map_err(|error| at(path, error))?);
-        told.tell(ui, index + 1, || format!("{:.4} %", Score::of(&answers).accuracy * 100.0));
+        progress.update(ui, index + 1, || format!("{:.4} %", Score::of(&answers).accuracy * 100.0));
     }
     let score = Score::of(&answers);
     let text = if args.json {

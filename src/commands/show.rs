@@ -13,7 +13,7 @@ use gguf::{Array, Endian, File, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    commands::{Command, table},
+    commands::{Command, shared::table::table},
     failure::Failure,
     ui::{Ui, human_bytes, printable},
 };

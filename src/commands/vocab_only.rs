@@ -10,7 +10,7 @@ use crate::{
     ui::{Ui, human_bytes},
 };
 
-/// What was asked for.
+/// The arguments of this mode.
 #[derive(Debug, Clone, Copy)]
 pub struct VocabOnly<'a> {
     /// The checkpoint folder.
@@ -47,13 +47,13 @@ struct Report {
 ///
 /// # Errors
 /// Whatever stopped it; `failed` adds the path.
-pub fn run(asked: &VocabOnly<'_>, failed: impl Fn(Error) -> Failure, ui: &Ui) -> Result<(), Failure> {
-    let report = make(asked, ui).map_err(failed)?;
+pub fn run(job: &VocabOnly<'_>, failed: impl Fn(Error) -> Failure, ui: &Ui) -> Result<(), Failure> {
+    let report = make(job, ui).map_err(failed)?;
     let Report { output, bytes, tokens, .. } = &report;
-    if !asked.dry_run {
+    if !job.dry_run {
         ui.status(&format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
     }
-    match (asked.json, asked.dry_run) {
+    match (job.json, job.dry_run) {
         (true, _) => ui.data(&(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n")),
         (false, true) => {
             let Report { architecture, tokenizer, keys, .. } = &report;
@@ -65,23 +65,23 @@ pub fn run(asked: &VocabOnly<'_>, failed: impl Fn(Error) -> Failure, ui: &Ui) ->
     }
 }
 
-fn make(asked: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
+fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
     // Weights say no more than the type that the reference notes; without them it is f16.
-    let checkpoint = source::open(asked.input)
-        .or_else(|_| source::open_without_weights(asked.input))
+    let checkpoint = source::open(job.input)
+        .or_else(|_| source::open_without_weights(job.input))
         .map_err(Error::Source)?;
-    let layout = convert::resolve(&checkpoint, asked.options)?;
-    let file_type = asked.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
+    let layout = convert::resolve(&checkpoint, job.options)?;
+    let file_type = job.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
     let plan = convert::plan_vocab(&layout, file_type)?;
     let default_name = arch::vocab_file_name(&layout.metadata);
-    let path = convert::output_path(asked.out, &default_name, &format!("{file_type:?}"))?;
-    convert::check_output(&path, asked.input, asked.force || asked.dry_run)?;
+    let path = convert::output_path(job.out, &default_name, &format!("{file_type:?}"))?;
+    convert::check_output(&path, job.input, job.force || job.dry_run)?;
     for note in checkpoint.notes.iter().chain(&layout.notes) {
         ui.note(note);
     }
     let find = |key: &str| layout.metadata.get(key);
     let report = Report {
-        input: asked.input.display().to_string(),
+        input: job.input.display().to_string(),
         output: path.display().to_string(),
         architecture: layout.architecture,
         tokenizer: find("tokenizer.ggml.model").and_then(gguf::Value::as_str).unwrap_or_default().to_owned(),
@@ -89,11 +89,11 @@ fn make(asked: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
         // Those of the file type stand in the plan only.
         keys: layout.metadata.len() + 2,
         bytes: plan.unpadded_header_bytes().len() as u64,
-        dry_run: asked.dry_run,
+        dry_run: job.dry_run,
         notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
     };
-    if !asked.dry_run {
-        convert::write_vocab(&plan, &path, asked.force)?;
+    if !job.dry_run {
+        convert::write_vocab(&plan, &path, job.force)?;
     }
     Ok(report)
 }

@@ -218,6 +218,14 @@ pub enum Error {
         /// The final path.
         path: PathBuf,
     },
+    /// The output is a symbolic link that leads nowhere.
+    #[error("`{}` is a link to `{}`, which is not there", path.display(), target.display())]
+    DeadLink {
+        /// The link.
+        path: PathBuf,
+        /// What it says.
+        target: PathBuf,
+    },
     /// The system says no.
     #[error("{action} `{}`{} failed: {source}", path.display(), at_offset(*offset))]
     Io {
@@ -229,6 +237,14 @@ pub enum Error {
         offset: Option<u64>,
         /// What the system says.
         source: io::Error,
+    },
+    /// A file that was read is not the same any more.
+    #[error("{}: changed while it was read: {change}", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What changed.
+        change: String,
     },
     /// A write outside the planned file; a bug of the caller.
     #[error("write of {len} bytes at offset {offset} is outside the planned {file_len} bytes")]
@@ -325,7 +341,9 @@ impl Error {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
             } => "this is a file of the time before gguf",
             Error::Truncated { .. } | Error::OutOfFile { .. } => "was the download or copy complete?",
+            Error::DeadLink { .. } => "remove the link, or name the file itself",
             Error::Exists { .. } => "use --force to replace it",
+            Error::Changed { .. } => "run again when no other program changes the file",
             Error::ShardMissing { .. } => "all shards have to lie in one folder under their own names",
             _ => return None,
         })

@@ -1,12 +1,22 @@
-//! Read-only memory maps of input files: the only unsafe code of this crate.
+//! Read-only memory maps of input files: with the handler in `map/fault.rs`, the only unsafe code of this crate.
 #![expect(unsafe_code, reason = "mapping a file and giving its pages back are unsafe in memmap2")]
+
+mod fault;
+mod slots;
 
 use std::{
     fmt, fs, io,
     ops::{Deref, Range},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
+
+pub use fault::{exit_on_bus_error, remove_temporary_files};
+pub(crate) use fault::know_temporary_file;
+pub(crate) use slots::Held;
+
+use crate::Error;
 
 /// The bytes of an input file, mapped or held, read-only and cheap to clone.
 ///
@@ -17,8 +27,52 @@ pub struct Mapped {
 }
 
 enum Bytes {
-    Map(memmap2::Mmap),
+    Map(Map),
     Held(Vec<u8>),
+}
+
+struct Map {
+    /// Lets a bus error name this file. Dropped before the map is.
+    _known: Option<Held>,
+    map: memmap2::Mmap,
+    path: PathBuf,
+    identity: Identity,
+}
+
+/// What a file's content depends on, as far as the system shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    n_bytes: u64,
+    modified: Option<SystemTime>,
+    /// Device and inode.
+    #[cfg(unix)]
+    place: (u64, u64),
+}
+
+impl Identity {
+    fn new(metadata: &fs::Metadata) -> Identity {
+        Identity {
+            n_bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            place: {
+                use std::os::unix::fs::MetadataExt;
+                (metadata.dev(), metadata.ino())
+            },
+        }
+    }
+
+    /// How `self` became `now`; none where it did not change.
+    fn change(&self, now: &Identity) -> Option<String> {
+        #[cfg(unix)]
+        if self.place != now.place {
+            return Some("another file has its name now".to_owned());
+        }
+        if self.n_bytes != now.n_bytes {
+            return Some(format!("it had {} bytes and has {} now", self.n_bytes, now.n_bytes));
+        }
+        (self.modified != now.modified).then(|| "it was written to".to_owned())
+    }
 }
 
 /// How a range of bytes is about to be used.
@@ -45,17 +99,36 @@ impl Mapped {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file"));
         }
         let file = fs::File::open(path)?;
+        // Before the map, so that no change after it goes unseen.
+        let identity = Identity::new(&file.metadata()?);
         // An empty map is an error on some systems.
-        if file.metadata()?.len() == 0 {
+        if identity.n_bytes == 0 {
             return Ok(Mapped::from(Vec::new()));
         }
         // SAFETY: the map is read-only and private to this process, and is only ever handed
         // out as `&[u8]`. What must hold is that nobody shortens or rewrites the file while
-        // it is mapped; no program can check that for a shared file system, and every mapping
+        // it is mapped; no program can prevent that on a shared file system, and every mapping
         // reader (the reference included) relies on it. Our own output goes to a temporary
-        // file that is renamed, so we never write into a mapped file.
+        // file that is renamed, so we never write into a mapped file. Where someone else does, a
+        // shorter file ends the process (`exit_on_bus_error`) and a rewritten one is found by
+        // `check_unchanged` before an output gets its name.
         let map = unsafe { memmap2::Mmap::map(&file)? };
-        Ok(Mapped { bytes: Arc::new(Bytes::Map(map)) })
+        let known = fault::know_map(&map, path);
+        Ok(Mapped { bytes: Arc::new(Bytes::Map(Map { _known: known, map, path: path.to_owned(), identity })) })
+    }
+
+    /// Checks that the file under the path is still the one that was mapped, and that nobody has written to it: its
+    /// device and inode, length and time of modification. Bytes in memory never change.
+    ///
+    /// # Errors
+    /// [`Error::Changed`].
+    pub fn check_unchanged(&self) -> Result<(), Error> {
+        let Bytes::Map(Map { path, identity, .. }) = &*self.bytes else { return Ok(()) };
+        let change = match fs::metadata(path) {
+            Ok(now) => identity.change(&Identity::new(&now)),
+            Err(error) => Some(error.to_string()),
+        };
+        change.map_or(Ok(()), |change| Err(Error::Changed { path: path.clone(), change }))
     }
 
     /// Tells the system how the bytes in `range` will be used.
@@ -63,7 +136,7 @@ impl Mapped {
     /// Advice is a hint: a range that ends past the file is cut, a failure and a system
     /// without the call do nothing, held bytes ignore it.
     pub fn advise(&self, advice: Advice, range: Range<usize>) {
-        let Bytes::Map(map) = &*self.bytes else { return };
+        let Bytes::Map(Map { map, .. }) = &*self.bytes else { return };
         advise(map, advice, range);
     }
 }
@@ -111,7 +184,7 @@ impl Deref for Mapped {
 
     fn deref(&self) -> &[u8] {
         match &*self.bytes {
-            Bytes::Map(map) => map,
+            Bytes::Map(Map { map, .. }) => map,
             Bytes::Held(bytes) => bytes,
         }
     }
@@ -157,6 +230,27 @@ mod tests {
                 assert_eq!(&*clone, bytes, "{advice:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_changes_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let changed = |mapped: &Mapped| match mapped.check_unchanged() {
+            Ok(()) => "no".to_owned(),
+            Err(Error::Changed { path: named, change }) if named == path => change,
+            Err(error) => panic!("{error}"),
+        };
+        fs::write(&path, [1; 100]).unwrap();
+        let mapped = Mapped::open(&path).unwrap();
+        assert_eq!(changed(&mapped), "no");
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(changed(&mapped), "it was written to");
+        file.set_len(200).unwrap();
+        assert_eq!(changed(&mapped), "it had 100 bytes and has 200 now");
+        fs::remove_file(&path).unwrap();
+        assert!(changed(&mapped).contains("No such file") || cfg!(not(unix)));
     }
 
     #[test]

@@ -5,9 +5,13 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
-use crate::Error;
+use crate::{
+    Error,
+    map::{Held, know_temporary_file},
+};
 
 /// A file being written: under a temporary name in the folder of the final file until
 /// [`Output::finish`], gone if that never happens.
@@ -17,7 +21,11 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Output {
     final_path: PathBuf,
+    /// The final path, or the file that it is a link to.
+    target: PathBuf,
     temporary_path: PathBuf,
+    /// Lets a signal handler remove the temporary file.
+    known: Option<Held>,
     file: fs::File,
     len: u64,
     force: bool,
@@ -28,20 +36,23 @@ impl Output {
     /// Creates the temporary file for `final_path` and reserves `len` bytes.
     ///
     /// Without `force` an existing final file is refused, now and again in
-    /// [`Output::finish`]; with it, it is replaced in the last step and is whole until then.
+    /// [`Output::finish`]; with it, it is replaced in the last step and is whole until then. Where
+    /// the path is a symbolic link to a file, that file is replaced and the link stays.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::NotAFile`] for a folder, a device or a path without a
-    /// file name, with or without `force`; [`Error::Io`] when the file cannot be made or the
-    /// space is not there.
+    /// file name and [`Error::DeadLink`], with or without `force`; [`Error::Io`] when the file
+    /// cannot be made or the space is not there.
     pub fn create(final_path: &Path, len: u64, force: bool) -> Result<Output, Error> {
-        check_replaceable(final_path, force)?;
-        let Some(file_name) = final_path.file_name() else {
+        let target = check_replaceable(final_path, force)?;
+        let Some(file_name) = target.file_name() else {
             return Err(Error::NotAFile { path: final_path.to_owned() });
         };
-        let (temporary_path, file) = create_temporary(final_path, &file_name.to_string_lossy())?;
+        let (temporary_path, file) = create_temporary(&target, &file_name.to_string_lossy())?;
         let output = Output {
             final_path: final_path.to_owned(),
+            target,
+            known: know_temporary_file(&temporary_path),
             temporary_path,
             file,
             len,
@@ -117,19 +128,75 @@ impl Output {
             return Err(Error::Length { path: temporary_path.clone(), expected: self.len, found });
         }
         self.file.sync_all().map_err(|source| Error::io("sync", temporary_path, source))?;
-        check_replaceable(&self.final_path, self.force)?;
+        if check_replaceable(&self.final_path, self.force)? != self.target {
+            // The link leads elsewhere than it did when this began.
+            return Err(Error::NotAFile { path: self.final_path.clone() });
+        }
         let renamed = if self.force {
-            fs::rename(temporary_path, &self.final_path)
+            fs::rename(temporary_path, &self.target)
         } else {
-            rename_without_replacing(temporary_path, &self.final_path)
+            rename_without_replacing(temporary_path, &self.target)
         };
         renamed.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists { path: self.final_path.clone() },
             _ => Error::io("rename to", &self.final_path, source),
         })?;
         self.is_in_place = true;
-        sync_folder(folder_of(&self.final_path))
+        self.known = None;
+        sync_folder(folder_of(&self.target))
     }
+
+    /// Temporary files that earlier processes left beside `final_path` when they were on the way to it and ended
+    /// without tidying up (a power cut, `kill -9`). Those of processes that live are not among them; where the system
+    /// does not say which processes live, there are none.
+    pub fn leftovers(final_path: &Path) -> Vec<Leftover> {
+        let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
+        let Some(file_name) = target.file_name() else { return Vec::new() };
+        let kept = kept_of(&file_name.to_string_lossy()).to_owned();
+        let Ok(entries) = fs::read_dir(folder_of(&target)) else { return Vec::new() };
+        let leftover = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            let rest = name.strip_prefix('.')?.strip_suffix(".partial")?;
+            let (numbers, of) = rest.split_once('.')?;
+            let (process, number) = numbers.split_once('-')?;
+            number.parse::<u64>().ok()?;
+            if of != kept || is_alive(process.parse().ok()?) {
+                return None;
+            }
+            let metadata = entry.metadata().ok()?;
+            let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok());
+            Some(Leftover { path: entry.path(), n_bytes: metadata.len(), age })
+        };
+        let mut leftovers: Vec<Leftover> = entries.flatten().filter_map(leftover).collect();
+        leftovers.sort_by(|a, b| a.path.cmp(&b.path));
+        leftovers
+    }
+}
+
+/// A temporary file whose process is dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leftover {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length.
+    pub n_bytes: u64,
+    /// Time since it was last written to, where the system says that.
+    pub age: Option<Duration>,
+}
+
+/// Whether a process of this number may be there.
+#[cfg(unix)]
+fn is_alive(process: i32) -> bool {
+    let process = rustix::process::Pid::from_raw(process);
+    process.is_none_or(|process| {
+        rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
+    })
+}
+
+#[cfg(not(unix))]
+fn is_alive(_process: i32) -> bool {
+    true
 }
 
 impl Drop for Output {
@@ -145,30 +212,44 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file may be replaced with force; a folder, a device or a pipe never.
-fn check_replaceable(final_path: &Path, force: bool) -> Result<(), Error> {
-    // A link counts by itself, so that one that leads nowhere is not overwritten either.
-    if fs::symlink_metadata(final_path).is_err() {
-        return Ok(());
+/// Where the output goes: `final_path`, or the file that it is a link to. A file may be replaced with force; a
+/// folder, a device, a pipe or what a process has open (`/dev/stdout`) never.
+fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
+    let not_a_file = || Error::NotAFile { path: final_path.to_owned() };
+    let folder = fs::canonicalize(folder_of(final_path)).unwrap_or_default();
+    if cfg!(unix) && (folder == Path::new("/dev") || folder.starts_with("/dev/fd") || folder.starts_with("/proc")) {
+        return Err(not_a_file());
     }
+    let Ok(metadata) = fs::symlink_metadata(final_path) else { return Ok(final_path.to_owned()) };
+    let is_link = metadata.is_symlink();
     match fs::metadata(final_path) {
-        Ok(metadata) if !metadata.is_file() => Err(Error::NotAFile { path: final_path.to_owned() }),
+        Ok(metadata) if !metadata.is_file() => Err(not_a_file()),
+        Err(_) if is_link => {
+            let target = fs::read_link(final_path).unwrap_or_default();
+            Err(Error::DeadLink { path: final_path.to_owned(), target })
+        }
         _ if !force => Err(Error::Exists { path: final_path.to_owned() }),
-        _ => Ok(()),
+        _ if is_link => fs::canonicalize(final_path).map_err(|source| Error::io("follow", final_path, source)),
+        _ => Ok(final_path.to_owned()),
     }
+}
+
+/// As much of a file's name as its temporary name holds: file systems allow 255 bytes, and the final name may use
+/// them all.
+fn kept_of(file_name: &str) -> &str {
+    let mut kept = file_name.len().min(180);
+    while !file_name.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    &file_name[..kept]
 }
 
 /// A new file beside `final_path` whose name is free, hidden, and does not end in `.gguf`.
 fn create_temporary(final_path: &Path, file_name: &str) -> Result<(PathBuf, fs::File), Error> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    // File systems allow 255 bytes, and the final name may use them all.
-    let mut kept = file_name.len().min(180);
-    while !file_name.is_char_boundary(kept) {
-        kept -= 1;
-    }
     loop {
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".{}-{n}.{}.partial", std::process::id(), &file_name[..kept]);
+        let name = format!(".{}-{n}.{}.partial", std::process::id(), kept_of(file_name));
         let path = folder_of(final_path).join(OsString::from(name));
         match fs::File::options().write(true).read(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file)),
@@ -325,6 +406,58 @@ mod tests {
         output.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(folder.path()), ["x.gguf"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_followed_to_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("elsewhere")).unwrap();
+        fs::write(path("elsewhere/file"), "old").unwrap();
+        std::os::unix::fs::symlink("elsewhere/file", path("link")).unwrap();
+        std::os::unix::fs::symlink("nothing", path("dead")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", path("folder")).unwrap();
+        let whole = |name: &str, force| Output::write_whole(&path(name), b"new", force);
+        assert!(matches!(whole("link", false), Err(Error::Exists { .. })));
+        whole("link", true).unwrap();
+        assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
+        assert_eq!(fs::read(path("elsewhere/file")).unwrap(), b"new");
+        for force in [false, true] {
+            let dead = whole("dead", force);
+            assert!(matches!(dead, Err(Error::DeadLink { target, .. }) if target == Path::new("nothing")));
+            assert!(matches!(whole("folder", force), Err(Error::NotAFile { .. })));
+            for device in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/none"] {
+                let refused = Output::write_whole(Path::new(device), b"new", force);
+                assert!(matches!(refused, Err(Error::NotAFile { .. })), "{device}");
+            }
+        }
+        assert_eq!(names(folder.path()), ["dead", "elsewhere", "folder", "link"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_dead_processes_left_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (dead, own) = (child.id(), std::process::id());
+        for name in [
+            format!(".{dead}-0.x.gguf.partial"),
+            format!(".{dead}-12.x.gguf.partial"),
+            format!(".{dead}-0.y.gguf.partial"),
+            format!(".{own}-0.x.gguf.partial"),
+            ".x-0.x.gguf.partial".to_owned(),
+            format!(".{dead}-0.x.gguf"),
+        ] {
+            fs::write(path(&name), "left").unwrap();
+        }
+        let found = Output::leftovers(&path("x.gguf"));
+        let paths: Vec<&Path> = found.iter().map(|it| it.path.as_path()).collect();
+        assert_eq!(paths, [path(&format!(".{dead}-0.x.gguf.partial")), path(&format!(".{dead}-12.x.gguf.partial"))]);
+        assert!(found.iter().all(|it| it.n_bytes == 4 && it.age.is_some()));
+        assert!(Output::leftovers(&path("none/x.gguf")).is_empty());
     }
 
     #[test]

@@ -11,11 +11,11 @@ use clap::{
 };
 use eval::{Activations, Error, Model, Options};
 
-use crate::{commands::cpu_level, failure::Failure};
+use crate::{commands::shared::cpu_level::cpu_level, failure::Failure};
 
 /// The options of every verb that runs a model.
 #[derive(Debug, Args)]
-pub(super) struct RunArgs {
+pub(in crate::commands) struct RunArgs {
     /// Threads to work with; as many as the machine has by default.
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<usize>,
@@ -37,14 +37,14 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
 ///
 /// # Errors
 /// What is wrong with the file or with the options.
-pub(super) fn open(path: &Path, run: &RunArgs) -> Result<Model, Failure> {
+pub(in crate::commands) fn open(path: &Path, run: &RunArgs) -> Result<Model, Failure> {
     cpu_level()?;
     let options = Options { threads: run.threads, activations: run.activations.unwrap_or_default() };
     Model::open(path, &options).map_err(|error| at(path, error))
 }
 
 /// The failure of a model's file.
-pub(super) fn at(path: &Path, error: Error) -> Failure {
+pub(in crate::commands) fn at(path: &Path, error: Error) -> Failure {
     let hint = error.hint();
     match error {
         // This one carries its path.
@@ -61,7 +61,7 @@ pub(super) fn at(path: &Path, error: Error) -> Failure {
 ///
 /// # Errors
 /// What the system or the tokenizer says.
-pub(super) fn tokens(model: &Model, text: &PathBuf) -> Result<Vec<u32>, Failure> {
+pub(in crate::commands) fn tokens(model: &Model, text: &PathBuf) -> Result<Vec<u32>, Failure> {
     let bytes = fs::read(text).map_err(|error| Failure::at(text, error))?;
     model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(text, error))
 }

@@ -8,23 +8,27 @@ use convert::{
     recipes::{Category, TensorFacts},
 };
 
-/// A coverage report in words.
-pub struct Told {
-    /// The report.
+/// How far an importance matrix covers a model, in words.
+pub struct CoverageReport {
+    /// What is covered and what is not.
     pub coverage: Coverage,
     n_entries: usize,
 }
 
-impl Told {
+impl CoverageReport {
     /// About all tensors that some of `files` quantizes anew.
-    pub fn new(imatrix: &Imatrix, tensors: &[TensorFacts<'_>], files: &[(PathBuf, PlannedFile)]) -> Told {
+    pub fn new(
+        imatrix: &Imatrix,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, PlannedFile)],
+    ) -> CoverageReport {
         let choices = files.iter().flat_map(|(_, file)| &file.choices);
         let encoded = choices
             .filter(|choice| choice.dtype.is_quantized() && tensors[choice.tensor].dtype != choice.dtype)
             .map(|choice| choice.tensor);
         let encoded: BTreeSet<usize> = encoded.collect();
         let encoded: Vec<TensorFacts<'_>> = encoded.into_iter().map(|index| tensors[index]).collect();
-        Told { coverage: coverage(imatrix, &encoded), n_entries: imatrix.entries.len() }
+        CoverageReport { coverage: coverage(imatrix, &encoded), n_entries: imatrix.entries.len() }
     }
 
     /// One line about all.

@@ -16,13 +16,18 @@ use convert::{
 use tensor::DType;
 
 use crate::{
-    commands::{imatrix_report, near_names::near, recipe_file::RecipeFile},
+    commands::shared::{
+        coverage_report::CoverageReport,
+        recipe_file::{ImatrixUse, RecipeFile},
+        suggest::suggest,
+    },
     failure::Failure,
     ui::Ui,
 };
 
-/// The options as they are given.
-#[derive(Debug, Clone, Default, Args)]
+// No doc comment: clap would print it at the head of `--help`.
+#[expect(missing_docs, reason = "clap prints a doc comment of this type at the head of `--help`")]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "What becomes of tensors")]
 pub struct QuantizeOptions {
     /// Leave output.weight as it is.
@@ -113,9 +118,9 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// The options with their files read: what to ask the library for.
-pub struct Asked {
+pub struct Settings {
     /// The same as it would stand in a recipe file, but for the choices.
-    pub settings: RecipeFile,
+    pub recipe_file: RecipeFile,
     overrides: Overrides,
     imatrix: Option<Imatrix>,
     keys: Vec<KeyOverride>,
@@ -144,29 +149,14 @@ impl QuantizeOptions {
 
     /// Whether any is given.
     pub fn any(&self) -> bool {
-        let flags = self.leave_output_tensor || self.pure;
-        let lists = [
-            self.include_weights.len(),
-            self.exclude_weights.len(),
-            self.tensor_type.len(),
-            self.prune_layers.len(),
-            self.override_kv.len(),
-        ];
-        let paths = [&self.tensor_type_file, &self.recipe, &self.save_recipe];
-        flags
-            || lists.iter().any(|n| *n > 0)
-            || paths.iter().any(|path| path.is_some())
-            || self.imatrix.is_some()
-            || self.missing_imatrix.is_some()
-            || self.output_tensor_type.or(self.token_embedding_type).is_some()
-            || self.split_max_size.or(self.split_max_tensors).is_some()
+        *self != QuantizeOptions::default()
     }
 
     /// Reads what the options name: recipe file, importance matrix, list of tensor types.
     ///
     /// # Errors
     /// What is wrong with one of the files.
-    pub fn read(&self, other: OtherSettings) -> Result<Asked, Failure> {
+    pub fn read(&self, other: OtherSettings) -> Result<Settings, Failure> {
         let settings = match &self.recipe {
             Some(path) => {
                 let mut settings = RecipeFile::open(path)?;
@@ -182,18 +172,18 @@ impl QuantizeOptions {
         let imatrix = settings.imatrix.as_ref().map(open_imatrix).transpose()?;
         let keys = settings.override_kv.iter().map(|text| KeyOverride::parse(text));
         let keys = keys.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
-        Ok(Asked {
+        Ok(Settings {
             overrides: self.overrides()?,
             imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),
             keys,
             replayed: self.recipe.is_some(),
             save_to: self.save_recipe.clone(),
-            settings,
+            recipe_file: settings,
         })
     }
 
     fn settings(&self, other: OtherSettings) -> RecipeFile {
-        let imatrix = self.imatrix.as_ref().map(|file| super::recipe_file::ImatrixUse {
+        let imatrix = self.imatrix.as_ref().map(|file| ImatrixUse {
             file: file.clone(),
             include_weights: self.include_weights.clone(),
             exclude_weights: self.exclude_weights.clone(),
@@ -232,7 +222,7 @@ impl QuantizeOptions {
     }
 }
 
-fn open_imatrix(used: &super::recipe_file::ImatrixUse) -> Result<Imatrix, Failure> {
+fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Failure> {
     let path = Path::new(&used.file);
     let failed = |error| Failure::at(path, error);
     let mut imatrix = Imatrix::open(path).map_err(failed)?;
@@ -242,7 +232,7 @@ fn open_imatrix(used: &super::recipe_file::ImatrixUse) -> Result<Imatrix, Failur
     Ok(imatrix)
 }
 
-impl Asked {
+impl Settings {
     /// The types to write: those of the recipe file, or else `given`.
     ///
     /// # Errors
@@ -251,13 +241,13 @@ impl Asked {
         if !self.replayed {
             return Ok(given);
         }
-        let types = self.settings.outputs.iter();
+        let types = self.recipe_file.outputs.iter();
         types.map(|output| Recipe::from_name(&output.file_type).map_err(Failure::usage)).collect()
     }
 
     /// What to ask for the output at `index` among the recipes.
     pub fn request(&self, index: usize) -> Request<'_> {
-        let settings = &self.settings;
+        let settings = &self.recipe_file;
         let shards = match (settings.split_max_size, settings.split_max_tensors) {
             _ if settings.keep_split => Shards::Kept,
             (None, None) => Shards::One,
@@ -276,7 +266,7 @@ impl Asked {
     }
 
     fn importance(&self) -> Option<Importance<'_>> {
-        let used = self.settings.imatrix.as_ref()?;
+        let used = self.recipe_file.imatrix.as_ref()?;
         self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: &used.file })
     }
 
@@ -285,7 +275,7 @@ impl Asked {
         for index in self.overrides.unmatched(tensors) {
             let pattern = self.overrides.tensor_types[index].pattern.as_str();
             let warning = format!("--tensor-type: `{pattern}` is found in no tensor's name");
-            let near = near(pattern, tensors.iter().map(|tensor| tensor.name));
+            let near = suggest(pattern, tensors.iter().map(|tensor| tensor.name));
             ui.warning(&match &near[..] {
                 [] => warning,
                 names => format!("{warning}; there are `{}`", names.join("`, `")),
@@ -298,28 +288,28 @@ impl Asked {
     ///
     /// # Errors
     /// A matrix of another model.
-    pub fn tell_coverage(
+    pub fn report_coverage(
         &self,
         tensors: &[TensorFacts<'_>],
         files: &[(PathBuf, PlannedFile)],
         ui: &Ui,
     ) -> Result<Vec<String>, Failure> {
-        let (Some(importance), Some(used)) = (self.importance(), &self.settings.imatrix) else {
+        let (Some(importance), Some(used)) = (self.importance(), &self.recipe_file.imatrix) else {
             return Ok(Vec::new());
         };
-        let told = imatrix_report::Told::new(importance.imatrix, tensors, files);
+        let report = CoverageReport::new(importance.imatrix, tensors, files);
         let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
-        if told.coverage.is_of_another_model() && !is_filtered {
+        if report.coverage.is_of_another_model() && !is_filtered {
             let message =
                 "the importance matrix was made for another model: nothing in it fits a tensor of this";
-            let hint = told.coverage.unused.first().map(|name| format!("it is about `{name}`, for one"));
+            let hint = report.coverage.unused.first().map(|name| format!("it is about `{name}`, for one"));
             return Err(Failure::at(Path::new(&used.file), message).hint(hint));
         }
-        let warnings = told.warnings();
+        let warnings = report.warnings();
         warnings.iter().for_each(|line| ui.warning(line));
-        ui.detail(&told.summary());
-        told.details().iter().for_each(|line| ui.detail(line));
-        Ok([vec![told.summary()], warnings].concat())
+        ui.detail(&report.summary());
+        report.details().iter().for_each(|line| ui.detail(line));
+        Ok([vec![report.summary()], warnings].concat())
     }
 
     /// Checks that a recipe file names no tensor that is not there.
@@ -328,7 +318,7 @@ impl Asked {
     /// It does.
     pub fn check_replay(&self, tensors: &[TensorFacts<'_>]) -> Result<(), Failure> {
         let have: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
-        let named = self.settings.outputs.iter().filter(|_| self.replayed).flat_map(|it| it.dtypes.keys());
+        let named = self.recipe_file.outputs.iter().filter(|_| self.replayed).flat_map(|it| it.dtypes.keys());
         match named.filter(|name| !have.contains(name.as_str())).collect::<Vec<_>>()[..] {
             [] => Ok(()),
             [name, ref rest @ ..] => {
@@ -356,7 +346,7 @@ impl Asked {
             let hint = error.hint();
             Failure::new(error).hint(hint)
         })?;
-        self.settings.clone().with_choices(tensors, files).save(path)?;
+        self.recipe_file.clone().with_choices(tensors, files).save(path)?;
         ui.status(&format!("wrote {}", path.display()));
         Ok(())
     }

@@ -1,19 +1,19 @@
-//! Names that someone may have meant.
+//! Did you mean: the names that are nearest to what was given.
 
 use std::collections::BTreeMap;
 
 /// Up to three parts of names that are nearest to what `pattern` spells; none where all are far.
 /// `attn_q` of `blk.7.attn_q.weight` is a part.
-pub fn near<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = |text: &'_ str| -> Vec<String> {
         let words = text.split(|c| !is_word(c));
-        let telling = |word: &&str| {
+        let is_distinctive = |word: &&str| {
             word.len() > 1
                 && word.contains(|c: char| c.is_ascii_alphabetic())
                 && !["blk", "weight"].contains(word)
         };
-        words.filter(telling).map(str::to_owned).collect()
+        words.filter(is_distinctive).map(str::to_owned).collect()
     };
     // Letters behind a backslash stand for classes of letters.
     let mut plain = String::new();
@@ -26,14 +26,14 @@ pub fn near<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<Stri
             plain.push(letter.to_ascii_lowercase());
         }
     }
-    let asked = words(&plain);
+    let wanted = words(&plain);
     let mut distances: BTreeMap<String, usize> = BTreeMap::new();
     for part in names.flat_map(words) {
         let of_word = |word: &String| {
             let distance = distance(word, &part);
             (distance * 2 <= word.len().max(3)).then_some(distance)
         };
-        if let Some(distance) = asked.iter().filter_map(of_word).min() {
+        if let Some(distance) = wanted.iter().filter_map(of_word).min() {
             distances.insert(part, distance);
         }
     }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn what_is_near() {
         let names = ["blk.0.attn_q.weight", "blk.1.attn_k.weight", "blk.0.ffn_down.weight", "output.weight"];
-        let near = |pattern: &str| near(pattern, names.into_iter()).join(" ");
+        let near = |pattern: &str| suggest(pattern, names.into_iter()).join(" ");
         assert_eq!(near("atn_q"), "attn_q attn_k");
         assert_eq!(near(r"blk\.\d+\.FFN_dwn"), "ffn_down");
         assert_eq!(near("ouput"), "output");

@@ -9,7 +9,7 @@ use serde::Serialize;
 use source::Checkpoint;
 
 use crate::{
-    commands::table,
+    commands::shared::table::table,
     failure::Failure,
     ui::{human_bytes, printable},
 };

@@ -1,0 +1,126 @@
+//! What happens when a mapped file becomes shorter while it is read.
+//!
+//! The system then has no page for an address that is still mapped and sends SIGBUS, whose default ends the
+//! process: nothing is said and temporary files stay. A program that calls [`exit_on_bus_error`] ends with a message
+//! that names the file, exit code 1, and without temporary files instead. Nothing can be mended in the handler: whoever was
+//! reading can neither get the bytes nor be told, so ending the process is the only right answer.
+#![cfg_attr(unix, expect(unsafe_code, reason = "installing a signal handler is unsafe in libc"))]
+
+use super::slots::{Held, Slots};
+
+/// Every mapped file: its addresses and its name for people.
+static MAPS: Slots = Slots::new();
+/// Every temporary file that is being written, as a path that ends with a zero byte.
+static TEMPORARY_FILES: Slots = Slots::new();
+
+/// Lets the handler know a mapped file until the result is dropped.
+pub(super) fn know_map(bytes: &[u8], path: &std::path::Path) -> Option<Held> {
+    let start = bytes.as_ptr() as usize;
+    // A name could move the terminal's cursor, and the handler cannot escape it.
+    let name: String = path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    MAPS.hold(start..start + bytes.len(), name.as_bytes())
+}
+
+/// Lets the handler remove a temporary file until the result is dropped.
+pub(crate) fn know_temporary_file(path: &std::path::Path) -> Option<Held> {
+    // The addresses say nothing here; an end of 0 would mark the slot as free.
+    TEMPORARY_FILES.hold(0..1, &[path.as_os_str().as_encoded_bytes(), b"\0"].concat())
+}
+
+/// Removes the temporary file of every [`crate::Output`] that is not finished. For a program that is about to end
+/// without dropping them.
+pub fn remove_temporary_files() {
+    TEMPORARY_FILES.for_each(|_, path| {
+        let path = path.strip_suffix(b"\0").unwrap_or(path);
+        #[cfg(unix)]
+        let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
+        #[cfg(not(unix))]
+        let Ok(path) = std::str::from_utf8(path) else { return };
+        let _already_gone = std::fs::remove_file(path);
+    });
+}
+
+/// From now on, a mapped file that becomes shorter while it is read ends the process with exit code 1, a message on stderr
+/// that names the file, and without the temporary files of [`crate::Output`]. For programs, not for libraries:
+/// a process has one handler of SIGBUS. Does nothing where there is no such signal.
+pub fn exit_on_bus_error() {
+    #[cfg(unix)]
+    unix::install();
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::{ffi::CStr, sync::OnceLock};
+
+    use super::{MAPS, TEMPORARY_FILES};
+
+    /// What SIGBUS did before.
+    static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+    pub(super) fn install() {
+        // SAFETY: a `sigaction` of zeros is a valid value: the default action, no flags, an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_bus_error as *const () as usize;
+        // Not on the alternate stack: that one is for stacks that have overflown, which send another signal on Linux, and
+        // is too small for the buffers of `Slots::for_each`.
+        action.sa_flags = libc::SA_SIGINFO;
+        let mut before = action;
+        // SAFETY: both pointers are to values that live until the call returns. The handler has the signature that
+        // SA_SIGINFO asks for. It calls only what POSIX lists as async-signal-safe (write, unlink, sigaction, _exit) and reads
+        // atomics: no lock, no allocation, no panic.
+        let result = unsafe { libc::sigaction(libc::SIGBUS, &action, &mut before) };
+        if result == 0 {
+            let _installed_twice = BEFORE.set(before);
+        }
+    }
+
+    extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the system calls a handler with SA_SIGINFO with a pointer to a `siginfo_t`, and that of SIGBUS has an
+        // address.
+        let address = unsafe { (*info).si_addr() } as usize;
+        let mut is_ours = false;
+        MAPS.for_each(|addresses, name| {
+            if addresses.contains(&address) && !is_ours {
+                is_ours = true;
+                say(name);
+            }
+        });
+        if is_ours {
+            TEMPORARY_FILES.for_each(|_, path| {
+                if let Ok(path) = CStr::from_bytes_until_nul(path) {
+                    let _already_gone = rustix::fs::unlink(path);
+                }
+            });
+            // SAFETY: ends the process at once, without destructors and without `atexit`; nothing is left that could see it.
+            unsafe { libc::_exit(1) }
+        }
+        // An address that is no map of ours: as if this handler had never been there. The instruction that failed is run
+        // again after the return, and fails into what was there before.
+        if let Some(before) = BEFORE.get() {
+            // SAFETY: as in `install`; the action is the one that the system gave there.
+            unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
+        }
+    }
+
+    /// Writes the message in one piece.
+    fn say(name: &[u8]) {
+        let mut line = [0; 1024];
+        let mut n_bytes = 0;
+        // What is longer than the buffer is cut; the end of a path tells more than its start.
+        let name = &name[name.len().saturating_sub(700)..];
+        for part in [
+            b"error: ".as_slice(),
+            name,
+            b": became shorter while it was read, or its disk failed\n",
+            b"hint: nothing was written; run again when no other program changes the file\n",
+        ] {
+            for byte in part {
+                if let Some(to) = line.get_mut(n_bytes) {
+                    *to = *byte;
+                    n_bytes += 1;
+                }
+            }
+        }
+        let _closed = rustix::io::write(rustix::stdio::stderr(), &line[..n_bytes]);
+    }
+}

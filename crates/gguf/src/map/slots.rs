@@ -1,0 +1,123 @@
+//! Short byte strings that a signal handler may read.
+//!
+//! A handler must not wait for a lock and must not allocate, so slots never move, are never freed, and hold
+//! atomics only. Whoever lets go of a slot leaves it for the next one, so that there are never more
+//! slots than were once held at the same time.
+
+use std::{
+    ops::Range,
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+    },
+};
+
+/// Bytes of a string at most: Linux takes no longer path, its closing zero included.
+pub(crate) const MAX_BYTES: usize = 4096;
+
+/// A list of slots that only grows.
+pub(crate) struct Slots {
+    first: OnceLock<Box<Slot>>,
+    /// Taken by whoever changes a slot, never by a handler.
+    changes: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The addresses that the string is about. An `end` of 0 marks a slot that is free.
+    start: AtomicUsize,
+    end: AtomicUsize,
+    n_bytes: AtomicUsize,
+    bytes: [AtomicU8; MAX_BYTES],
+    next: OnceLock<Box<Slot>>,
+}
+
+impl Slot {
+    fn new() -> Box<Slot> {
+        Box::new(Slot {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            n_bytes: AtomicUsize::new(0),
+            bytes: [const { AtomicU8::new(0) }; MAX_BYTES],
+            next: OnceLock::new(),
+        })
+    }
+}
+
+/// A slot that is held; dropping this makes it free.
+#[derive(Debug)]
+pub(crate) struct Held(&'static Slot);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.end.store(0, Ordering::Release);
+    }
+}
+
+impl Slots {
+    pub(crate) const fn new() -> Slots {
+        Slots { first: OnceLock::new(), changes: Mutex::new(()) }
+    }
+
+    /// Keeps `bytes` about `addresses`, which must not end at 0. None where there are too many bytes.
+    pub(crate) fn hold(&'static self, addresses: Range<usize>, bytes: &[u8]) -> Option<Held> {
+        if bytes.len() > MAX_BYTES {
+            return None;
+        }
+        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot: &'static Slot = self.first.get_or_init(Slot::new);
+        while slot.end.load(Ordering::Acquire) != 0 {
+            slot = slot.next.get_or_init(Slot::new);
+        }
+        for (to, from) in slot.bytes.iter().zip(bytes) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        slot.n_bytes.store(bytes.len(), Ordering::Relaxed);
+        slot.start.store(addresses.start, Ordering::Relaxed);
+        // Last, and with release, so that whoever sees the slot as held sees all of it.
+        slot.end.store(addresses.end, Ordering::Release);
+        Some(Held(slot))
+    }
+
+    /// Calls `f` with the addresses and the bytes of every slot that is held. Neither locks nor allocates.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(Range<usize>, &[u8])) {
+        let mut copy = [0; MAX_BYTES];
+        let mut next = &self.first;
+        while let Some(slot) = next.get() {
+            next = &slot.next;
+            let end = slot.end.load(Ordering::Acquire);
+            if end == 0 {
+                continue;
+            }
+            let n_bytes = slot.n_bytes.load(Ordering::Relaxed).min(MAX_BYTES);
+            for (to, from) in copy[..n_bytes].iter_mut().zip(&slot.bytes) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            f(slot.start.load(Ordering::Relaxed)..end, &copy[..n_bytes]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again() {
+        static SLOTS: Slots = Slots::new();
+        let all = || {
+            let mut all = Vec::new();
+            SLOTS.for_each(|addresses, bytes| all.push((addresses, bytes.to_vec())));
+            all
+        };
+        let one = SLOTS.hold(1..2, b"one").unwrap();
+        let two = SLOTS.hold(3..4, b"two").unwrap();
+        assert_eq!(all(), [(1..2, b"one".to_vec()), (3..4, b"two".to_vec())]);
+        drop(one);
+        assert_eq!(all(), [(3..4, b"two".to_vec())]);
+        let _three = SLOTS.hold(5..6, b"3").unwrap();
+        assert_eq!(all(), [(5..6, b"3".to_vec()), (3..4, b"two".to_vec())]);
+        drop(two);
+        assert!(SLOTS.hold(7..8, &[0; MAX_BYTES + 1]).is_none());
+    }
+}

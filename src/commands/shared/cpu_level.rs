@@ -1,0 +1,22 @@
+//! The CPU level that the kernels run at.
+
+use quant::{LEVEL_VARIABLE, Level};
+
+use crate::failure::Failure;
+
+/// The CPU level to run at: the best one of this machine, or the one that the environment variable
+/// names, in any case. An empty value counts as none.
+///
+/// # Errors
+/// A level that does not exist or that this machine does not have.
+pub(in crate::commands) fn cpu_level() -> Result<Level, Failure> {
+    let name = std::env::var(LEVEL_VARIABLE).unwrap_or_default().to_ascii_lowercase();
+    if name.is_empty() {
+        return Ok(Level::detect());
+    }
+    Level::from_name(&name).ok_or_else(|| {
+        let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
+        Failure::usage(format_args!("{LEVEL_VARIABLE}: this machine cannot run the level `{name}`"))
+            .hint([format!("available are {}", available.join(", "))])
+    })
+}

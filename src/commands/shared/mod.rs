@@ -1,0 +1,13 @@
+//! What several verbs share: groups of options, reports, tables and lines of progress.
+
+pub(super) mod coverage_report;
+pub(super) mod cpu_level;
+pub(super) mod eval_model;
+pub(super) mod plan_report;
+pub(super) mod progress_line;
+pub(super) mod quantize_options;
+pub(super) mod recipe_file;
+pub(super) mod suggest;
+pub(super) mod table;
+pub(super) mod types_help;
+pub(super) mod write;

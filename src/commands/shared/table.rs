@@ -1,0 +1,48 @@
+//! Columns of text.
+
+/// Rows under a header row, columns as wide as their widest cell and two spaces apart. Columns
+/// in `right` are flushed right; the last column is not padded.
+pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
+    let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..n_columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let start = text.len();
+        for (column, cell) in row.iter().enumerate() {
+            // Not `{cell:>width$}`: a width above 65535 is a panic of `format!`.
+            let padding = " ".repeat(widths[column] - cell.chars().count());
+            let is_last = column + 1 == n_columns;
+            match right.contains(&column) {
+                true => text.extend([&padding, cell.as_str()]),
+                false if is_last => text += cell,
+                false => text.extend([cell.as_str(), &padding]),
+            }
+            text += if is_last { "" } else { "  " };
+        }
+        text.truncate(start + text[start..].trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns() {
+        let rows = [["name", "n", ""], ["ä", "10", "x"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows, &[1]), "name   n\nä     10  x\n");
+    }
+
+    #[test]
+    fn cells_of_any_width() {
+        let wide = "w".repeat(70_000);
+        let rows = [["a", "b", "c"], [&wide, &wide, &wide]].map(|row| row.map(str::to_owned).to_vec());
+        let lines: Vec<usize> = table(&rows, &[1]).lines().map(str::len).collect();
+        assert_eq!(lines, [70_000 + 2 + 70_000 + 2 + 1, 3 * 70_000 + 4]);
+    }
+}
