@@ -41,6 +41,11 @@ impl Failure {
         Failure::new(format_args!("{}: {error}", path.display()))
     }
 
+    /// A file or folder that cannot be opened: one spelling for all commands.
+    pub fn cannot_open(path: &Path, error: std::io::Error) -> Failure {
+        Failure::at(path, format_args!("cannot open: {error}"))
+    }
+
     /// The same with advice, if there is any.
     pub fn hint(mut self, hint: impl IntoIterator<Item = impl Into<String>>) -> Failure {
         self.hints.extend(hint.into_iter().map(Into::into));

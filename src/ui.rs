@@ -2,13 +2,15 @@
 //!
 //! Data goes to stdout and is the same with and without a terminal. Talk goes to stderr, is
 //! readable without colour, and is silent with `--quiet` except for errors.
+#![expect(clippy::disallowed_methods, reason = "this is where the process talks and ends")]
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use anstyle::{AnsiColor, Style};
@@ -16,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 
-/// How much is told.
+/// How much is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ui {
     /// Nothing but errors.
@@ -100,29 +102,69 @@ impl Ui {
         }
     }
 
-    /// A bar for `total_bytes` of input; draws nothing where stderr is no terminal.
+    /// A bar for `total_bytes` of input; where stderr is no terminal, a line every ten seconds.
     pub fn progress(&self, total_bytes: u64) -> Progress {
-        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let has_terminal = io::stderr().is_terminal();
+        let is_shown = has_terminal && !self.quiet;
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
-        let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Progress { bar }
+        let now = Instant::now();
+        let lines =
+            (!has_terminal && !self.quiet).then(|| Lines { ui: *self, started: now, last: Mutex::new(now) });
+        Progress { bar, lines }
     }
 }
 
-/// A bar that is taken away when it goes out of scope.
+/// A bar that is taken away when it goes out of scope, or lines in its place.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
+    lines: Option<Lines>,
 }
+
+/// Progress for a log.
+#[derive(Debug)]
+struct Lines {
+    ui: Ui,
+    started: Instant,
+    /// When the last line was printed.
+    last: Mutex<Instant>,
+}
+
+/// Time between two lines of progress.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Progress {
     /// So many more bytes are done. Callable from any thread.
     pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
+        let Some(lines) = &self.lines else { return };
+        // Whoever finds another thread here has nothing to print.
+        let Ok(mut last) = lines.last.try_lock() else { return };
+        if last.elapsed() >= LINE_INTERVAL {
+            *last = Instant::now();
+            let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
+            lines.ui.status(&progress_line(done, total, lines.started.elapsed()));
+        }
     }
+}
+
+/// `1.20 GB of 14.5 GB read (8 %), 240 MB/s, 55 s left`.
+fn progress_line(done: u64, total: u64, elapsed: Duration) -> String {
+    let per_second = done as f64 / elapsed.as_secs_f64().max(1e-3);
+    let left = Duration::from_secs_f64(total.saturating_sub(done) as f64 / per_second.max(1.0));
+    let percent = done * 100 / total.max(1);
+    format!(
+        "{} of {} read ({percent} %), {}/s, {} left",
+        human_bytes(done),
+        human_bytes(total),
+        human_bytes(per_second as u64),
+        human_duration(left)
+    )
 }
 
 impl Drop for Progress {
@@ -131,19 +173,76 @@ impl Drop for Progress {
     }
 }
 
-/// A flag that Ctrl-C sets. Whoever works looks at it, stops and tidies up; a second Ctrl-C ends
-/// the process at once.
+/// The signal that asked the process to stop; 0 where none did.
+static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
+
+/// The exit code of an interrupted run, as shells have it: 128 and the number of the signal.
+pub fn interrupted_code() -> u8 {
+    match STOPPED_BY.load(Ordering::SeqCst) {
+        0 => EXIT_INTERRUPTED,
+        signal => 128 + signal as u8,
+    }
+}
+
+/// A flag that Ctrl-C, SIGTERM and SIGHUP set. Whoever works looks at it, stops and tidies up; a second
+/// signal removes temporary files and ends the process at once. A signal that the process was started
+/// to ignore, as `nohup` does with SIGHUP, stays ignored.
 pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&cancel);
-    let handler = move || {
-        if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(EXIT_INTERRUPTED.into());
-        }
+    static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let install = || {
+        let cancel = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&cancel);
+        on_stop_signals(move |signal| {
+            STOPPED_BY.store(signal, Ordering::SeqCst);
+            if flag.swap(true, Ordering::SeqCst) {
+                gguf::remove_temporary_files();
+                std::process::exit(interrupted_code().into());
+            }
+        });
+        cancel
     };
-    // Without a handler Ctrl-C ends the process as it always does; that is no reason not to run.
-    let _unavailable = ctrlc::set_handler(handler);
-    cancel
+    Arc::clone(CANCEL.get_or_init(install))
+}
+
+/// Calls `stop` with the number of each signal that asks the process to end. Without a handler these end the
+/// process as they always do; that is no reason not to run.
+#[cfg(unix)]
+fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
+    use signal_hook::{
+        consts::{SIGHUP, SIGINT, SIGTERM},
+        iterator::Signals,
+    };
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    if let Ok(mut signals) = Signals::new(wanted) {
+        std::thread::spawn(move || signals.forever().for_each(stop));
+    }
+}
+
+/// Whether the process was started to ignore a signal; Linux says so, elsewhere nothing counts as ignored.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+#[cfg(not(unix))]
+fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
+    const SIGINT: i32 = 2;
+    let _unavailable = ctrlc::set_handler(move || stop(SIGINT));
+}
+
+/// A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 days`.
+pub fn human_duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if minutes == 0 => format!("{seconds} s"),
+        () if hours == 0 => format!("{minutes} min {} s", seconds % 60),
+        () if days < 2 => format!("{hours} h {} min", minutes % 60),
+        () => format!("{days} days"),
+    }
 }
 
 /// A size for people: `857 kB`, `4.2 GB`. Powers of 1000, as disks and downloads are sold.
@@ -184,6 +283,22 @@ mod tests {
         ] {
             assert_eq!(human_bytes(bytes), text);
         }
+    }
+
+    #[test]
+    fn times_for_people() {
+        for (seconds, text) in
+            [(0, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (260_000, "3 days")]
+        {
+            assert_eq!(human_duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn lines_of_progress() {
+        let line = progress_line(1_200_000_000, 14_500_000_000, Duration::from_secs(5));
+        assert_eq!(line, "1.20 GB of 14.5 GB read (8 %), 240 MB/s, 55 s left");
+        assert_eq!(progress_line(0, 0, Duration::ZERO), "0 B of 0 B read (0 %), 0 B/s, 0 s left");
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn what_is_no_gguf_file_is_refused() {
             "error: cut.gguf: file ends inside the number of tensors: 8 bytes needed at offset 8, 1 left\n\
              hint: was the download or copy complete?\n",
         ),
-        ("none.gguf", "error: open `none.gguf` failed: No such file or directory (os error 2)\n"),
+        ("none.gguf", "error: none.gguf: cannot open: No such file or directory (os error 2)\n"),
     ] {
         let ran = place.inspect(&["show", file]);
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(1), "", stderr));

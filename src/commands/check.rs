@@ -216,12 +216,12 @@ const PERPLEXITY_MARGIN: f64 = 0.1;
 const DIVERGENCE_MARGIN: f64 = 2.0;
 
 fn digest(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::at(path, error))?;
+    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
     Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn read(path: &Path) -> Result<Baseline, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+    let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::at(path, error).hint(["a baseline is written with --save"]))
 }

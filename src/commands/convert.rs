@@ -22,10 +22,12 @@ use crate::{
         convert_to_hf::{self, ToHf},
         shared::{
             cpu_level::cpu_level,
+            input_kind::{self, Wanted},
             plan_report::{Origin, Report, stored_as},
             quantize_options::{OtherSettings, QuantizeOptions, Settings, add_files, paths_of},
             types_help::types_help,
-            write::write_and_report,
+            values,
+            write::{check_output, output_parser, write_and_report},
         },
         vocab_only::{self, VocabOnly},
     },
@@ -66,11 +68,11 @@ struct ConvertArgs {
     /// Checkpoint folder: config.json, safetensors, tokenizer files. With --to hf, a GGUF file.
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "list_architectures")]
     src: Option<PathBuf>,
-    /// Output file or folder; may hold {ftype}. Without it the model names a file in the current
-    /// folder.
-    #[arg(value_hint = ValueHint::AnyPath)]
+    /// Output file or folder; may hold {ftype}; a folder that ends with / is made. Without it the
+    /// model names a file in the current folder.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
     out: Option<PathBuf>,
-    /// File type: name in any case or number; several, divided by commas, are made from one read.
+    /// File type, a name of the list below; several, divided by commas, are made from one read.
     /// With --to hf, the weights' type: f32, f16 or bf16 (the default).
     #[arg(
         short = 't',
@@ -78,7 +80,8 @@ struct ConvertArgs {
         value_name = "TYPE",
         value_delimiter = ',',
         conflicts_with = "recipe",
-        value_parser = parse_recipe
+        value_parser = values::file_type(),
+        hide_possible_values = true
     )]
     types: Vec<&'static Recipe>,
     /// What to make: GGUF files of a checkpoint (the default), or a checkpoint folder of a GGUF file.
@@ -100,7 +103,7 @@ struct ConvertArgs {
     #[arg(long)]
     allow_nonfinite: bool,
     /// Round weights to this type first, as the reference's two steps do with bf16.
-    #[arg(long, value_name = "DTYPE", value_parser = parse_float)]
+    #[arg(long, value_name = "DTYPE", value_parser = values::float())]
     via: Option<DType>,
     /// The model's name, whatever the checkpoint says.
     #[arg(long, value_name = "NAME")]
@@ -154,20 +157,6 @@ enum Format {
     Hf,
 }
 
-/// A recipe that can make a file out of a checkpoint.
-fn parse_recipe(name: &str) -> Result<&'static Recipe, String> {
-    let recipe = Recipe::from_name(name).map_err(|error| error.to_string())?;
-    if recipe.copy { Err(Error::CopyOfCheckpoint.to_string()) } else { Ok(recipe) }
-}
-
-fn parse_float(name: &str) -> Result<DType, String> {
-    match DType::from_name(name) {
-        Ok(dtype @ (DType::F32 | DType::F16 | DType::BF16)) => Ok(dtype),
-        Ok(dtype) => Err(format!("`{dtype}` is not one of f32, f16, bf16")),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// A library's error with its advice; about the input, whose path is said here.
 fn about_input(path: &Path, error: Error) -> Failure {
     let hint = error.hint();
@@ -179,6 +168,7 @@ fn about_input(path: &Path, error: Error) -> Failure {
         | Error::UnknownPlaceholder { .. }
         | Error::OneNameForMany { .. } => Failure::new(error),
         Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
+        Error::Source(_) => Failure::at(path, error).hint(input_kind::advice(path, Wanted::Checkpoint)),
         error => Failure::at(path, error),
     }
     .hint(hint)
@@ -332,7 +322,8 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
     let works = convert::works(&checkpoint, &layout, &planned, via, &request, &ones).map_err(failed)?;
     let nonfinite = if settings.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     let options = RunOptions { nonfinite, ..run_options.clone() };
-    write_and_report(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
+    let sources: Vec<gguf::Mapped> = checkpoint.parts.iter().map(|part| part.bytes.clone()).collect();
+    write_and_report(&works, &files, args.force, &options, &sources, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -354,7 +345,7 @@ fn plan(
     }
     for (path, _) in &files {
         // A dry run replaces nothing, so nothing is in its way.
-        convert::check_output(path, args.src(), args.force || args.dry_run).map_err(failed)?;
+        check_output(path, args.out.as_deref(), args.src(), args.force || args.dry_run).map_err(failed)?;
     }
     Ok(files)
 }

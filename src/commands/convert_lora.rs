@@ -9,7 +9,7 @@ use crate::{
     commands::shared::{
         plan_report::{Origin, Report, stored_as},
         quantize_options::{add_files, paths_of},
-        write::write_and_report,
+        write::{check_output, write_and_report},
     },
     failure::Failure,
     ui::Ui,
@@ -70,7 +70,8 @@ pub fn run(job: &Lora<'_>, about: impl Fn(&Path, Error) -> Failure, ui: &Ui) -> 
     }
     let request = Request::default();
     let works = convert::works(&adapter, &layout, &planned, None, &request, &[]).map_err(failed)?;
-    write_and_report(&works, &files, job.force, job.run, &report, ui).map_err(failed)?;
+    let sources: Vec<gguf::Mapped> = adapter.parts.iter().map(|part| part.bytes.clone()).collect();
+    write_and_report(&works, &files, job.force, job.run, &sources, &report, ui).map_err(failed)?;
     if job.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -99,7 +100,7 @@ fn plan(job: &Lora<'_>, layout: &arch::Layout) -> Result<Vec<(PathBuf, PlannedFi
     for recipe in types {
         let default_name = arch::adapter_file_name(&layout.metadata, recipe.name);
         let path = convert::output_path(job.out, &default_name, recipe.name)?;
-        convert::check_output(&path, job.input, job.force || job.dry_run)?;
+        check_output(&path, job.out, job.input, job.force || job.dry_run)?;
         add_files(&mut files, paths_of(&path, vec![convert::plan_adapter(layout, recipe)?]), types.len())?;
     }
     Ok(files)

@@ -78,7 +78,8 @@ pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
 fn write(job: &ToHf<'_>, file: &File, plan: &ExportPlan, ui: &Ui) -> Result<(), ExportError> {
     let cancel = cancel_on_interrupt();
     let progress = ui.progress(export::input_bytes(file));
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes) };
+    let watch =
+        Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[file.bytes().clone()] };
     export::write(file, job.input, plan, job.out, job.force, job.options, watch)
 }
 

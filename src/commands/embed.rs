@@ -135,7 +135,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 fn texts(args: &EmbedArgs) -> Result<Vec<String>, Failure> {
     let mut texts: Vec<String> = args.prompt.iter().map(|text| text.replace("\\t", "\t")).collect();
     if let Some(path) = &args.text {
-        let text = fs::read(path).map_err(|error| Failure::at(path, error))?;
+        let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
         texts.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
         if texts.is_empty() {
             return Err(Failure::at(path, "there are no lines"));

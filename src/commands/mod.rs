@@ -24,8 +24,8 @@ use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
 
 use crate::{
-    failure::{EXIT_FAILURE, Failure},
-    ui::Ui,
+    failure::{EXIT_FAILURE, EXIT_INTERRUPTED, Failure},
+    ui::{Ui, interrupted_code},
 };
 
 /// One verb of one binary.
@@ -109,7 +109,12 @@ pub fn main(binary: &'static str) -> ExitCode {
         Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
         return ExitCode::from(EXIT_FAILURE);
     };
-    let matches = definition.clone().get_matches();
+    // An argument that is no text is no option of any program.
+    let arguments: Vec<String> = std::env::args_os().skip(1).filter_map(|it| it.into_string().ok()).collect();
+    let parsed = definition.clone().try_get_matches();
+    let matches =
+        parsed.unwrap_or_else(|error| shared::foreign_options::explain(error, binary, &arguments).exit());
+    gguf::exit_on_bus_error();
     if let Some(shell) = matches.get_one::<Shell>("completions") {
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut definition.clone(), binary, &mut script);
@@ -134,7 +139,8 @@ fn finish(result: Result<(), Failure>, ui: &Ui) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             ui.failure(&failure);
-            ExitCode::from(failure.code)
+            let code = if failure.code == EXIT_INTERRUPTED { interrupted_code() } else { failure.code };
+            ExitCode::from(code)
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::{
     Error, NonFinite, PlannedFile, RunOptions,
-    recipes::{Recipe, TensorFacts},
+    recipes::{RECIPES, Recipe, TensorFacts},
 };
 use gguf::Model;
 use tensor::DType;
@@ -19,10 +19,12 @@ use crate::{
         Command,
         shared::{
             cpu_level::cpu_level,
+            input_kind::{self, Wanted},
             plan_report::{Origin, Report},
             quantize_options::{OtherSettings, QuantizeOptions, Settings, add_files, paths_of},
+            suggest::nearest,
             types_help::types_help,
-            write::write_and_report,
+            write::{check_output_name, is_new_folder, write_and_report},
         },
     },
     failure::{EXIT_INTERRUPTED, Failure},
@@ -106,7 +108,16 @@ struct What {
 }
 
 fn parse_recipes(names: &str) -> Result<Vec<&'static Recipe>, Failure> {
-    names.split(',').map(|name| Recipe::from_name(name).map_err(Failure::usage)).collect()
+    names.split(',').map(parse_recipe).collect()
+}
+
+fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
+    Recipe::from_name(name).map_err(|error| {
+        let known: Vec<String> = RECIPES.iter().map(|recipe| recipe.name.to_ascii_lowercase()).collect();
+        let near = nearest(name, known.iter().map(String::as_str));
+        let near = (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")));
+        Failure::usage(error).hint(near).hint([format!("types are {}", known.join(", "))])
+    })
 }
 
 /// The same four forms as in the reference. `IN A B` is `IN OUT TYPE` unless only A is a type.
@@ -132,6 +143,13 @@ fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
         [_, types, number] if is_number(number) && parse_recipes(types).is_ok() => {
             (None, types, threads(number)?)
         }
+        [_, out, types] if parse_recipe(out).is_ok() && parse_recipes(types).is_ok() => {
+            let message = format!("`{out}` is a type, and so is `{types}`: is `{out}` the output?");
+            return Err(Failure::usage(message).hint([
+                format!("several types are divided by commas: `{out},{types}`"),
+                format!("a file of that name is `./{out}`"),
+            ]));
+        }
         [_, out, types] => (Some(out), types, None),
         [_, out, types, number] => (Some(out), types, threads(number)?),
         _ => return Err(Failure::usage("input and type are needed")),
@@ -145,9 +163,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let level = cpu_level()?;
     let failed = |error| about_input(&what.input, error);
 
-    let model = Model::open(&what.input).map_err(|error| match error {
-        error @ gguf::Error::Io { .. } => Failure::new(error),
-        error => failed(Error::Gguf(error)),
+    if let Some(out) = &what.out {
+        check_output_name(out).map_err(Failure::usage)?;
+    }
+    let model = Model::open(&what.input).map_err(|error| {
+        let advice = input_kind::advice(&what.input, Wanted::Gguf);
+        failed(Error::Gguf(error)).hint(advice)
     })?;
     let settings = args.options.read(OtherSettings {
         keep_split: args.keep_split,
@@ -187,7 +208,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let works = convert::quantize_works(&model, &planned, &request, &ones).map_err(failed)?;
     let nonfinite = if settings.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     let options = RunOptions { threads: args.threads.or(what.threads), level, nonfinite };
-    write_and_report(&works, &files, args.force, &options, &report, ui).map_err(failed)?;
+    let sources: Vec<gguf::Mapped> = model.shards().iter().map(|(_, file)| file.bytes().clone()).collect();
+    write_and_report(&works, &files, args.force, &options, &sources, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -208,6 +230,10 @@ fn plan(
         add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
     }
     for (path, _) in &files {
+        // A new folder is made before the first file is written.
+        if is_new_folder(what.out.as_deref()) {
+            continue;
+        }
         // A dry run replaces nothing, so nothing is in its way.
         convert::check_output_beside(path, inputs, args.force || args.dry_run).map_err(failed)?;
     }

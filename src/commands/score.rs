@@ -65,7 +65,7 @@ struct ScoreArgs {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ScoreArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let n_tasks = args.tasks.map_or(usize::MAX, |tasks| tasks as usize);
-    let read = |path: &PathBuf| fs::read(path).map_err(|error| Failure::at(path, error));
+    let read = |path: &PathBuf| fs::read(path).map_err(|error| Failure::cannot_open(path, error));
     let (name, path, tasks): (&str, &PathBuf, Box<dyn Tasks>) =
         match (&args.hellaswag, &args.winogrande, &args.multiple_choice) {
             (Some(path), ..) => {

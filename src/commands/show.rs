@@ -13,7 +13,13 @@ use gguf::{Array, Endian, File, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    commands::{Command, shared::table::table},
+    commands::{
+        Command,
+        shared::{
+            input_kind::{self, Wanted},
+            table::table,
+        },
+    },
     failure::Failure,
     ui::{Ui, human_bytes, printable},
 };
@@ -71,6 +77,7 @@ pub(super) fn open(path: &Path) -> Result<File, Failure> {
             error => Failure::at(path, error),
         }
         .hint(hint)
+        .hint(input_kind::advice(path, Wanted::Gguf))
     })
 }
 

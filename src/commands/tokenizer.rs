@@ -67,7 +67,7 @@ struct TokenizerArgs {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = TokenizerArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let bytes = match &args.text {
-        Some(path) => fs::read(path).map_err(|error| Failure::at(path, error))?,
+        Some(path) => fs::read(path).map_err(|error| Failure::cannot_open(path, error))?,
         None => TEXT.as_bytes().to_vec(),
     };
     let file = show::open(&args.file)?;
@@ -176,7 +176,7 @@ fn token(tokenizer: &Tokenizer, id: u32) -> String {
 fn library(source: &Path) -> Result<(PathBuf, tokenizers::Tokenizer), Failure> {
     let path = if source.is_dir() { source.join("tokenizer.json") } else { source.to_owned() };
     if !path.is_file() {
-        return Err(Failure::at(&path, "not there")
+        return Err(Failure::at(&path, "there is no such file")
             .hint(["checking needs a tokenizer.json; transformers writes one from other files"]));
     }
     let mut tokenizer = tokenizers::Tokenizer::from_file(&path).map_err(|error| Failure::at(&path, error))?;

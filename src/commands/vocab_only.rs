@@ -6,6 +6,7 @@ use convert::{Error, recipes::FileType};
 use serde::Serialize;
 
 use crate::{
+    commands::shared::write::{check_output, make_folder_of},
     failure::Failure,
     ui::{Ui, human_bytes},
 };
@@ -75,7 +76,7 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
     let plan = convert::plan_vocab(&layout, file_type)?;
     let default_name = arch::vocab_file_name(&layout.metadata);
     let path = convert::output_path(job.out, &default_name, &format!("{file_type:?}"))?;
-    convert::check_output(&path, job.input, job.force || job.dry_run)?;
+    check_output(&path, job.out, job.input, job.force || job.dry_run)?;
     for note in checkpoint.notes.iter().chain(&layout.notes) {
         ui.note(note);
     }
@@ -93,6 +94,7 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
         notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
     };
     if !job.dry_run {
+        make_folder_of(&path)?;
         convert::write_vocab(&plan, &path, job.force)?;
     }
     Ok(report)

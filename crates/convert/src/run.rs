@@ -57,6 +57,9 @@ pub struct Watch<'a> {
     pub cancel: &'a AtomicBool,
     /// Called by any thread after each job, with the bytes of input that it covered.
     pub done: &'a (dyn Fn(&Job, u64) + Sync),
+    /// The files that are read. They are looked at again after the last job, so that a file that changed
+    /// meanwhile is an error and not half of an output.
+    pub sources: &'a [gguf::Mapped],
 }
 
 impl std::fmt::Debug for Watch<'_> {
@@ -150,11 +153,14 @@ pub fn run(
         work_through(progress());
         drop(grown);
     });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let result = match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((_, error)) => Err(error),
-        None if watch.cancel.load(Ordering::Relaxed) => Err(Error::Cancelled),
+        None if watch.cancel.load(Ordering::Relaxed) => return Err(Error::Cancelled),
         None => Ok(()),
-    }
+    };
+    // Before the result: a write of bytes that are gone fails too, and its error is about the output.
+    watch.sources.iter().try_for_each(gguf::Mapped::check_unchanged)?;
+    result
 }
 
 /// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input.

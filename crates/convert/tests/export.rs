@@ -21,7 +21,7 @@ use tensor::DType;
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn watch() -> Watch<'static> {
-    Watch { cancel: &NEVER, done: &|_, _| {} }
+    Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] }
 }
 
 fn golden(name: &str) -> PathBuf {
@@ -313,7 +313,7 @@ fn the_folder_appears_whole_or_not_at_all() {
     let cancelled = AtomicBool::new(true);
     let file = gguf::File::open(&path).unwrap();
     let plan = export::plan(&file, &ExportOptions::default()).unwrap();
-    let watch = Watch { cancel: &cancelled, done: &|_, _| {} };
+    let watch = Watch { cancel: &cancelled, done: &|_, _| {}, sources: &[] };
     let stopped =
         export::write(&file, &path, &plan, &temporary.path().join("c"), false, &RunOptions::default(), watch);
     assert!(matches!(stopped, Err(ExportError::Convert(Error::Cancelled))));

@@ -31,7 +31,7 @@ fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Resu
     let files = [convert::plan_files(&layout, recipe, &Request::default())?.remove(0)];
     let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[])?;
     let plans = [(path, &files[0].plan)];
-    let watch = Watch { cancel: &NEVER, done: &|_, _| {} };
+    let watch = Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] };
     convert::write(&works, &plans, false, &RunOptions::default(), watch)?;
     Ok(())
 }

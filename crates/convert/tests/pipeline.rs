@@ -42,7 +42,8 @@ fn run_cut(
         .collect();
     let seen = Mutex::new(Vec::<Job>::new());
     let cancel = AtomicBool::new(false);
-    let watch = Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()) };
+    let watch =
+        Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), sources: &[] };
     let schedule = Schedule::new(works, job_elems);
     convert::run(works, &schedule, &outputs, &options(threads), watch).unwrap();
     // Every row of every tensor was told exactly once.
@@ -156,7 +157,7 @@ fn the_first_error_in_order_wins_on_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let schedule = Schedule::new(&works, JOB_ELEMS);
     let cancel = AtomicBool::new(false);
-    let watch = Watch { cancel: &cancel, done: &|_, _| {} };
+    let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
     for threads in [1, 2, 3, 8] {
         let outputs = [Output::create(&folder.path().join("x"), 1000, false).unwrap()];
         let error = convert::run(&works, &schedule, &outputs, &options(threads), watch).unwrap_err();

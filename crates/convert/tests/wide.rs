@@ -64,7 +64,7 @@ fn convert_to(folder: &Path, golden: &Json, recipe: &str, path: &Path) -> Result
     let recipe = Recipe::from_name(recipe).expect("a recipe");
     let files = [convert::plan_files(&layout, recipe, &Request::default())?.remove(0)];
     let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[])?;
-    let watch = Watch { cancel: &NEVER, done: &|_, _| {} };
+    let watch = Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] };
     convert::write(&works, &[(path, &files[0].plan)], false, &RunOptions::default(), watch)?;
     let bytes = fs::read(path).expect("the file");
     Ok(json!([bytes.len(), testkit::sha256(&bytes)]))

@@ -227,7 +227,7 @@ pub enum Error {
         target: PathBuf,
     },
     /// The system says no.
-    #[error("{action} `{}`{} failed: {source}", path.display(), at_offset(*offset))]
+    #[error("{}: cannot {action}{}: {source}", path.display(), at_offset(*offset))]
     Io {
         /// What was being done: `open`, `create`, `reserve`, `write`, ...
         action: &'static str,

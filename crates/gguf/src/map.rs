@@ -12,8 +12,8 @@ use std::{
     time::SystemTime,
 };
 
-pub use fault::{exit_on_bus_error, remove_temporary_files};
 pub(crate) use fault::know_temporary_file;
+pub use fault::{exit_on_bus_error, remove_temporary_files};
 pub(crate) use slots::Held;
 
 use crate::Error;
@@ -114,7 +114,9 @@ impl Mapped {
         // `check_unchanged` before an output gets its name.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         let known = fault::know_map(&map, path);
-        Ok(Mapped { bytes: Arc::new(Bytes::Map(Map { _known: known, map, path: path.to_owned(), identity })) })
+        Ok(Mapped {
+            bytes: Arc::new(Bytes::Map(Map { _known: known, map, path: path.to_owned(), identity })),
+        })
     }
 
     /// Checks that the file under the path is still the one that was mapped, and that nobody has written to it: its

@@ -60,7 +60,7 @@ impl Output {
             is_in_place: false,
         };
         reserve(&output.file, len).map_err(|source| Error::Io {
-            action: "reserve space in",
+            action: "reserve space",
             path: output.temporary_path.clone(),
             offset: Some(len),
             source,
@@ -139,7 +139,7 @@ impl Output {
         };
         renamed.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists { path: self.final_path.clone() },
-            _ => Error::io("rename to", &self.final_path, source),
+            _ => Error::io("replace", &self.final_path, source),
         })?;
         self.is_in_place = true;
         self.known = None;
@@ -189,9 +189,7 @@ pub struct Leftover {
 #[cfg(unix)]
 fn is_alive(process: i32) -> bool {
     let process = rustix::process::Pid::from_raw(process);
-    process.is_none_or(|process| {
-        rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
-    })
+    process.is_none_or(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
 #[cfg(not(unix))]
@@ -217,7 +215,9 @@ fn folder_of(path: &Path) -> &Path {
 fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
     let not_a_file = || Error::NotAFile { path: final_path.to_owned() };
     let folder = fs::canonicalize(folder_of(final_path)).unwrap_or_default();
-    if cfg!(unix) && (folder == Path::new("/dev") || folder.starts_with("/dev/fd") || folder.starts_with("/proc")) {
+    if cfg!(unix)
+        && (folder == Path::new("/dev") || folder.starts_with("/dev/fd") || folder.starts_with("/proc"))
+    {
         return Err(not_a_file());
     }
     let Ok(metadata) = fs::symlink_metadata(final_path) else { return Ok(final_path.to_owned()) };
@@ -229,7 +229,9 @@ fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
             Err(Error::DeadLink { path: final_path.to_owned(), target })
         }
         _ if !force => Err(Error::Exists { path: final_path.to_owned() }),
-        _ if is_link => fs::canonicalize(final_path).map_err(|source| Error::io("follow", final_path, source)),
+        _ if is_link => {
+            fs::canonicalize(final_path).map_err(|source| Error::io("follow", final_path, source))
+        }
         _ => Ok(final_path.to_owned()),
     }
 }
@@ -455,7 +457,10 @@ mod tests {
         }
         let found = Output::leftovers(&path("x.gguf"));
         let paths: Vec<&Path> = found.iter().map(|it| it.path.as_path()).collect();
-        assert_eq!(paths, [path(&format!(".{dead}-0.x.gguf.partial")), path(&format!(".{dead}-12.x.gguf.partial"))]);
+        assert_eq!(
+            paths,
+            [path(&format!(".{dead}-0.x.gguf.partial")), path(&format!(".{dead}-12.x.gguf.partial"))]
+        );
         assert!(found.iter().all(|it| it.n_bytes == 4 && it.age.is_some()));
         assert!(Output::leftovers(&path("none/x.gguf")).is_empty());
     }

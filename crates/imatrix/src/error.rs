@@ -9,7 +9,7 @@ use tensor::DType;
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be opened or mapped.
-    #[error("cannot be opened: {0}")]
+    #[error("cannot open: {0}")]
     Open(#[source] std::io::Error),
     /// The file ends inside something.
     #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]

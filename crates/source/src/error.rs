@@ -10,9 +10,9 @@ use crate::Dtype;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused.
-    #[error("`{file}`: {error}")]
+    #[error("{}cannot open: {error}", if file == "." { String::new() } else { format!("`{file}`: ") })]
     Io {
-        /// The file or folder.
+        /// The file, or `.` for the folder itself.
         file: String,
         /// What the system said.
         error: io::Error,

@@ -11,7 +11,13 @@ use clap::{
 };
 use eval::{Activations, Error, Model, Options};
 
-use crate::{commands::shared::cpu_level::cpu_level, failure::Failure};
+use crate::{
+    commands::shared::{
+        cpu_level::cpu_level,
+        input_kind::{self, Wanted},
+    },
+    failure::Failure,
+};
 
 /// The options of every verb that runs a model.
 #[derive(Debug, Args)]
@@ -40,7 +46,7 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
 pub(in crate::commands) fn open(path: &Path, run: &RunArgs) -> Result<Model, Failure> {
     cpu_level()?;
     let options = Options { threads: run.threads, activations: run.activations.unwrap_or_default() };
-    Model::open(path, &options).map_err(|error| at(path, error))
+    Model::open(path, &options).map_err(|error| at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
 }
 
 /// The failure of a model's file.
@@ -62,6 +68,6 @@ pub(in crate::commands) fn at(path: &Path, error: Error) -> Failure {
 /// # Errors
 /// What the system or the tokenizer says.
 pub(in crate::commands) fn tokens(model: &Model, text: &PathBuf) -> Result<Vec<u32>, Failure> {
-    let bytes = fs::read(text).map_err(|error| Failure::at(text, error))?;
+    let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
     model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(text, error))
 }

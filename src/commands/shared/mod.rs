@@ -3,6 +3,8 @@
 pub(super) mod coverage_report;
 pub(super) mod cpu_level;
 pub(super) mod eval_model;
+pub(super) mod foreign_options;
+pub(super) mod input_kind;
 pub(super) mod plan_report;
 pub(super) mod progress_line;
 pub(super) mod quantize_options;
@@ -10,4 +12,5 @@ pub(super) mod recipe_file;
 pub(super) mod suggest;
 pub(super) mod table;
 pub(super) mod types_help;
+pub(super) mod values;
 pub(super) mod write;

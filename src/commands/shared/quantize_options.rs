@@ -18,15 +18,17 @@ use tensor::DType;
 use crate::{
     commands::shared::{
         coverage_report::CoverageReport,
+        input_kind::{self, Wanted},
         recipe_file::{ImatrixUse, RecipeFile},
         suggest::suggest,
+        values,
+        write::output_parser,
     },
     failure::Failure,
     ui::Ui,
 };
 
-// No doc comment: clap would print it at the head of `--help`.
-#[expect(missing_docs, reason = "clap prints a doc comment of this type at the head of `--help`")]
+// Not a doc comment: clap would print it at the head of `--help`. The options as they are given.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "What becomes of tensors")]
 pub struct QuantizeOptions {
@@ -48,13 +50,13 @@ pub struct QuantizeOptions {
     /// What happens to a tensor that needs importance weights and has none: refuse it (error, the
     /// default), weigh all columns alike (ones), take those of the nearest layer (neighbour), or
     /// take the next larger type that needs none (raise-type).
-    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    #[arg(long, value_name = "POLICY", value_parser = values::missing_policy(), hide_possible_values = true)]
     missing_imatrix: Option<MissingPolicy>,
     /// Dtype of output.weight.
-    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
+    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true)]
     output_tensor_type: Option<DType>,
     /// Dtype of the token embeddings.
-    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
+    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true)]
     token_embedding_type: Option<DType>,
     /// Dtype of all tensors in whose name the regular expression is found; the first that is counts.
     #[arg(long, value_name = "REGEX=DTYPE", value_parser = parse_tensor_type)]
@@ -68,8 +70,8 @@ pub struct QuantizeOptions {
     /// Set a metadata key; TYPE is int, float, bool or str, or one of GGUF's (u8 to i64, f32, f64).
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key)]
     override_kv: Vec<String>,
-    /// Split the output into files of at most so many bytes of tensors; M and G are 1000^2 and
-    /// 1000^3.
+    /// Split the output into files of at most so many bytes of tensors; K, M and G are 1000, 1000^2
+    /// and 1000^3.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     split_max_size: Option<u64>,
     /// Split the output into files of at most so many tensors.
@@ -84,18 +86,8 @@ pub struct QuantizeOptions {
     ])]
     recipe: Option<PathBuf>,
     /// Write every choice to a recipe file (JSON), with --dry-run too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_parser())]
     save_recipe: Option<PathBuf>,
-}
-
-fn parse_policy(name: &str) -> Result<MissingPolicy, String> {
-    let names = || MissingPolicy::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let found = MissingPolicy::ALL.iter().find(|(known, _)| *known == name);
-    found.map(|(_, policy)| *policy).ok_or_else(|| format!("known are {}", names()))
-}
-
-fn parse_dtype(name: &str) -> Result<DType, String> {
-    DType::from_name(name).map_err(|error| error.to_string())
 }
 
 fn parse_tensor_type(text: &str) -> Result<TensorType, String> {
@@ -106,9 +98,10 @@ fn parse_key(text: &str) -> Result<String, String> {
     KeyOverride::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Bytes, or millions (M) or billions (G) of them.
+/// Bytes, or thousands (K), millions (M) or billions (G) of them.
 fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1000),
         Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
         Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
         _ => (text, 1),
@@ -206,7 +199,7 @@ impl QuantizeOptions {
     fn overrides(&self) -> Result<Overrides, Failure> {
         let mut tensor_types = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {
-            let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+            let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
             tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Failure::at(path, error))?);
         }
         Ok(Overrides {
@@ -225,7 +218,8 @@ impl QuantizeOptions {
 fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Failure> {
     let path = Path::new(&used.file);
     let failed = |error| Failure::at(path, error);
-    let mut imatrix = Imatrix::open(path).map_err(failed)?;
+    let mut imatrix = Imatrix::open(path)
+        .map_err(|error| Failure::at(path, error).hint(input_kind::advice(path, Wanted::Imatrix)))?;
     imatrix.include(&used.include_weights);
     imatrix.exclude(&used.exclude_weights);
     imatrix.check_finite().map_err(failed)?;
@@ -387,10 +381,10 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("1", 1), ("500M", 500_000_000), ("2g", 2_000_000_000)] {
+        for (text, bytes) in [("1", 1), ("300K", 300_000), ("500M", 500_000_000), ("2g", 2_000_000_000)] {
             assert_eq!(parse_size(text), Ok(bytes));
         }
-        for text in ["", "M", "0", "0G", "-1M", "1.5G", "1K", "99999999999G"] {
+        for text in ["", "M", "0", "0G", "-1M", "1.5G", "1T", "99999999999G"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

@@ -123,7 +123,7 @@ impl RecipeFile {
     /// # Errors
     /// It cannot be read, or is no recipe file of this version.
     pub fn open(path: &Path) -> Result<RecipeFile, Failure> {
-        let text = fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+        let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
         let file: RecipeFile = serde_json::from_str(&text)
             .map_err(|error| Failure::at(path, format_args!("no recipe file: {error}")))?;
         if file.format != FORMAT || file.version != VERSION {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use strsim::levenshtein;
+
 /// Up to three parts of names that are nearest to what `pattern` spells; none where all are far.
 /// `attn_q` of `blk.7.attn_q.weight` is a part.
 pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
@@ -30,7 +32,7 @@ pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<S
     let mut distances: BTreeMap<String, usize> = BTreeMap::new();
     for part in names.flat_map(words) {
         let of_word = |word: &String| {
-            let distance = distance(word, &part);
+            let distance = levenshtein(word, &part);
             (distance * 2 <= word.len().max(3)).then_some(distance)
         };
         if let Some(distance) = wanted.iter().filter_map(of_word).min() {
@@ -43,19 +45,19 @@ pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<S
     nearest.into_iter().take(3).map(|(_, part)| part).collect()
 }
 
-/// Letters to put in, take out or change to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+/// The one or two of `names` that are nearest to `word`, in any case; none where all are far. Of names that are equally
+/// near, those that start alike come first.
+pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let word = word.to_ascii_lowercase();
+    let far = |name: &&str| {
+        let name = name.to_ascii_lowercase();
+        let n_alike = word.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        (levenshtein(&word, &name), std::cmp::Reverse(n_alike))
+    };
+    let mut near: Vec<&str> = names.filter(|name| far(name).0 * 2 <= word.len().max(3)).collect();
+    near.sort_by_key(far);
+    near.truncate(2);
+    near
 }
 
 #[cfg(test)]
@@ -70,6 +72,15 @@ mod tests {
         assert_eq!(near(r"blk\.\d+\.FFN_dwn"), "ffn_down");
         assert_eq!(near("ouput"), "output");
         assert_eq!(near("zzz"), "");
-        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn what_is_nearest() {
+        let types = ["q4_0", "q4_k_m", "q4_k_s", "f16", "bf16", "iq3_xxs"];
+        let nearest = |word: &str| nearest(word, types.into_iter()).join(" ");
+        assert_eq!(nearest("q4km"), "q4_k_m");
+        assert_eq!(nearest("fp16"), "f16 bf16");
+        assert_eq!(nearest("Q4_K_XL"), "q4_k_m q4_k_s");
+        assert_eq!(nearest("hello"), "");
     }
 }

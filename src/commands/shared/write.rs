@@ -1,13 +1,82 @@
 //! Writing planned files with everything that a person sees of it.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use convert::{Error, PlannedFile, RunOptions, Watch, Work};
+use gguf::Output;
 
 use super::plan_report::Report;
-use crate::ui::{Ui, cancel_on_interrupt, human_bytes};
+use crate::ui::{Ui, cancel_on_interrupt, human_bytes, human_duration};
 
-/// Writes planned files with a progress bar, Ctrl-C and a line for each file.
+/// Parses the path of an output.
+pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| check_output_name(&path).map(|()| path))
+}
+
+/// Refuses `-`, which is standard output elsewhere.
+///
+/// # Errors
+/// What to write instead.
+pub(in crate::commands) fn check_output_name(path: &Path) -> Result<(), String> {
+    if path.as_os_str() == "-" {
+        return Err("`-`: parts of the output are written in any order, so that it cannot go to stdout; \
+             a file of that name is `./-`"
+            .to_owned());
+    }
+    Ok(())
+}
+
+/// Whether OUT is written as a folder (`out/`) and is not there yet. It is made before the first file is written.
+pub(in crate::commands) fn is_new_folder(out: Option<&Path>) -> bool {
+    let ends_like_a_folder = |out: &Path| {
+        let last = out.as_os_str().as_encoded_bytes().last();
+        last.is_some_and(|last| std::path::is_separator(char::from(*last)))
+    };
+    out.is_some_and(|out| ends_like_a_folder(out) && fs::symlink_metadata(out).is_err())
+}
+
+/// Checks that `path`, which `out` led to, can be written without touching the folder that is read.
+///
+/// # Errors
+/// As [`convert::check_output`].
+pub(in crate::commands) fn check_output(
+    path: &Path,
+    out: Option<&Path>,
+    input: &Path,
+    force: bool,
+) -> Result<(), Error> {
+    if !is_new_folder(out) {
+        return convert::check_output(path, input, force);
+    }
+    // Of a folder that is to be made, the nearest one that is there must not be the input or inside it.
+    let there = path.ancestors().skip(1).find_map(|folder| {
+        fs::canonicalize(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
+    });
+    match (there, fs::canonicalize(input)) {
+        (Some(there), Ok(input)) if there.starts_with(&input) => {
+            Err(Error::OutputInsideInput { path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the folder of a file, if it is not there.
+///
+/// # Errors
+/// What the system says.
+pub(in crate::commands) fn make_folder_of(path: &Path) -> Result<(), Error> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(|source| {
+        Error::Gguf(gguf::Error::Io { action: "make", path: folder.to_owned(), offset: None, source })
+    })
+}
+
+/// Writes planned files with a progress bar, Ctrl-C and a line for each file. `sources` are all files that are
+/// read.
 ///
 /// # Errors
 /// As the `write` of the crate `convert`.
@@ -16,22 +85,43 @@ pub(in crate::commands) fn write_and_report(
     files: &[(PathBuf, PlannedFile)],
     force: bool,
     options: &RunOptions,
+    sources: &[gguf::Mapped],
     report: &Report,
     ui: &Ui,
 ) -> Result<(), Error> {
     for line in report.fallbacks() {
         ui.warning(&line);
     }
+    for (path, _) in files {
+        make_folder_of(path)?;
+        warn_of_leftovers(path, ui);
+    }
+    ui.detail(&format!("kernels of CPU level {}", options.level.name()));
     let cancel = cancel_on_interrupt();
     let progress = ui.progress(works.iter().map(|work| work.rows.input_bytes(work.rows.view().n_rows)).sum());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes) };
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources };
     let outputs: Vec<_> = files.iter().map(|(path, file)| (path.as_path(), &file.plan)).collect();
-    convert::write(works, &outputs, force, options, watch)?;
+    let written = convert::write(works, &outputs, force, options, watch);
+    // The bar goes before anything is said, on an error as well.
     drop(progress);
+    written?;
     for (path, file) in files {
         let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
         let (path, size) = (path.display(), human_bytes(n_bytes));
         ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
     }
     Ok(())
+}
+
+/// Names temporary files that dead processes left on the way to the same output. They are not removed: where
+/// several machines share a folder, the process may live on another one.
+pub(in crate::commands) fn warn_of_leftovers(path: &Path, ui: &Ui) {
+    for leftover in Output::leftovers(path) {
+        let age = leftover.age.map_or_else(String::new, |age| format!(", {} old", human_duration(age)));
+        ui.warning(&format!(
+            "{}: {}{age}, left by a run that was killed; `rm` removes it, if no other machine writes it",
+            leftover.path.display(),
+            human_bytes(leftover.n_bytes)
+        ));
+    }
 }

@@ -15,6 +15,13 @@ pub struct TensorType {
     pub dtype: DType,
 }
 
+impl PartialEq for TensorType {
+    /// Patterns are equal where they are spelled alike.
+    fn eq(&self, other: &TensorType) -> bool {
+        self.pattern.as_str() == other.pattern.as_str() && self.dtype == other.dtype
+    }
+}
+
 /// Where to do better than the reference. All off is the reference's way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Differences {

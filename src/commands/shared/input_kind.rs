@@ -1,0 +1,117 @@
+//! What an input is that is not what a command reads, and which command reads it.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// What a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::commands) enum Wanted {
+    /// A checkpoint folder.
+    Checkpoint,
+    /// A GGUF file.
+    Gguf,
+    /// An importance matrix.
+    Imatrix,
+}
+
+/// What is there.
+enum Found {
+    Nothing,
+    /// A folder with a `config.json`.
+    Checkpoint,
+    /// A folder without one, with a GGUF file in it.
+    FolderOfGguf(PathBuf),
+    Gguf,
+    Json,
+    Other,
+}
+
+/// Advice for an input that could not be opened; none where it is of the right kind or of one that no command reads.
+pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String> {
+    let shown = path.display();
+    Some(match (look(path), wanted) {
+        (Found::Nothing, Wanted::Checkpoint | Wanted::Gguf) if is_like_a_hub_name(path) => {
+            format!(
+                "a model of the Hugging Face Hub has to be downloaded first, as with `hf download {shown} --local-dir {}`",
+                path.file_name().unwrap_or_default().display()
+            )
+        }
+        (Found::Gguf, Wanted::Checkpoint) => format!(
+            "it is a GGUF file: `gguf-quantize {shown} TYPE` changes its type, `gguf-convert {shown} FOLDER --to hf` makes a checkpoint of it"
+        ),
+        (Found::FolderOfGguf(file), Wanted::Checkpoint) => {
+            format!("it holds GGUF files: `gguf-quantize {} TYPE` changes the type of one", file.display())
+        }
+        (Found::FolderOfGguf(file), Wanted::Gguf) => {
+            format!("give a file and not its folder, as {}", file.display())
+        }
+        (Found::Checkpoint, Wanted::Gguf) => {
+            format!("it is a checkpoint: `gguf-convert {shown} --type bf16` makes a GGUF file of it")
+        }
+        (Found::Json, Wanted::Imatrix) => {
+            "it is JSON; `gguf-eval imatrix MODEL --text FILE -o imatrix.gguf` makes an importance matrix"
+                .to_owned()
+        }
+        _ => return None,
+    })
+}
+
+fn look(path: &Path) -> Found {
+    if path.join("config.json").is_file() {
+        return Found::Checkpoint;
+    }
+    if path.is_dir() {
+        let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let first = names.filter(|path| path.extension().is_some_and(|it| it == "gguf")).min();
+        return first.map_or(Found::Other, Found::FolderOfGguf);
+    }
+    // Of a pipe nothing must be read.
+    if !path.is_file() {
+        return if fs::symlink_metadata(path).is_err() { Found::Nothing } else { Found::Other };
+    }
+    let mut start = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
+    match read {
+        Ok(_) if start.starts_with(b"GGUF") => Found::Gguf,
+        Ok(_) if matches!(start.trim_ascii_start().first(), Some(b'{' | b'[')) => Found::Json,
+        _ => Found::Other,
+    }
+}
+
+/// Whether it looks like `org/model`: two plain names, the first of which is no folder here.
+fn is_like_a_hub_name(path: &Path) -> bool {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    match path.to_str().and_then(|text| text.split_once('/')) {
+        Some((owner, name)) => {
+            is_name(owner) && is_name(name) && !name.ends_with(".gguf") && !Path::new(owner).exists()
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_hub() {
+        for (name, is) in [
+            ("no-such-owner/Llama-3.2-1B", true),
+            ("no-such-owner/a/b", false),
+            ("./x", false),
+            ("/x/y", false),
+            ("no-such-owner/x.gguf", false),
+            ("x", false),
+            ("src/x", false),
+        ] {
+            assert_eq!(is_like_a_hub_name(Path::new(name)), is, "{name}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Values that are one of a list of names: parsed in any case, offered by completions, and where the name is not
+//! known, the nearest ones are.
+
+use std::{ffi::OsStr, sync::LazyLock};
+
+use clap::{
+    Arg, Command,
+    builder::{PossibleValue, TypedValueParser},
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use convert::{
+    imatrix::MissingPolicy,
+    recipes::{RECIPES, Recipe},
+};
+use tensor::DType;
+
+use super::suggest::nearest;
+
+/// Parses one of `names`.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct OneOf<T> {
+    names: Vec<(&'static str, T)>,
+    /// What to say about some values that are none of these names.
+    tip: fn(&str) -> Option<String>,
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        let given = value.to_string_lossy();
+        if let Some((_, value)) = self.names.iter().find(|(name, _)| name.eq_ignore_ascii_case(&given)) {
+            return Ok(value.clone());
+        }
+        let option = arg.map_or_else(String::new, Arg::to_string);
+        let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+        error.insert(ContextKind::InvalidArg, ContextValue::String(option));
+        error.insert(ContextKind::InvalidValue, ContextValue::String(given.clone().into_owned()));
+        if let Some(tip) = (self.tip)(&given) {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+            return Err(error);
+        }
+        let names: Vec<String> = self.names.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let near = nearest(&given, names.iter().map(String::as_str));
+        if !near.is_empty() {
+            let tip = format!("did you mean {}?", near.join(" or ")).into();
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        }
+        error.insert(ContextKind::ValidValue, ContextValue::Strings(names));
+        Err(error)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().map(|(name, _)| PossibleValue::new(*name))))
+    }
+}
+
+/// A file type that can be made of a checkpoint, by its name. Numbers are refused: `-t 8` is a number of threads for
+/// whoever comes from llama.cpp.
+pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
+    static NAMES: LazyLock<Vec<(String, &Recipe)>> = LazyLock::new(|| {
+        let recipes = RECIPES.iter().filter(|recipe| !recipe.copy);
+        recipes.map(|recipe| (recipe.name.to_ascii_lowercase(), recipe)).collect()
+    });
+    OneOf {
+        names: NAMES.iter().map(|(name, recipe)| (name.as_str(), *recipe)).collect(),
+        tip: |given| {
+            if given.eq_ignore_ascii_case("copy") {
+                return Some(
+                    "f32, f16 and bf16 keep the weights of a checkpoint as plain numbers".to_owned(),
+                );
+            }
+            given.parse::<u64>().ok()?;
+            let of_type = Recipe::from_name(given).map(|recipe| {
+                format!("; file type {given} is `--type {}`", recipe.name.to_ascii_lowercase())
+            });
+            Some(format!("{given} threads are `--threads {given}`{}", of_type.unwrap_or_default()))
+        },
+    }
+}
+
+/// A dtype that weights can be rounded to before they are encoded.
+pub(in crate::commands) fn float() -> OneOf<DType> {
+    let floats = [DType::F32, DType::F16, DType::BF16];
+    OneOf { names: floats.map(|dtype| (dtype.name(), dtype)).to_vec(), tip: |_| None }
+}
+
+/// A dtype that weights can be encoded as.
+pub(in crate::commands) fn encodable() -> OneOf<DType> {
+    let dtypes = quant::CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());
+    OneOf { names: dtypes.map(|codec| (codec.dtype.name(), codec.dtype)).collect(), tip: |_| None }
+}
+
+/// What to do about tensors that lack importance weights.
+pub(in crate::commands) fn missing_policy() -> OneOf<MissingPolicy> {
+    OneOf { names: MissingPolicy::ALL.iter().map(|(name, policy)| (*name, *policy)).collect(), tip: |_| None }
+}

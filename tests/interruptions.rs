@@ -1,0 +1,183 @@
+//! Runs that are stopped, killed, or whose sources change: what is said and what is left.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    fs,
+    io::{Seek, SeekFrom, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Checkpoint, Place, Ran};
+
+/// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
+const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
+
+/// A conversion that has begun to write and is held there.
+struct Held<'a> {
+    place: &'a Place,
+    child: Child,
+}
+
+impl<'a> Held<'a> {
+    fn new(place: &'a Place, args: &[&str]) -> Held<'a> {
+        let mut command = place.command(env!("CARGO_BIN_EXE_gguf-convert"));
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut held = Held { place, child: command.spawn().unwrap() };
+        let begun = Instant::now();
+        while place.outputs().iter().all(|name| !name.ends_with(".partial")) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no output is begun");
+            assert!(held.child.try_wait().unwrap().is_none(), "ended before it wrote");
+        }
+        held.signal("STOP");
+        held
+    }
+
+    fn signal(&mut self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success(), "kill -{name}");
+    }
+
+    fn finish(mut self) -> Ran {
+        self.signal("CONT");
+        let output = self.child.wait_with_output().unwrap();
+        assert!(self.place.path("tiny/model.safetensors").exists());
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Whether this process ignores a signal, and so its children do: under `nohup`, or in the background of a script.
+fn is_ignored(signal: u32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+}
+
+#[test]
+fn signals_end_a_run_with_a_message_and_leave_nothing() {
+    let place = Place::new();
+    LARGE.write(&place);
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        if is_ignored(number) {
+            continue;
+        }
+        let mut held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+        held.signal(name);
+        let ran = held.finish();
+        let stderr = "error: interrupted; nothing was written under the final name\n";
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(128 + number as i32), stderr), "SIG{name}");
+        assert!(place.outputs().is_empty(), "SIG{name}: {:?}", place.outputs());
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
+    let place = Place::new();
+    Checkpoint { hidden: 256, feed_forward: 512, heads: 2 }.write(&place);
+    let run = format!(
+        "trap '' HUP; {} tiny out/x.gguf -t f32 -q & child=$!; kill -HUP $child; wait $child",
+        env!("CARGO_BIN_EXE_gguf-convert")
+    );
+    let ran = place.run("sh", &["-c", &run]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert_eq!(place.outputs(), ["x.gguf"]);
+}
+
+#[test]
+fn what_a_killed_run_left_is_named_and_kept() {
+    let place = Place::new();
+    LARGE.write(&place);
+    let mut held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    held.signal("KILL");
+    assert_eq!(held.finish_killed(), None);
+    let left = place.outputs();
+    assert_eq!(left.len(), 1);
+    let ran = place.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warning = format!("warning: out/{}: ", left[0]);
+    let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect("the leftover is named");
+    assert!(line.contains(" s old, left by a run that was killed; `rm` removes it"), "{line}");
+    assert_eq!(place.outputs(), [left[0].as_str(), "x.gguf"]);
+    // Another output is none of its business.
+    let ran = place.convert(&["tiny", "out/y.gguf", "-t", "q8_0"]);
+    assert!(!ran.stderr.contains("left by"), "{}", ran.stderr);
+}
+
+impl Held<'_> {
+    fn finish_killed(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_source_that_is_cut_is_named_and_nothing_is_left() {
+    // Rows that are encoded are read by us, rows that are copied by the system.
+    for dtype in ["q4_k_m", "bf16"] {
+        let place = Place::new();
+        LARGE.write(&place);
+        let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", dtype, "-q"]);
+        cut(&place.path("tiny/model.safetensors"), 8192);
+        let ran = held.finish();
+        assert_eq!(ran.code, Some(1), "{dtype}: {}", ran.stderr);
+        let first = ran.stderr.lines().next().unwrap();
+        assert!(
+            first == "error: tiny/model.safetensors: became shorter while it was read, or its disk failed"
+                || first.starts_with("error: tiny/model.safetensors: changed while it was read: it had "),
+            "{dtype}: {first}"
+        );
+        assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
+        assert!(place.outputs().is_empty(), "{dtype}: {:?}", place.outputs());
+    }
+}
+
+fn cut(path: &Path, n_bytes: u64) {
+    fs::File::options().write(true).open(path).unwrap().set_len(n_bytes).unwrap();
+}
+
+#[test]
+fn a_source_that_is_written_to_is_an_error() {
+    let place = Place::new();
+    LARGE.write(&place);
+    let path = place.path("tiny/model.safetensors");
+    let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    let mut file = fs::File::options().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::End(-2)).unwrap();
+    file.write_all(&[1, 0]).unwrap();
+    drop(file);
+    let ran = held.finish();
+    let stderr = "error: tiny/model.safetensors: changed while it was read: it was written to\n\
+                  hint: run again when no other program changes the file\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
+    assert!(place.outputs().is_empty(), "{:?}", place.outputs());
+
+    // The same name, another file.
+    let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    fs::write(place.path("tiny/new"), fs::read(&path).unwrap()).unwrap();
+    fs::rename(place.path("tiny/new"), &path).unwrap();
+    let ran = held.finish();
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("another file has its name now"), "{}", ran.stderr);
+    assert!(place.outputs().is_empty(), "{:?}", place.outputs());
+}
+
+#[test]
+fn without_a_terminal_progress_is_a_line_every_ten_seconds() {
+    let place = Place::new();
+    LARGE.write(&place);
+    let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m"]);
+    thread::sleep(Duration::from_millis(10_500));
+    let ran = held.finish();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.ends_with(" left")).collect();
+    assert!(!lines.is_empty(), "{}", ran.stderr);
+    assert!(lines.iter().all(|line| line.contains(" MB read (") && line.contains("/s, ")), "{lines:?}");
+}

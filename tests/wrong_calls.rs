@@ -1,0 +1,268 @@
+//! Calls that cannot work: each says what is wrong and what to write instead, in one spelling for all commands.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::fs;
+
+use common::{Place, Ran};
+
+const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
+const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+
+/// A place with the checkpoint `llama`, its file `in.gguf` and a text.
+fn place() -> Place {
+    let place = Place::with_golden("llama");
+    assert_eq!(place.convert(&["llama", "in.gguf", "-t", "f32", "-q"]).code, Some(0));
+    fs::write(place.path("text"), "Some text to read.").unwrap();
+    fs::write(place.path("object.json"), r#"{"a": 1}"#).unwrap();
+    place
+}
+
+/// A call, its exit code, and what it says.
+type Call<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str]);
+
+fn check(place: &Place, calls: &[Call<'_>]) {
+    let before = place.listing("");
+    for (binary, args, code, says) in calls {
+        let ran = place.run(binary, args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(*code), ""), "{args:?}: {}", ran.stderr);
+        for text in *says {
+            assert!(ran.stderr.contains(text), "{args:?}: `{text}` is not in\n{}", ran.stderr);
+        }
+        assert_eq!(place.listing(""), before, "{args:?} wrote something");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_spelled_in_one_way() {
+    let place = place();
+    let calls: &[(&str, &[&str])] = &[
+        (CONVERT, &["none", "-t", "q8_0"]),
+        (CONVERT, &["none", "out/hf", "--to", "hf"]),
+        (CONVERT, &["none", "--vocab-only"]),
+        (CONVERT, &["llama", "-t", "q8_0", "--imatrix", "none"]),
+        (CONVERT, &["llama", "-t", "q8_0", "--tensor-type-file", "none"]),
+        (CONVERT, &["llama", "--recipe", "none"]),
+        (QUANTIZE, &["none", "q8_0"]),
+        (QUANTIZE, &["in.gguf", "q8_0", "--imatrix", "none"]),
+        (INSPECT, &["show", "none"]),
+        (INSPECT, &["tokenizer", "none"]),
+        (INSPECT, &["tokenizer", "in.gguf", "--text", "none"]),
+        (EVAL, &["perplexity", "none", "--text", "text"]),
+        (EVAL, &["perplexity", "in.gguf", "--text", "none"]),
+        (EVAL, &["compare", "none", "in.gguf", "--text", "text"]),
+        (EVAL, &["compare", "in.gguf", "none", "--text", "text"]),
+        (EVAL, &["check", "none", "--text", "text", "--save", "baseline.json"]),
+        (EVAL, &["imatrix", "none", "--text", "text", "-o", "x.gguf"]),
+        (EVAL, &["imatrix", "--merge", "none", "-o", "x.gguf"]),
+        (EVAL, &["score", "none", "--hellaswag", "text"]),
+        (EVAL, &["score", "in.gguf", "--hellaswag", "none"]),
+        (EVAL, &["generate", "none", "--prompt", "x"]),
+        (EVAL, &["embed", "none", "--text", "text"]),
+    ];
+    for (binary, args) in calls {
+        let ran = place.run(binary, args);
+        let first = ran.stderr.lines().next().unwrap_or_default();
+        let expected = "error: none: cannot open: No such file or directory (os error 2)";
+        assert_eq!((ran.code, first), (Some(1), expected), "{args:?}");
+    }
+}
+
+#[test]
+fn a_number_does_not_choose_a_type() {
+    let place = place();
+    check(
+        &place,
+        &[
+            (
+                CONVERT,
+                &["llama", "out/x.gguf", "-t", "2"],
+                2,
+                &[
+                    "invalid value '2' for '--type",
+                    "2 threads are `--threads 2`; file type 2 is `--type q4_0`",
+                ],
+            ),
+            (CONVERT, &["llama", "out/x.gguf", "--type", "99"], 2, &["99 threads are `--threads 99`\n"]),
+            (QUANTIZE, &["-t", "8", "in.gguf", "out/x.gguf", "q4_0"], 2, &["threads are `--threads N`"]),
+        ],
+    );
+}
+
+#[test]
+fn unknown_types_name_the_nearest_and_all() {
+    let place = place();
+    check(
+        &place,
+        &[
+            (CONVERT, &["llama", "-t", "q4km"], 2, &["did you mean q4_k_m?", "possible values: q1_0, "]),
+            (CONVERT, &["llama", "-t", "fp16"], 2, &["did you mean f16 or bf16?"]),
+            (CONVERT, &["llama", "-t", "Q4_K_XL"], 2, &["did you mean q4_k_m or q4_k_s?"]),
+            (CONVERT, &["llama", "-t", "copy"], 2, &["f32, f16 and bf16 keep the weights"]),
+            (CONVERT, &["llama", "-t", "q8_0", "--via", "b16"], 2, &["did you mean bf16"]),
+            (CONVERT, &["llama", "-t", "q8_0", "--missing-imatrix", "one"], 2, &["did you mean ones"]),
+            (QUANTIZE, &["in.gguf", "q4km"], 2, &["did you mean q4_k_m?", "hint: types are q1_0, "]),
+            (
+                QUANTIZE,
+                &["in.gguf", "q8_0", "f16"],
+                2,
+                &["`q8_0` is a type, and so is `f16`: is `q8_0` the output?", "`q8_0,f16`", "`./q8_0`"],
+            ),
+        ],
+    );
+    let bash = place.convert(&["--completions", "bash"]).stdout;
+    for name in ["q4_k_m", "raise-type", "bf16"] {
+        assert!(bash.contains(name), "completions do not offer {name}");
+    }
+    // Help lists types once, in a table of their own.
+    assert_eq!(place.convert(&["--help"]).stdout.matches("Q4_K_M").count(), 2);
+}
+
+#[test]
+fn the_wrong_kind_of_input_names_the_right_tool() {
+    let place = place();
+    fs::create_dir(place.path("folder")).unwrap();
+    fs::copy(place.path("in.gguf"), place.path("folder/in.gguf")).unwrap();
+    check(
+        &place,
+        &[
+            (CONVERT, &["in.gguf", "-t", "q8_0"], 1, &["`gguf-quantize in.gguf TYPE` changes its type"]),
+            (CONVERT, &["folder", "-t", "q8_0"], 1, &["`gguf-quantize folder/in.gguf TYPE`"]),
+            (
+                CONVERT,
+                &["meta-llama/Llama-3.2-1B", "-t", "q8_0"],
+                1,
+                &["`hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B`"],
+            ),
+            (QUANTIZE, &["llama", "q8_0"], 1, &["`gguf-convert llama --type bf16` makes a GGUF file of it"]),
+            (QUANTIZE, &["folder", "q8_0"], 1, &["give a file and not its folder, as folder/in.gguf"]),
+            (INSPECT, &["show", "llama"], 1, &["`gguf-convert llama --type bf16`"]),
+            (EVAL, &["perplexity", "llama", "--text", "text"], 1, &["`gguf-convert llama --type bf16`"]),
+            (
+                QUANTIZE,
+                &["in.gguf", "q8_0", "--imatrix", "object.json"],
+                1,
+                &["it is JSON; `gguf-eval imatrix "],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn options_of_llama_cpp_name_ours() {
+    let place = place();
+    check(
+        &place,
+        &[
+            (CONVERT, &["llama", "--outtype", "q8_0"], 2, &["tip: the file type is `--type`"]),
+            (CONVERT, &["llama", "--outfile", "x.gguf"], 2, &["tip: the output is the second argument"]),
+            (CONVERT, &["--model", "llama"], 2, &["tip: the checkpoint is the first argument"]),
+            (CONVERT, &["-m", "llama"], 2, &["tip: the checkpoint is the first argument"]),
+            (QUANTIZE, &["-m", "in.gguf", "q8_0"], 2, &["tip: the input is the first argument"]),
+            (QUANTIZE, &["in.gguf", "--outfile=x", "q8_0"], 2, &["tip: the output is the second argument"]),
+            (EVAL, &["perplexity", "-m", "in.gguf"], 2, &["tip: the model is an argument"]),
+            (
+                EVAL,
+                &["perplexity", "in.gguf", "--ctx-size", "8"],
+                2,
+                &["tip: tokens in a chunk are `--context N`"],
+            ),
+            (EVAL, &["perplexity", "in.gguf", "--file", "text"], 2, &["tip: a text is `--text FILE`"]),
+            (
+                EVAL,
+                &["perplexity", "in.gguf", "-ngl", "99"],
+                2,
+                &["tip: leave it out: everything runs on the CPU"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn outputs_that_are_no_files() {
+    let place = place();
+    check(
+        &place,
+        &[
+            (CONVERT, &["llama", "-", "-t", "q8_0"], 2, &["cannot go to stdout", "`./-`"]),
+            (QUANTIZE, &["in.gguf", "-", "q8_0"], 2, &["cannot go to stdout", "`./-`"]),
+            (
+                CONVERT,
+                &["llama", "/dev/stdout", "-t", "q8_0", "-f"],
+                1,
+                &["`/dev/stdout` cannot be replaced"],
+            ),
+            (CONVERT, &["llama", "none/x.gguf", "-t", "q8_0"], 1, &["folder `none` does not exist"]),
+            (CONVERT, &["llama", "llama/out/", "-t", "q8_0"], 1, &["lies inside the input folder"]),
+        ],
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_link_is_followed_to_its_file() {
+    let place = place();
+    fs::create_dir(place.path("elsewhere")).unwrap();
+    fs::write(place.path("elsewhere/x.gguf"), "old").unwrap();
+    std::os::unix::fs::symlink("../elsewhere/x.gguf", place.path("out/x.gguf")).unwrap();
+    std::os::unix::fs::symlink("nothing", place.path("out/dead.gguf")).unwrap();
+    let refused = place.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q"]);
+    assert_eq!((refused.code, fs::read(place.path("elsewhere/x.gguf")).unwrap()), (Some(1), b"old".to_vec()));
+    let ran = place.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q", "--force"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(fs::symlink_metadata(place.path("out/x.gguf")).unwrap().is_symlink());
+    assert!(fs::read(place.path("elsewhere/x.gguf")).unwrap().starts_with(b"GGUF"));
+    let dead = place.convert(&["llama", "out/dead.gguf", "-t", "q8_0", "-q", "--force"]);
+    assert_eq!(dead.code, Some(1));
+    assert!(dead.stderr.contains("is a link to `nothing`, which is not there"), "{}", dead.stderr);
+}
+
+#[test]
+fn a_new_folder_is_made() {
+    let place = place();
+    let dry = place.convert(&["llama", "new/", "-t", "q8_0", "--dry-run", "-q"]);
+    assert_eq!((dry.code, place.path("new").exists()), (Some(0), false));
+    for (args, file) in [
+        (&["llama", "new/", "-t", "q8_0", "-q"][..], "new/Llama-1.4M-Q8_0.gguf"),
+        (&["llama", "vocab/", "--vocab-only", "-q"], "vocab/Llama-1.4M-vocab.gguf"),
+    ] {
+        let ran = place.convert(args);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+        assert!(place.path(file).is_file(), "{file}: {:?}", place.listing(""));
+    }
+    let ran = place.run(QUANTIZE, &["in.gguf", "more/of/it/", "q8_0", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert_eq!(place.listing("more/of/it").len(), 1);
+}
+
+#[test]
+fn small_things_that_people_write() {
+    let place = place();
+    let ok = |ran: Ran| assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ok(place.run(QUANTIZE, &["in.gguf", "out/split.gguf", "q8_0", "--split-max-size", "300K", "-q"]));
+    for level in ["SCALAR", "Scalar", ""] {
+        let output =
+            place.command(INSPECT).args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", level).output().unwrap();
+        assert!(output.status.success(), "GGUF_CPU_LEVEL={level}");
+    }
+    // A leaked doc comment stood here.
+    for binary in [CONVERT, QUANTIZE] {
+        let help = place.run(binary, &["--help"]).stdout;
+        assert!(help.starts_with("Converts "), "{help}");
+    }
+}
+
+#[test]
+fn values_of_any_length_are_shown() {
+    let place = place();
+    let long = "long ".repeat(20_000);
+    let key = format!("general.description=str:{long}");
+    let ran = place.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--override-kv", &key]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let shown = place.inspect(&["show", "out/x.gguf", "--full"]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
+    assert!(shown.stdout.contains(long.trim_end()));
+}
