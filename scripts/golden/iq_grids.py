@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes the code books of the IQ types out of the reference's source.
+"""Takes the codebooks of the IQ types out of the reference's source.
 
 Usage: iq_grids.py LLAMA_CPP_SOURCE_DIR [--write crates/quant/src/grids]
 
@@ -48,7 +48,7 @@ def main():
         print(f"{table:16} {len(codes):5} u16  {total}")
         if args.write:
             lines = [
-                f"//! The {len(codes)} code book points of {users}: {dims} digits of {bits} bits each, lowest bits first.",
+                f"//! The {len(codes)} codebook points of {users}: {dims} digits of {bits} bits each, lowest bits first.",
                 "//!",
                 f"//! Origin: table `{table}` in `{function}`, `ggml/src/ggml-quants.c` of llama.cpp (as vendored in",
                 "//! llama-cpp-python 0.3.36), written by `scripts/golden/iq_grids.py`.",

@@ -111,6 +111,7 @@ pub fn encode_weighted_rows<const E: usize, const B: usize, S: Copy>(
     let row_bytes = rows.row_elems / E * B;
     let weights = weights.as_chunks().0;
     for (row, out) in rows.values.chunks_exact(rows.row_elems).zip(out.chunks_exact_mut(row_bytes)) {
+        // Once for the row, and not once for each block.
         let of_row = of_row(row);
         for ((values, weights), block) in row.as_chunks().0.iter().zip(weights).zip(out.as_chunks_mut().0) {
             encode_block(of_row, values, weights, block);

@@ -31,7 +31,7 @@ pub struct Codec {
     /// (`ggml_quantize_requires_imatrix`).
     pub needs_weights: bool,
     /// Rows to blocks. None for types that can only be read. Q8_1 and Q8_K have one too, though no file may
-    /// hold them: who writes files asks [`DType::is_encodable`] first.
+    /// hold them: what writes files checks [`DType::is_encodable`] first.
     pub encode: Option<EncodeFn>,
     /// Blocks to rows.
     pub decode: DecodeFn,
@@ -78,7 +78,7 @@ pub enum CodecError {
     /// There is no codec for this dtype and direction.
     #[error("cannot {verb} {dtype}")]
     NoCodec {
-        /// The dtype asked for.
+        /// The requested dtype.
         dtype: DType,
         /// `encode` or `decode`.
         verb: &'static str,
@@ -86,7 +86,7 @@ pub enum CodecError {
     /// The type needs importance weights and none were given.
     #[error("{dtype} cannot be encoded without importance weights")]
     NeedsWeights {
-        /// The dtype asked for.
+        /// The requested dtype.
         dtype: DType,
     },
     /// Lengths of input, weights or output do not agree.
@@ -98,7 +98,7 @@ pub enum CodecError {
         found: usize,
         /// The length that would be right.
         expected: usize,
-        /// The dtype asked for.
+        /// The requested dtype.
         dtype: DType,
     },
 }
@@ -120,6 +120,7 @@ pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Res
     if codec.needs_weights && rows.weights.is_none() {
         return Err(CodecError::NeedsWeights { dtype });
     }
+    // Kernels trust lengths, so all are checked here, once for each call.
     let block_elems = dtype.block_elems() as usize;
     let length = |what, found, expected| Err(CodecError::Length { what, found, expected, dtype });
     if rows.row_elems == 0 || !rows.row_elems.is_multiple_of(block_elems) {

@@ -61,6 +61,7 @@ pub fn nearest_lanes<S: Simd, const N: usize>(simd: S, numbers: &[f32; N], scale
             best = better.select(S::u32s::splat(simd, index as u32), best);
             best_error = better.select(error, best_error);
         }
+        // The sign bit moves to bit 3, where codes have it; zero has none.
         let sign = (number.bitcast::<S::u32s>() >> 28) & 8;
         let zero = S::u32s::splat(simd, 0);
         let index = best.simd_eq(zero).select(zero, best | sign);

@@ -69,6 +69,7 @@ fn extreme(numbers: impl Iterator<Item = [f32; 8]>, start: f32, better: impl Fn(
 #[inline(always)]
 pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
     const { assert!(N.is_multiple_of(8)) };
+    // The magnitude first, in eight lanes; then the first value that has it, for its sign.
     let magnitudes = values.as_chunks::<8>().0.iter().map(|values| values.map(f32::abs));
     let magnitude = extreme(magnitudes, 0.0, |new, old| new > old);
     if magnitude == 0.0 {
@@ -127,6 +128,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
     candidates: Candidates,
     levels: &mut [u8; N],
 ) -> (f32, f32) {
+    // What no candidate changes: the range, `W = sum w` and `X = sum w x`.
     let (mut min, mut max) = (values[0], values[0]);
     let mut sum_w = weights[0];
     let mut sum_x = sum_w * values[0];
@@ -140,9 +142,11 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
         sum_w += weights[i];
         sum_x += weights[i] * values[i];
     }
+    // Files hold `-min` as a positive number, so the levels begin at zero or below.
     if min > 0.0 {
         min = 0.0;
     }
+    // Only values that all equal the minimum get here, and level 0 means the minimum.
     if max <= min {
         *levels = [0; N];
         return (0.0, -min);
@@ -152,6 +156,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
     let level_of = |inv_scale: f32, min: f32, i: usize| {
         nearest_int(inv_scale * (values[i] - min)).clamp(0, i32::from(max_level)) as f32
     };
+    // `E(d, m) = sum w (d q + m - x)^2` over the N elements, or `sum w |d q + m - x|`: what is minimized.
     let error_of = |level: &[f32; N], scale: f32, min: f32| {
         let errors: [f32; N] = std::array::from_fn(|i| {
             let miss = scale * level[i] + min - values[i];
@@ -160,13 +165,17 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
         sum(&errors)
     };
 
+    // The error to beat: the range laid on the levels exactly, with nothing fitted.
     let inv_scale = top / (max - min);
     let mut scale = 1.0 / inv_scale;
     let mut best: [f32; N] = std::array::from_fn(|i| level_of(inv_scale, min, i));
     let mut best_error = error_of(&best, scale, min);
+    // A candidate rounds with the range stretched over a few levels more or fewer, then solves for the `d`
+    // and `m` that suit these levels best.
     for step in 0..=candidates.n_steps {
         let inv_scale = (candidates.first + candidates.step * f32::from(step) + top) / (max - min);
         let trial: [f32; N] = std::array::from_fn(|i| level_of(inv_scale, min, i));
+        // `L = sum w q`, `Q = sum w q^2`, `C = sum w q x`.
         let (mut sum_l, mut sum_l2, mut sum_xl) = (0.0, 0.0, 0.0);
         for i in 0..N {
             let wl = weights[i] * trial[i];
@@ -174,10 +183,13 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
             sum_l2 += wl * trial[i];
             sum_xl += wl * values[i];
         }
+        // `dE/dd = dE/dm = 0` is the system `Q d + L m = C`, `L d + W m = X`. Cramer: with `D = W Q - L^2` it
+        // is `d = (W C - X L) / D` and `m = (Q X - L C) / D`. `D` is positive unless all levels are equal.
         let determinant = sum_w * sum_l2 - sum_l * sum_l;
         if determinant > 0.0 {
             let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / determinant;
             let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
+            // The best `m` within bounds is 0 then, and the best `d` for it is `C / Q`.
             if this_min > 0.0 {
                 this_min = 0.0;
                 this_scale = sum_xl / sum_l2;
@@ -217,9 +229,14 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     }
     let half_level = i32::from(half);
     let level_of = |inv_scale: f32, x: f32| nearest_int(inv_scale * x).clamp(-half_level, half_level - 1);
+    // Candidate `c` lays the value of largest magnitude on `-(half + c / 10)`: the negative side has one
+    // level more.
     let inv_scales = STEPS.map(|step| -(f32::from(half) + 0.1 * step) / max);
     let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);
 
+    // For given levels `q` the error `sum w (x - d q)^2` is least at `d = lx / l2`, with `lx = sum w x q` and
+    // `l2 = sum w q^2`, and what is left of it is `sum w x^2 - lx^2 / l2`. So the best candidate is that of
+    // the largest `lx^2 / l2`.
     let (mut sums_lx, mut sums_l2) = ([0.0; 20], [0.0; 20]);
     let groups = sums_lx.as_chunks_mut::<4>().0.iter_mut().zip(sums_l2.as_chunks_mut::<4>().0);
     for (inv_scales, (sums_lx, sums_l2)) in inv_scales.as_chunks::<4>().0.iter().zip(groups) {
@@ -235,6 +252,7 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     let mut chosen = inv_scales[0];
     let mut scale = if sums_l2[0] != 0.0 { sums_lx[0] / sums_l2[0] } else { 0.0 };
     let mut best = scale * sums_lx[0];
+    // `best` is `lx^2 / l2` of the chosen one; the comparison is multiplied by `l2`, as in the reference.
     for c in 1..19 {
         let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
         if sum_l2 > 0.0 && sum_lx * sum_lx > best * sum_l2 {
@@ -260,6 +278,8 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
     }
     let half_level = i32::from(half);
     let clamp = |level: i32| level.clamp(-half_level, half_level - 1);
+    // As in [`signed`], `lx^2 / l2` is to become large, with the squares as weights. The start rounds with
+    // the largest magnitude at `-half`.
     let inv_scale = -f32::from(half) / max;
     let weights: [f32; N] = std::array::from_fn(|i| values[i] * values[i]);
     let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);
@@ -269,16 +289,20 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
         sum_lx += weighted[i] * level[i];
         sum_l2 += weights[i] * level[i] * level[i];
     }
+    // A sweep looks at one element after the other. The sums without it are `lx` and `l2`, the scale that
+    // suits the others is `lx / l2`, and the level that this scale gives to the element is `x l2 / lx`.
     for _ in 0..5 {
         let mut changed = false;
         for i in 0..N {
             let mut lx = sum_lx - weighted[i] * level[i];
+            // A scale of zero or less gives no level.
             if lx > 0.0 {
                 let mut l2 = sum_l2 - weights[i] * level[i] * level[i];
                 let new_level = clamp(nearest_int(values[i] * l2 / lx)) as f32;
                 if new_level != level[i] {
                     lx += weighted[i] * new_level;
                     l2 += weights[i] * new_level * new_level;
+                    // `lx^2 / l2` grew, both sides multiplied out.
                     if l2 > 0.0 && lx * lx * sum_l2 > sum_lx * sum_lx * l2 {
                         (level[i], sum_lx, sum_l2) = (new_level, lx, l2);
                         changed = true;
@@ -319,6 +343,7 @@ pub fn unsigned<const N: usize>(
     }
     let top = i32::from(max_level);
     let mut inv_scale = f32::from(max_level) / max;
+    // `sum w (x - d q)^2`, here with the unfitted scale `d = 1 / inv_scale`.
     let error_of = |scale: f32, level: &[f32; N]| {
         let errors: [f32; N] = std::array::from_fn(|i| {
             let miss = values[i] - scale * level[i];
@@ -326,6 +351,8 @@ pub fn unsigned<const N: usize>(
         });
         sum(&errors)
     };
+    // Kept in bytes, where a negative level wraps around. No upper bound is needed: the largest value makes
+    // `max_level`.
     let first: [f32; N] = std::array::from_fn(|i| f32::from(nearest_int(inv_scale * values[i]) as u8));
     let mut best_error = error_of(1.0 / inv_scale, &first);
     for step in (-4i8..=4).filter(|step| *step != 0) {
@@ -338,6 +365,7 @@ pub fn unsigned<const N: usize>(
         }
     }
 
+    // From the best of the nine on, `lx^2 / l2` is made larger by single levels, as in [`signed_by_descent`].
     let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
     for i in 0..N {
         let level = nearest_int(inv_scale * values[i]).min(top);

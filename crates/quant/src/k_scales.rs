@@ -65,6 +65,7 @@ pub fn fit(
     let (mut max_scale, mut max_min) = (0.0, 0.0);
     for sub in 0..SUBS {
         let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
+        // `w = rms + |x|`: large values count more, small ones not nothing.
         let rms = (fit::sum_of_squares(x) / 32.0).sqrt();
         let weights = x.map(|x| rms + x.abs());
         let levels = array_at_mut(levels, sub * SUB_ELEMS);
@@ -76,6 +77,7 @@ pub fn fit(
             max_min = mins[sub];
         }
     }
+    // The eight scales become integers of 6 bits, in steps of the largest over 63; the minima likewise.
     let inv_scale = if max_scale > 0.0 { 63.0 / max_scale } else { 0.0 };
     let inv_min = if max_min > 0.0 { 63.0 / max_min } else { 0.0 };
     let scales = scales.map(|scale| (nearest_int(inv_scale * scale) as u8).min(63));
@@ -97,6 +99,7 @@ pub fn fit_weighted(
     head: &mut [u8; 16],
     levels: &mut [u8; ELEMS],
 ) {
+    // `w = importance * sqrt(2 mean(x^2) + x^2)`, the mean over the whole block.
     let sigma2 = 2.0 * fit::sum_of_squares(values) / 256.0;
     let (mut scales, mut mins, mut sum_w) = ([0.0; SUBS], [0.0; SUBS], [0.0; SUBS]);
     for sub in 0..SUBS {
@@ -106,6 +109,8 @@ pub fn fit_weighted(
         let levels = array_at_mut(levels, sub * SUB_ELEMS);
         (scales[sub], mins[sub]) = fit::scale_and_min::<_, false>(x, &weights, max_level, WEIGHTED, levels);
     }
+    // The integers of the scales are searched like levels of values: `scale_s ~ d * integer_s`, each
+    // sub-block weighing as much as its elements together.
     let (mut scale_levels, mut min_levels) = ([0; SUBS], [0; SUBS]);
     let scale = fit::unsigned(&scales, &sum_w, 63, &mut scale_levels);
     let min = fit::unsigned(&mins, &sum_w, 63, &mut min_levels);

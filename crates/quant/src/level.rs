@@ -14,7 +14,7 @@ pub const LEVEL_VARIABLE: &str = "GGUF_CPU_LEVEL";
 
 /// A set of vector instructions. Owning any value but [`Level::Scalar`] proves that the CPU
 /// and the operating system permit its instructions: values come from [`Level::available`],
-/// which asks the operating system's view of the CPU, not the CPU alone.
+/// which reads the operating system's view of the CPU, not the CPU alone.
 #[derive(Clone, Copy)]
 pub struct Level(Kind);
 

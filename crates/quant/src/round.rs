@@ -4,14 +4,22 @@
 //! functions do what the reference does on x86-64, because blocks of subnormal numbers reach those places:
 //! the reciprocal of their scale is infinite.
 
+/// `3 * 2^22`: the sum of this and a float below 2^22 in magnitude lies between 2^23 and 2^24, where floats are 1
+/// apart, so the addition rounds the float to its nearest integer, halves to even, and leaves it in the low bits.
+pub(crate) const MAGIC: f32 = 12_582_912.0;
+/// The bits of a float's mantissa, where the integer stands, plus [`MAGIC_MANTISSA`].
+pub(crate) const MANTISSA: u32 = 0x007f_ffff;
+/// The mantissa of [`MAGIC`]: what stands for the integer 0.
+pub(crate) const MAGIC_MANTISSA: u32 = 0x0040_0000;
+
 /// Nearest integer, halves to even, as ggml's magic-number trick does it.
 ///
 /// Source: `nearest_int` in `ggml/src/ggml-quants.c`. Meaningful for `|value| <= 4194303`;
 /// beyond that the result is whatever the bits give, exactly as in the reference.
 #[inline(always)]
 pub fn nearest_int(value: f32) -> i32 {
-    let bits = (value + 12_582_912.0).to_bits() as i32;
-    (bits & 0x007f_ffff) - 0x0040_0000
+    let bits = (value + MAGIC).to_bits();
+    (bits & MANTISSA) as i32 - MAGIC_MANTISSA as i32
 }
 
 /// Nearest integer, halves away from zero: C's `roundf` and the conversion to an integer after it.
@@ -59,13 +67,17 @@ pub fn truncate_to_int(value: f32) -> i32 {
 /// C library rounds correctly at all of these places (glibc, checked with each of them).
 #[inline(always)]
 pub fn floor_log2(value: f32) -> i32 {
+    // `floor(ln 2 * 2^(b - 1))`, where the whole part of the logarithm has `b` bits: so many steps of 2^-24 below
+    // a power of two move the logarithm by half of its spacing `2^(b - 24)` at most.
     const STEPS: [u32; 9] = [0, 0, 1, 2, 5, 11, 22, 44, 88];
     let bits = value.to_bits();
     // Subnormal numbers are shifted until their leading bit is where that of normal ones is.
     let shift = (bits.leading_zeros().saturating_sub(8)).min(23) * u32::from(bits < 0x0080_0000);
     let exponent = (bits >> 23).max(1) as i32 - 127 - shift as i32;
-    let steps_below = (1 << 23) - (bits << shift & 0x007f_ffff);
+    let steps_below = (1 << 23) - (bits << shift & MANTISSA);
     let next = exponent + 1;
+    // The logarithm lies between `next - 1` and `next`; the one that is nearer to zero has the exponent of
+    // what lies between.
     let magnitude = if next > 0 { next - 1 } else { -next } as u32;
     let may_be_below = STEPS[(32 - magnitude.leading_zeros()) as usize];
     if steps_below <= may_be_below { next } else { exponent }
@@ -78,6 +90,8 @@ pub fn floor_log2(value: f32) -> i32 {
 /// the low bits.
 #[inline(always)]
 pub fn f32_to_f16(value: f32) -> u16 {
+    // Together a factor of 4. From 2^16 on the first product is infinite and stays so; from 65520 on the sum
+    // below carries into the exponent of infinity.
     let scale_to_infinity = f32::from_bits(0x7780_0000); // 2^112
     let scale_to_zero = f32::from_bits(0x0880_0000); // 2^-110
     let scaled = (value.abs() * scale_to_infinity) * scale_to_zero;
@@ -85,9 +99,13 @@ pub fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16) & 0x8000;
     let magnitude = bits << 1;
+    // With `E` the exponent of the value, adding `2^(E + 15)` to its fourfold pushes all but ten bits of the
+    // mantissa out of the float, which rounds them. Below 2^-14 `E` stays at -14: these halves are subnormal.
     let exponent = (magnitude & 0xff00_0000).max(0x7100_0000);
     let base = f32::from_bits((exponent >> 1) + 0x0780_0000);
     let rounded = (base + scaled).to_bits();
+    // The exponent field of the sum is `E + 142`, so its low five bits are `E + 14`. The leading one of the
+    // mantissa, which now stands at bit 10, makes `E + 15` of it: the exponent of the half.
     let number = ((rounded >> 13) & 0x7c00) + (rounded & 0x0fff);
     (sign | if magnitude > 0xff00_0000 { 0x7e00 } else { number }) as u16
 }
@@ -101,7 +119,10 @@ pub fn f16_to_f32(half: u16) -> f32 {
     let sign = bits & 0x8000_0000;
     let magnitude = bits << 1;
     let scale = f32::from_bits(0x0780_0000); // 2^-112
+    // Adding 224 to the exponent, of which 112 are the difference of the biases, lifts that of infinity and
+    // NaN from 31 to 255; the product takes the other 112 off the numbers.
     let normal = f32::from_bits((magnitude >> 4) + (0xe0 << 23)) * scale;
+    // The mantissa in units of 2^-24 behind a leading 2^-1, which the subtraction takes away.
     let subnormal = f32::from_bits((magnitude >> 17) | (126 << 23)) - 0.5;
     let number = if magnitude < 1 << 27 { subnormal } else { normal };
     f32::from_bits(sign | number.to_bits())
@@ -116,6 +137,7 @@ pub fn f32_to_bf16(value: f32) -> u16 {
     if bits & 0x7fff_ffff > 0x7f80_0000 {
         return (bits >> 16) as u16 | 64;
     }
+    // Half a unit of what is kept, less the least, which an odd number gets back: ties go to even.
     (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 

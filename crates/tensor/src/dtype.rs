@@ -77,7 +77,7 @@ macro_rules! dtypes {
     };
 }
 
-/// Everything that other crates decide by the type alone, so that a new type is asked for all of it here; the
+/// Everything that other crates decide by the type alone, so that the compiler wants all of it from a new type; the
 /// methods of the same names say what each column means.
 struct Row {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! The 2048 code book points of IQ1_S and IQ1_M: 8 digits of 2 bits each, lowest bits first.
+//! The 2048 codebook points of IQ1_S and IQ1_M: 8 digits of 2 bits each, lowest bits first.
 //!
 //! Origin: table `kgrid_1bit_2048` in `iq2xs_init_impl`, `ggml/src/ggml-quants.c` of llama.cpp (as vendored in
 //! llama-cpp-python 0.3.36), written by `scripts/golden/iq_grids.py`.

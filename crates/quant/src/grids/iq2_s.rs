@@ -1,4 +1,4 @@
-//! The 1024 code book points of IQ2_S: 8 digits of 2 bits each, lowest bits first.
+//! The 1024 codebook points of IQ2_S: 8 digits of 2 bits each, lowest bits first.
 //!
 //! Origin: table `kgrid_2bit_1024` in `iq2xs_init_impl`, `ggml/src/ggml-quants.c` of llama.cpp (as vendored in
 //! llama-cpp-python 0.3.36), written by `scripts/golden/iq_grids.py`.

@@ -1,4 +1,4 @@
-//! The 512 code book points of IQ3_S: 4 digits of 3 bits each, lowest bits first.
+//! The 512 codebook points of IQ3_S: 4 digits of 3 bits each, lowest bits first.
 //!
 //! Origin: table `kgrid_512` in `iq3xs_init_impl`, `ggml/src/ggml-quants.c` of llama.cpp (as vendored in
 //! llama-cpp-python 0.3.36), written by `scripts/golden/iq_grids.py`.

@@ -1,9 +1,9 @@
-//! The code books of the IQ types: which points exist, and which of them lie near a point that does not.
+//! The codebooks of the IQ types: which points exist, and which of them lie near a point that does not.
 //!
 //! A point is a short vector of small levels (8 levels of 0..3 or 4 levels of 0..8) packed into a `u16`, its
-//! *code*; level `i` sits in bits `BITS * i`. Only some codes are in the book and have an index, which is what a
-//! block stores. The search of the encoder rounds to any code and then, if that one is not in the book, looks
-//! through the list of book points around it. Those lists are built once, at first use.
+//! *code*; level `i` sits in bits `BITS * i`. Only some codes are in the codebook and have an index, which is what a
+//! block stores. The search of the encoder rounds to any code and then, if that one is not in the codebook, looks
+//! through the list of codebook points around it. Those lists are built once, at first use.
 //!
 //! Source: `iq2xs_init_impl`, `iq3xs_init_impl` in `ggml/src/ggml-quants.c` of llama.cpp (as vendored in
 //! llama-cpp-python 0.3.36). The reference orders neighbours by (distance, index): its comparators break ties
@@ -67,16 +67,16 @@ const fn expand<const N: usize, const DIMS: usize, const LEVELS: usize>(
 /// Where a code stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// In the book.
+    /// In the codebook.
     OnGrid,
-    /// Not in the book: the codes of the book's nearest points, nearest first, equal distances in the order of
+    /// Not in the codebook: the codes of the codebook's nearest points, nearest first, equal distances in the order of
     /// their index. Never empty.
     OffGrid(&'a [u16]),
 }
 
-/// How a code book is shaped.
+/// How a codebook is shaped.
 struct Shape {
-    /// The book's points.
+    /// The codebook's points.
     codes: &'static [u16],
     /// Levels in a point.
     dims: u32,
@@ -88,9 +88,9 @@ struct Shape {
     n_distances: usize,
 }
 
-/// A code book with its neighbour lists.
+/// A codebook with its neighbour lists.
 #[derive(Debug)]
-pub struct CodeBook {
+pub struct Codebook {
     codes: &'static [u16],
     /// For each code: the index, or `-1 - position` of its list in `neighbours`.
     map: Vec<i32>,
@@ -98,49 +98,50 @@ pub struct CodeBook {
     neighbours: Vec<u16>,
 }
 
-impl CodeBook {
-    /// The book of IQ2_XXS.
-    pub fn iq2_xxs() -> &'static CodeBook {
-        static BOOK: OnceLock<CodeBook> = OnceLock::new();
-        BOOK.get_or_init(|| {
+impl Codebook {
+    /// The codebook of IQ2_XXS.
+    pub fn iq2_xxs() -> &'static Codebook {
+        static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
+        CODEBOOK.get_or_init(|| {
             build(&Shape { codes: &iq2_xxs::CODES, dims: 8, bits: 2, levels: 3, n_distances: 2 })
         })
     }
 
-    /// The book of IQ2_XS.
-    pub fn iq2_xs() -> &'static CodeBook {
-        static BOOK: OnceLock<CodeBook> = OnceLock::new();
-        BOOK.get_or_init(|| {
+    /// The codebook of IQ2_XS.
+    pub fn iq2_xs() -> &'static Codebook {
+        static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
+        CODEBOOK.get_or_init(|| {
             build(&Shape { codes: &iq2_xs::CODES, dims: 8, bits: 2, levels: 3, n_distances: 2 })
         })
     }
 
-    /// The book of IQ2_S.
-    pub fn iq2_s() -> &'static CodeBook {
-        static BOOK: OnceLock<CodeBook> = OnceLock::new();
-        BOOK.get_or_init(|| {
+    /// The codebook of IQ2_S.
+    pub fn iq2_s() -> &'static Codebook {
+        static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
+        CODEBOOK.get_or_init(|| {
             build(&Shape { codes: &iq2_s::CODES, dims: 8, bits: 2, levels: 3, n_distances: 1 })
         })
     }
 
-    /// The book that IQ1_S and IQ1_M share.
-    pub fn iq1() -> &'static CodeBook {
-        static BOOK: OnceLock<CodeBook> = OnceLock::new();
-        BOOK.get_or_init(|| build(&Shape { codes: &iq1::CODES, dims: 8, bits: 2, levels: 3, n_distances: 3 }))
+    /// The codebook that IQ1_S and IQ1_M share.
+    pub fn iq1() -> &'static Codebook {
+        static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
+        CODEBOOK
+            .get_or_init(|| build(&Shape { codes: &iq1::CODES, dims: 8, bits: 2, levels: 3, n_distances: 3 }))
     }
 
-    /// The book of IQ3_XXS.
-    pub fn iq3_xxs() -> &'static CodeBook {
-        static BOOK: OnceLock<CodeBook> = OnceLock::new();
-        BOOK.get_or_init(|| {
+    /// The codebook of IQ3_XXS.
+    pub fn iq3_xxs() -> &'static Codebook {
+        static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
+        CODEBOOK.get_or_init(|| {
             build(&Shape { codes: &iq3_xxs::CODES, dims: 4, bits: 3, levels: 8, n_distances: 2 })
         })
     }
 
-    /// The book of IQ3_S.
-    pub fn iq3_s() -> &'static CodeBook {
-        static BOOK: OnceLock<CodeBook> = OnceLock::new();
-        BOOK.get_or_init(|| {
+    /// The codebook of IQ3_S.
+    pub fn iq3_s() -> &'static Codebook {
+        static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
+        CODEBOOK.get_or_init(|| {
             build(&Shape { codes: &iq3_s::CODES, dims: 4, bits: 3, levels: 8, n_distances: 3 })
         })
     }
@@ -148,7 +149,7 @@ impl CodeBook {
     /// Where this code stands.
     ///
     /// # Panics
-    /// When a level of the code is out of the book's range.
+    /// When a level of the code is out of the codebook's range.
     #[inline(always)]
     pub fn place(&self, code: u16) -> Place<'_> {
         let entry = self.map[usize::from(code)];
@@ -159,14 +160,14 @@ impl CodeBook {
         Place::OffGrid(&list[1..=usize::from(list[0])])
     }
 
-    /// The index of a code that is in the book.
+    /// The index of a code that is in the codebook.
     ///
     /// # Panics
-    /// When the code is not in the book: only codes that the book gave out may be asked for.
+    /// When the code is not in the codebook: only codes that it gave out are allowed.
     #[inline(always)]
     pub fn index(&self, code: u16) -> u16 {
         let entry = self.map[usize::from(code)];
-        assert!(entry >= 0, "code {code:#x} is not in the book");
+        assert!(entry >= 0, "code {code:#x} is not in the codebook");
         entry as u16
     }
 
@@ -180,8 +181,8 @@ impl CodeBook {
 /// Builds the index map and the neighbour lists.
 ///
 /// A distance is the sum of squared level differences. It is taken from two tables of half codes, so that the
-/// largest book (2048 points, 4513 codes beside it) takes some 20 ms.
-fn build(shape: &Shape) -> CodeBook {
+/// largest codebook (2048 points, 4513 codes beside it) takes some 20 ms.
+fn build(shape: &Shape) -> Codebook {
     let mask = (1u16 << shape.bits) - 1;
     let level = |code: u16, dim: u32| (code >> (shape.bits * dim)) & mask;
     let half_bits = shape.bits * shape.dims / 2;
@@ -219,15 +220,17 @@ fn build(shape: &Shape) -> CodeBook {
             (low[point_low] + high[point_high], point)
         }));
         let mut farthest = 0;
+        // The `n_distances` smallest different distances, one after the other.
         for nth in 0..shape.n_distances {
             let next = near.iter().map(|&(distance, _)| distance).filter(|&d| nth == 0 || d > farthest).min();
             farthest = next.unwrap_or(farthest);
         }
         near.retain(|&(distance, _)| distance <= farthest);
         near.sort_by_key(|&(distance, _)| distance);
+        // Negative, so that one table tells indices and lists apart.
         map[code] = -1 - neighbours.len() as i32;
         neighbours.push(near.len() as u16);
         neighbours.extend(near.iter().map(|&(_, point)| point));
     }
-    CodeBook { codes: shape.codes, map, neighbours }
+    Codebook { codes: shape.codes, map, neighbours }
 }

@@ -83,19 +83,19 @@ fn decoder_tables_are_the_reference_s() {
     }
 }
 
-/// Every list of every book, rebuilt as the reference states it: sort all points by (distance, index) and keep
+/// Every list of every codebook, rebuilt as the reference states it: sort all points by (distance, index) and keep
 /// them until the wanted number of different distances is used up.
 #[test]
 fn neighbour_lists_follow_the_rule() {
-    let books = [
-        (CodeBook::iq2_xxs(), 8, 2, 3, 2),
-        (CodeBook::iq2_xs(), 8, 2, 3, 2),
-        (CodeBook::iq2_s(), 8, 2, 3, 1),
-        (CodeBook::iq1(), 8, 2, 3, 3),
-        (CodeBook::iq3_xxs(), 4, 3, 8, 2),
-        (CodeBook::iq3_s(), 4, 3, 8, 3),
+    let codebooks = [
+        (Codebook::iq2_xxs(), 8, 2, 3, 2),
+        (Codebook::iq2_xs(), 8, 2, 3, 2),
+        (Codebook::iq2_s(), 8, 2, 3, 1),
+        (Codebook::iq1(), 8, 2, 3, 3),
+        (Codebook::iq3_xxs(), 4, 3, 8, 2),
+        (Codebook::iq3_s(), 4, 3, 8, 3),
     ];
-    for (book, dims, bits, levels, wanted) in books {
+    for (codebook, dims, bits, levels, wanted) in codebooks {
         let level = |code: u16, dim: u32| i32::from(code >> (bits * dim)) & ((1 << bits) - 1);
         let mut n_lists = 0;
         for code in 0..=((1u32 << (dims * bits)) - 1) as u16 {
@@ -103,13 +103,13 @@ fn neighbour_lists_follow_the_rule() {
             if code % 7 != 0 || (0..dims).any(|dim| level(code, dim) >= levels) {
                 continue;
             }
-            let Place::OffGrid(list) = book.place(code) else {
-                assert!(book.codes.contains(&code));
-                assert_eq!(book.code(book.index(code)), code);
+            let Place::OffGrid(list) = codebook.place(code) else {
+                assert!(codebook.codes.contains(&code));
+                assert_eq!(codebook.code(codebook.index(code)), code);
                 continue;
             };
-            assert!(!book.codes.contains(&code));
-            let mut points: Vec<(i32, usize)> = (book.codes.iter().enumerate())
+            assert!(!codebook.codes.contains(&code));
+            let mut points: Vec<(i32, usize)> = (codebook.codes.iter().enumerate())
                 .map(|(index, &point)| {
                     let distance = (0..dims).map(|dim| (level(code, dim) - level(point, dim)).pow(2)).sum();
                     (distance, index)
@@ -120,7 +120,7 @@ fn neighbour_lists_follow_the_rule() {
             distances.dedup();
             let expected: Vec<u16> = (points.iter())
                 .filter(|point| point.0 <= distances[wanted - 1])
-                .map(|&(_, index)| book.codes[index])
+                .map(|&(_, index)| codebook.codes[index])
                 .collect();
             assert_eq!(list, expected, "code {code:#x}");
             n_lists += 1;

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Rows,
     block::{array_at, array_at_mut},
-    grids::CodeBook,
+    grids::Codebook,
     iq_fit::{
         SUPER,
         ternary::{
@@ -30,7 +30,7 @@ const SUBS: usize = SUPER / SUB;
 /// Encodes without importance weights.
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let (book, lists) = (CodeBook::iq1(), Neighbours::iq1());
+    let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
     let blocks = values.as_chunks::<SUPER>().0;
     let mut sums = Sums::new(simd);
     let mut weights = [S::f32s::splat(simd, 0.0); SUPER];
@@ -45,14 +45,14 @@ pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
             }
             encode_unit(simd, lists, x, &weights, &mut sums, words)
         },
-        |index, block| scalar::encode_block(book, &blocks[index], None, block),
+        |index, block| scalar::encode_block(codebook, &blocks[index], None, block),
     );
 }
 
 /// Encodes with importance weights, of which `weights` holds a row.
 #[simd]
 pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let (book, lists) = (CodeBook::iq1(), Neighbours::iq1());
+    let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
     let mut sums = Sums::new(simd);
     let splat = |value: f32| S::f32s::splat(simd, value);
     let mut of_values = [splat(0.0); SUPER];
@@ -69,7 +69,7 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
             }
             encode_unit(simd, lists, x, &of_values, &mut sums, words)
         },
-        |values, importance, block| scalar::encode_block(book, values, Some(importance), block),
+        |values, importance, block| scalar::encode_block(codebook, values, Some(importance), block),
     );
 }
 
@@ -95,6 +95,7 @@ fn encode_unit<S: Simd>(
         let (values, weights) = (array_at(x, SUB * at), array_at(weights, SUB * at));
         (scales[at], shifts[at], codes[at]) = encode_sub(simd, lists, values, weights, sums, &mut wild);
         max_scale = max_scale.max(scales[at]);
+        // Bit 0 of the shift is the second half of the sub-block, bit 1 the first: bits 7 and 3 of the byte.
         let mut head = ((shifts[at] & 1) << 7) | ((shifts[at] & 2) << 2);
         for half in 0..2 {
             let mut index = one;
@@ -106,12 +107,15 @@ fn encode_unit<S: Simd>(
         }
         words[8 + at / 4] |= head << (at % 4 * 8) as u32;
     }
+    // Blocks of zeros, and scales for which `1 / d` would lose bits, go to the scalar code.
     wild |= !(max_scale.simd_gt(splat(1e-20)) & max_scale.simd_lt(splat(1e20))).to_bitmask();
 
     let d = max_scale / splat(15.0);
     let inverse = splat(1.0) / d;
     let (mut sum_qx, mut sum_q2) = (splat(0.0), splat(0.0));
     for at in 0..SUBS {
+        // Scales become odd numbers from 1 to 15, and then `d` is fitted to what they became:
+        // `d = sum w q x / sum w q^2` with `q` times that number.
         let level = nearest_level(simd, splat(0.5) * (inverse * scales[at] - splat(1.0)), 7);
         words[12 + at / 8] |= level << (at / 4 % 2 * 16 + at % 4 * 3) as u32;
         let factor = (level + level + one).to_float::<S::f32s>();
@@ -121,6 +125,7 @@ fn encode_unit<S: Simd>(
     }
     let d = sum_q2.simd_gt(splat(0.0)).select(sum_qx / sum_q2, d);
     let (bits, _) = half(simd, d * splat(1.1125));
+    // `d` goes in four parts of 4 bits on top of the four words of scales.
     let [low, high]: &mut [S::u32s; 2] = array_at_mut(words, 12);
     *low |= ((bits & 0x000f) << 12) | ((bits & 0x00f0) << 24);
     *high |= ((bits & 0x0f00) << 4) | ((bits & 0xf000) << 16);
@@ -175,6 +180,7 @@ fn encode_sub<S: Simd>(
     split::ranks(simd, values, &mut ranks);
     let best = best_split(simd, values, weights, &ranks, sums, wild);
 
+    // A negative scale becomes positive by exchanging low and high and turning both shifts.
     let (first, second, shift) = (best.split & 0xff, (best.split >> 8) & 0xff, best.split >> 16);
     let flipped = best.scale.simd_lt(splat(0.0));
     let mut scale = best.scale.abs();
@@ -200,7 +206,7 @@ fn encode_sub<S: Simd>(
             levels,
             code: &mut codes[half],
         };
-        moved |= points::move_to_book(simd, lists, group, *wild);
+        moved |= points::move_to_codebook(simd, lists, group, *wild);
     }
     // The scale is fitted once more where a code was moved.
     let (mut sum_qx, mut sum_q2) = (splat(0.0), splat(0.0));

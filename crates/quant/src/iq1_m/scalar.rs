@@ -4,7 +4,7 @@ use crate::{
     Rows,
     block::{put_u16, u16_at},
     fit,
-    grids::{CodeBook, IQ1_VALUES},
+    grids::{Codebook, IQ1_VALUES},
     iq_fit::{
         self, SUPER,
         ternary::{self, DELTA, DOWN, UP},
@@ -23,9 +23,9 @@ const LEVELS: [[&[f32; 4]; 2]; 4] = [[&UP, &UP], [&UP, &DOWN], [&DOWN, &UP], [&D
 
 /// Encodes rows.
 pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
-    let book = CodeBook::iq1();
+    let codebook = Codebook::iq1();
     iq_fit::encode_blocks(rows, out, |values, importance, block| {
-        encode_block(book, values, importance, block);
+        encode_block(codebook, values, importance, block);
     });
 }
 
@@ -42,7 +42,7 @@ struct Found {
 
 /// Source: `quantize_row_iq1_m_impl` in `ggml/src/ggml-quants.c`.
 pub fn encode_block(
-    book: &CodeBook,
+    codebook: &Codebook,
     values: &[f32; SUPER],
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
@@ -61,7 +61,7 @@ pub fn encode_block(
         if max < SMALLEST_GROUP {
             continue;
         }
-        let Some(sub) = encode_sub(book, values, &weights[at]) else {
+        let Some(sub) = encode_sub(codebook, values, &weights[at]) else {
             continue;
         };
         block[2 * at..][..2].copy_from_slice(&sub.indices.map(|index| index as u8));
@@ -85,13 +85,14 @@ pub fn encode_block(
         let factor = f32::from(2 * scale + 1);
         for half in 0..2 {
             let (values, weights) = (&subs[at][8 * half..][..8], &weights[at][8 * half..][..8]);
-            let code = book.code(sub.indices[half]);
+            let code = codebook.code(sub.indices[half]);
             ternary::add_sums(&mut sums, code, values, weights, LEVELS[sub.shift][half], factor);
         }
     }
     if sums[1] > 0.0 {
         d = sums[0] / sums[1];
     }
+    // The factor is the reference's, which does not derive it.
     let half = f32_to_f16(d * 1.1125);
     for (at, word) in words.into_iter().enumerate() {
         put_u16(block, 48 + 2 * at, word | (half >> (4 * at) & 15) << 12);
@@ -99,14 +100,14 @@ pub fn encode_block(
 }
 
 /// One sub-block; None when no split has a positive sum.
-fn encode_sub(book: &CodeBook, values: &[f32; SUB], weights: &[f32; SUB]) -> Option<Found> {
+fn encode_sub(codebook: &Codebook, values: &[f32; SUB], weights: &[f32; SUB]) -> Option<Found> {
     let order = ternary::ascending(values);
     let (mut scale, first, second, mut shift) = best_split(values, weights, &order)?;
     let mut codes = ternary::codes_of_split::<SUB, 2>(&order, first, second, scale < 0.0);
     if scale < 0.0 {
         (scale, shift) = (-scale, 3 - shift);
     }
-    if ternary::move_to_book(book, &mut codes, values, weights, scale, LEVELS[shift]) {
+    if ternary::move_to_codebook(codebook, &mut codes, values, weights, scale, LEVELS[shift]) {
         let mut sums = [0.0; 2];
         for half in 0..2 {
             let (values, weights) = (&values[8 * half..][..8], &weights[8 * half..][..8]);
@@ -116,7 +117,7 @@ fn encode_sub(book: &CodeBook, values: &[f32; SUB], weights: &[f32; SUB]) -> Opt
             scale = sums[0] / sums[1];
         }
     }
-    Some(Found { scale, shift, indices: codes.map(|code| book.index(code)) })
+    Some(Found { scale, shift, indices: codes.map(|code| codebook.index(code)) })
 }
 
 /// The best of all splits of the sorted values into low, middle and high with each of the four shifts:
@@ -130,6 +131,7 @@ fn best_split(
     order: &[u8; SUB],
 ) -> Option<(f32, usize, usize, usize)> {
     // (half, rank) prefix sums.
+    // Entry `b` is the sum over what of a half lies below boundary `b`.
     let mut sum_x = [[0.0f32; SUB + 1]; 2];
     let mut sum_w = [[0.0f32; SUB + 1]; 2];
     for (rank, &element) in order.iter().enumerate() {

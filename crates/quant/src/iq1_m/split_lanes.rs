@@ -75,6 +75,8 @@ fn add_up<S: Simd>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     sums.sorted = [[[0.0; SUB * MAX_LANES]; 2]; 2];
     for i in 0..SUB {
+        // Into ascending order, each half by itself: where an element of the other half stands, zero is
+        // added, which changes no sum.
         let [sorted_x, sorted_w] = &mut sums.sorted[i / 8];
         let product = weights[i] * values[i];
         let (rank, weight, product) = (ranks[i].as_slice(), weights[i].as_slice(), product.as_slice());
@@ -92,6 +94,8 @@ fn add_up<S: Simd>(
             sums.below_x[half][rank + 1] = sums.below_x[half][rank] + x;
             below_w[rank + 1] = below_w[rank] + S::f32s::from_slice(simd, &sorted_w[rank * lanes..][..lanes]);
         }
+        // `sum w q^2` of a half is `q2^2 W + (q0^2 - q1^2) W(first) + (q1^2 - q2^2) W(second)`, where `W(b)`
+        // is the weight below boundary `b`: split into what depends on each boundary.
         let total = below_w[SUB];
         sums.totals[half] = [sums.below_x[half][SUB], total];
         for (shift, q) in SHIFTS.iter().enumerate() {
@@ -118,6 +122,7 @@ fn reachable_score<S: Simd>(
     const BOUNDS: [[f32; 2]; 3] = [[-0.375, 0.625], [-0.5, 0.5], [-0.625, 0.375]];
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
+    // Lloyd's iteration as in IQ1_S, for each number of halves that are moved down.
     let mut size = zero;
     let mut products = [zero; SUB];
     for i in 0..SUB {
@@ -143,6 +148,7 @@ fn reachable_score<S: Simd>(
                         [is_above.select(x + products[i], x), is_above.select(w + weights[i], w)];
                 }
             }
+            // The shifts of the two halves that belong to this number.
             let pairs: &[(usize, usize)] = [&[(0, 0)][..], &[(0, 1), (1, 0)], &[(1, 1)]][n_down];
             let mut best = zero;
             for &(low, high) in pairs {
@@ -191,11 +197,12 @@ pub fn best_split<S: Simd>(
 ) -> Split<S::f32s, S::u32s> {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
+    // Maximized is `score = (sum w q x)^2 / sum w q^2` over the four pairs of shifts and all boundaries.
     add_up(simd, values, weights, ranks, sums);
-    let (mut largest, mut lightest, mut size) = (zero, weights[0], zero);
+    let (mut largest, mut least_weight, mut size) = (zero, weights[0], zero);
     for i in 0..SUB {
         largest = largest.max(values[i].abs());
-        lightest = lightest.min(weights[i]);
+        least_weight = least_weight.min(weights[i]);
         size += (weights[i] * values[i]).abs();
     }
     let total_w = sums.totals[0][1] + sums.totals[1][1];
@@ -203,7 +210,7 @@ pub fn best_split<S: Simd>(
     // positive then: a 64th of the weights is far above their rounding.
     let tame = largest.simd_ge(splat(SMALLEST_GROUP))
         & largest.simd_lt(splat(1e9))
-        & lightest.simd_ge(zero)
+        & least_weight.simd_ge(zero)
         & total_w.simd_gt(splat(1e-25))
         & total_w.simd_lt(splat(1e9));
 
@@ -213,11 +220,12 @@ pub fn best_split<S: Simd>(
     let mut taken = S::u32s::splat(simd, 0);
 
     // For a stretch of second boundaries, the most and the least of `w*x` and the least of `w*q*q` that a second
-    // boundary there decides, with room for rounding.
-    let (room_x, room_w) = (size * splat(1e-5), total_w * splat(1e-5));
+    // boundary there decides, with a margin for rounding.
+    // Why 1e-5: as in IQ1_S, here with 11 additions of at most 3.2 * size, 2.1e-6 of it.
+    let (margin_x, margin_w) = (size * splat(1e-5), total_w * splat(1e-5));
     let mut most = [zero; STRETCHES];
     let mut least = [zero; STRETCHES];
-    let mut lightest = [[zero; STRETCHES]; 4];
+    let mut least_q2 = [[zero; STRETCHES]; 4];
     for stretch in 0..STRETCHES {
         let end = (STRETCH * (stretch + 1)).min(SUB + 1);
         let (mut above, mut below) = (splat(f32::MIN), splat(f32::MAX));
@@ -226,15 +234,16 @@ pub fn best_split<S: Simd>(
             above = above.max(zero - part);
             below = below.min(zero - part);
         }
-        most[stretch] = above + room_x;
-        least[stretch] = below - room_x;
+        most[stretch] = above + margin_x;
+        least[stretch] = below - margin_x;
         for shift in 0..4 {
             // The farther the second boundary, the less; weights are not negative.
             let [low, high] = [&sums.second_q2[shift / 2][0], &sums.second_q2[shift % 2][1]];
-            lightest[shift][stretch] = low[end - 1] + high[end - 1] - room_w;
+            least_q2[shift][stretch] = low[end - 1] + high[end - 1] - margin_w;
         }
     }
 
+    // `sum w q x` of a half is `q2 X - X(first) - X(second)`, because neighbouring levels are 1 apart.
     let total_qx = [0, 1].map(
         #[inline(always)]
         |shift: usize| {
@@ -256,11 +265,12 @@ pub fn best_split<S: Simd>(
             part_w[shift] = first_q2[shift / 2][0] + first_q2[shift % 2][1];
         }
         for stretch in first / STRETCH..STRETCHES {
-            let mut hopeful = zero.simd_lt(zero);
+            let mut hopeful = S::mask32s::splat(simd, false);
             for shift in 0..4 {
+                // As in IQ1_S: the most that the one sum can be, and the least that the other can be.
                 let farthest = (part_x[shift] + most[stretch]).max(zero - part_x[shift] - least[stretch]);
-                let lightest = part_w[shift] + lightest[shift][stretch];
-                hopeful |= (farthest * farthest).simd_gt(best_score * lightest);
+                let least_sum = part_w[shift] + least_q2[shift][stretch];
+                hopeful |= (farthest * farthest).simd_gt(best_score * least_sum);
             }
             if !hopeful.any_true() {
                 continue;
@@ -270,6 +280,7 @@ pub fn best_split<S: Simd>(
                 let mut qx = [[zero; 2]; 2];
                 let mut q2 = [[zero; 2]; 2];
                 for half in 0..2 {
+                    // In the order of the scalar code: what is below both boundaries first.
                     let inner = first_x[half] + sums.below_x[half][second];
                     for shift in 0..2 {
                         qx[shift][half] = total_qx[shift][half] - inner;
@@ -278,7 +289,7 @@ pub fn best_split<S: Simd>(
                 }
                 let mut sum_qx = [zero; 4];
                 let mut sum_q2 = [zero; 4];
-                let mut better = zero.simd_lt(zero);
+                let mut better = S::mask32s::splat(simd, false);
                 for shift in 0..4 {
                     sum_qx[shift] = qx[shift / 2][0] + qx[shift % 2][1];
                     sum_q2[shift] = q2[shift / 2][0] + q2[shift % 2][1];
@@ -298,6 +309,7 @@ pub fn best_split<S: Simd>(
             }
         }
     }
+    // See IQ1_S.
     let sure = tame
         & (best_score * total_w).simd_gt(splat(1e-30))
         & taken.simd_lt(S::u32s::splat(simd, MAX_TAKEN))

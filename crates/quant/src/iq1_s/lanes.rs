@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Rows,
     block::array_at,
-    grids::CodeBook,
+    grids::Codebook,
     iq_fit::{
         SUPER,
         ternary::{
@@ -32,7 +32,7 @@ const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
 /// Encodes with importance weights, of which `weights` holds a row.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let (book, lists) = (CodeBook::iq1(), Neighbours::iq1());
+    let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
     let mut sums = Sums::new(simd);
     encode_weighted_units::<S, SUPER, BYTES, WORDS>(
         simd,
@@ -41,7 +41,7 @@ pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8])
         out,
         #[inline(always)]
         |x, importance, words| encode_unit(simd, lists, x, importance, &mut sums, words),
-        |values, importance, block| scalar::encode_block(book, values, importance, block),
+        |values, importance, block| scalar::encode_block(codebook, values, importance, block),
     );
 }
 
@@ -56,6 +56,7 @@ fn encode_unit<S: Simd>(
 ) -> u64 {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = S::u32s::splat(simd, 0);
+    // `w = importance * sqrt(2 mean(x^2) + x^2)`, the mean over the super-block.
     let sigma2 = splat(2.0) * sum_of_squares(simd, x) / splat(SUPER as f32);
     let mut wild = 0;
     let mut scales = [splat(0.0); SUPER / SUB];
@@ -75,6 +76,8 @@ fn encode_unit<S: Simd>(
         low_bytes[at] = sub.low_bytes;
         max_scale = max_scale.max(sub.scale);
     }
+    // Scales become odd numbers from 1 to 15 in steps of `d`: `2 * level + 1`. Blocks of zeros, and scales
+    // for which `1 / d` would lose bits, go to the scalar code.
     let d = max_scale / splat(15.0);
     let inverse = splat(1.0) / d;
     wild |= !(max_scale.simd_gt(splat(1e-20)) & max_scale.simd_lt(splat(1e20))).to_bitmask();
@@ -122,6 +125,7 @@ fn encode_sub<S: Simd>(
     split::ranks(simd, values, &mut ranks);
     let best = best_split(simd, values, weights, &ranks, sums, wild);
 
+    // A negative scale becomes positive by exchanging low and high and turning the shift.
     let (first, second) = (best.split & 0xff, (best.split >> 8) & 0xff);
     let flipped = best.scale.simd_lt(splat(0.0));
     let mut scale = best.scale.abs();
@@ -133,6 +137,7 @@ fn encode_sub<S: Simd>(
     let two = S::u32s::splat(simd, 2);
     let mut codes = [S::u32s::splat(simd, 0); 4];
     for i in 0..SUB {
+        // Level 0 below the first boundary, 1 between, 2 above the second.
         let middle = ranks[i].simd_ge(first).select(one, zero);
         let level = middle + ranks[i].simd_ge(second).select(one, zero);
         let level = flipped.select(two - level, level);
@@ -147,7 +152,7 @@ fn encode_sub<S: Simd>(
             levels,
             code: &mut codes[group],
         };
-        moved |= points::move_to_book(simd, lists, group, *wild);
+        moved |= points::move_to_codebook(simd, lists, group, *wild);
     }
     // The scale is fitted once more where a code was moved.
     let shift = up.select(splat(DELTA - 1.0), splat(-DELTA - 1.0));
@@ -165,6 +170,7 @@ fn encode_sub<S: Simd>(
     let mut head = up.select(zero, one << 15);
     let mut low_bytes = zero;
     for group in 0..4 {
+        // Lane by lane, because the table has 65536 entries.
         let mut index = one;
         for lane in 0..S::f32s::LEN {
             index.as_mut_slice()[lane] = lists.index(codes[group].as_slice()[lane]);
@@ -222,6 +228,7 @@ fn add_up<S: Simd>(
 ) -> S::mask32s {
     let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
+    // Into ascending order: each lane writes to the row of its rank.
     let [sorted_w, sorted_x] = &mut sums.sorted;
     for i in 0..SUB {
         let product = weights[i] * values[i];
@@ -232,20 +239,21 @@ fn add_up<S: Simd>(
             sorted_x[at] = product[lane];
         }
     }
+    // Sums of the `rank` smallest values, added up in the order of the reference.
     let mut prefix = [[splat(0.0); SUB + 1]; 2];
     for rank in 0..SUB {
         prefix[0][rank + 1] = prefix[0][rank] + S::f32s::from_slice(simd, &sorted_x[rank * lanes..][..lanes]);
         prefix[1][rank + 1] = prefix[1][rank] + S::f32s::from_slice(simd, &sorted_w[rank * lanes..][..lanes]);
     }
-    let mut inexact = splat(0.0).simd_lt(splat(0.0));
+    let mut inexact = S::mask32s::splat(simd, false);
     let totals = [prefix[0][SUB], prefix[1][SUB]];
     for rank in 0..SUB + 1 {
         let (x, w) = (prefix[0][rank], prefix[1][rank]);
         // The middle level is an eighth, so its products are exact, and so are their differences.
         sums.middle[0][rank] = x * splat(DELTA);
         sums.middle[1][rank] = w * splat(DELTA * DELTA);
-        inexact |= (sums.middle[0][rank] * splat(8.0)).simd_eq(x) ^ splat(0.0).simd_eq(splat(0.0));
-        inexact |= (sums.middle[1][rank] * splat(64.0)).simd_eq(w) ^ splat(0.0).simd_eq(splat(0.0));
+        inexact |= !(sums.middle[0][rank] * splat(8.0)).simd_eq(x);
+        inexact |= !(sums.middle[1][rank] * splat(64.0)).simd_eq(w);
         for (shift, q) in [UP, DOWN].into_iter().enumerate() {
             sums.low[shift][0][rank] = x * splat(q[0]);
             sums.low[shift][1][rank] = w * splat(q[0]) * splat(q[0]);
@@ -268,6 +276,9 @@ fn reachable_score<S: Simd>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
     let [total_x, total_w] = totals;
+    // Lloyd's iteration: with a scale `d`, boundaries lie halfway between neighbouring levels times `d`; with
+    // levels, `d = sum w q x / sum w q^2`. It begins at 1.1 times the root mean square; the score of every
+    // round is that of some split.
     let mut size = zero;
     let mut products = [zero; SUB];
     for i in 0..SUB {
@@ -278,6 +289,7 @@ fn reachable_score<S: Simd>(
     let mut scales = [start; 2];
     let mut score = zero;
     for _ in 0..ROUNDS {
+        // [up or down][first or second boundary].
         let bounds = [
             [scales[0] * splat((UP[0] + UP[1]) / 2.0), scales[0] * splat((UP[1] + UP[2]) / 2.0)],
             [scales[1] * splat((DOWN[0] + DOWN[1]) / 2.0), scales[1] * splat((DOWN[1] + DOWN[2]) / 2.0)],
@@ -294,6 +306,9 @@ fn reachable_score<S: Simd>(
             }
         }
         for (shift, q) in [UP, DOWN].into_iter().enumerate() {
+            // Neighbouring levels are 1 apart, so with `X` and `W` the sums of all and `X1`, `W1`, `X2`, `W2`
+            // those above the two boundaries: `sum w q x = q0 X + X1 + X2` and
+            // `sum w q^2 = q0^2 W + (q1^2 - q0^2) W1 + (q2^2 - q1^2) W2`.
             let sum_qx = total_x * splat(q[0]) + above[shift][0][0] + above[shift][1][0];
             let sum_q2 = total_w * splat(q[0] * q[0])
                 + above[shift][0][1] * splat(q[1] * q[1] - q[0] * q[0])
@@ -319,11 +334,12 @@ fn best_split<S: Simd>(
 ) -> Split<S::f32s, S::u32s> {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
+    // Maximized is `score = (sum w q x)^2 / sum w q^2` over both shifts and all boundaries `first <= second`.
     let inexact = add_up(simd, values, weights, ranks, sums);
-    let (mut largest, mut lightest, mut size) = (zero, weights[0], zero);
+    let (mut largest, mut least_weight, mut size) = (zero, weights[0], zero);
     for i in 0..SUB {
         largest = largest.max(values[i].abs());
-        lightest = lightest.min(weights[i]);
+        least_weight = least_weight.min(weights[i]);
         size += (weights[i] * values[i]).abs();
     }
     let mut total_w = zero;
@@ -335,9 +351,12 @@ fn best_split<S: Simd>(
         total_x += weights[i] * values[i];
     }
     // All that follows holds for numbers in this range; comparisons with NaN are false.
+    // Below these bounds `w x` is at most 1e18 and the square of a sum of them 1.6e36, which is finite.
+    // `sum w q^2` is at least a 64th of the weights, so that with 1e-25 it is no subnormal number. Below
+    // SMALLEST_GROUP the scalar code takes a sub-block for zero.
     let tame = largest.simd_ge(splat(SMALLEST_GROUP))
         & largest.simd_lt(splat(1e9))
-        & lightest.simd_ge(zero)
+        & least_weight.simd_ge(zero)
         & total_w.simd_gt(splat(1e-25))
         & total_w.simd_lt(splat(1e9));
 
@@ -347,11 +366,14 @@ fn best_split<S: Simd>(
     let mut split = S::u32s::splat(simd, 0);
     let mut taken = S::u32s::splat(simd, 0);
 
-    // For a stretch of second boundaries, the most and the least that lies above them, with room for rounding.
-    let (room_x, room_w) = (size * splat(1e-5), total_w * splat(1e-5));
+    // For a stretch of second boundaries, the most and the least that lies above them, with a margin for rounding.
+    // Why 1e-5: a split and the bound of its stretch add the same prefixes in different orders, 7 additions
+    // of at most 1.25 * size, which makes a difference of 7 * 1.25 * 2^-24 = 5e-7 of it; the comparison
+    // rounds three products more. A wider margin costs little: it lets a few more stretches be looked into.
+    let (margin_x, margin_w) = (size * splat(1e-5), total_w * splat(1e-5));
     let mut most = [[zero; STRETCHES]; 2];
     let mut least = [[zero; STRETCHES]; 2];
-    let mut lightest = [[zero; STRETCHES]; 2];
+    let mut least_q2 = [[zero; STRETCHES]; 2];
     for shift in 0..2 {
         // The part of the middle that a second boundary decides.
         let sign = splat([1.0, -1.0][shift]);
@@ -364,9 +386,9 @@ fn best_split<S: Simd>(
                 below = below.min(part);
                 light = light.min(sums.high[shift][1][second] + sums.middle[1][second]);
             }
-            most[shift][stretch] = above + room_x;
-            least[shift][stretch] = below - room_x;
-            lightest[shift][stretch] = light - room_w;
+            most[shift][stretch] = above + margin_x;
+            least[shift][stretch] = below - margin_x;
+            least_q2[shift][stretch] = light - margin_w;
         }
     }
 
@@ -377,12 +399,14 @@ fn best_split<S: Simd>(
         let part_x = [low_x[0] - middle_x, low_x[1] + middle_x];
         let part_w = [low_w[0] - middle_w, low_w[1] - middle_w];
         for stretch in first / STRETCH..STRETCHES {
-            let mut hopeful = zero.simd_lt(zero);
+            let mut hopeful = S::mask32s::splat(simd, false);
             for shift in 0..2 {
+                // The largest magnitude that `sum w q x` can have in the stretch, with the least that
+                // `sum w q^2` can be.
                 let farthest =
                     (part_x[shift] + most[shift][stretch]).max(zero - part_x[shift] - least[shift][stretch]);
                 hopeful |=
-                    (farthest * farthest).simd_gt(best_score * (part_w[shift] + lightest[shift][stretch]));
+                    (farthest * farthest).simd_gt(best_score * (part_w[shift] + least_q2[shift][stretch]));
             }
             if !hopeful.any_true() {
                 continue;
@@ -393,6 +417,7 @@ fn best_split<S: Simd>(
                 let w = sums.middle[1][second] - middle_w;
                 let sum_qx = [low_x[0] + x + sums.high[0][0][second], low_x[1] - x + sums.high[1][0][second]];
                 let sum_q2 = [low_w[0] + w + sums.high[0][1][second], low_w[1] + w + sums.high[1][1][second]];
+                // Both shifts at one boundary: mostly neither is better in any lane.
                 let squares = [sum_qx[0] * sum_qx[0], sum_qx[1] * sum_qx[1]];
                 let better =
                     squares[0].simd_gt(best_score * sum_q2[0]) | squares[1].simd_gt(best_score * sum_q2[1]);
@@ -410,6 +435,8 @@ fn best_split<S: Simd>(
             }
         }
     }
+    // No product of the score is subnormal (1e-30 / 64 is far from 2^-126), the search did not take too many
+    // splits for the proof of [`START`], and it took one.
     let sure = tame
         & (best_score * total_w).simd_gt(splat(1e-30))
         & taken.simd_lt(S::u32s::splat(simd, MAX_TAKEN))

@@ -4,7 +4,7 @@ use crate::{
     Rows,
     block::{self, f16_at, put_f16, put_u16, u16_at},
     fit,
-    grids::{CodeBook, IQ1_VALUES},
+    grids::{Codebook, IQ1_VALUES},
     iq_fit::{
         self, SUPER,
         ternary::{self, DELTA, DOWN, UP},
@@ -19,9 +19,9 @@ pub const SMALLEST_GROUP: f32 = 1e-12;
 
 /// Encodes rows.
 pub fn encode(rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let book = CodeBook::iq1();
+    let codebook = Codebook::iq1();
     block::encode_weighted_blocks(rows, weights, out, |values, importance, block| {
-        encode_block(book, values, importance, block);
+        encode_block(codebook, values, importance, block);
     });
 }
 
@@ -39,7 +39,7 @@ struct Split {
 
 /// Source: `quantize_row_iq1_s_impl` in `ggml/src/ggml-quants.c`.
 pub fn encode_block(
-    book: &CodeBook,
+    codebook: &Codebook,
     values: &[f32; SUPER],
     importance: &[f32; SUPER],
     block: &mut [u8; super::BYTES],
@@ -60,12 +60,14 @@ pub fn encode_block(
         let Some(Split { mut scale, first, second, mut up }) = best_split(values, &weights, &order) else {
             continue;
         };
+        // A negative scale turns all levels round: low becomes high, and levels moved up become levels moved
+        // down.
         let mut codes = ternary::codes_of_split::<SUB, 4>(&order, first, second, scale < 0.0);
         if scale < 0.0 {
             (scale, up) = (-scale, !up);
         }
         let levels = if up { &UP } else { &DOWN };
-        if ternary::move_to_book(book, &mut codes, values, &weights, scale, [levels; 4]) {
+        if ternary::move_to_codebook(codebook, &mut codes, values, &weights, scale, [levels; 4]) {
             let mut sums = [0.0; 2];
             let groups = values.as_chunks::<8>().0.iter().zip(weights.as_chunks::<8>().0);
             for (code, (values, weights)) in codes.into_iter().zip(groups) {
@@ -76,7 +78,7 @@ pub fn encode_block(
             }
         }
         for (group, code) in codes.into_iter().enumerate() {
-            let index = book.index(code);
+            let index = codebook.index(code);
             block[2 + 4 * at + group] = index as u8;
             heads[at] |= (index >> 8) << (3 * group);
         }
@@ -85,6 +87,8 @@ pub fn encode_block(
         max_scale = iq_fit::larger(max_scale, scale);
     }
     if max_scale != 0.0 {
+        // A scale is `d * (2 l + 1)` with `l` of 3 bits, so the largest is 15 steps. The factor on `d` is the
+        // reference's, which does not derive it.
         let d = max_scale / 15.0;
         put_f16(block, 0, d * 1.125);
         let id = 1.0 / d;
@@ -102,6 +106,7 @@ pub fn encode_block(
 /// the largest `(sum w*q*x)^2 / sum w*q*q`, the first of equals. None when no sum is positive.
 fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> Option<Split> {
     // Prefix sums in sorted order, and what of the two sums depends on one boundary alone.
+    // Row `b` is the sum over what lies below boundary `b`.
     let mut sum_x = [0.0f32; SUB + 1];
     let mut sum_w = [0.0f32; SUB + 1];
     for (rank, &element) in order.iter().enumerate() {

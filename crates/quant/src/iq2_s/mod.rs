@@ -1,4 +1,4 @@
-//! IQ2_S: magnitudes in eights from a book of 1024 points, all signs, a 4-bit scale for 16.
+//! IQ2_S: magnitudes in eights from a codebook of 1024 points, all signs, a 4-bit scale for 16.
 //!
 //! ```text
 //! 0     2             34           66              74          82
@@ -14,15 +14,16 @@
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
 mod decode;
-mod lanes;
 mod scalar;
+
+use std::sync::OnceLock;
 
 use tensor::DType;
 
 use crate::{
     Codec, Level, Rows,
     block::{assert_sizes, decode_at_level},
-    iq_fit::lanes::Lookup,
+    iq_fit::lanes::{self, Points},
     level::at_level,
 };
 
@@ -35,16 +36,13 @@ const _: () = assert_sizes(DType::IQ2_S, 256, BYTES);
 pub const CODEC: Codec = Codec { dtype: DType::IQ2_S, needs_weights: false, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    at_level!(level, simd => encode_at(simd, rows, out), scalar::encode(rows, out));
-}
-
-#[inline(always)]
-fn encode_at<S: Lookup>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
-    if S::AVAILABLE {
-        lanes::encode(simd, rows, out);
-    } else {
-        scalar::encode(rows, out);
-    }
+    static POINTS: OnceLock<Points> = OnceLock::new();
+    let recipe = scalar::recipe();
+    at_level!(
+        level,
+        simd => lanes::encode(simd, &recipe, &POINTS, rows, out, scalar::pack, scalar::encode_block),
+        scalar::encode(rows, out)
+    );
 }
 
 fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {

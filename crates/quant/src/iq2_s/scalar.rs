@@ -3,7 +3,7 @@
 use crate::{
     Rows,
     block::{f16_at, put_f16},
-    grids::{CodeBook, IQ2_S_VALUES},
+    grids::{Codebook, IQ2_S_VALUES},
     iq_fit::{
         self, SUPER,
         lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
@@ -22,9 +22,9 @@ const SMALLEST_GROUP: f32 = 1e-8;
 ///
 /// Source: `quantize_row_iq2_s_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 8, 4> {
-    let book = CodeBook::iq2_s();
+    let codebook = Codebook::iq2_s();
     Recipe {
-        lattice: Lattice { book, n_steps: 9, step: 0.1, refit: Refit::OffGrid },
+        lattice: Lattice { codebook, n_steps: 9, step: 0.1, refit: Refit::OffGrid },
         sigma_factor: 2.0,
         unweighted: Unweighted::SquaresAndMean,
         even: false,
@@ -48,17 +48,17 @@ pub fn encode_block(
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
-    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+    pack(recipe.lattice.codebook, &recipe.search(values, importance), block);
 }
 
 /// Writes what was found.
 #[inline(always)]
-pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
+pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
     for (at, choice) in choices.iter().enumerate().filter(|(_, choice)| choice.present) {
         for half in 0..2 {
             let group = 2 * at + half;
-            let index = book.index(choice.codes[half]);
+            let index = codebook.index(choice.codes[half]);
             block[2 + group] = index as u8;
             block[34 + group] = choice.signs[half];
             block[66 + group / 4] |= ((index >> 8) as u8) << (2 * (group % 4));
@@ -69,6 +69,7 @@ pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super:
         return;
     }
     let d = max_scale / 31.0;
+    // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
     put_f16(block, 0, d * 0.9875);
     let id = 1.0 / d;
     for (byte, choices) in block[74..].iter_mut().zip(choices.as_chunks::<2>().0) {

@@ -4,7 +4,7 @@ use crate::{
     Rows,
     block::{f16_at, put_f16, put_u16, u16_at},
     fit,
-    grids::{CodeBook, IQ2_XS_VALUES, even_signs},
+    grids::{Codebook, IQ2_XS_VALUES, even_signs},
     iq_fit::{
         self, SUPER,
         lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
@@ -20,9 +20,9 @@ pub const N_SUBS: usize = SUPER / SUB;
 ///
 /// Source: `quantize_row_iq2_xs_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 8, 4> {
-    let book = CodeBook::iq2_xs();
+    let codebook = Codebook::iq2_xs();
     Recipe {
-        lattice: Lattice { book, n_steps: 9, step: 0.1, refit: Refit::OffGrid },
+        lattice: Lattice { codebook, n_steps: 9, step: 0.1, refit: Refit::OffGrid },
         sigma_factor: 1.0,
         unweighted: Unweighted::Squares,
         even: true,
@@ -46,22 +46,23 @@ pub fn encode_block(
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
-    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+    pack(recipe.lattice.codebook, &recipe.search(values, importance), block);
 }
 
 /// Writes what was found.
 #[inline(always)]
-pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
+pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
     let max_scale = max_scale(choices);
     if max_scale == 0.0 {
         return;
     }
+    // A scale is `d * (2 l + 1)` with `l` of 4 bits, so the largest is 31 steps.
     let d = max_scale / 31.0;
     put_f16(block, 0, d);
     for (at, choice) in choices.iter().enumerate().filter(|(_, choice)| choice.present) {
         for half in 0..2 {
-            let word = book.index(choice.codes[half]) | u16::from(choice.signs[half]) << 9;
+            let word = codebook.index(choice.codes[half]) | u16::from(choice.signs[half]) << 9;
             put_u16(block, 2 + 2 * (2 * at + half), word);
         }
     }

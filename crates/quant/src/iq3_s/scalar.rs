@@ -3,7 +3,7 @@
 use crate::{
     Rows,
     block::{f16_at, put_f16},
-    grids::{CodeBook, IQ3_S_VALUES},
+    grids::{Codebook, IQ3_S_VALUES},
     iq_fit::{
         self, SUPER,
         lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
@@ -19,9 +19,9 @@ pub const N_SUBS: usize = SUPER / SUB;
 ///
 /// Source: `quantize_row_iq3_s_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 4, 8> {
-    let book = CodeBook::iq3_s();
+    let codebook = Codebook::iq3_s();
     Recipe {
-        lattice: Lattice { book, n_steps: 9, step: 0.2, refit: Refit::AllIfAnyOff },
+        lattice: Lattice { codebook, n_steps: 9, step: 0.2, refit: Refit::AllIfAnyOff },
         sigma_factor: 2.0,
         unweighted: Unweighted::Squares,
         even: false,
@@ -45,7 +45,7 @@ pub fn encode_block(
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
-    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+    pack(recipe.lattice.codebook, &recipe.search(values, importance), block);
 }
 
 /// Writes what was found.
@@ -54,12 +54,12 @@ pub fn encode_block(
 /// sub-blocks after it land one place too early, while their scales and high bits stay where they belong, so
 /// such a super-block decodes to something else. Its bytes are the contract, so this does the same.
 #[inline(always)]
-pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
+pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
     let present = choices.iter().enumerate().filter(|(_, choice)| choice.present);
     for (place, (at, choice)) in present.enumerate() {
         for (group, &code) in choice.codes.iter().enumerate() {
-            let index = book.index(code);
+            let index = codebook.index(code);
             block[2 + 8 * place + group] = index as u8;
             block[66 + at] |= ((index >> 8) as u8) << group;
         }
@@ -70,6 +70,7 @@ pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super:
         return;
     }
     let d = max_scale / 31.0;
+    // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
     put_f16(block, 0, d * 1.033);
     let id = 1.0 / d;
     for (byte, choices) in block[106..].iter_mut().zip(choices.as_chunks::<2>().0) {

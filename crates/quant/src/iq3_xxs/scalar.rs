@@ -3,7 +3,7 @@
 use crate::{
     Rows,
     block::{f16_at, put_f16, put_u32, u32_at},
-    grids::{CodeBook, IQ3_XXS_VALUES, even_signs},
+    grids::{Codebook, IQ3_XXS_VALUES, even_signs},
     iq_fit::{
         self, SUPER,
         lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
@@ -22,9 +22,9 @@ const SMALLEST_GROUP: f32 = 1e-8;
 ///
 /// Source: `quantize_row_iq3_xxs_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 4, 8> {
-    let book = CodeBook::iq3_xxs();
+    let codebook = Codebook::iq3_xxs();
     Recipe {
-        lattice: Lattice { book, n_steps: 15, step: 0.2, refit: Refit::OffGrid },
+        lattice: Lattice { codebook, n_steps: 15, step: 0.2, refit: Refit::OffGrid },
         sigma_factor: 2.0,
         unweighted: Unweighted::Squares,
         even: true,
@@ -48,25 +48,26 @@ pub fn encode_block(
     importance: Option<&[f32; SUPER]>,
     block: &mut [u8; super::BYTES],
 ) {
-    pack(recipe.lattice.book, &recipe.search(values, importance), block);
+    pack(recipe.lattice.codebook, &recipe.search(values, importance), block);
 }
 
 /// Writes what was found.
 #[inline(always)]
-pub fn pack(book: &CodeBook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
+pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
     let max_scale = max_scale(choices);
     if max_scale == 0.0 {
         return;
     }
     let d = max_scale / 31.0;
+    // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
     put_f16(block, 0, d * 1.0125);
     let id = 1.0 / d;
     for (at, choice) in choices.iter().enumerate() {
         let mut word = u32::from(iq_fit::odd_scale(id, choice.scale, 15)) << 28;
         if choice.present {
             for (index, &code) in block[2 + 8 * at..][..8].iter_mut().zip(&choice.codes) {
-                *index = book.index(code) as u8;
+                *index = codebook.index(code) as u8;
             }
             for (group, signs) in choice.signs.into_iter().enumerate() {
                 word |= u32::from(signs) << (7 * group);

@@ -59,6 +59,7 @@ fn encode_unit<S: Simd>(
         Some(importance) => Some((importance, sigma2(simd, x))),
     };
     weights(simd, x, importance, &mut w);
+    // The scale is rounded for the file only: indices are found with the exact one, as in the reference.
     let scale = sub_scale(simd, x, &w, &mut wild);
     let mut indices = [S::u32s::splat(simd, 0); SUB];
     nearest_indices(simd, x, inverse(simd, scale, &mut wild), &mut indices);

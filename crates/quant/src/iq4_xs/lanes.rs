@@ -72,6 +72,7 @@ fn encode_unit<S: Simd>(
     }
 
     let (max_scale, _) = largest(simd, &scales);
+    // The block's scale is rounded for the file only: levels and indices are found with the exact one.
     let d = -max_scale / S::f32s::splat(simd, 32.0);
     let id = inverse(simd, d, &mut wild);
     words.fill(S::u32s::splat(simd, 0));

@@ -32,6 +32,7 @@ pub fn encode_block(
         nonlinear::sub_scale(&subs[at], &nonlinear::weights(&subs[at], importance, sigma2))
     });
     let (max_scale, _) = fit::largest(&scales);
+    // Scales become integers from -32, which is that of the largest magnitude, to 31.
     let d = -max_scale / 32.0;
     put_f16(block, 0, d);
     let id = if d == 0.0 { 0.0 } else { 1.0 / d };
@@ -42,6 +43,7 @@ pub fn encode_block(
         let id = if scale == 0.0 { 0.0 } else { 1.0 / scale };
         let indices = values.map(|value| nonlinear::nearest_index(id * value));
         nonlinear::pack(&indices, &mut block[8 + 16 * at..][..16]);
+        // Four bits of it go to a nibble, two to `high_bits`.
         let stored = (level + 32) as u16;
         high_bits |= (stored >> 4) << (2 * at);
         block[4 + at / 2] |= ((stored & 15) as u8) << (4 * (at % 2));

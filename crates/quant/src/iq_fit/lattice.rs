@@ -1,9 +1,9 @@
-//! The search of IQ2 and IQ3: one scale for a sub-block whose groups of magnitudes must be points of a book.
+//! The search of IQ2 and IQ3: one scale for a sub-block whose groups of magnitudes must be points of a codebook.
 
 use super::{SUPER, larger, nearest_point};
 use crate::{
     fit,
-    grids::{CodeBook, Place},
+    grids::{Codebook, Place},
     round::nearest_int,
 };
 
@@ -49,7 +49,7 @@ pub struct Choice {
     pub present: bool,
     /// The scale, not negative.
     pub scale: f32,
-    /// The codes, all in the book; the first `SUB / DIMS` count.
+    /// The codes, all in the codebook; the first `SUB / DIMS` count.
     pub codes: [u16; 8],
     /// The signs, as the format stores them.
     pub signs: [u8; 4],
@@ -64,6 +64,8 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
         importance: Option<&[f32; SUPER]>,
     ) -> [Choice; N_SUBS] {
         const { assert!(N_SUBS * SUB == SUPER) };
+        // `w = importance * sqrt(sigma2 + x^2)`, where sigma2 is a multiple of the mean square of the
+        // super-block.
         let sigma2 = self.sigma_factor * fit::sum_of_squares(values) / SUPER as f32;
         let mut choices = [Choice::default(); N_SUBS];
         for (at, (values, choice)) in values.as_chunks::<SUB>().0.iter().zip(&mut choices).enumerate() {
@@ -79,9 +81,12 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
                 sub = sub.make_even(values);
             }
             let max = sub.max();
+            // Such a sub-block is absent: scale 0 and no point.
             if max < self.smallest {
                 continue;
             }
+            // The fit is one with levels 0 to 4, and three of its steps count as the value to lay on the top
+            // (`eff_max` of the reference). If no candidate is better, the start stays the scale.
             let (start, anchor) = match self.start {
                 Start::Fitted => {
                     let start = fit::unsigned(&sub.values, &sub.weights, 4, &mut [0; SUB]);
@@ -89,6 +94,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
                 }
                 Start::Largest => (max / (2 * Lattice::<SUB, DIMS, LEVELS>::TOP + 1) as f32, max),
             };
+            // The fit found no positive scale.
             if anchor <= 0.0 {
                 continue;
             }
@@ -101,6 +107,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
     /// A choice; a negative scale becomes positive and all signs change, because the scale is stored unsigned.
     #[inline(always)]
     pub fn choice(&self, scale: f32, codes: [u16; 8], signs: [u8; 4]) -> Choice {
+        // With even parity seven signs are stored; all eight change, so the parity stays even.
         let mask = if self.even { 127 } else { 255 };
         if scale < 0.0 {
             Choice { present: true, scale: -scale, codes, signs: signs.map(|signs| !signs & mask) }
@@ -186,7 +193,7 @@ pub enum Refit {
 #[derive(Debug, Clone, Copy)]
 pub struct Lattice<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
     /// The points.
-    pub book: &'static CodeBook,
+    pub codebook: &'static Codebook,
     /// Candidate scales run from `-n_steps` to `n_steps`.
     pub n_steps: i32,
     /// How far a step moves the divisor of the largest magnitude.
@@ -200,7 +207,7 @@ pub struct Lattice<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
 pub struct Fit {
     /// The scale; negative in rare cases, see [`Recipe::choice`].
     pub scale: f32,
-    /// The codes, all in the book; the first `SUB / DIMS` count.
+    /// The codes, all in the codebook; the first `SUB / DIMS` count.
     pub codes: [u16; 8],
 }
 
@@ -211,7 +218,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
     /// The highest level in use: IQ2 has three, IQ3 eight.
     pub const TOP: i32 = if LEVELS == 4 { 2 } else { 7 };
     /// Bits of a level.
-    const BITS: usize = LEVELS.trailing_zeros() as usize;
+    pub const BITS: usize = LEVELS.trailing_zeros() as usize;
     /// What a level stands for.
     const ODD: [f32; LEVELS] = {
         let mut odd = [0.0; LEVELS];
@@ -231,11 +238,16 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
     #[inline(always)]
     pub fn search(&self, sub: &Magnitudes<SUB>, scale: f32, anchor: f32) -> Fit {
         let n_groups = SUB / DIMS;
+        // Minimized is `sum w (x - d q)^2` over the SUB elements, where each group of `q` is a point of odd
+        // numbers `2 l + 1`. For given points it is least at `d = sum w x q / sum w q^2`, and the best points
+        // are those of the largest `(sum w x q)^2 / sum w q^2`.
         let terms = Self::terms(sub);
         let mut fit = Fit { scale, codes: [0; 8] };
+        // What stays where no candidate is taken; the flags of the reference begin so.
         let mut off_grid = [self.refit == Refit::AllIfAnyOff; 8];
         let mut best = 0.0;
         for is in -self.n_steps..=self.n_steps {
+            // The anchor lies on the top level, moved by some steps.
             let id = ((2 * Self::TOP + 1) as f32 + is as f32 * self.step) / anchor;
             let scale = 1.0 / id;
             let mut codes = [0; 8];
@@ -250,6 +262,8 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
                 off_grid = off;
             }
         }
+        // The points were found for the scale of their candidate. For the fitted one they are found once
+        // more, as far as the type wants it, and then the scale is fitted once more.
         let any_off = off_grid[..n_groups].contains(&true);
         if fit.scale > 0.0 && (any_off || self.refit == Refit::All) {
             let id = 1.0 / fit.scale;
@@ -272,10 +286,11 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
         let values = &sub.values.as_chunks::<DIMS>().0[group];
         let mut code = 0;
         for (dim, value) in values.iter().enumerate() {
+            // The `l` whose `2 l + 1` is nearest to the scaled value.
             let level = nearest_int(0.5 * (id * value - 1.0)).clamp(0, Self::TOP);
             code |= (level as u16) << (Self::BITS * dim);
         }
-        match self.book.place(code) {
+        match self.codebook.place(code) {
             Place::OnGrid => (code, false),
             Place::OffGrid(candidates) => {
                 let roots = &sub.roots.as_chunks::<DIMS>().0[group];

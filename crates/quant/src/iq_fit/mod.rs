@@ -84,6 +84,7 @@ pub fn nearest_point<const DIMS: usize, const LEVELS: usize>(
     let mut costs = [[0.0f32; LEVELS]; DIMS];
     for dim in 0..DIMS {
         for level in 0..LEVELS {
+            // `w (d q - x)^2`, in the order of the reference.
             let diff = scale * levels[level] - values[dim];
             costs[dim][level] = weights[dim] * diff * diff;
         }

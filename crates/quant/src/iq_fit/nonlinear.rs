@@ -1,6 +1,10 @@
 //! The search of IQ4_NL and IQ4_XS: a scale for 32 values and a table of 16 unevenly spaced integers.
 
-use crate::{fit, grids::IQ4_VALUES};
+use crate::{
+    fit,
+    grids::IQ4_VALUES,
+    round::{MAGIC, nearest_int},
+};
 
 /// Elements in a sub-block.
 pub const SUB: usize = 32;
@@ -34,10 +38,8 @@ pub fn nearest_index(value: f32) -> u8 {
     let twice = 2.0 * value;
     let twice = if twice < 255.0 { twice } else { 255.0 };
     let twice = if twice > -255.0 { twice } else { -255.0 };
-    // Rounded to the nearest integer by the magic number, then down if that went up.
-    let rounded = twice + 12_582_912.0;
-    let integer = (rounded.to_bits() as i32 & 0x007f_ffff) - 0x0040_0000;
-    let floor = integer - i32::from(rounded - 12_582_912.0 > twice);
+    // Rounded to the nearest integer, then down if that went up.
+    let floor = nearest_int(twice) - i32::from(twice + MAGIC - MAGIC > twice);
     INDEX[(floor + 256) as usize & 511]
 }
 
@@ -52,9 +54,12 @@ pub fn sub_scale(values: &[f32; SUB], weights: &[f32; SUB]) -> f32 {
         return 0.0;
     }
     let first = f32::from(IQ4_VALUES[0]);
+    // `sum w (x - d q)^2` with table values `q` is least at `d = sum w q x / sum w q^2`, and the best `q` are
+    // those of the largest `(sum w q x)^2 / sum w q^2`.
     let (sum_qx, sum_q2) = sums(values, weights, 1.0 / (-max / first));
     let mut scale = if sum_q2 > 0.0 { sum_qx / sum_q2 } else { 0.0 };
     let mut best = scale * sum_qx;
+    // These lay the value of largest magnitude between -134 and -120.
     for step in -7i16..=7 {
         let (sum_qx, sum_q2) = sums(values, weights, f32::from(step + i16::from(IQ4_VALUES[0])) / max);
         if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {

@@ -4,7 +4,7 @@ pub mod points;
 pub mod split;
 
 use super::nearest_point;
-use crate::grids::{CodeBook, Place};
+use crate::grids::{Codebook, Place};
 
 /// How far the three levels are moved (`IQ1S_DELTA`, `IQ1M_DELTA`).
 pub const DELTA: f32 = 0.125;
@@ -49,6 +49,7 @@ pub fn codes_of_split<const N: usize, const GROUPS: usize>(
 ) -> [u16; GROUPS] {
     let mut codes = [0; GROUPS];
     for (rank, &element) in order.iter().enumerate() {
+        // 0 for low, 1 for middle, 2 for high.
         let level = u16::from(rank >= first) + u16::from(rank >= second);
         let level = if flipped { 2 - level } else { level };
         codes[usize::from(element / 8)] |= level << (2 * (element % 8));
@@ -56,9 +57,9 @@ pub fn codes_of_split<const N: usize, const GROUPS: usize>(
     codes
 }
 
-/// Moves each code that is not in the book to its best neighbour; says whether any was not.
-pub fn move_to_book<const GROUPS: usize>(
-    book: &CodeBook,
+/// Moves each code that is not in the codebook to its best neighbour; says whether any was not.
+pub fn move_to_codebook<const GROUPS: usize>(
+    codebook: &Codebook,
     codes: &mut [u16; GROUPS],
     values: &[f32],
     weights: &[f32],
@@ -68,7 +69,7 @@ pub fn move_to_book<const GROUPS: usize>(
     let mut moved = false;
     let groups = values.as_chunks::<8>().0.iter().zip(weights.as_chunks::<8>().0);
     for ((code, levels), (values, weights)) in codes.iter_mut().zip(levels).zip(groups) {
-        if let Place::OffGrid(candidates) = book.place(*code) {
+        if let Place::OffGrid(candidates) = codebook.place(*code) {
             *code = nearest_point(candidates, values, weights, scale, levels);
             moved = true;
         }

@@ -39,6 +39,7 @@ pub fn sixteen<S: Simd, const K: usize>(
         let spread = S::u8s::from_slice(simd, &SPREAD[4 * lanes * part..][..4 * lanes]);
         let mut bytes = [S::u32s::splat(simd, 0); K];
         for k in 0..K {
+            // The same 16 bytes in every block of 128 bits, of which each lane picks one.
             let source = S::u8s::block_splat(u8x16::from_slice(simd, sources[k]));
             bytes[k] = source.swizzle_dyn_within_blocks(spread).bitcast();
         }
@@ -76,6 +77,7 @@ pub fn nibbles<S: Simd>(
 /// `16 * bit`, where the bits of a word go to the lanes from bit `first` on.
 #[simd]
 pub fn fifth_bits<S: Simd>(simd: S, word: u32, first: usize) -> S::u32s {
+    // Lane `i` shifts by `i`.
     let bits = S::u32s::splat(simd, word >> first) >> S::u32s::from_slice(simd, &LANES[..S::u32s::LEN]);
     (bits & S::u32s::splat(simd, 1)) << 4
 }
@@ -83,6 +85,7 @@ pub fn fifth_bits<S: Simd>(simd: S, word: u32, first: usize) -> S::u32s {
 /// `magnitude`, or its opposite in the lanes whose bit of a word, from bit `first` on, is set.
 #[simd]
 pub fn with_signs<S: Simd>(simd: S, magnitude: f32, word: u16, first: usize) -> S::f32s {
+    // The 16 signs at the top of the word; lane `i` shifts its own into the sign bit of a float.
     let word = S::u32s::splat(simd, u32::from(word) >> first << (32 - GROUP));
     let up = S::u32s::splat(simd, 15) - S::u32s::from_slice(simd, &LANES[..S::u32s::LEN]);
     let sign = (word << up) & S::u32s::splat(simd, 0x8000_0000);

@@ -3,7 +3,7 @@
 //! Levels move in few sub-blocks, and few in each. Where the value of largest magnitude is positive, all the
 //! shares of the sum of `weight * x * level` are negative and no level ever moves; of the others, the first sweep
 //! leaves three in five as they are. Each step of a sweep would wait some 70 cycles for the one before; but which
-//! elements a step may move can be told of all 16 at once from the two sums, which change only when a level
+//! elements a step may move follows for all 16 at once from the two sums, which change only when a level
 //! moves. So the sweeps are not walked: after each step all elements of the sub-block are tested, an element a
 //! lane, and the next step is that of the first element in the order of the sweeps that fails the test. The
 //! steps themselves are made for many sub-blocks at once, a sub-block a lane.
@@ -31,7 +31,7 @@ const GROUP: usize = 64 / MAX_LANES;
 const REPEATED_STEPS: u32 = 4 * SUB_ELEMS as u32;
 
 /// What is known of the sub-blocks of a unit.
-pub struct Room {
+pub struct Scratch {
     /// By number, as are the sums.
     inv_scale: [f32; NUMBERS],
     /// The sum of `weight * x * level`.
@@ -44,11 +44,11 @@ pub struct Room {
     rows: Vec<Row>,
 }
 
-impl Room {
+impl Scratch {
     /// An empty one, to be used for one unit after another.
-    pub fn new() -> Room {
+    pub fn new() -> Scratch {
         let none = [0.0; NUMBERS];
-        Room { inv_scale: none, sum_lx: none, sum_l2: none, open: [Open(0); NUMBERS], rows: Vec::new() }
+        Scratch { inv_scale: none, sum_lx: none, sum_l2: none, open: [Open(0); NUMBERS], rows: Vec::new() }
     }
 }
 
@@ -94,6 +94,7 @@ impl Open {
         let settled = if moved { 0 } else { (self.0 >> 32) as u32 | 1 << self.elem() };
         let may_move = may_move & !settled;
         let later = may_move & (!1 << self.elem());
+        // What may move comes again in the next sweep, unless this is the last of the five.
         let again = if step < REPEATED_STEPS { may_move << SUB_ELEMS } else { 0 };
         let ahead = later | again;
         let step = step / SUB_ELEMS as u32 * SUB_ELEMS as u32 + ahead.trailing_zeros();
@@ -106,7 +107,7 @@ impl Open {
 #[simd]
 pub fn signed_by_descent<S: Simd>(
     simd: S,
-    room: &mut Room,
+    scratch: &mut Scratch,
     values: &[f32],
     first: usize,
     x: &[S::f32s; SUBS * SUB_ELEMS],
@@ -118,58 +119,64 @@ pub fn signed_by_descent<S: Simd>(
     let blocks = values.as_chunks::<SUB_ELEMS>().0.as_chunks::<SUBS>().0;
     let blocks = &blocks[first..blocks.len().min(first + lanes)];
     let mut wild = S::mask32s::splat(simd, false);
+    // All sub-blocks, a sub-block a lane: round, sum up, and find those in which any level may move.
     let mut may_move = [0; SUBS];
-    let mut scratch = [(zero, zero); SUB_ELEMS];
+    let mut shares = [(zero, zero); SUB_ELEMS];
     for (sub, x) in x.as_chunks::<SUB_ELEMS>().0.iter().enumerate() {
-        let (this_wild, moves) = start(simd, x, &mut scratch, half, &mut found[sub], sub * MAX_LANES, room);
+        let (this_wild, moves) = start(simd, x, &mut shares, half, &mut found[sub], sub * MAX_LANES, scratch);
         wild |= this_wild;
         may_move[sub] = moves.to_bitmask() & ((1 << blocks.len()) - 1);
     }
+    // The rows of those, with their elements side by side, so that all 16 are tested at once.
     let (mut n_rows, mut n_open) = (0, 0);
     for (group, may_move) in may_move.as_chunks::<GROUP>().0.iter().enumerate() {
+        // The lanes of four sub-blocks in one word: a zero passes over all of them.
         let mut bits = may_move.iter().rev().fold(0, |bits, lanes| bits << MAX_LANES | lanes);
         while bits != 0 {
             let number = GROUP * MAX_LANES * group + bits.trailing_zeros() as usize;
             bits &= bits - 1;
             let x = &blocks[number % MAX_LANES][number / MAX_LANES];
-            if n_rows == room.rows.len() {
-                room.rows.push(Row::EMPTY);
+            if n_rows == scratch.rows.len() {
+                scratch.rows.push(Row::EMPTY);
             }
-            let may_move = begin(simd, room, number, n_rows, x, half);
+            // The test in `start` was one for the whole sub-block; this one tells the elements apart.
+            let may_move = begin(simd, scratch, number, n_rows, x, half);
             let elem = may_move.trailing_zeros() as usize % SUB_ELEMS;
-            room.open[n_open % NUMBERS] = Open((number | n_rows << 8 | elem << 16) as u64);
+            scratch.open[n_open % NUMBERS] = Open((number | n_rows << 8 | elem << 16) as u64);
             n_rows += 1;
             n_open += usize::from(may_move != 0);
         }
     }
+    // Rounds: each open sub-block makes its next step, and stays open as long as it has another one.
     while n_open != 0 {
         let mut n_left = 0;
         for from in (0..n_open).step_by(lanes) {
-            n_left = advance(simd, room, half, from..n_open.min(from + lanes), n_left);
+            n_left = advance(simd, scratch, half, from..n_open.min(from + lanes), n_left);
         }
         n_open = n_left;
     }
+    // `d = lx / l2`, the best scale for the levels that were reached.
     for (sub, found) in found.iter_mut().enumerate() {
         let slots = sub * MAX_LANES..sub * MAX_LANES + lanes;
-        let sum_lx = S::f32s::from_slice(simd, &room.sum_lx[slots.clone()]);
-        let sum_l2 = S::f32s::from_slice(simd, &room.sum_l2[slots]);
+        let sum_lx = S::f32s::from_slice(simd, &scratch.sum_lx[slots.clone()]);
+        let sum_l2 = S::f32s::from_slice(simd, &scratch.sum_l2[slots]);
         let usable = sum_l2.simd_gt(zero) & !found.empty;
         found.scale = usable.select(sum_lx / sum_l2, zero);
     }
     (wild, may_move)
 }
 
-/// Rounds to the scale that the largest value sets, and fills `room` from number `at` on. Gives the wild lanes,
-/// and those whose levels may move. `scratch` is for levels and their shares of the sum.
+/// Rounds to the scale that the largest value sets, and fills `scratch` from number `at` on. Gives the wild lanes,
+/// and those whose levels may move. `shares` is for levels and their shares of the sum.
 #[simd]
 fn start<S: Simd>(
     simd: S,
     x: &[S::f32s; SUB_ELEMS],
-    scratch: &mut [(S::f32s, S::f32s); SUB_ELEMS],
+    shares: &mut [(S::f32s, S::f32s); SUB_ELEMS],
     half: u8,
     found: &mut Found<S>,
     at: usize,
-    room: &mut Room,
+    scratch: &mut Scratch,
 ) -> (S::mask32s, S::mask32s) {
     let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
@@ -177,8 +184,9 @@ fn start<S: Simd>(
     let (max, _) = ends(simd, x);
     found.empty = max.abs().simd_lt(splat(SMALLEST_GROUP));
     found.inv_scale = found.empty.select(zero, splat(-f32::from(half)) / max);
+    // `lx = sum w x q` and `l2 = sum w q^2` with `w = x^2`.
     let (mut sum_lx, mut sum_l2) = (zero, zero);
-    for (x, (kept, share)) in x.iter().zip(&mut *scratch) {
+    for (x, (kept, share)) in x.iter().zip(&mut *shares) {
         let (x, w, level) = (*x, *x * *x, rounded(simd, *x, found.inv_scale, half));
         (*kept, *share) = (level, w * x * level);
         sum_lx += *share;
@@ -187,20 +195,22 @@ fn start<S: Simd>(
     // Infinity or NaN anywhere shows in the sum.
     let wild = !found.empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
     let test = Test::new(simd, sum_lx, sum_l2, half);
+    // The largest left side of the test; in four chains, so that one need not wait for the other.
     let mut strongest = [zero; 4];
-    for (x, scratch) in x.as_chunks::<4>().0.iter().zip(scratch.as_chunks::<4>().0) {
+    for (x, shares) in x.as_chunks::<4>().0.iter().zip(shares.as_chunks::<4>().0) {
         for i in 0..4 {
-            let (level, share) = scratch[i];
+            let (level, share) = shares[i];
             let pull = share.mul_add(splat(Test::<S>::SHARE), test.miss(x[i], level));
             strongest[i] = strongest[i].max(pull);
         }
     }
     let strongest = strongest[0].max(strongest[1]).max(strongest[2].max(strongest[3]));
+    // Written so that a bound of NaN lets levels move.
     let moves = !strongest.simd_lt(test.bound);
     let slots = at..at + lanes;
-    found.inv_scale.store_slice(&mut room.inv_scale[slots.clone()]);
-    sum_lx.store_slice(&mut room.sum_lx[slots.clone()]);
-    sum_l2.store_slice(&mut room.sum_l2[slots]);
+    found.inv_scale.store_slice(&mut scratch.inv_scale[slots.clone()]);
+    sum_lx.store_slice(&mut scratch.sum_lx[slots.clone()]);
+    sum_l2.store_slice(&mut scratch.sum_l2[slots]);
     (wild, max.simd_lt(zero) & !found.empty & !wild & moves)
 }
 
@@ -227,7 +237,7 @@ struct Test<S: Simd> {
     sum_l2: S::f32s,
     /// What the levels from the lowest to the highest make of the sum.
     range: [S::f32s; 2],
-    /// Nearly half the sum; NaN where nothing can be told.
+    /// Nearly half the sum; NaN where the test says nothing.
     bound: S::f32s,
 }
 
@@ -238,6 +248,7 @@ impl<S: Simd> Test<S> {
     #[inline(always)]
     fn new(simd: S, sum_lx: S::f32s, sum_l2: S::f32s, half: u8) -> Self {
         let splat = |value: f32| S::f32s::splat(simd, value);
+        // Outside these bounds a product may be subnormal or overflow.
         let telling = sum_lx.simd_gt(splat(1e-30)) & sum_lx.simd_lt(splat(1e36));
         let half = f32::from(half);
         Test {
@@ -267,7 +278,7 @@ impl<S: Simd> Test<S> {
 #[simd]
 fn begin<S: Simd>(
     simd: S,
-    room: &mut Room,
+    scratch: &mut Scratch,
     number: usize,
     row: usize,
     x: &[f32; SUB_ELEMS],
@@ -275,9 +286,9 @@ fn begin<S: Simd>(
 ) -> u32 {
     let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
-    let inv_scale = splat(room.inv_scale[number]);
-    let test = Test::new(simd, splat(room.sum_lx[number]), splat(room.sum_l2[number]), half);
-    let row = &mut room.rows[row];
+    let inv_scale = splat(scratch.inv_scale[number]);
+    let test = Test::new(simd, splat(scratch.sum_lx[number]), splat(scratch.sum_l2[number]), half);
+    let row = &mut scratch.rows[row];
     let mut may_move = 0;
     for at in (0..SUB_ELEMS).step_by(lanes) {
         let part = at..at + lanes;
@@ -295,36 +306,44 @@ fn begin<S: Simd>(
 /// Makes the next step of up to LEN open sub-blocks, and puts those that go on from place `n_left` of the open
 /// ones on. Gives the place after them.
 #[simd]
-fn advance<S: Simd>(simd: S, room: &mut Room, half: u8, which: Range<usize>, mut n_left: usize) -> usize {
+fn advance<S: Simd>(
+    simd: S,
+    scratch: &mut Scratch,
+    half: u8,
+    which: Range<usize>,
+    mut n_left: usize,
+) -> usize {
     const ELEMS: [u32; SUB_ELEMS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     let lanes = S::f32s::LEN;
+    // Gather the element whose step is next, a sub-block a lane.
     let (mut x, mut level) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
     let (mut sum_lx, mut sum_l2) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
-    for (lane, open) in room.open[which.clone()].iter().enumerate().take(MAX_LANES) {
-        let row = &room.rows[open.row()];
+    for (lane, open) in scratch.open[which.clone()].iter().enumerate().take(MAX_LANES) {
+        let row = &scratch.rows[open.row()];
         x[lane] = row.x[open.elem()];
         level[lane] = row.levels[open.elem()];
-        sum_lx[lane] = room.sum_lx[open.number()];
-        sum_l2[lane] = room.sum_l2[open.number()];
+        sum_lx[lane] = scratch.sum_lx[open.number()];
+        sum_l2[lane] = scratch.sum_l2[open.number()];
     }
     let vector = |values: &[f32; MAX_LANES]| S::f32s::from_slice(simd, &values[..lanes]);
     let mut sums = (vector(&sum_lx), vector(&sum_l2), S::mask32s::splat(simd, false));
     let new = step(simd, vector(&x), vector(&level), half, &mut sums);
     let moved = sums.2.to_bitmask();
     let Test { sum_lx, sum_l2, range, bound } = Test::new(simd, sums.0, sums.1, half);
+    // Scatter the new sums and levels, and test each sub-block again, an element a lane.
     let mut by_lane = [[0.0; MAX_LANES]; 6];
     for (by_lane, vector) in by_lane.iter_mut().zip([sum_lx, sum_l2, range[0], range[1], bound, new]) {
         vector.store_slice(&mut by_lane[..lanes]);
     }
     for (lane, at) in which.enumerate().take(MAX_LANES) {
         let splat = |what: usize| S::f32s::splat(simd, by_lane[what][lane]);
-        let open = room.open[at];
+        let open = scratch.open[at];
         let number = open.number();
-        room.sum_lx[number] = by_lane[0][lane];
-        room.sum_l2[number] = by_lane[1][lane];
+        scratch.sum_lx[number] = by_lane[0][lane];
+        scratch.sum_l2[number] = by_lane[1][lane];
         let (range, new) = ([splat(2), splat(3)], splat(5));
         let test: Test<S> = Test { sum_lx: splat(0), sum_l2: splat(1), range, bound: splat(4) };
-        let row = &mut room.rows[open.row()];
+        let row = &mut scratch.rows[open.row()];
         let mut may_move = 0;
         for at in (0..SUB_ELEMS).step_by(lanes) {
             let part = at..at + lanes;
@@ -338,7 +357,7 @@ fn advance<S: Simd>(simd: S, room: &mut Room, half: u8, which: Range<usize>, mut
             may_move |= test.may_move(x, cube, level) << at;
         }
         let (open, goes_on) = open.after(moved >> lane & 1 == 1, may_move);
-        room.open[n_left % NUMBERS] = open;
+        scratch.open[n_left % NUMBERS] = open;
         n_left += usize::from(goes_on);
     }
     n_left
@@ -359,6 +378,7 @@ fn step<S: Simd>(
     let (low, high) = (S::i32s::splat(simd, -half), S::i32s::splat(simd, half - 1));
     let w = x * x;
     let weighted = w * x;
+    // The sums without the element, the level that suits the rest best (`x l2 / lx`), and the sums with that.
     let mut lx = *sum_lx - weighted * level;
     let mut l2 = *sum_l2 - w * level * level;
     let new = nearest_int(simd, x * l2 / lx).bitcast::<S::i32s>().max(low).min(high);
@@ -369,6 +389,7 @@ fn step<S: Simd>(
     let base = new.simd_eq(level).select(none, *sum_l2);
     lx += weighted * new;
     l2 += w * new * new;
+    // Better where `lx^2 / l2` grew, multiplied out; minus infinity is never better.
     let quality = l2.simd_gt(zero).select(lx * lx * base, none);
     let better = quality.simd_gt(*sum_lx * *sum_lx * l2);
     *sum_lx = better.select(lx, *sum_lx);

@@ -37,6 +37,7 @@ pub fn encode<S: Simd, const B: usize>(
     let values = values.as_chunks::<ELEMS>().0;
     let blocks = out.as_chunks_mut::<B>().0;
     for (values, blocks) in values.chunks(lanes).zip(blocks.chunks_mut(lanes)) {
+        // The last blocks, fewer than LEN, go to the scalar code.
         let wild = if values.len() == lanes { kernel(values, blocks) } else { u64::MAX };
         if wild == 0 {
             continue;
@@ -53,6 +54,8 @@ pub fn encode<S: Simd, const B: usize>(
 #[simd]
 pub fn bytes<S: Simd>(simd: S, values: &[[f32; ELEMS]], blocks: &mut [[u8; 34]]) -> u64 {
     let lanes = S::f32s::LEN;
+    // `max |x|` of each block. Magnitudes are ordered as their bits are, and a NaN is above infinity, so that
+    // it stays and makes the block wild.
     let mut largest = [S::u32s::splat(simd, 0); MAX_LANES];
     for (values, largest) in values.iter().zip(&mut largest) {
         for values in values.chunks_exact(lanes) {
@@ -71,6 +74,8 @@ pub fn bytes<S: Simd>(simd: S, values: &[[f32; ELEMS]], blocks: &mut [[u8; 34]])
     let heads = to_half(simd, steps.scale);
     let (heads, inv_scales) = (heads.as_slice(), steps.inv_scale.as_slice());
 
+    // `q = round(x / d)`, halves away from zero. Four vectors of 32 bits narrow into one of bytes, so that
+    // the elements of all blocks are walked in one go.
     let mut levels = [0u8; ELEMS * MAX_LANES];
     for (at, levels) in levels[..ELEMS * lanes].chunks_exact_mut(4 * lanes).enumerate() {
         let mut four = [S::i32s::splat(simd, 0); 4];
@@ -79,9 +84,11 @@ pub fn bytes<S: Simd>(simd: S, values: &[[f32; ELEMS]], blocks: &mut [[u8; 34]])
             let (block, elem) = (elem / ELEMS, elem % ELEMS);
             let x = S::f32s::from_slice(simd, &values[block][elem..elem + lanes]);
             let step = x * S::f32s::splat(simd, inv_scales[block]);
+            // Why not 0.5: see [`round_away`](crate::round::round_away).
             let half = S::f32s::splat(simd, 0.499_999_97).copysign(step);
             *four = S::i32s::truncate_from(step + half);
         }
+        // Levels are within -127..=127, except in wild blocks, so that none saturates.
         let low = four[0].saturating_narrow(four[1]);
         let high = four[2].saturating_narrow(four[3]);
         low.saturating_narrow(high).bitcast::<S::u8s>().store_slice(levels);
@@ -123,6 +130,8 @@ pub fn ranged<S: Simd, const B: usize>(
 ) -> u64 {
     let lanes = S::f32s::LEN;
     let zero = S::f32s::splat(simd, 0.0);
+    // The range of each block. A minimum can lose a NaN, so these are looked for apart: only numbers equal
+    // themselves.
     let (mut lowest, mut highest) = ([zero; MAX_LANES], [zero; MAX_LANES]);
     let mut numbers = S::mask32s::splat(simd, true);
     for (block, values) in values.iter().enumerate() {
@@ -172,6 +181,7 @@ pub fn ranged<S: Simd, const B: usize>(
 #[simd]
 fn largest<S: Simd>(simd: S, values: &[[f32; ELEMS]]) -> S::f32s {
     let lanes = S::f32s::LEN;
+    // The largest positive value and the largest negative magnitude of each block.
     let mut positive = [S::i32s::splat(simd, 0); MAX_LANES];
     let mut negative = [S::u32s::splat(simd, 0); MAX_LANES];
     for (block, values) in values.iter().enumerate() {
@@ -199,6 +209,7 @@ fn largest<S: Simd>(simd: S, values: &[[f32; ELEMS]]) -> S::f32s {
     let negative = negative.simd_ge(sign).select(negative - sign, S::u32s::splat(simd, 0));
     let more = negative.simd_gt(positive);
     let mut max = more.select(negative | sign, positive).bitcast::<S::f32s>();
+    // Where both ends are equally far out, the first of them counts, as in the scalar scan.
     let mut ties = (negative.simd_eq(positive) & positive.simd_gt(S::u32s::splat(simd, 0))).to_bitmask();
     while ties != 0 {
         let lane = ties.trailing_zeros() as usize;
@@ -216,6 +227,7 @@ fn first_of<S: Simd>(simd: S, values: &[f32; ELEMS], value: f32) -> f32 {
     let (mut plus, mut minus) = (0, 0);
     for (at, values) in values.chunks_exact(lanes).enumerate() {
         let bits = S::f32s::from_slice(simd, values).bitcast::<S::u32s>();
+        // Bits are compared and not numbers, so that this tells the two zeros apart too.
         plus |= bits.simd_eq(S::u32s::splat(simd, value.to_bits())).to_bitmask() << (at * lanes);
         minus |= bits.simd_eq(S::u32s::splat(simd, (-value).to_bits())).to_bitmask() << (at * lanes);
     }
@@ -234,6 +246,8 @@ fn steps<S: Simd>(simd: S, scale: S::f32s, base: S::f32s) -> Steps<S> {
 /// Folds each of the first LEN vectors to one lane: lane `i` of the result is that of vector `i`.
 #[simd]
 fn reduce<S: Simd, V: SimdBase<S>>(_simd: S, mut rows: [V; MAX_LANES], fold: impl Fn(V, V) -> V) -> V {
+    // Each round zips the first half of the vectors with the second and folds: a transpose that adds up on
+    // the way, in LEN - 1 folds.
     let mut n_rows = V::LEN;
     while n_rows > 1 {
         n_rows /= 2;
@@ -257,6 +271,7 @@ fn put_levels<S: Simd, const B: usize>(
     blocks: &mut [[u8; B]],
 ) {
     let lanes = S::f32s::LEN;
+    // A byte holds the low bits of element `i` and, above them, of element `i + 16`.
     let five = half == 16;
     let n_vectors = PACKED / lanes;
     let (inv_scales, bases) = (steps.inv_scale.as_slice(), steps.base.as_slice());
@@ -271,6 +286,7 @@ fn put_levels<S: Simd, const B: usize>(
             for (side, level) in pair.iter_mut().enumerate() {
                 let elem = PACKED * side + lanes * vector;
                 let x = S::f32s::from_slice(simd, &values[elem..elem + lanes]);
+                // The offset lifts the lowest step to zero and adds a half, so that cutting rounds.
                 let step = (x - base) * inv_scale + S::f32s::splat(simd, offset);
                 *level = S::i32s::truncate_from(step).min(top);
                 if five {
@@ -285,6 +301,7 @@ fn put_levels<S: Simd, const B: usize>(
             put_u32(&mut blocks[block], at, fifth);
         }
     }
+    // From lanes of 32 bits, each below 256, to bytes.
     let mut nibbles = [0u8; PACKED * MAX_LANES];
     let chunks = nibbles[..PACKED * lanes].chunks_exact_mut(4 * lanes);
     for (four, nibbles) in packed.as_chunks::<4>().0.iter().zip(chunks) {

@@ -39,6 +39,7 @@ pub fn fit<S: Simd>(
         x.as_chunks::<{ BATCH * SUB_ELEMS }>().0.iter().zip(found.as_chunks_mut::<{ BATCH / 2 }>().0)
     {
         let x: &[[S::f32s; SUB_ELEMS]; BATCH] = array_at(x.as_chunks().0, 0);
+        // `w = sqrt(sum x^2 / 32) + |x|` of four sub-blocks side by side.
         let mut sums = [zero; BATCH];
         for i in 0..SUB_ELEMS {
             for g in 0..BATCH {
@@ -55,6 +56,7 @@ pub fn fit<S: Simd>(
     }
     let found = found.as_flattened();
 
+    // Scales and minima become integers of 6 bits, in steps of the largest over 63.
     let (mut max_scale, mut max_min) = (zero, zero);
     for found in found {
         max_scale = found.scale.simd_gt(max_scale).select(found.scale, max_scale);
@@ -97,6 +99,7 @@ pub fn fit_weighted<S: Simd>(
     for batch in 0..SUBS / BATCH {
         let x: &[[S::f32s; SUB_ELEMS]; BATCH] = array_at(x.as_chunks().0, batch * BATCH);
         let importance: &[[S::f32s; SUB_ELEMS]; BATCH] = array_at(importance.as_chunks().0, batch * BATCH);
+        // `w = importance * sqrt(sigma2 + x^2)` and the sum of it, which weighs the sub-block below.
         let sums: &mut [S::f32s; BATCH] = array_at_mut(&mut sum_w, batch * BATCH);
         for i in 0..SUB_ELEMS {
             for g in 0..BATCH {
@@ -109,6 +112,7 @@ pub fn fit_weighted<S: Simd>(
     }
     let found = found.as_flattened();
 
+    // The integers are searched with weights here: `scale_s ~ d * integer_s`, and the minima beside them.
     let mut numbers = [[zero; SUBS]; 2];
     for sub in 0..SUBS {
         numbers[0][sub] = found[sub].scale;
@@ -116,6 +120,7 @@ pub fn fit_weighted<S: Simd>(
     }
     let mut ideal = [[S::u32s::splat(simd, 0); SUBS]; 2];
     let [scale, min] = unsigned(simd, &numbers, &sum_w, 63, &mut ideal);
+    // The sign of a NaN may differ from the scalar code.
     wild |= !(scale.simd_eq(scale) & min.simd_eq(min));
     let (scale_bits, scale) = half(simd, scale);
     let (min_bits, min) = half(simd, min);
@@ -167,6 +172,8 @@ fn pack<S: Simd>(simd: S, scales: &[S::u32s; SUBS], mins: &[S::u32s; SUBS], head
     head[1..].fill(S::u32s::splat(simd, 0));
     for i in 0..4 {
         let shift = 8 * i as u32;
+        // Words 1 and 2: six bits of numbers 0 to 3, above them bits 4 and 5 of numbers 4 to 7. Word 3: their
+        // low four bits.
         head[1] |= (scales[i] | ((scales[i + 4] >> 4) << 6)) << shift;
         head[2] |= (mins[i] | ((mins[i + 4] >> 4) << 6)) << shift;
         head[3] |= ((scales[i + 4] & nibble) | ((mins[i + 4] & nibble) << 4)) << shift;
@@ -187,6 +194,7 @@ fn round_again<S: Simd>(
 ) {
     let top = i32::from(max_level);
     for sub in 0..SUBS {
+        // `q = round((x + m) / d)` with the `d` and `m` of the file.
         let d = scale * to_float(simd, scale_levels[sub]);
         let m = min * to_float(simd, min_levels[sub]);
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);

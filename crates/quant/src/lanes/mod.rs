@@ -4,9 +4,9 @@
 //!
 //! A kernel sees a *unit*: LEN blocks, transposed, so that `x[i]` holds element `i` of every block. It
 //! gives back the blocks as little-endian words, transposed in the same way, and a mask of *wild* lanes:
-//! blocks for which some step could not be repeated exactly with vectors (rounding by the magic number out
-//! of its range, a division that the scalar code would skip). Those are encoded again by the scalar code,
-//! so that a kernel may be wrong about a wild lane but never silent about it. What a sum of two NaN becomes is
+//! blocks for which some step may not have been repeated exactly with vectors (rounding by the magic number out
+//! of its range, a division that the scalar code would skip). All other lanes are *tame*. Wild blocks are encoded
+//! again by the scalar code, so that a kernel may be wrong about a wild lane but never silent about it. What a sum of two NaN becomes is
 //! the compiler's choice, and a level's instructions may change it: so scalar code that adds is
 //! `#[inline(never)]` where lanes come back to it, and there is one choice for all levels.
 //!
@@ -28,13 +28,11 @@ pub mod unsigned;
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use crate::Rows;
-use halves::{from_half, to_half};
-
-/// The number that, added to a float below 2^22, leaves its nearest integer in the low bits.
-const MAGIC: f32 = 12_582_912.0;
-/// The bits of [`MAGIC`] that lie in the mantissa.
-const MAGIC_MANTISSA: u32 = 0x0040_0000;
+use self::halves::{from_half, to_half};
+use crate::{
+    Rows,
+    round::{MAGIC, MAGIC_MANTISSA, MANTISSA},
+};
 
 /// The widest vectors of any level, in lanes.
 pub const MAX_LANES: usize = 16;
@@ -54,12 +52,14 @@ pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     let lanes = S::f32s::LEN;
     let values = values.as_chunks::<E>().0;
     let blocks = out.as_chunks_mut::<B>().0;
+    // `x` (E elements, LEN blocks) goes in, `words` (W, LEN blocks) comes out.
     let mut x = [S::f32s::splat(simd, 0.0); E];
     let mut words = [S::u32s::splat(simd, 0); W];
     for (unit, blocks) in blocks.chunks_mut(lanes).enumerate() {
         let first = unit * lanes;
         transpose(simd, values, blocks_from(first, values.len()), &mut x);
         let wild = kernel(first, &x, &mut words);
+        // Wild lanes are stored like all others and then written over by the scalar code.
         store_words::<S, B, W>(simd, &words, blocks);
         for (lane, block) in blocks.iter_mut().enumerate() {
             if wild >> lane & 1 == 1 {
@@ -93,6 +93,7 @@ pub fn encode_weighted_units<S: Simd, const E: usize, const B: usize, const W: u
         |first, x, words| {
             let mut columns = blocks_from(first, values.len());
             for column in &mut columns {
+                // `weights` is one row, which all rows share.
                 *column %= weights.len();
             }
             if at_hand != Some(columns) {
@@ -135,7 +136,7 @@ pub fn transpose<S: Simd, const E: usize>(
 
 /// Transposes a square: row `i` of the first LEN becomes what was lane `i` of all of them.
 #[inline(always)]
-fn columns<S: Simd, V: SimdBase<S>>(mut rows: [V; MAX_LANES]) -> [V; MAX_LANES] {
+pub fn columns<S: Simd, V: SimdBase<S>>(mut rows: [V; MAX_LANES]) -> [V; MAX_LANES] {
     let mut pass = 1;
     while pass < V::LEN {
         let mut zipped = rows;
@@ -160,10 +161,12 @@ fn store_words<S: Simd, const B: usize, const W: usize>(
     for square in 0..W.div_ceil(lanes) {
         let at = square * lanes;
         let mut rows = [S::u32s::splat(simd, 0); MAX_LANES];
+        // The last square may have fewer words than lanes; the rest stays zero.
         let n_rows = lanes.min(W - at);
         rows[..n_rows].copy_from_slice(&words[at..at + n_rows]);
         let columns = columns::<S, _>(rows);
         for (block, column) in blocks.iter_mut().zip(&columns) {
+            // All levels are little endian, so the bytes of a word are in the order of the file.
             let bytes = column.bitcast::<S::u8s>();
             let block = &mut block[4 * at..];
             if block.len() >= 4 * lanes {
@@ -194,7 +197,7 @@ pub fn nearest_level<S: Simd>(simd: S, value: S::f32s, max_level: u32) -> S::u32
 #[simd]
 fn magic_bits<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
     let bits = (value + S::f32s::splat(simd, MAGIC)).bitcast::<S::u32s>();
-    bits & S::u32s::splat(simd, 0x007f_ffff)
+    bits & S::u32s::splat(simd, MANTISSA)
 }
 
 /// Levels as the floats they are computed with.
@@ -238,8 +241,11 @@ pub fn divide_to_levels<S: Simd, const N: usize>(
 ) {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, magic) = (splat(0.0), splat(MAGIC));
+    // Bounds are laid on the sum with the magic number: its floats are 1 apart, so they compare like their
+    // integers, and their bits differ by as much.
     let (floor, ceiling) = (splat(MAGIC + low as f32), splat(MAGIC + high as f32));
     let zero_level = floor.bitcast::<S::u32s>();
+    // Where `d` is zero any level will do; a quotient of zero keeps those lanes out of the test.
     let empty = d.simd_eq(zero);
     let inverse = empty.select(zero, splat(1.0) / d);
     let (mut farthest, mut largest) = (zero, zero);
@@ -251,10 +257,15 @@ pub fn divide_to_levels<S: Simd, const N: usize>(
         levels[i] = rounded.max(floor).min(ceiling).bitcast::<S::u32s>() - zero_level;
     }
     let size = inverse.abs();
+    // Outside these bounds the reciprocal, or a product with it, may be subnormal or infinite, and less
+    // exact.
     let precise = empty | (size.simd_gt(splat(1e-30)) & size.simd_lt(splat(1e30)));
+    // A reciprocal, a product and a quotient each err by 2^-24 of their size, and 3 * 2^-24 < 2.4e-7. If no
+    // product comes nearer to a half than that, all round as their quotients do.
     let sure = precise & (farthest + largest * splat(2.4e-7)).simd_lt(splat(0.5));
     if !sure.all_true() {
         for i in 0..N {
+            // Some lane is in doubt: the quotients, as the scalar code forms them.
             let level = nearest_int(simd, plus::<S>(x[i], m) / d).bitcast::<S::i32s>();
             let (low, high) = (S::i32s::splat(simd, low), S::i32s::splat(simd, high));
             levels[i] = (level.max(low).min(high) - low).bitcast::<S::u32s>();

@@ -51,6 +51,7 @@ struct Cell<S: Simd> {
 #[simd]
 fn cell<S: Simd>(simd: S, value: S::f32s) -> Cell<S> {
     let splat = |value: f32| S::f32s::splat(simd, value);
+    // Which cell: an odd quadratic of the value, made to fit the 15 cells.
     let size = value.abs().min(splat(LAST));
     let cells = (size * (splat(SLOPE) - splat(BEND) * size)).copysign(value);
     // Rounding `cells - 0.5` is as good as the floor; zero lies between cells 7 and 8.
@@ -122,18 +123,22 @@ pub fn sub_scale<S: Simd>(simd: S, x: &[S::f32s; SUB], w: &[S::f32s; SUB], wild:
     let (max, magnitude) = largest(simd, x);
     let empty = magnitude.simd_lt(splat(SMALLEST_GROUP));
     let first = f32::from(IQ4_VALUES[0]);
+    // The first candidate lays the value of largest magnitude on +127, the others lay it between -134 and
+    // -120.
     let opposite = splat(1.0) / (-max / splat(first));
     let mut inv_scales = [zero; 2 * MIDDLE + 1];
     for (step, inv_scale) in inv_scales.iter_mut().enumerate() {
         *inv_scale = splat(step as f32 - MIDDLE as f32 + first) / max;
     }
 
+    // The sums of the first candidate, and for all others what each element adds to the sums in either case.
     let mut middles = [zero; SUB];
     // For either neighbour, `w*q*x` and `w*q*q`.
     let (mut lower, mut upper) = ([[zero; 2]; SUB], [[zero; 2]; SUB]);
     let (mut sum_qx, mut sum_q2) = (zero, zero);
     for i in 0..SUB {
         let q = opposite * x[i];
+        // The upper of two equally near values is taken.
         let near = cell(simd, q);
         let q = q.simd_ge(near.middle).select(near.upper, near.lower);
         let wq = w[i] * q;
@@ -150,9 +155,12 @@ pub fn sub_scale<S: Simd>(simd: S, x: &[S::f32s; SUB], w: &[S::f32s; SUB], wild:
 
     // Infinity or NaN anywhere shows in this sum.
     *wild |= !empty & !sum_qx.abs().simd_lt(splat(f32::INFINITY));
+    // `sum w (x - d q)^2` is least at `d = sum w q x / sum w q^2`; of all candidates the one with the largest
+    // `(sum w q x)^2 / sum w q^2` is best.
     let mut scale = sum_q2.simd_gt(zero).select(sum_qx / sum_q2, zero);
     let mut best = scale * sum_qx;
     for inv_scales in inv_scales.as_chunks::<SIDES>().0 {
+        // Adds one of two products; five candidates side by side, so that one need not wait for the other.
         let (mut sums_qx, mut sums_q2) = ([zero; SIDES], [zero; SIDES]);
         for i in 0..SUB {
             for c in 0..SIDES {

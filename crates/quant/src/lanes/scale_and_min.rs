@@ -82,12 +82,14 @@ pub fn scale_and_min<S: Simd, const N: usize, const P: usize, const MAGNITUDES: 
     found: &mut [[Found<S>; PAIR]; P],
 ) -> S::mask32s {
     let top = f32::from(max_level);
+    // The first try, with the range on exactly `max_level` steps, is the one to beat.
     let mut searches: [Search<'_, S, N>; P] = std::array::from_fn(|p| start(simd, x[p], w[p]));
     for search in &mut searches {
         sum_levels(simd, search, top, top);
         first_judgement::<S, N, MAGNITUDES>(simd, search);
     }
     for step in 0..=candidates.n_steps {
+        // In two loops, so that the divisions of one pair run beside the sums of the other.
         let span = candidates.first + candidates.step * f32::from(step) + top;
         for search in &mut searches {
             sum_levels(simd, search, span, top);
@@ -101,6 +103,7 @@ pub fn scale_and_min<S: Simd, const N: usize, const P: usize, const MAGNITUDES: 
     for (search, found) in searches.iter().zip(found) {
         for g in 0..PAIR {
             let (flat, best) = (search.flat[g], search.best[g]);
+            // Flat values: no step, and their one value as the minimum.
             let no_lower = search.lowest[g].simd_gt(zero).select(zero, search.lowest[g]);
             found[g].scale = flat.select(zero, best.scale);
             found[g].min = -flat.select(no_lower, best.min);
@@ -123,6 +126,7 @@ fn start<'a, S: Simd, const N: usize>(
     let none = Found::none(simd);
     let mut lowest = [x[0][0], x[1][0]];
     let mut highest = lowest;
+    // `W = sum w` and `X = sum w x`, begun with the first element instead of zero, as in the reference.
     let mut sum_w = [w[0][0], w[1][0]];
     let mut sum_x = [w[0][0] * x[0][0], w[1][0] * x[1][0]];
     for i in 1..N {
@@ -169,11 +173,14 @@ fn sum_levels<S: Simd, const N: usize>(simd: S, search: &mut Search<'_, S, N>, s
     let mut inside = S::mask32s::splat(simd, true);
     for g in 0..PAIR {
         let min = search.best[g].min;
+        // Below 2^22 = 4194304 in magnitude the magic number rounds as the reference does; 4000000 is well
+        // within.
         let inv_scale = splat(span) / (search.highest[g] - min);
         let low = inv_scale * (search.lowest[g] - min);
         let high = inv_scale * (search.highest[g] - min);
         search.tame[g] &= search.flat[g] | (low.abs().simd_lt(limit) & high.abs().simd_lt(limit));
         search.inv_scale[g] = inv_scale;
+        // What lies between two ends that need no clamping needs none either.
         for end in [low + magic, high + magic] {
             inside &= end.simd_ge(magic) & end.simd_le(ceiling);
         }
@@ -199,6 +206,7 @@ fn sum_levels_of<S: Simd, const N: usize, const CLAMP: bool>(
     for i in 0..N {
         for g in 0..PAIR {
             let x = search.x[g][i];
+            // `q = clamp(round((x - min) * inv_scale))`; `L += w q`, `Q += w q^2`, `C += w q x`.
             let mut level = inv_scale[g] * (x - min[g]) + magic;
             if CLAMP {
                 level = level.max(magic).min(ceiling);
@@ -239,10 +247,13 @@ fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut 
     for g in 0..PAIR {
         let (sum_w, sum_x) = (search.sum_w[g], search.sum_x[g]);
         let (sum_l, sum_l2, sum_xl) = (search.sum_l[g], search.sum_l2[g], search.sum_xl[g]);
+        // The `d` and `m` that minimize `sum w (d q + m - x)^2` for these levels; the scalar code derives
+        // them.
         let determinant = sum_w * sum_l2 - sum_l * sum_l;
         solvable[g] = determinant.simd_gt(zero);
         scale[g] = (sum_w * sum_xl - sum_x * sum_l) / determinant;
         min[g] = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
+        // Such a minimum cannot be stored; with `m = 0` the best scale is `C / Q`. Mostly no lane has one.
         let positive = min[g].simd_gt(zero);
         if positive.any_true() {
             scale[g] = positive.select(sum_xl / sum_l2, scale[g]);
@@ -251,6 +262,8 @@ fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut 
     }
     let error = errors::<S, N, MAGNITUDES>(simd, search, scale, min);
     for g in 0..PAIR {
+        // The levels of a candidate count from the minimum before it, the next candidate from the one after
+        // it.
         let better = error[g].simd_lt(search.best_error[g]) & solvable[g];
         let best = &mut search.best[g];
         search.best_error[g] = better.select(error[g], search.best_error[g]);

@@ -57,6 +57,7 @@ pub fn largest<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, 
     let zero = S::f32s::splat(simd, 0.0);
     let (mut max, mut magnitude) = (zero, zero);
     for x in x {
+        // Only a larger magnitude replaces, so the first of equals stays.
         let size = x.abs();
         let larger = size.simd_gt(magnitude);
         magnitude = larger.select(size, magnitude);
@@ -79,6 +80,8 @@ pub fn ends<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, [S:
             highs[i] = highs[i].max(x[i]);
         }
     }
+    // The end farther from zero is the value of largest magnitude. Where both are equally far, the slow scan
+    // finds the first; few units need it.
     let low = lows[0].min(lows[1]).min(lows[2].min(lows[3]));
     let high = highs[0].max(highs[1]).max(highs[2].max(highs[3]));
     let max = high.simd_gt(-low).select(high, low);
@@ -100,11 +103,13 @@ pub fn signed<S: Simd, const N: usize>(
     let (zero, half) = (splat(0.0), f32::from(half));
     let (max, [low, high]) = ends(simd, x);
     let empty = max.abs().simd_lt(splat(SMALLEST_GROUP));
+    // `w x`, which all candidates share.
     let mut weighted = [zero; N];
     for i in 0..N {
         weighted[i] = w[i] * x[i];
     }
     // Whether any candidate, and then the last one, lifts the other end above the highest level.
+    // The last candidate stretches most: where it does not, none needs an upper bound.
     let widest = splat(-(half + 0.1 * 9.0)) / max;
     let ceiling = splat(MAGIC + half - 1.0);
     let crowded =
@@ -115,12 +120,13 @@ pub fn signed<S: Simd, const N: usize>(
         Search { x, w, weighted: &weighted, half, max, crowded, chosen: zero, scale: zero, best: zero };
     // Steps of the candidates in the reference's order: the extreme value becomes `-(half + step / 10)`, so
     // that only the last ones have values below the lowest level.
-    let sum_lx = meet::<S, N, 5, false>(simd, &mut search, [0.0, -9.0, -8.0, -7.0, -6.0]);
+    // Groups of five and four side by side, in the order of the reference, which decides among equals.
+    let sum_lx = try_steps::<S, N, 5, false>(simd, &mut search, [0.0, -9.0, -8.0, -7.0, -6.0]);
     // Infinity or NaN anywhere shows in this sum.
     *wild |= !empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
-    meet::<S, N, 5, false>(simd, &mut search, [-5.0, -4.0, -3.0, -2.0, -1.0]);
-    meet::<S, N, 4, false>(simd, &mut search, [1.0, 2.0, 3.0, 4.0]);
-    meet::<S, N, 5, true>(simd, &mut search, [5.0, 6.0, 7.0, 8.0, 9.0]);
+    try_steps::<S, N, 5, false>(simd, &mut search, [-5.0, -4.0, -3.0, -2.0, -1.0]);
+    try_steps::<S, N, 4, false>(simd, &mut search, [1.0, 2.0, 3.0, 4.0]);
+    try_steps::<S, N, 5, true>(simd, &mut search, [5.0, 6.0, 7.0, 8.0, 9.0]);
     let (scale, chosen) = (search.scale, search.chosen);
     Found { scale: empty.select(zero, scale), inv_scale: empty.select(zero, chosen), empty }
 }
@@ -138,10 +144,10 @@ struct Search<'a, S: Simd, const N: usize> {
     best: S::f32s,
 }
 
-/// Meets some candidates; the one of step 0 takes the place of none. Gives the first one's sum of
+/// Tries some candidates and keeps the best; the one of step 0 is kept anyway. Gives the first one's sum of
 /// `weight * x * level`.
 #[simd]
-fn meet<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
+fn try_steps<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
     simd: S,
     search: &mut Search<'_, S, N>,
     steps: [f32; SIDES],
@@ -156,6 +162,8 @@ fn meet<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
     };
     for c in 0..SIDES {
         let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
+        // `d = lx / l2` is the best scale for these levels, and `lx^2 / l2` is what it saves of the error;
+        // `best` holds that of the chosen candidate.
         let mut scale = sum_lx / sum_l2;
         let mut better = sum_l2.simd_gt(zero) & (sum_lx * sum_lx).simd_gt(search.best * sum_l2);
         if steps[c] == 0.0 {
@@ -185,6 +193,7 @@ fn sums<S: Simd, const N: usize, const SIDES: usize, const LOW: bool, const HIGH
     let (mut sums_lx, mut sums_l2) = ([splat(0.0); SIDES], [splat(0.0); SIDES]);
     for i in 0..N {
         for c in 0..SIDES {
+            // `q = clamp(round(x * inv_scale))`, clamped with the magic number still on it.
             let mut level = inv_scales[c] * x[i] + magic;
             if LOW {
                 level = level.max(floor);

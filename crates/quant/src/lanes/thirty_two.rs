@@ -27,6 +27,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
     let lanes = S::f32s::LEN;
     let weights = weights.as_chunks::<ELEMS>().0;
     let n_columns = weights.len();
+    // `x` and `w` (G vectors, 32 elements, LEN blocks); `words` (G, W, LEN).
     let mut x = [[S::f32s::splat(simd, 0.0); ELEMS]; G];
     let mut w = x;
     let mut words = [[S::u32s::splat(simd, 0); W]; G];
@@ -39,6 +40,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             shared.push(columns);
         }
     }
+    // Rows in groups of 16, because the mean squares of so many are formed at once, a row a lane.
     let groups = rows.values.chunks(ROWS * rows.row_elems).zip(out.chunks_mut(ROWS * n_columns * B));
     for (values, out) in groups {
         let values = values.as_chunks::<ELEMS>().0;
@@ -47,6 +49,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
         let (mut row, mut column) = (0, 0);
         for (unit, blocks) in blocks.chunks_mut(G * lanes).enumerate() {
             let first = unit * G * lanes;
+            // Where the block of each lane lies, as (row, column of blocks).
             let mut places = [[(0, 0); MAX_LANES]; G];
             for (at, place) in places.iter_mut().flat_map(|places| &mut places[..lanes]).enumerate() {
                 *place = (row, column);
@@ -60,6 +63,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             }
             for g in 0..G {
                 transpose(simd, values, places[g].map(|(row, column)| row * n_columns + column), &mut x[g]);
+                // Vectors begin at a multiple of LEN where they are shared.
                 match shared.get(places[g][0].1 / lanes) {
                     Some(shared) => w[g] = *shared,
                     None => transpose(simd, weights, places[g].map(|(_, column)| column), &mut w[g]),
@@ -70,6 +74,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             let wild = kernel(&x, &w, &mut words);
             for (g, blocks) in blocks.chunks_mut(lanes).enumerate() {
                 store_words::<S, B, W>(simd, &words[g], blocks);
+                // Wild blocks by the scalar code.
                 if wild[g] == 0 {
                     continue;
                 }
@@ -93,6 +98,7 @@ fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> 
     let mut means = [0.0; ROWS];
     let mut x = [S::f32s::splat(simd, 0.0); ELEMS];
     for (group, means) in means.chunks_mut(lanes).enumerate().take(n_rows.div_ceil(lanes)) {
+        // Each row is summed up first to last, as in the scalar code.
         let mut sum = S::f32s::splat(simd, 0.0);
         for column in 0..n_columns {
             let chosen =
@@ -136,6 +142,7 @@ pub fn put_nibbles<S: Simd, const W: usize>(
     words: &mut [S::u32s; W],
 ) {
     for i in 0..ELEMS / 2 {
+        // Byte `at + i` holds elements `i` and `i + 16`.
         let byte = at + i;
         words[byte / 4] |= (levels[i] | (levels[i + 16] << 4)) << (8 * (byte as u32 % 4));
     }
@@ -147,6 +154,7 @@ pub fn take_fifth_bits<S: Simd>(simd: S, levels: &mut [S::u32s; ELEMS]) -> S::u3
     let (fifth, low) = (S::u32s::splat(simd, 16), S::u32s::splat(simd, 15));
     let mut bits = S::u32s::splat(simd, 0);
     for i in 0..ELEMS {
+        // Bit 4 of element `i` moves to bit `i`.
         let bit = levels[i] & fifth;
         bits |= if i < 4 { bit >> (4 - i as u32) } else { bit << (i as u32 - 4) };
         levels[i] &= low;

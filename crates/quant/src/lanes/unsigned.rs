@@ -3,7 +3,7 @@
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-use super::nearest_int;
+use super::{MAGIC, nearest_int};
 use crate::fit::SMALLEST_GROUP;
 
 /// Numbers that are fitted side by side: scales and minima.
@@ -22,6 +22,7 @@ pub fn unsigned<S: Simd, const N: usize>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, one) = (splat(0.0), splat(1.0));
     let low_byte = S::u32s::splat(simd, 0xff);
+    // `MAX` of the reference: what does not compare takes the new number.
     let mut max = [zero; SIDES];
     for i in 0..N {
         for g in 0..SIDES {
@@ -29,6 +30,8 @@ pub fn unsigned<S: Simd, const N: usize>(
             max[g] = max[g].simd_gt(x).select(max[g], x);
         }
     }
+    // The first try: the largest number on `max_level`. Its error `sum w (x - d q)^2` is the one to beat;
+    // levels are bytes, as in the reference, and wrap.
     let mut inv_scale = [zero; SIDES];
     let mut best_error = [zero; SIDES];
     for g in 0..SIDES {
@@ -40,6 +43,8 @@ pub fn unsigned<S: Simd, const N: usize>(
             best_error[g] += weights[i] * miss * miss;
         }
     }
+    // Eight more tries around it, in steps of a tenth of a level, here with levels bounded above and not
+    // wrapped.
     for step in (-4i8..=4).filter(|step| *step != 0) {
         let span = splat(0.1 * f32::from(step) + f32::from(max_level));
         let (mut trial, mut scale, mut error) = ([zero; SIDES], [zero; SIDES], [zero; SIDES]);
@@ -63,6 +68,8 @@ pub fn unsigned<S: Simd, const N: usize>(
     }
 
     // Levels stand as floats between the steps, and as bytes they would be the same.
+    // `lx = sum w x q` and `l2 = sum w q^2` of the best try, with signed levels; what is kept of them is the
+    // byte.
     let mut level = [[zero; N]; SIDES];
     let mut weighted = [[zero; N]; SIDES];
     let (mut sum_lx, mut sum_l2) = ([zero; SIDES], [zero; SIDES]);
@@ -76,11 +83,14 @@ pub fn unsigned<S: Simd, const N: usize>(
             level[g][i] = (found.bitcast::<S::u32s>() & low_byte).to_float();
         }
     }
+    // Sweeps that move single levels as long as `lx^2 / l2` grows.
     for _ in 0..5 {
         let mut changed = S::mask32s::splat(simd, false);
         for i in 0..N {
             for g in 0..SIDES {
                 let (x, w, wx, old) = (values[g][i], weights[i], weighted[g][i], level[g][i]);
+                // The sums without the number, the level `x l2 / lx` that suits the rest best, and the sums
+                // with that.
                 let mut lx = sum_lx[g] - wx * old;
                 let mut l2 = sum_l2[g] - w * old * old;
                 let found = bounded(simd, x * l2 / lx, max_level);
@@ -88,6 +98,7 @@ pub fn unsigned<S: Simd, const N: usize>(
                 let mut better = lx.simd_gt(zero) & l2.simd_gt(zero) & !new.simd_eq(old);
                 lx += wx * new;
                 l2 += w * new * new;
+                // `lx^2 / l2` grew, multiplied out.
                 better &= (lx * lx * sum_l2[g]).simd_gt(sum_lx[g] * sum_lx[g] * l2);
                 level[g][i] = better.select((found.bitcast::<S::u32s>() & low_byte).to_float(), old);
                 sum_lx[g] = better.select(lx, sum_lx[g]);
@@ -105,7 +116,8 @@ pub fn unsigned<S: Simd, const N: usize>(
         let scale = sum_l2[g].simd_gt(zero).select(sum_lx[g] / sum_l2[g], zero);
         scales[g] = empty.select(zero, scale);
         for i in 0..N {
-            let bits = (level[g][i] + splat(super::MAGIC)).bitcast::<S::u32s>() & low_byte;
+            // From float to integer: the low byte of the sum with the magic number.
+            let bits = (level[g][i] + splat(MAGIC)).bitcast::<S::u32s>() & low_byte;
             levels[g][i] = empty.select(S::u32s::splat(simd, 0), bits);
         }
     }

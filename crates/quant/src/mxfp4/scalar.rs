@@ -28,6 +28,8 @@ pub fn encode_with(
     nearest: impl Fn(&[f32; ELEMS], f32) -> [u8; ELEMS],
 ) {
     let magnitude = largest(values).1;
+    // `floor(log2(max |x|))`, less 2 for the exponent of 4 and 6, the largest e2m1 values, plus the bias of
+    // 127.
     let exponent = if magnitude > 0.0 && magnitude < f32::INFINITY {
         (floor_log2(magnitude) - 2 + 127) as u8
     } else {

@@ -45,6 +45,7 @@ fn ue4m3_from_f32(value: f32) -> u8 {
     }
     let value = if value > 448.0 { 448.0 } else { value };
     let bits = value.to_bits();
+    // From a bias of 127 to one of 7.
     let exponent = (bits >> 23) as i32 - 127 + 7;
     if exponent <= 0 {
         // A subnormal counts steps of 2^-9.

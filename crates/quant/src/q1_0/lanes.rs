@@ -33,6 +33,7 @@ fn put_block<S: Simd>(simd: S, x: &[S::f32s; ELEMS], words: &mut [S::u32s; WORDS
         magnitudes += x.abs();
     }
     let (bits, _) = half(simd, magnitudes / S::f32s::splat(simd, ELEMS as f32));
+    // The scale fills two bytes, so each word holds 16 signs and 16 that were left over.
     let mut before = bits;
     for word in 0..ELEMS / 32 {
         let mut signs = S::u32s::splat(simd, 0);

@@ -10,6 +10,7 @@ pub const BYTES: usize = 18;
 /// Encodes a block: signs, and the mean magnitude. Both zeros count as positive.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    // The mean magnitude is the `d` that minimizes `sum (|x| - d)^2`.
     let magnitudes = values.iter().fold(0.0, |sum, x| sum + x.abs());
     put_f16(block, 0, magnitudes / 128.0);
     let bytes: &mut [u8; 16] = array_at_mut(block, 2);

@@ -58,6 +58,7 @@ fn fit<S: Simd>(simd: S, x: &[S::f32s; ELEMS], words: &mut [S::u32s; WORDS]) -> 
     }
     let mut found = [[Found::none(simd); 2]; SUBS / 2];
     let wild = search::<S, true>(simd, x, &w, CANDIDATES, &mut found);
+    // The integers of scales and minima: steps of the largest over 15.
     let (mut max_scale, mut max_min) = (zero, zero);
     for found in found.as_flattened() {
         max_scale = found.scale.simd_gt(max_scale).select(found.scale, max_scale);
@@ -96,6 +97,7 @@ fn fit_weighted<S: Simd>(
     }
     let mut found = [[Found::none(simd); 2]; SUBS / 2];
     let wild = search::<S, false>(simd, x, &w, WEIGHTED, &mut found);
+    // The integers of scales and minima, searched with the weights of the sub-blocks.
     let mut ideal = [[zero; SUBS]; 2];
     for (sub, found) in found.as_flattened().iter().enumerate() {
         ideal[0][sub] = found.scale;
@@ -150,6 +152,7 @@ fn finish<S: Simd>(
     words[20] = scale_bits | (min_bits << 16);
     let mut levels = [none; ELEMS];
     for sub in 0..SUBS {
+        // An integer that wrapped spills into its neighbour, as in the byte of the reference.
         let packed = (numbers[0][sub] | (numbers[1][sub] << 4)) & low_byte;
         words[sub / 4] |= packed << (8 * (sub % 4)) as u32;
         let d = scale * to_float(simd, packed & nibble);
@@ -157,6 +160,7 @@ fn finish<S: Simd>(
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
         let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(&mut levels, sub * SUB_ELEMS);
         divide_to_levels(simd, x, Some(m), d, 0, 3, levels);
+        // Without a scale the levels of the search stay.
         let keeps = d.simd_eq(S::f32s::splat(simd, 0.0));
         if keeps.any_true() {
             for i in 0..SUB_ELEMS {

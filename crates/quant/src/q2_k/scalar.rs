@@ -28,6 +28,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     for sub in 0..SUBS {
         let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
         let levels = array_at_mut(&mut levels, sub * SUB_ELEMS);
+        // Minimizes `sum |x| |d q + m - x|`.
         (scales[sub], mins[sub]) = scale_and_min::<_, true>(x, &x.map(f32::abs), 3, CANDIDATES, levels);
         if scales[sub] > max_scale {
             max_scale = scales[sub];
@@ -36,6 +37,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
             max_min = mins[sub];
         }
     }
+    // Scales and minima become integers of 4 bits, in steps of the largest over 15.
     let inv_scale = if max_scale > 0.0 { 15.0 / max_scale } else { 0.0 };
     let inv_min = if max_min > 0.0 { 15.0 / max_min } else { 0.0 };
     let packed = std::array::from_fn(|sub| {
@@ -49,6 +51,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 /// Encodes with importance weights.
 #[inline(never)]
 pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+    // `w = importance * sqrt(mean(x^2) + x^2)`; Q3_K, Q4_K and Q5_K take twice the mean.
     let sigma2 = fit::sum_of_squares(values) / 256.0;
     let mut levels = [0; ELEMS];
     let (mut scales, mut mins, mut sum_w) = ([0.0; SUBS], [0.0; SUBS], [0.0; SUBS]);
@@ -59,6 +62,7 @@ pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: 
         let levels = array_at_mut(&mut levels, sub * SUB_ELEMS);
         (scales[sub], mins[sub]) = scale_and_min::<_, false>(x, &weights, 3, WEIGHTED, levels);
     }
+    // The integers are searched with weights too: `scale_s ~ d * integer_s`.
     let (mut scale_levels, mut min_levels) = ([0; SUBS], [0; SUBS]);
     let scale = fit::unsigned(&scales, &sum_w, 15, &mut scale_levels);
     let min = fit::unsigned(&mins, &sum_w, 15, &mut min_levels);

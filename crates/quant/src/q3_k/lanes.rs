@@ -8,7 +8,7 @@ use crate::{
     Rows,
     block::{array_at, array_at_mut},
     lanes::{
-        descent::{Room, signed_by_descent},
+        descent::{Scratch, signed_by_descent},
         divide_to_levels, encode_units, encode_weighted_units, half,
         signed::{Found, largest, signed, stored_level},
         sum_of_squares, two_bits,
@@ -25,13 +25,13 @@ const SCALE_HALF: u8 = 32;
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     let blocks = values.as_chunks::<ELEMS>().0;
-    let (mut room, mut levels) = (Room::new(), [S::u32s::splat(simd, 0); ELEMS]);
+    let (mut scratch, mut levels) = (Scratch::new(), [S::u32s::splat(simd, 0); ELEMS]);
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
         values,
         out,
         #[inline(always)]
-        |first, x, words| fit(simd, &mut room, values, first, x, &mut levels, words),
+        |first, x, words| fit(simd, &mut scratch, values, first, x, &mut levels, words),
         |index, block| scalar::encode(&blocks[index], block),
     );
 }
@@ -54,7 +54,7 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
 #[simd]
 fn fit<S: Simd>(
     simd: S,
-    room: &mut Room,
+    scratch: &mut Scratch,
     values: &[f32],
     first: usize,
     x: &[S::f32s; ELEMS],
@@ -64,7 +64,7 @@ fn fit<S: Simd>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, none) = (splat(0.0), S::u32s::splat(simd, 0));
     let mut found = [Found::none(simd); SUBS];
-    let (mut wild, moved) = signed_by_descent(simd, room, values, first, x, HALF, &mut found);
+    let (mut wild, moved) = signed_by_descent(simd, scratch, values, first, x, HALF, &mut found);
     let mut scales = [zero; SUBS];
     for sub in 0..SUBS {
         scales[sub] = found[sub].scale;
@@ -72,16 +72,18 @@ fn fit<S: Simd>(
     }
     let (max_scale, _) = largest(simd, &scales);
     // Without any scale, all levels of scales and the block's own are stored as 0.
-    let hollow = max_scale.simd_eq(zero);
+    let no_scale = max_scale.simd_eq(zero);
     let inv_scale = splat(-32.0) / max_scale;
     let mut scale_levels = [none; SUBS];
     for sub in 0..SUBS {
-        scale_levels[sub] = hollow.select(none, stored_level(simd, inv_scale * scales[sub], SCALE_HALF));
+        scale_levels[sub] = no_scale.select(none, stored_level(simd, inv_scale * scales[sub], SCALE_HALF));
     }
-    let scale = hollow.select(zero, splat(1.0) / inv_scale);
+    let scale = no_scale.select(zero, splat(1.0) / inv_scale);
     let lost = finish(simd, x, &scale_levels, scale, &found, levels, words);
     let mut wild = wild.to_bitmask();
     for sub in 0..SUBS {
+        // A sub-block whose scale is lost keeps the levels of the descent. Where that may have moved some, they are
+        // not at hand here.
         wild |= lost[sub] & moved[sub];
     }
     wild
@@ -123,7 +125,7 @@ fn fit_weighted<S: Simd>(
 }
 
 /// As the scalar `finish`. Gives for each sub-block the lanes that keep the levels of the search, where those
-/// of `found` are taken. `levels` is room for those of all elements.
+/// of `found` are taken. `levels` is memory for those of all elements.
 #[simd]
 fn finish<S: Simd>(
     simd: S,
@@ -143,6 +145,7 @@ fn finish<S: Simd>(
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
         let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(levels, sub * SUB_ELEMS);
         divide_to_levels(simd, x, None, d, -i32::from(HALF), i32::from(HALF) - 1, levels);
+        // Without a scale the levels of the search stay.
         let keeps = d.simd_eq(zero);
         if keeps.any_true() {
             lost[sub] = keeps.to_bitmask();
@@ -163,6 +166,7 @@ fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s;
     for at in 0..8 {
         let mut thirds = S::u32s::splat(simd, 0);
         for byte in 0..4 {
+            // Bit `octant` of byte `i` is the third bit of element `32 * octant + i`.
             for octant in 0..8 {
                 let third = (levels[32 * octant + 4 * at + byte] >> 2) & one;
                 thirds |= third << (8 * byte + octant) as u32;

@@ -28,6 +28,8 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     }
     let max_scale = fit::largest(&scales).0;
     if max_scale != 0.0 {
+        // In steps that lay the scale of largest magnitude on -32; through a byte, as in the reference,
+        // before they are bounded.
         let inv_scale = -32.0 / max_scale;
         let scale_levels =
             scales.map(|scale| ((nearest_int(inv_scale * scale) as i8).clamp(-32, 31) + 32) as u8);
@@ -51,6 +53,7 @@ pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: 
         sum_w[sub] = fit::sum(&weights);
         scales[sub] = fit::signed(x, &weights, 4, array_at_mut(&mut levels, sub * SUB_ELEMS));
     }
+    // The integers are searched with weights too: `scale_s ~ d * (integer_s - 32)`.
     let mut scale_levels = [0; SUBS];
     let scale = fit::signed(&scales, &sum_w, 32, &mut scale_levels);
     finish(values, &scale_levels, scale, &mut levels, block);
@@ -82,6 +85,7 @@ fn finish(
 
 #[inline(always)]
 fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+    // The third bits: bit `octant` of byte `i` is that of element `32 * octant + i`.
     let mut third = [0u8; 32];
     for (octant, levels) in levels.as_chunks::<32>().0.iter().enumerate() {
         for i in 0..32 {

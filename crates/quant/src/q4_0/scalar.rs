@@ -18,6 +18,8 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest(values).0 / -8.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
     put_f16(block, 0, scale);
+    // 8 lifts levels to 0..=15, a half more makes cutting round. As far out as the extreme on the other side
+    // would be 16.
     let levels = std::array::from_fn(|i| (truncate_to_byte(values[i] * inv_scale + 8.5) as i8).min(15) as u8);
     *array_at_mut(block, 2) = nibbles::pack(&levels);
 }

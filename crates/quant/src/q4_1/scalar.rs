@@ -20,6 +20,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
     put_f16(block, 0, scale);
     put_f16(block, 2, min);
+    // From 0.5 to 15.5, cut to integers.
     let levels =
         std::array::from_fn(|i| (truncate_to_byte((values[i] - min) * inv_scale + 0.5) as i8).min(15) as u8);
     *array_at_mut(block, 4) = nibbles::pack(&levels);

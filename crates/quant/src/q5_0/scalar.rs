@@ -17,9 +17,10 @@ pub const BYTES: usize = 22;
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest(values).0 / -16.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    // 16 lifts levels to 0..=31, a half more makes cutting round.
     let levels =
         std::array::from_fn(|i| (truncate_to_byte(values[i] * inv_scale + 16.5) as i8).min(31) as u8);
-    put(scale, &levels, block);
+    write_block(scale, &levels, block);
 }
 
 /// Encodes with importance weights; `mean_square` is that of the row.
@@ -33,11 +34,11 @@ pub fn encode_weighted(
     let weights = importance_weights(values, importance, mean_square);
     let mut levels = [0; ELEMS];
     let scale = signed(values, &weights, 16, &mut levels);
-    put(scale, &levels, block);
+    write_block(scale, &levels, block);
 }
 
 #[inline(always)]
-fn put(scale: f32, levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+fn write_block(scale: f32, levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     put_f16(block, 0, scale);
     put_u32(block, 2, nibbles::fifth_bits(levels));
     *array_at_mut(block, 6) = nibbles::pack(levels);

@@ -18,8 +18,9 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let (min, max) = range(values);
     let scale = (max - min) / 31.0;
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
+    // From 0.5 to 31.5, cut to integers; the reference sets no bound here.
     let levels = std::array::from_fn(|i| truncate_to_byte((values[i] - min) * inv_scale + 0.5));
-    put(scale, min, &levels, block);
+    write_block(scale, min, &levels, block);
 }
 
 /// Encodes with importance weights; `mean_square` is that of the row.
@@ -33,11 +34,11 @@ pub fn encode_weighted(
     let weights = importance_weights(values, importance, mean_square);
     let mut levels = [0; ELEMS];
     let (scale, neg_min) = scale_and_min::<_, false>(values, &weights, 31, WEIGHTED, &mut levels);
-    put(scale, -neg_min, &levels, block);
+    write_block(scale, -neg_min, &levels, block);
 }
 
 #[inline(always)]
-fn put(scale: f32, min: f32, levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+fn write_block(scale: f32, min: f32, levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     put_f16(block, 0, scale);
     put_f16(block, 2, min);
     put_u32(block, 4, nibbles::fifth_bits(levels));

@@ -57,6 +57,7 @@ fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s;
     for word in 0..8 {
         let mut fifths = S::u32s::splat(simd, 0);
         for byte in 0..4 {
+            // Bit `sub` of byte `i` is the fifth bit of element `i` of that sub-block.
             for sub in 0..8 {
                 let fifth = (levels[32 * sub + 4 * word + byte] >> 4) & one;
                 fifths |= fifth << (8 * byte + sub) as u32;

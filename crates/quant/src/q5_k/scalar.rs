@@ -35,6 +35,7 @@ fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     let mut fifth = [0u8; 32];
     for (sub, levels) in levels.as_chunks::<32>().0.iter().enumerate() {
         for i in 0..32 {
+            // Bit `sub` of byte `i` is the fifth bit of element `i` of that sub-block.
             fifth[i] |= (levels[i] >> 4 & 1) << sub;
         }
     }

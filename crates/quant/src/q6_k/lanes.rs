@@ -53,7 +53,7 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
     );
 }
 
-/// Encodes a unit with these weights and gives the wild lanes; `levels` is room for those of all elements.
+/// Encodes a unit with these weights and gives the wild lanes; `levels` is memory for those of all elements.
 #[simd]
 fn fit<S: Simd>(
     simd: S,
@@ -74,6 +74,7 @@ fn fit<S: Simd>(
         scales[sub] = found[sub].scale;
         wild |= !scales[sub].simd_eq(scales[sub]);
     }
+    // Scales become signed bytes, the one of largest magnitude -128.
     let (max_scale, magnitude) = largest(simd, &scales);
     let empty_block = magnitude.simd_lt(splat(SMALLEST_GROUP));
     let inv_scale = splat(-128.0) / max_scale;
@@ -88,6 +89,7 @@ fn fit<S: Simd>(
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
         let levels: &mut [S::u32s; SUB_ELEMS] = array_at_mut(levels, sub * SUB_ELEMS);
         divide_to_levels(simd, x, None, sub_scale, -i32::from(HALF), i32::from(HALF) - 1, levels);
+        // Without a scale the levels of the search stay.
         let lost = sub_scale.simd_eq(zero);
         if lost.any_true() {
             for i in 0..SUB_ELEMS {
@@ -120,6 +122,7 @@ fn put_levels<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s;
         for at in 0..8 {
             let mut word = none;
             for byte in 0..4 {
+                // Two upper bits of four elements, a quarter apart, in a byte.
                 for quarter in 0..4 {
                     let high = levels[32 * quarter + 4 * at + byte] >> 4;
                     word |= high << (8 * byte + 2 * quarter) as u32;

@@ -47,11 +47,13 @@ fn encode_with(
         *block = [0; BYTES];
         return;
     }
+    // Scales become signed bytes, the one of largest magnitude -128.
     let inv_scale = -128.0 / max_scale;
     let scale = put_f16(block, 208, 1.0 / inv_scale);
     for sub in 0..SUBS {
         let sub_level = nearest_int(inv_scale * scales[sub]).min(127) as i8;
         block[192 + sub] = sub_level as u8;
+        // Levels are rounded once more with the scale that a reader will see.
         let sub_scale = scale * f32::from(sub_level);
         if sub_scale == 0.0 {
             continue;
@@ -61,6 +63,7 @@ fn encode_with(
             x.map(|x| (nearest_int(x / sub_scale).clamp(-32, 31) + 32) as u8);
     }
     for (half, levels) in levels.as_chunks::<128>().0.iter().enumerate() {
+        // The low 4 bits of two quarters in a byte, then the upper 2 bits of four.
         *array_at_mut::<64, _>(block, 64 * half) =
             std::array::from_fn(|i| (levels[i] & 0x0f) | levels[i + 64] << 4);
         *array_at_mut::<32, _>(block, 128 + 32 * half) = std::array::from_fn(|i| {

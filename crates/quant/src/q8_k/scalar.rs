@@ -19,6 +19,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
         *block = [0; BYTES];
         return;
     }
+    // The extreme becomes -127, whatever its sign, as in the reference.
     let inv_scale = -127.0 / max;
     let levels = values.map(|x| nearest_int(inv_scale * x).min(127) as i8);
     *array_at_mut(block, 0) = (1.0 / inv_scale).to_le_bytes();

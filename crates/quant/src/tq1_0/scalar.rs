@@ -24,6 +24,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
         for i in 0..n_bytes {
             let digit = |d: usize| if d < n_digits { digits[elem + d * n_bytes + i] } else { 0 };
             let number = (0..5).fold(0u8, |number, d| number.wrapping_mul(3).wrapping_add(digit(d)));
+            // `ceil(number * 256 / 243)`: 3^5 = 243 numbers spread over the 256 of a byte.
             block[byte + i] = (u16::from(number) * 256).wrapping_add(242).div_euclid(243) as u8;
         }
     }
@@ -37,6 +38,8 @@ pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     for (byte, elem, n_bytes, n_digits) in GROUPS {
         for d in 0..n_digits {
             for i in 0..n_bytes {
+                // The byte times 3^d has dropped `d` digits over the top; three times that, the next one
+                // stands above the byte.
                 let rest = block[byte + i].wrapping_mul(POWERS[d]);
                 let digit = (u16::from(rest) * 3) >> 8;
                 values[elem + d * n_bytes + i] = (i32::from(digit) - 1) as f32 * scale;

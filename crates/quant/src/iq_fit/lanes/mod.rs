@@ -12,16 +12,19 @@ mod points;
 mod search;
 mod start;
 
+use std::sync::OnceLock;
+
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
 pub use self::{lookup::Lookup, points::Points};
 use super::{
-    SUPER,
+    SUPER, encode_blocks,
     lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted},
 };
 use crate::{
     Rows,
+    grids::Codebook,
     lanes::{MAX_LANES, sum_of_squares, transpose},
 };
 
@@ -82,8 +85,9 @@ struct Found<S: Simd> {
     present: u64,
 }
 
-/// Encodes rows: `pack(choices, block)` writes what was found for a block, `scalar(values, importance, block)`
-/// encodes a wild one.
+/// Encodes rows. `points` is the type's own cell for the lists of its codebook, filled at first use;
+/// `pack(codebook, choices, block)` writes what was found for a block, and `scalar(recipe, values, importance, block)`
+/// encodes a wild one, or all where the level has no table lookups.
 #[simd]
 pub fn encode<
     S: Lookup,
@@ -95,13 +99,19 @@ pub fn encode<
 >(
     simd: S,
     recipe: &Recipe<SUB, DIMS, LEVELS>,
-    points: &Points,
+    points: &OnceLock<Points>,
     rows: Rows<'_>,
     out: &mut [u8],
-    pack: impl Fn(&[Choice; N_SUBS], &mut [u8; B]),
-    scalar: impl Fn(&[f32; SUPER], Option<&[f32; SUPER]>, &mut [u8; B]),
+    pack: impl Fn(&Codebook, &[Choice; N_SUBS], &mut [u8; B]),
+    scalar: impl Fn(&Recipe<SUB, DIMS, LEVELS>, &[f32; SUPER], Option<&[f32; SUPER]>, &mut [u8; B]),
 ) {
     const { assert!(N_SUBS * SUB == SUPER && N_SUBS.is_multiple_of(SIDES)) };
+    let scalar =
+        |values: &_, importance: Option<&_>, block: &mut _| scalar(recipe, values, importance, block);
+    if !S::AVAILABLE {
+        return encode_blocks(rows, out, scalar);
+    }
+    let points = points.get_or_init(|| Points::of(&recipe.lattice));
     let lanes = S::f32s::LEN;
     let zero = S::f32s::splat(simd, 0.0);
     let values = rows.values.as_chunks::<SUPER>().0;
@@ -129,6 +139,8 @@ pub fn encode<
         if let Some(weights) = weights {
             transpose(simd, weights, chosen.map(|block| block % weights.len()), &mut importance);
         }
+        // `sigma2 = factor * mean(x^2)`. Below 1e9 no magnitude is above sqrt(256e9) < 2^20, which the
+        // margins of the search take for granted.
         let sigma2 = S::f32s::splat(simd, recipe.sigma_factor) * sum_of_squares(simd, &x)
             / S::f32s::splat(simd, SUPER as f32);
         let used = (1u64 << blocks.len()) - 1;
@@ -155,7 +167,7 @@ pub fn encode<
                     #[inline(always)]
                     |at| choice(recipe, &found[at], lane),
                 );
-                pack(&choices, block);
+                pack(recipe.lattice.codebook, &choices, block);
             }
         }
     }
@@ -196,10 +208,12 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             signs |= positive.select(S::u32s::splat(simd, 0), S::u32s::splat(simd, 1 << i));
         }
         if recipe.even {
+            // The parity of eight bits, folded in halves.
             let parity = signs ^ (signs >> 4);
             let parity = parity ^ (parity >> 2);
             let parity = (parity ^ (parity >> 1)) & S::u32s::splat(simd, 1);
             let odd = parity.simd_eq(S::u32s::splat(simd, 1));
+            // The element that costs least to flip, by `w x^2`; the first of equals.
             let mut least = sub.w[at] * source[at] * source[at];
             let mut bit = S::u32s::splat(simd, 1);
             for i in 1..8 {
@@ -210,6 +224,7 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             }
             let bit = odd.select(bit, S::u32s::splat(simd, 0));
             for i in 0..8 {
+                // Its magnitude becomes negative and its sign the other one, so that the value stays.
                 let flips = bit.simd_eq(S::u32s::splat(simd, 1 << i));
                 sub.x[at + i] = flips.select(-sub.x[at + i], sub.x[at + i]);
             }
@@ -217,6 +232,7 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
         }
         sub.signs[eight] = signs;
     }
+    // What the search reads of the elements: see the fields of [`Sub`].
     let (mut max, mut reach, mut weight) = (sub.x[0], zero, zero);
     for i in 0..SUB {
         let x = sub.x[i];
@@ -281,6 +297,10 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let (zero, one) = (splat(0.0), splat(1.0));
     let refit = recipe.lattice.refit;
     // Comparisons with a NaN are false, so that it ends among the wild.
+    // The bounds of the search. `reach / anchor` below 2^16 keeps `x * inverse` below 18 * 2^16 < 2^22, where
+    // the magic number rounds exactly (18 is the most that a candidate lays the anchor on: 15 and 15 steps of
+    // 0.2). Sums of roots below 1e12 keep every line times a scale finite, an anchor above 1e-30 keeps
+    // `inverse` finite.
     let tame = sub.weight.simd_lt(splat(1e12))
         & (anchor.simd_eq(zero)
             | (anchor.simd_gt(splat(1e-30)) & sub.reach.simd_lt(anchor * splat(65536.0))));
@@ -303,10 +323,12 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
         }
     }
 
+    // The points are found once more at the fitted scale, as far as the type wants it.
     let inverse = one / found.scale;
     let mut codes = [S::u32s::splat(simd, 0); MAX_GROUPS];
     search::round_lanes::<S, SUB, DIMS, LEVELS>(simd, sub, inverse, &mut codes);
     let positive = found.scale.simd_gt(zero).to_bitmask();
+    // The magic number again: 1e6 is below 2^22, and half of it is what is rounded.
     wild |= positive & (sub.reach * inverse).simd_ge(splat(1e6)).to_bitmask();
     let mut lanes = found.present & !wild & positive;
     let mut again = 0u64;
@@ -314,6 +336,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     while lanes != 0 {
         let lane = lanes.trailing_zeros() as usize;
         lanes &= lanes - 1;
+        // A bit for each group to be placed again.
         let mut groups = match refit {
             Refit::All => all_groups,
             Refit::AllIfAnyOff if off[lane] & all_groups != 0 => all_groups,
@@ -330,6 +353,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
                 search::place(simd, search, sub, lane, group, code, scale);
         }
     }
+    // And the scale is fitted to what the groups became.
     let (sum_qx, sum_q2) = search::sums_of_lanes::<S, SUB, DIMS, LEVELS>(simd, sub, &found.codes);
     let again = S::mask32s::from_bitmask(simd, again) & sum_q2.simd_gt(zero);
     found.scale = again.select(sum_qx / sum_q2, found.scale);

@@ -1,6 +1,6 @@
-//! A code book in the form that the lane search reads: lists of near points that can be read a vector at a time.
+//! A codebook in the form that the lane search reads: lists of near points that can be read a vector at a time.
 
-use crate::grids::{CodeBook, Place};
+use crate::{grids::Place, iq_fit::lattice::Lattice};
 
 /// What reading a vector at the last point may read beyond it.
 const PADDING: usize = 16;
@@ -8,25 +8,30 @@ const PADDING: usize = 16;
 /// Bits of a list's length in an [`entry`](Points::entry).
 const LENGTH_BITS: u32 = 11;
 
-/// Lists of the points near each code that is not in the book.
+/// Lists of the points near each code that is not in the codebook.
 #[derive(Debug)]
 pub struct Points {
-    /// For each code: 0 if it is in the book, otherwise where its list starts and how long it is.
+    /// For each code: 0 if it is in the codebook, otherwise where its list starts and how long it is.
     entries: Vec<u32>,
-    /// (points) codes, list after list in the order of [`CodeBook`], and some padding.
+    /// (points) codes, list after list in the order of [`Codebook`], and some padding.
     codes: Vec<u16>,
 }
 
 impl Points {
-    /// All lists of a book whose levels have `bits` bits and run to `top`.
-    pub fn new(book: &CodeBook, dims: usize, bits: usize, top: u16) -> Points {
+    /// All lists of the codebook of a search.
+    pub fn of<const SUB: usize, const DIMS: usize, const LEVELS: usize>(
+        lattice: &Lattice<SUB, DIMS, LEVELS>,
+    ) -> Points {
+        let (dims, bits) = (DIMS, Lattice::<SUB, DIMS, LEVELS>::BITS);
+        let top = Lattice::<SUB, DIMS, LEVELS>::TOP as u16;
         let mut points = Points { entries: vec![0; 1 << (dims * bits)], codes: Vec::new() };
         for code in 0..points.entries.len() {
             let level = |dim: usize| (code >> (bits * dim)) as u16 & ((1 << bits) - 1);
+            // No rounding makes levels above the top.
             if (0..dims).any(|dim| level(dim) > top) {
                 continue;
             }
-            if let Place::OffGrid(near) = book.place(code as u16) {
+            if let Place::OffGrid(near) = lattice.codebook.place(code as u16) {
                 debug_assert!(near.len() < 1 << LENGTH_BITS);
                 points.entries[code] = (points.codes.len() << LENGTH_BITS | near.len()) as u32;
                 points.codes.extend(near);
@@ -36,7 +41,7 @@ impl Points {
         points
     }
 
-    /// The list of a code: 0 for codes in the book.
+    /// The list of a code: 0 for codes in the codebook.
     #[inline(always)]
     pub fn entry(&self, code: u32) -> u32 {
         self.entries[code as usize]

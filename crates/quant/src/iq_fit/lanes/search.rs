@@ -21,7 +21,10 @@ use fearless_simd_macros::simd;
 
 use self::nearest::{Lines, MAX_POINT_VECTORS, decide, list_of, lowest, make_lines, settle, settle_by_ends};
 use super::{Lookup, Sub, points::Points};
-use crate::iq_fit::lattice::{Lattice, Refit};
+use crate::{
+    iq_fit::lattice::{Lattice, Refit},
+    round::MAGIC,
+};
 
 /// Vectors of candidate scales: 31 scales are four of eight.
 const MAX_VECTORS: usize = 4;
@@ -75,14 +78,11 @@ impl<S: Simd> Scales<S> {
 pub struct Picked {
     /// The scale.
     pub scale: f32,
-    /// The codes, all in the book.
+    /// The codes, all in the codebook.
     pub codes: [u32; MAX_GROUPS],
     /// The groups that were off the grid, a bit each.
     pub off: u32,
 }
-
-/// The number that, added to a float below 2^22, leaves its nearest integer in the low bits.
-const MAGIC: f32 = 12_582_912.0;
 
 impl<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>
     Search<'a, S, SUB, DIMS, LEVELS>
@@ -138,6 +138,8 @@ pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usiz
     let mut scales =
         Scales::<S> { inverse: [S::f32s::splat(simd, 0.0); 4], scale: [S::f32s::splat(simd, 0.0); 4] };
     for v in 0..n_vectors {
+        // Candidate `n` lays the anchor on `2 TOP + 1 + (n - n_steps) * step`; `inverse` turns values into
+        // levels.
         let first = (v * lanes) as i32 - this.lattice.n_steps;
         let step = this.lattice.step;
         let span = S::f32s::from_fn(
@@ -184,6 +186,7 @@ fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
     }
     let mut n_runs = 0;
     for group in 0..Search::<S, SUB, DIMS, LEVELS>::N_GROUPS {
+        // (MAX_VECTORS, LEN scales): the code to which each scale rounds the group.
         let mut codes = [S::u32s::splat(simd, 0); MAX_VECTORS];
         for dim in 0..DIMS {
             let x = splat(sub.x[group * DIMS + dim].as_slice()[lane]);
@@ -194,6 +197,7 @@ fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
         }
         let mut ends = 0u64;
         for v in 0..n_vectors {
+            // A run ends where the next scale has another code, and at the last scale.
             let next = codes[v].slide::<1>(codes[(v + 1).min(MAX_VECTORS - 1)]);
             ends |= codes[v].simd_ne(next).to_bitmask() << (lanes * v);
         }
@@ -206,9 +210,12 @@ fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
             ends &= ends - 1;
             let code = this.codes[group][last / lanes].as_slice()[last % lanes];
             let entry = this.points.entry(code);
+            // Written in any case and counted if it is off the grid, because a branch here would be
+            // mispredicted often.
             this.runs[n_runs] = Run { group: group as u8, first: first as u8, last: last as u8, entry };
             let is_off = u32::from(entry != 0);
             n_runs += is_off as usize;
+            // Bits `first` to `last`.
             off |= ((2u32 << last).wrapping_sub(1 << first)) * is_off;
             first = last + 1;
         }
@@ -251,6 +258,8 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             let wx = splat(sub.wx[at].as_slice()[lane]);
             for v in 0..n_vectors {
                 let index = this.codes[group][v] >> (Search::<S, SUB, DIMS, LEVELS>::BITS * dim) as u32;
+                // The lookup takes the low bits of the index and leaves the fields above them alone, so no
+                // mask is needed.
                 let q = simd.look(level, index);
                 sum_qx[v] += wx * q;
                 sum_q2[v] += w * q * q;
@@ -262,6 +271,7 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let mut gains = [splat(-1.0); MAX_VECTORS];
     let mut largest = splat(-1.0);
     for v in 0..n_vectors {
+        // What a candidate with its best scale saves of the error.
         let gain = sum_qx[v] * (sum_qx[v] / sum_q2[v]);
         let numbers = S::u32s::from_fn(
             simd,
@@ -281,6 +291,7 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let mut winner = None;
     let mut scale = start;
     let ahead = close.trailing_zeros() as usize % MAX_SCALES;
+    // Within these bounds no square or product of the sums overflows or is subnormal.
     let ordinary = |value: f32| value > 1e-15 && value < 1e15;
     let qx = sum_qx[ahead / lanes].as_slice()[ahead % lanes];
     let q2 = sum_q2[ahead / lanes].as_slice()[ahead % lanes];
@@ -307,6 +318,7 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
                 picked.off |= (this.off[group] >> at & 1) << group;
             }
         }
+        // As the flags of the scalar search begin.
         None if this.lattice.refit == Refit::AllIfAnyOff => picked.off = 0xff,
         None => (),
     }

@@ -17,6 +17,7 @@ pub fn scales<S: Simd, const SUB: usize>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, one) = (splat(0.0), splat(1.0));
     let low_byte = S::u32s::splat(simd, 0xff);
+    // The steps are those of [`unsigned`](crate::lanes::unsigned::unsigned), which explains them.
     let mut max = [zero; SIDES];
     for i in 0..SUB {
         for g in 0..SIDES {

@@ -1,4 +1,4 @@
-//! The search for the best neighbour of codes that are not in the book of IQ1, a group of eight a lane.
+//! The search for the best neighbour of codes that are not in the codebook of IQ1, a group of eight a lane.
 //!
 //! A list holds 73 neighbours on average, and the reference sums eight products for each. Here a sum of four
 //! bytes stands for the eight: the products of two dimensions, less what no level can avoid, in units of the
@@ -11,7 +11,11 @@ use std::sync::OnceLock;
 use fearless_simd::{Simd, prelude::*, u8x16};
 use fearless_simd_macros::simd;
 
-use crate::grids::{CodeBook, Place};
+use crate::{
+    grids::{Codebook, Place},
+    lanes::columns,
+    round::MAGIC,
+};
 
 /// Neighbours are padded to a multiple of this, the widest vector of bytes.
 const CHUNK: usize = 64;
@@ -38,20 +42,21 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// The lists of [`CodeBook::iq1`].
+    /// The lists of [`Codebook::iq1`].
     pub fn iq1() -> &'static Neighbours {
         static LISTS: OnceLock<Neighbours> = OnceLock::new();
-        LISTS.get_or_init(|| Neighbours::build(CodeBook::iq1()))
+        LISTS.get_or_init(|| Neighbours::build(Codebook::iq1()))
     }
 
-    fn build(book: &CodeBook) -> Neighbours {
+    fn build(codebook: &Codebook) -> Neighbours {
         let mut lists = Neighbours { entries: vec![ON_GRID; 1 << 16], low: Vec::new(), high: Vec::new() };
         for code in 0..=u16::MAX {
+            // No element has level 3.
             if code & code >> 1 & 0x5555 != 0 {
                 continue;
             }
-            lists.entries[usize::from(code)] = match book.place(code) {
-                Place::OnGrid => u32::from(book.index(code)) | ON_GRID,
+            lists.entries[usize::from(code)] = match codebook.place(code) {
+                Place::OnGrid => u32::from(codebook.index(code)) | ON_GRID,
                 Place::OffGrid(list) => {
                     assert!(list.len() <= MAX_LIST, "a list of {} neighbours", list.len());
                     let chunk = lists.low.len() / CHUNK;
@@ -68,7 +73,7 @@ impl Neighbours {
         lists
     }
 
-    /// The index of a code that is in the book.
+    /// The index of a code that is in the codebook.
     #[inline(always)]
     pub fn index(&self, code: u32) -> u32 {
         self.entries[code as usize & 0xffff] & !ON_GRID
@@ -105,10 +110,10 @@ struct List<'a> {
     len: usize,
 }
 
-/// Moves each code that is not in the book to its best neighbour; gives the bits of the lanes that moved. Lanes
+/// Moves each code that is not in the codebook to its best neighbour; gives the bits of the lanes that moved. Lanes
 /// in `skipped` are left as they are.
 #[simd]
-pub fn move_to_book<S: Simd>(
+pub fn move_to_codebook<S: Simd>(
     simd: S,
     lists: &Neighbours,
     group: Group<'_, S::f32s, S::u32s>,
@@ -133,6 +138,8 @@ pub fn move_to_book<S: Simd>(
 
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
+    // `costs = w (d q - x)^2` for each dimension and level, `above` what of it is more than the best level of
+    // that dimension costs, `base` the sum of the latter, `first` what the first neighbour costs above it.
     let mut costs: Costs<S::f32s> = [[zero; 3]; 8];
     let mut above: Costs<S::f32s> = [[zero; 3]; 8];
     let steps = levels.map(
@@ -155,14 +162,19 @@ pub fn move_to_book<S: Simd>(
         first += high.select(above[dim][2], low.select(above[dim][1], above[dim][0]));
         base += least;
     }
+    // Where `first` is above a thousandth of `base`, the eight additions of the reference, each rounding by
+    // 2^-24 of at most 1001 times `first`, err by less than a tenth of a unit. Elsewhere byte sums decide
+    // nothing.
     let coarse =
         (first * splat(1000.0)).simd_gt(base) & first.simd_gt(splat(1e-30)) & first.simd_lt(splat(1e30));
     let coarse = coarse.to_bitmask();
+    // Scaled so that the first neighbour costs 200 of 255: the best one costs no more, and sums of four bytes
+    // that saturate belong to worse ones.
     let unit = splat(UNITS) / first;
 
     // (pair, level of the second) words: a byte for each level of the first.
     let mut words = [S::u32s::splat(simd, 0); 16];
-    let (magic, top) = (splat(12_582_912.0), splat(255.0));
+    let (magic, top) = (splat(MAGIC), splat(255.0));
     for pair in 0..4 {
         let first = above[2 * pair].map(
             #[inline(always)]
@@ -170,6 +182,7 @@ pub fn move_to_book<S: Simd>(
         );
         for level in 0..3 {
             let second = above[2 * pair + 1][level] * unit;
+            // Nearest unit of the sum of two dimensions, at most 255.
             let byte = first.map(
                 #[inline(always)]
                 |first| ((first + second).min(top) + magic).bitcast::<S::u32s>(),
@@ -205,18 +218,9 @@ fn transpose_words<S: Simd>(simd: S, words: &[S::u32s; 16], tables: &mut [[u32; 
         let at = square * lanes;
         let mut rows = [S::u32s::splat(simd, 0); 16];
         rows[..lanes].copy_from_slice(&words[at..at + lanes]);
-        let mut pass = 1;
-        while pass < lanes {
-            let mut zipped = rows;
-            for i in 0..lanes / 2 {
-                zipped[2 * i] = rows[i].zip_low(rows[i + lanes / 2]);
-                zipped[2 * i + 1] = rows[i].zip_high(rows[i + lanes / 2]);
-            }
-            rows = zipped;
-            pass *= 2;
-        }
+        let columns = columns::<S, _>(rows);
         for lane in 0..lanes {
-            rows[lane].store_slice(&mut tables[lane][at..at + lanes]);
+            columns[lane].store_slice(&mut tables[lane][at..at + lanes]);
         }
     }
 }
@@ -234,6 +238,7 @@ fn nearest<S: Simd>(
     let List { lists, start, len } = list;
     let width = S::u8s::LEN;
     let chunks = len.div_ceil(width);
+    // The table of a pair of dimensions: 16 bytes, by the four bits of the two levels.
     let mut bytes = [[0u8; 16]; 4];
     for pair in 0..4 {
         for word in 0..4 {
@@ -250,6 +255,7 @@ fn nearest<S: Simd>(
     for chunk in 0..chunks {
         let low = S::u8s::from_slice(simd, &low[chunk * width..][..width]);
         let high = S::u8s::from_slice(simd, &high[chunk * width..][..width]);
+        // One lookup for each pair; saturating additions keep what is far away far away.
         let first = table[0]
             .swizzle_dyn_within_blocks(low & 15)
             .saturating_add(table[1].swizzle_dyn_within_blocks(low >> 4));
@@ -261,6 +267,7 @@ fn nearest<S: Simd>(
         least = least.min(sum);
     }
     let least = least.as_slice().iter().fold(255, |least: u8, sum| least.min(*sum));
+    // Saturated sums cannot be compared.
     if least >= 255 - SLACK {
         return least_of_all(simd, list, costs, lane);
     }
@@ -270,6 +277,7 @@ fn nearest<S: Simd>(
     let mut alone = true;
     for chunk in 0..chunks {
         let mut bits = sums[chunk].simd_le(limit).to_bitmask();
+        // Copies of the first neighbour fill the last chunk; they must not count as others.
         let room = len - chunk * width;
         if room < 64 {
             bits &= (1 << room) - 1;
@@ -281,6 +289,7 @@ fn nearest<S: Simd>(
                 found = at;
                 continue;
             }
+            // A single candidate needs no measuring; with a second one, the first is measured too.
             if alone {
                 alone = false;
                 best = cost_of::<S>(costs, lists.code(found), lane);

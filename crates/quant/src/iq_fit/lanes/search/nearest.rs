@@ -101,6 +101,7 @@ fn line_up<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let infinite = S::f32s::splat(simd, f32::INFINITY);
     let n_vectors = n.div_ceil(lanes);
     for v in 0..n_vectors {
+        // LEN points: the sums over their fields, each field looked up in the table of its dimension.
         let codes = simd.widen(&list[v * lanes..]);
         let mut a = simd.look(lines.a[0], codes);
         let mut b = simd.look(lines.b[0], codes);
@@ -109,6 +110,7 @@ fn line_up<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             a += simd.look(lines.a[field], index);
             b += simd.look(lines.b[field], index);
         }
+        // Lanes beyond the list get a line that is never lowest.
         let in_list = lane_numbers.simd_lt(S::u32s::splat(simd, (n - v * lanes) as u32));
         this.a[v] = in_list.select(a, infinite);
         this.b[v] = b;
@@ -145,6 +147,7 @@ pub(super) fn lowest<S: Lookup, const DIMS: usize>(
     let n_vectors = list.a.len();
     let (a, b) = (&list.a[..n_vectors], &list.b[..n_vectors]);
     let s = S::f32s::splat(simd, scale);
+    // The lowest line at this scale, then all that are not higher than it by more than the margin.
     let first = a[0] * s - b[0];
     let mut least = first;
     for v in 1..n_vectors {
@@ -172,6 +175,7 @@ pub(super) fn decide<S: Lookup, const SUB: usize, const DIMS: usize, const LEVEL
     group: usize,
     scale: f32,
 ) -> u32 {
+    // One line is lower than all others by more than the margin.
     if nearest.n == 1 {
         return u32::from(list.codes[nearest.at]);
     }
@@ -227,8 +231,10 @@ pub(super) fn settle_by_ends<S: Lookup, const SUB: usize, const DIMS: usize, con
 ) -> bool {
     let (list, target) = list_of(simd, this, usize::from(run.group), run.entry);
     let (first, last) = (usize::from(run.first), usize::from(run.last));
+    // The lowest at both ends is the lowest between them: lines cross once.
     let at_first = lowest::<S, DIMS>(simd, &list, scales.at(first));
     let at_last = lowest::<S, DIMS>(simd, &list, scales.at(last));
+    // Done before it is known whether it is right, so that nothing waits for the comparison.
     fill::<S>(
         simd,
         target,
@@ -256,6 +262,7 @@ pub(super) fn settle<S: Lookup, const SUB: usize, const DIMS: usize, const LEVEL
     let (first, last) = (usize::from(run.first), usize::from(run.last));
     for v in first / lanes..=last / lanes {
         let scale = scales.scale[v];
+        // The lowest and the second lowest line of each scale, and the point of the lowest.
         let (mut least, mut second) = (splat(f32::INFINITY), splat(f32::INFINITY));
         let mut nearest = S::u32s::splat(simd, 0);
         for (at, codes) in list.codes[..n_points].chunks(lanes).enumerate() {
@@ -274,9 +281,11 @@ pub(super) fn settle<S: Lookup, const SUB: usize, const DIMS: usize, const LEVEL
             #[inline(always)]
             |lane| (v * lanes + lane) as u32,
         );
+        // One comparison for both ends: numbers before `first` wrap around to large ones.
         let n = S::u32s::splat(simd, (last - first) as u32);
         let in_run = (numbers - S::u32s::splat(simd, first as u32)).simd_le(n);
         target[v] = in_run.select(nearest, target[v]);
+        // Where the second comes within the margin, both are measured.
         let mut unclear = (in_run & !second.simd_gt(bound)).to_bitmask();
         while unclear != 0 {
             let at = unclear.trailing_zeros() as usize;
@@ -301,6 +310,7 @@ fn fill<S: Lookup>(
     let code = S::u32s::splat(simd, code);
     let n = S::u32s::splat(simd, (last - first) as u32);
     for v in 0..n_vectors {
+        // One comparison for both ends, as in [`settle`].
         let from_first = S::u32s::from_fn(
             simd,
             #[inline(always)]
