@@ -128,7 +128,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
     candidates: Candidates,
     levels: &mut [u8; N],
 ) -> (f32, f32) {
-    // What no candidate changes: the range, `W = sum w` and `X = sum w x`.
+    // The range to begin with, and two sums that no candidate changes: `W = sum w` and `X = sum w x`.
     let (mut min, mut max) = (values[0], values[0]);
     let mut sum_w = weights[0];
     let mut sum_x = sum_w * values[0];
@@ -229,7 +229,7 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     }
     let half_level = i32::from(half);
     let level_of = |inv_scale: f32, x: f32| nearest_int(inv_scale * x).clamp(-half_level, half_level - 1);
-    // Candidate `c` lays the value of largest magnitude on `-(half + c / 10)`: the negative side has one
+    // Step `c` lays the value of largest magnitude on `-(half + c / 10)`: the negative side has one
     // level more.
     let inv_scales = STEPS.map(|step| -(f32::from(half) + 0.1 * step) / max);
     let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);

@@ -45,7 +45,8 @@ pub fn nearest_index(value: f32) -> u8 {
 
 /// The scale of one sub-block: `d` with `value ~ d * IQ4_VALUES[index]`; 0 for a sub-block of zeros.
 ///
-/// The first guess maps the value of the largest magnitude to the first table value; 15 more move it.
+/// The first guess maps the value of the largest magnitude to 127, the first table value with its sign turned; 15
+/// more map it to the first table value and up to 7 to either side of it.
 ///
 /// Source: `quantize_row_iq4_nl_impl` with `ntry` = 7 in `ggml/src/ggml-quants.c`.
 pub fn sub_scale(values: &[f32; SUB], weights: &[f32; SUB]) -> f32 {

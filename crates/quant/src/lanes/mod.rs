@@ -6,9 +6,9 @@
 //! gives back the blocks as little-endian words, transposed in the same way, and a mask of *wild* lanes:
 //! blocks for which some step may not have been repeated exactly with vectors (rounding by the magic number out
 //! of its range, a division that the scalar code would skip). All other lanes are *tame*. Wild blocks are encoded
-//! again by the scalar code, so that a kernel may be wrong about a wild lane but never silent about it. What a sum of two NaN becomes is
-//! the compiler's choice, and a level's instructions may change it: so scalar code that adds is
-//! `#[inline(never)]` where lanes come back to it, and there is one choice for all levels.
+//! again by the scalar code, so that a kernel may be wrong about a wild lane but never silent about it. What a
+//! sum of two NaN becomes is the compiler's choice, and a level's instructions may change it: so scalar code that
+//! adds is `#[inline(never)]` where lanes come back to it, and there is one choice for all levels.
 //!
 //! All functions carry `#[simd]` or `#[inline(always)]`: only then are they compiled with the
 //! instructions of the level that calls them.

@@ -108,8 +108,8 @@ pub fn signed<S: Simd, const N: usize>(
     for i in 0..N {
         weighted[i] = w[i] * x[i];
     }
-    // Whether any candidate, and then the last one, lifts the other end above the highest level.
-    // The last candidate stretches most: where it does not, none needs an upper bound.
+    // Whether any candidate lifts the other end above the highest level. The last one stretches most: where it
+    // does not, none needs an upper bound.
     let widest = splat(-(half + 0.1 * 9.0)) / max;
     let ceiling = splat(MAGIC + half - 1.0);
     let crowded =
