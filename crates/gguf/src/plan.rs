@@ -119,10 +119,7 @@ impl Plan {
                 .ok_or(Error::FileTooLong)?;
         }
 
-        let unpadded = header.into_vec();
-        let unpadded_header_len = unpadded.len();
-        let mut header = Bytes::new(endian);
-        header.raw(&unpadded);
+        let unpadded_header_len = header.len();
         header.pad(alignment);
         let header = header.into_vec();
         let header_len = header.len() as u64;

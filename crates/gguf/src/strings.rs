@@ -66,6 +66,11 @@ impl Strings {
         *self = self.iter().filter(|text| keep(text)).collect();
     }
 
+    /// Bytes of all strings together.
+    pub fn n_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes of memory that the list holds.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
@@ -117,7 +122,8 @@ impl<'a> IntoIterator for &'a Strings {
 
 impl<T: AsRef<[u8]>> FromIterator<T> for Strings {
     fn from_iter<I: IntoIterator<Item = T>>(texts: I) -> Self {
-        let mut strings = Strings::new();
+        let texts = texts.into_iter();
+        let mut strings = Strings::with_capacity(texts.size_hint().0);
         for text in texts {
             strings.push(text.as_ref());
         }

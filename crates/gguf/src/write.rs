@@ -34,6 +34,10 @@ impl Bytes {
         self.bytes
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -86,7 +90,11 @@ impl Bytes {
             Array::I32(items) => items.iter().for_each(|v| self.i32(*v)),
             Array::F32(items) => items.iter().for_each(|v| self.f32(*v)),
             Array::Bool(items) => items.iter().for_each(|v| self.u8((*v).into())),
-            Array::String(items) => items.iter().for_each(|v| self.string(v)),
+            Array::String(items) => {
+                // Each with its length in 8 bytes; a vocabulary is most of a header.
+                self.bytes.reserve(8 * items.len() + items.n_bytes());
+                items.iter().for_each(|v| self.string(v));
+            }
             Array::Array(items) => items.iter().for_each(|v| self.array(v)),
             Array::U64(items) => items.iter().for_each(|v| self.u64(*v)),
             Array::I64(items) => items.iter().for_each(|v| self.i64(*v)),

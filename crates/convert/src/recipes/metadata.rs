@@ -33,7 +33,7 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
         for (_, value) in metadata.iter_mut() {
             match value {
                 Value::String(text) => text.truncate(text_end(text)),
-                Value::Array(Array::String(items)) => {
+                Value::Array(Array::String(items)) if items.iter().any(|text| text.contains(&0)) => {
                     *items = items.iter().map(|text| &text[..text_end(text)]).collect();
                 }
                 _ => {}
