@@ -5,12 +5,13 @@
 use gguf::{Array, Value};
 use serde_json::Value as Json;
 
-use crate::config::bad_in;
+use crate::error::bad_in;
+use crate::general::{self, FileKind};
 use crate::keys::{Keys, to_u32};
 use crate::layout::Layout;
-use crate::resolve::{Options, Resolved, context};
+use crate::resolve::{Resolved, context};
 use crate::tensors::{self, adapt};
-use crate::{ArchError, Input, general};
+use crate::{ArchError, Input, Options};
 
 const FILE: &str = "adapter_config.json";
 
@@ -60,22 +61,21 @@ pub fn resolve_adapter(
         folder_name: adapter.folder_name.clone(),
         ..Input::default()
     };
-    general::keys(&described, options, &tensors, &mut keys)?;
-    keys.set("general.type", "adapter".into());
-    keys.entries.set_at(2, "adapter.type", "lora");
+    general::keys(&described, options, FileKind::Lora, &tensors, &mut keys)?;
     let alpha = config.get("lora_alpha").filter(|alpha| !alpha.is_null());
     let alpha = alpha.ok_or_else(|| ArchError::MissingKey { file: FILE, key: "lora_alpha".into() })?;
     let number = alpha.as_f64().map(|alpha| alpha as f32).filter(|alpha| alpha.is_finite());
     let number = number.ok_or_else(|| bad_in(FILE, "lora_alpha", alpha, "a number"))?;
     keys.set("adapter.lora.alpha", Value::F32(number));
     invocation(config, &mut keys)?;
-    notes.append(&mut keys.notes);
+    let keys = keys.finish();
+    notes.extend(keys.notes);
     Ok(Layout {
         architecture: model.layout.architecture,
         file_type_at: None,
         packed_file_type: None,
-        quantization_version_at: keys.entries.len(),
-        metadata: keys.entries,
+        quantization_version_at: keys.metadata.len(),
+        metadata: keys.metadata,
         tensors,
         dropped,
         notes,

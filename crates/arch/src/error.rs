@@ -1,8 +1,12 @@
 //! Why a checkpoint has no layout.
 
+use serde_json::Value as Json;
 use tensor::{Shape, ShapeError};
 
 use crate::vocab::VocabError;
+
+/// The file that messages name unless they are told another.
+const CONFIG: &str = "config.json";
 
 /// Why a checkpoint cannot be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +138,26 @@ impl ArchError {
             _ => None,
         }
     }
+}
+
+/// A [`ArchError::BadKey`] of config.json.
+pub(crate) fn bad(key: &str, found: &Json, expected: &'static str) -> ArchError {
+    bad_in(CONFIG, key, found, expected)
+}
+
+/// A [`ArchError::BadKey`] with the value shortened.
+pub(crate) fn bad_in(file: &'static str, key: &str, found: &Json, expected: &'static str) -> ArchError {
+    let mut found = found.to_string();
+    if let Some((end, _)) = found.char_indices().nth(40) {
+        found.truncate(end);
+        found.push_str("...");
+    }
+    ArchError::BadKey { file, key: key.into(), found, expected }
+}
+
+/// A [`ArchError::MissingKey`] of config.json.
+pub(crate) fn missing(key: &str) -> ArchError {
+    ArchError::MissingKey { file: CONFIG, key: key.into() }
 }
 
 /// For how many of a checkpoint's tensors the nearest tables have a place.

@@ -4,56 +4,95 @@ use gguf::{Array, Metadata, Value};
 use serde_json::Value as Json;
 
 use crate::ArchError;
-use crate::config::{Hparams, Rope, bad, missing};
+use crate::config::{Hparams, Rope};
+use crate::error::{bad, missing};
 
-/// Metadata in the making. Keys that are set twice keep their first place and take the last
-/// value, as in the reference's writer.
+/// Metadata in the making. A key that is set twice keeps its first place and takes the last value, as in
+/// the reference's writer.
 #[derive(Debug)]
 pub struct Keys {
     arch: &'static str,
-    /// What was set so far.
-    pub entries: Metadata,
-    /// Where `general.file_type` belongs, if [`Keys::file_type_here`] has said so.
+    early: Metadata,
+    entries: Metadata,
+    file_type_at: Option<usize>,
+    /// What a person should know of what could not be written, each one line.
+    pub notes: Vec<String>,
+    sources: Vec<KeySource>,
+}
+
+/// Which config keys a metadata key is read from. Export reads this backwards: it tells under which config
+/// key the value of a metadata key belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySource {
+    /// The metadata key without the architecture's name in front (`rope.freq_base`).
+    pub key: String,
+    /// Config keys of which one gives the value, whether this config has them or not. Nested keys are
+    /// dotted (`rope_parameters.rope_theta`).
+    pub names: Vec<String>,
+}
+
+/// The keys of a file, in order.
+#[derive(Debug)]
+pub struct FinishedKeys {
+    /// The metadata, all but `general.file_type` and `general.quantization_version`.
+    pub metadata: Metadata,
+    /// Index into `metadata` before which `general.file_type` belongs, if it is written.
     pub file_type_at: Option<usize>,
     /// What a person should know of what could not be written, each one line.
     pub notes: Vec<String>,
-    /// Which keys below the architecture's name come of which names in a config, in the order in which
-    /// they were asked for, whether the config has them or not: export reads this.
-    pub asked: Vec<Asked>,
+    /// Where the values come from, in the order in which they were read.
+    pub sources: Vec<KeySource>,
 }
-
-/// A key below the architecture's name, and the names in a config of which one gives it.
-pub type Asked = (String, Vec<String>);
 
 impl Keys {
     /// Starts with `general.architecture`.
     pub fn new(arch: &'static str) -> Keys {
-        let entries = Metadata::from([("general.architecture".to_owned(), arch.into())]);
-        Keys { arch, entries, file_type_at: None, notes: Vec::new(), asked: Vec::new() }
+        Keys {
+            arch,
+            early: Metadata::from([("general.architecture".to_owned(), arch.into())]),
+            entries: Metadata::new(),
+            file_type_at: None,
+            notes: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// All keys that were set, in their order.
+    pub fn finish(self) -> FinishedKeys {
+        let n_early = self.early.len();
+        let mut metadata = self.early;
+        metadata.extend(self.entries);
+        FinishedKeys {
+            metadata,
+            file_type_at: self.file_type_at.map(|at| n_early + at),
+            notes: self.notes,
+            sources: self.sources,
+        }
     }
 
     /// Sets a key by its whole name.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
-        self.entries.set(key, value);
+        let key = key.into();
+        let group = if self.early.contains(&key) { &mut self.early } else { &mut self.entries };
+        group.set(key, value);
     }
 
-    /// Sets a text key by its whole name; an empty text is left out, as in the reference.
+    /// Sets a text key by its whole name. An empty text is left out, as in the reference.
     pub fn set_text(&mut self, key: impl Into<String>, text: &str) {
         if !text.is_empty() {
             self.set(key, text.into());
         }
     }
 
-    /// Sets a key below the architecture's name.
-    pub fn own(&mut self, key: &str, value: Value) {
+    /// Sets a key that begins with the architecture's name (`rope.freq_base` for `llama.rope.freq_base`).
+    pub fn set_prefixed(&mut self, key: &str, value: Value) {
         self.set(format!("{}.{key}", self.arch), value);
     }
 
-    /// Sets a key below the architecture's name before all others, as keys that the reference
-    /// sets while it goes through the tensors.
-    pub fn own_first(&mut self, key: &str, value: Value) {
-        self.entries.set_at(1, format!("{}.{key}", self.arch), value);
-        self.file_type_at = self.file_type_at.map(|at| at + 1);
+    /// As [`Keys::set_prefixed`], for a key that the reference sets while it still goes through the tensors:
+    /// these come right after `general.architecture`, before all others.
+    pub fn set_early(&mut self, key: &str, value: Value) {
+        self.early.set(format!("{}.{key}", self.arch), value);
     }
 
     /// Marks the place of `general.file_type`.
@@ -67,44 +106,41 @@ impl Keys {
     ///
     /// [`ArchError::BadKey`].
     pub fn count(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
-        self.ask(key, names);
+        self.derived_from(key, names);
         if let Some((name, value)) = hparams.find(names) {
-            self.own(key, Value::U32(to_u32(name, value)?));
+            self.set_prefixed(key, Value::U32(to_u32(name, value)?));
         }
         Ok(())
     }
 
-    /// Says that `key` comes of one of `names` in a config, where no other call says so. An object inside is
-    /// named with a point.
-    pub fn comes_of(&mut self, key: &str, names: &[&str]) {
-        self.ask(key, names);
+    /// Records that `key` is derived from one of the config keys `names`. Use this where the value is
+    /// computed by hand; nested keys are dotted (`rope_parameters.rope_theta`).
+    pub fn derived_from(&mut self, key: &str, names: &[&str]) {
+        let names = names.iter().map(|name| (*name).into()).collect();
+        self.sources.push(KeySource { key: key.into(), names });
     }
 
-    /// Sets `key` to whether the config says yes to `name`.
+    /// Sets `key` to whether the config has `true` under `name`.
     pub fn flag(&mut self, key: &str, hparams: &Hparams, name: &'static str) {
-        self.ask(key, &[name]);
-        self.own(key, Value::Bool(hparams.is_true(name)));
+        self.derived_from(key, &[name]);
+        self.set_prefixed(key, Value::Bool(hparams.is_true(name)));
     }
 
-    fn ask(&mut self, key: &str, names: &[&str]) {
-        self.asked.push((key.into(), names.iter().map(|name| (*name).into()).collect()));
-    }
-
-    /// As [`Keys::count`], but a list (one count a layer) becomes an array of 32-bit integers.
+    /// As [`Keys::count`], but a list (one count for each layer) becomes an array of 32-bit integers.
     ///
     /// # Errors
     ///
     /// [`ArchError::BadKey`].
     pub fn counts(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
-        self.ask(key, names);
+        self.derived_from(key, names);
         match hparams.find(names) {
             Some((name, Json::Array(items))) => {
                 let items = items.iter().map(|item| to_i32(name, item)).collect::<Result<Vec<_>, _>>()?;
                 if !items.is_empty() {
-                    self.own(key, Value::Array(Array::I32(items)));
+                    self.set_prefixed(key, Value::Array(Array::I32(items)));
                 }
             }
-            Some((name, value)) => self.own(key, Value::U32(to_u32(name, value)?)),
+            Some((name, value)) => self.set_prefixed(key, Value::U32(to_u32(name, value)?)),
             None => {}
         }
         Ok(())
@@ -116,9 +152,9 @@ impl Keys {
     ///
     /// [`ArchError::BadKey`].
     pub fn number(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
-        self.ask(key, names);
+        self.derived_from(key, names);
         if let Some((name, value)) = hparams.find(names) {
-            self.own(key, Value::F32(to_f32(name, value)?));
+            self.set_prefixed(key, Value::F32(to_f32(name, value)?));
         }
         Ok(())
     }
@@ -135,13 +171,11 @@ impl Keys {
         names: &[&'static str],
     ) -> Result<(), ArchError> {
         if let Some((name, value)) = names.iter().find_map(|name| Some((name, rope.get(name)?))) {
-            self.own(key, Value::F32(to_f32(&format!("rope_parameters.{name}"), value)?));
+            self.set_prefixed(key, Value::F32(to_f32(&format!("rope_parameters.{name}"), value)?));
         }
         Ok(())
     }
-}
 
-impl Keys {
     /// The size of the vocabulary, which must be known.
     ///
     /// # Errors
@@ -157,7 +191,7 @@ impl Keys {
     ///
     /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
     pub fn needed(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
-        self.ask(key, names);
+        self.derived_from(key, names);
         hparams.need_u64(names)?;
         self.count(key, hparams, names)
     }
@@ -173,23 +207,24 @@ impl Keys {
         hparams: &Hparams,
         names: &[&'static str],
     ) -> Result<(), ArchError> {
-        self.ask(key, names);
+        self.derived_from(key, names);
         if hparams.find(names).is_none() {
             return Err(missing(names.last().copied().unwrap_or_default()));
         }
         self.number(key, hparams, names)
     }
 
-    /// Sets `key` to a count that was computed.
+    /// Sets `key` to a count that was computed from the config key `from`; an empty `from` stands for a count
+    /// that no config has a say in.
     ///
     /// # Errors
     ///
-    /// [`ArchError::BadKey`] with `of`, the key that it was computed from.
-    pub fn computed(&mut self, key: &str, of: &str, count: u64) -> Result<(), ArchError> {
-        if !of.is_empty() {
-            self.ask(key, &[of]);
+    /// [`ArchError::BadKey`] with `from`.
+    pub fn set_derived(&mut self, key: &str, from: &str, count: u64) -> Result<(), ArchError> {
+        if !from.is_empty() {
+            self.derived_from(key, &[from]);
         }
-        self.own(key, Value::U32(to_u32(of, &count.into())?));
+        self.set_prefixed(key, Value::U32(to_u32(from, &count.into())?));
         Ok(())
     }
 

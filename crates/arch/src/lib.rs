@@ -6,9 +6,14 @@
 //!
 //! An architecture is a row of [`ARCHES`]: class names, defaults of its config ([`classes`]), a
 //! tensor table made of parts that architectures share ([`rules`]), the keys beyond the ones of
-//! every text model, and the kinds of tokenizers that it comes with.
+//! every text model, and the kinds of tokenizers of its checkpoints.
+//!
+//! "The reference" is llama.cpp's converter with gguf-py, as vendored in llama-cpp-python 0.3.36, which reads
+//! configs with transformers 5.23. `Source:` lines name a class or function and its file below that tree
+//! (`conversion/llama.py`); this is the only place of the crate that states the version.
 
 mod adapter;
+mod arch;
 mod config;
 mod error;
 pub mod export;
@@ -18,6 +23,8 @@ mod keys;
 mod layout;
 mod models;
 mod naming;
+mod nearest;
+mod options;
 mod pooling;
 mod registry;
 mod resolve;
@@ -27,12 +34,14 @@ mod text_keys;
 pub mod vocab;
 
 pub use adapter::resolve_adapter;
-pub use config::{Hparams, Rope, classes};
+pub use arch::{Arch, Class, Computed, Export, Packed};
+pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use input::{Input, SameValues, SourceTensor};
-pub use keys::Keys;
+pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{Data, Dropped, ElementMap, Layout, Matrix, OutTensor, RowMap, RowView};
 pub use naming::{adapter_file_name, default_file_name, vocab_file_name};
-pub use registry::{ARCHES, Arch, Class, Computed, Export};
-pub use resolve::{Options, resolve, resolve_weights};
+pub use options::Options;
+pub use registry::ARCHES;
+pub use resolve::{resolve, resolve_weights};
 pub use tensors::rules;

@@ -7,7 +7,8 @@
 use gguf::Value;
 use serde_json::{Value as Json, json};
 
-use crate::config::{Hparams, bad, bad_in};
+use crate::config::Hparams;
+use crate::error::{bad, bad_in};
 use crate::keys::Keys;
 use crate::{ArchError, Input};
 
@@ -78,10 +79,10 @@ const FOLDER: &str = "1_Pooling";
 ///
 /// [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    if let Some(pooling) = hparams.pooling {
-        keys.own("pooling_type", Value::U32(pooling));
+    if let Some(pooling) = hparams.derived.pooling {
+        keys.set_prefixed("pooling_type", Value::U32(pooling));
     }
-    keys.comes_of("classifier.pooling_type", &["classifier_pooling"]);
+    keys.derived_from("classifier.pooling_type", &["classifier_pooling"]);
     match hparams.get("classifier_pooling") {
         None => Ok(()),
         Some(value) => {
@@ -90,7 +91,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
                 Some("mean") => MEAN,
                 _ => return Err(bad("classifier_pooling", value, "cls or mean")),
             };
-            keys.own("classifier.pooling_type", Value::U32(number));
+            keys.set_prefixed("classifier.pooling_type", Value::U32(number));
             Ok(())
         }
     }

@@ -2,34 +2,17 @@
 
 use serde_json::Value as Json;
 
-use crate::config::{Hparams, missing};
+use crate::arch::{Arch, Class};
+use crate::config::Hparams;
+use crate::error::missing;
+use crate::general::{self, FileKind};
 use crate::keys::Keys;
 use crate::layout::{Data, Dropped, Layout, OutTensor};
-use crate::registry::{self, Arch, Class};
-use crate::tensors::{self, Context};
+use crate::nearest::nearest_tables;
+use crate::registry;
+use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, VocabContext};
-use crate::{ArchError, Input, general, pooling};
-
-/// What a person may choose.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// `general.name`, whatever the checkpoint says.
-    pub model_name: Option<String>,
-    /// `general.*` keys that win over what the checkpoint says, as a JSON object
-    /// (`general.base_models` and `general.datasets` as arrays of objects).
-    pub metadata_override: Option<Json>,
-    /// `tokenizer.ggml.pre`, for a tokenizer that is not recognized.
-    pub pre: Option<String>,
-    /// Whether the tokenizer's own file goes into the metadata as well.
-    pub embed_tokenizer_json: bool,
-    /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
-    pub scores_from_merges: bool,
-    /// The architecture, whatever class the config names: a name of [`ARCHES`](crate::ARCHES) or
-    /// one of its class names.
-    pub arch_as: Option<String>,
-    /// Metadata only: no tensor is looked at, and the layout has none.
-    pub vocab_only: bool,
-}
+use crate::{ArchError, Input, Options, SourceTensor, pooling};
 
 /// Resolves a checkpoint.
 ///
@@ -87,7 +70,10 @@ impl Resolved {
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
         let (arch, class) = match &options.arch_as {
             Some(name) => registry::named(name)?,
-            None => registry::find(class_name(&input.config)?, &input.tensors)?,
+            None => {
+                let class = class_name(&input.config)?;
+                registry::find(class).ok_or_else(|| unknown_class(class, &input.tensors))?
+            }
         };
         let mut packed = None;
         if let Some(quantization) = input.config.get("quantization_config").filter(|value| !value.is_null()) {
@@ -99,15 +85,15 @@ impl Resolved {
             }
         }
         check_needs(&input.config, arch.needs)?;
-        let hparams = Hparams::load(&input.config, arch.raw_config)?;
+        let hparams = registry::hparams(arch, &input.config)?;
         let mut hparams = (arch.prepare)(hparams, &input.tensors)?;
-        hparams.pooling = pooling::read(input)?;
+        hparams.derived.pooling = pooling::read(input)?;
 
         let (tensors, dropped) = match options.vocab_only {
             true => (Vec::new(), Vec::new()),
             false => all_tensors(arch, class, &hparams, input)?,
         };
-        let mut notes = hparams.notes.clone();
+        let mut notes = hparams.notes().to_vec();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
                 "no output tensor though `tie_word_embeddings` is false: the embedding will serve as one"
@@ -115,15 +101,16 @@ impl Resolved {
             );
         }
         let mut keys = Keys::new(arch.written());
-        general::keys(input, options, &tensors, &mut keys)?;
+        general::keys(input, options, FileKind::Model, &tensors, &mut keys)?;
         (arch.keys)(&hparams, &mut keys)?;
-        notes.append(&mut keys.notes);
+        let keys = keys.finish();
+        notes.extend(keys.notes);
         let layout = Layout {
             architecture: arch.written(),
             file_type_at: keys.file_type_at,
             packed_file_type: packed,
-            quantization_version_at: keys.entries.len(),
-            metadata: keys.entries,
+            quantization_version_at: keys.metadata.len(),
+            metadata: keys.metadata,
             tensors,
             dropped,
             notes,
@@ -141,6 +128,7 @@ pub(crate) fn context<'a>(
 ) -> Context<'a> {
     Context {
         table: arch.tensors,
+        index: Index::new(arch.tensors),
         decoder_layers: arch.decoder_layers,
         prefix: class.prefix,
         hparams,
@@ -179,7 +167,7 @@ fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors
 }
 
 /// The class that the config names: the first of `architectures`, that of `text_config` before
-/// its own.
+/// its own. A single name that is no list, as some programs write it, is taken for a list of one.
 ///
 /// Source: `get_model_architecture` in `conversion/base.py`.
 fn class_name(config: &Json) -> Result<&str, ArchError> {
@@ -188,9 +176,19 @@ fn class_name(config: &Json) -> Result<&str, ArchError> {
         .and_then(|text| text.get("architectures"))
         .filter(|classes| !classes.is_null())
         .or_else(|| config.get("architectures"))
-        .and_then(|classes| classes.get(0))
+        .and_then(|classes| if classes.is_string() { Some(classes) } else { classes.get(0) })
         .and_then(Json::as_str)
         .ok_or_else(|| missing("architectures"))
+}
+
+/// A class that no architecture has, with the names and the tables that are nearest.
+fn unknown_class(class: &str, tensors: &[SourceTensor]) -> ArchError {
+    ArchError::UnknownClass {
+        class: class.into(),
+        nearest: registry::nearest_classes(class),
+        by_tensors: nearest_tables(class, tensors),
+        n_tensors: tensors.len(),
+    }
 }
 
 /// Whether the config (or its `text_config`) has the keys without which nothing works.

@@ -1,7 +1,8 @@
 //! Rotary scaling of Llama 3.1, which is a tensor and not a key.
 
 use crate::ArchError;
-use crate::config::{Rope, bad};
+use crate::config::Rope;
+use crate::error::bad;
 
 /// Dimensions of a head beyond which a config is broken; known models have 256 at most.
 const MAX_ROTARY_DIM: u64 = 1 << 16;

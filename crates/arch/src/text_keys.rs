@@ -4,7 +4,8 @@ use gguf::{Array, Value};
 use serde_json::Value as Json;
 
 use crate::ArchError;
-use crate::config::{Hparams, N_LAYERS, bad, missing};
+use crate::config::{Hparams, N_LAYERS};
+use crate::error::{bad, missing};
 use crate::keys::{Keys, to_f32, to_i32, to_u32};
 
 /// Writes what the reference writes for every text model, in its order, and marks the place of
@@ -46,7 +47,7 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.counts("attention.head_count", hparams, &["num_attention_heads", "n_head", "n_heads"])?;
     keys.counts("attention.head_count_kv", hparams, &["num_key_value_heads", "n_kv_heads"])?;
     if hparams.get("is_causal") == Some(&Json::Bool(false)) {
-        keys.own("attention.causal", Value::Bool(false));
+        keys.set_prefixed("attention.causal", Value::Bool(false));
     }
     rope_keys(hparams, keys)?;
     keys.number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps", "norm_eps"])?;
@@ -58,8 +59,8 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     expert_keys(hparams, keys)?;
     if let Some(head_dim) = hparams.get("head_dim") {
         let head_dim = to_u32("head_dim", head_dim)?;
-        keys.own("attention.key_length", Value::U32(head_dim));
-        keys.own("attention.value_length", Value::U32(head_dim));
+        keys.set_prefixed("attention.key_length", Value::U32(head_dim));
+        keys.set_prefixed("attention.value_length", Value::U32(head_dim));
     }
     keys.file_type_here();
     Ok(())
@@ -70,21 +71,21 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rope = hparams.rope();
     match (rope.kind(), rope.get("factor")) {
         (Some("linear"), Some(factor)) => {
-            keys.own("rope.scaling.type", "linear".into());
-            keys.own("rope.scaling.factor", Value::F32(to_f32("rope_parameters.factor", factor)?));
+            keys.set_prefixed("rope.scaling.type", "linear".into());
+            keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("rope_parameters.factor", factor)?));
         }
         (Some("yarn"), Some(factor)) => {
-            keys.own("rope.scaling.type", "yarn".into());
-            keys.own("rope.scaling.factor", Value::F32(to_f32("rope_parameters.factor", factor)?));
+            keys.set_prefixed("rope.scaling.type", "yarn".into());
+            keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("rope_parameters.factor", factor)?));
             let key = "rope_parameters.original_max_position_embeddings";
             let length = rope.get("original_max_position_embeddings").ok_or_else(|| missing(key))?;
-            keys.own("rope.scaling.original_context_length", Value::U32(to_u32(key, length)?));
+            keys.set_prefixed("rope.scaling.original_context_length", Value::U32(to_u32(key, length)?));
             keys.rope_number("rope.scaling.yarn_ext_factor", rope, &["extrapolation_factor"])?;
             keys.rope_number("rope.scaling.yarn_attn_factor", rope, &["attention_factor", "attn_factor"])?;
             keys.rope_number("rope.scaling.yarn_beta_fast", rope, &["beta_fast"])?;
             keys.rope_number("rope.scaling.yarn_beta_slow", rope, &["beta_slow"])?;
         }
-        (Some("su" | "longrope"), _) => keys.own("rope.scaling.type", "longrope".into()),
+        (Some("su" | "longrope"), _) => keys.set_prefixed("rope.scaling.type", "longrope".into()),
         (Some(kind), _) if !["default", "llama3"].contains(&kind.to_lowercase().as_str()) => {
             keys.notes.push(format!("rotary scaling of type `{kind}` has no keys, as in the reference"));
         }
@@ -96,7 +97,7 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             .map(|item| to_i32("rope_parameters.mrope_section", item))
             .collect::<Result<Vec<_>, _>>()?;
         sections.resize(4, 0);
-        keys.own("rope.dimension_sections", Value::Array(Array::I32(sections)));
+        keys.set_prefixed("rope.dimension_sections", Value::Array(Array::I32(sections)));
     }
     keys.rope_number("rope.freq_base", rope, &["rope_theta"])?;
     if let Some(sliding) = hparams.rope_sliding() {
@@ -122,7 +123,7 @@ fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         "moe_router_activation_func",
         "expert_selection_fn",
     ];
-    keys.comes_of("expert_gating_func", &names);
+    keys.derived_from("expert_gating_func", &names);
     if let Some((name, value)) = hparams.find(&names) {
         let id = match value.as_str() {
             Some("softmax") => 1,
@@ -130,7 +131,7 @@ fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             Some("sqrtsoftplus") => 4,
             _ => return Err(bad(name, value, "softmax, sigmoid or sqrtsoftplus")),
         };
-        keys.own("expert_gating_func", Value::U32(id));
+        keys.set_prefixed("expert_gating_func", Value::U32(id));
     }
     Ok(())
 }

@@ -89,10 +89,20 @@ fn unknown_classes_are_named_with_near_ones() {
         error.to_string().starts_with("unknown architecture `LamaForCausalLM`; nearest known: L"),
         "{error}"
     );
-    for none in [json!([]), Json::Null, json!([7]), json!("LlamaForCausalLM")] {
+    for none in [json!([]), Json::Null, json!([7]), json!(7)] {
         other["architectures"] = none;
         refused(other.clone(), tensors(0), "config.json: missing key `architectures`");
     }
+}
+
+#[test]
+fn a_class_that_is_no_list_is_read_as_one_name() {
+    let mut single = config();
+    single["architectures"] = json!("LlamaForCausalLM");
+    assert_eq!(resolve(single.clone(), tensors(0)).unwrap().architecture, "llama");
+    single["architectures"] = json!("LamaForCausalLM");
+    let error = resolve(single, tensors(0)).unwrap_err().to_string();
+    assert!(error.starts_with("unknown architecture `LamaForCausalLM`"), "{error}");
 }
 
 #[test]

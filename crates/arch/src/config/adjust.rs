@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::classes;
+use super::classes::{self, ConfigClass};
 
 /// Layers beyond which no list is made from a config's word alone.
 const MAX_LAYERS: u64 = 10_000;
@@ -71,11 +71,11 @@ pub fn nested_rope(
     Ok(())
 }
 
-/// The `text_config` of a model of several kinds, standardized by a class of its own.
-pub fn text_config(map: &mut Map<String, Json>, model_type: &str) -> Result<(), String> {
+/// Standardizes the `text_config` of a model of several kinds by a class of its own.
+pub fn text_config(map: &mut Map<String, Json>, class: &ConfigClass) -> Result<(), String> {
     if let Some(Json::Object(text)) = map.get_mut("text_config") {
-        text.insert("model_type".into(), model_type.into());
-        *text = classes::standardize(text)?;
+        text.insert("model_type".into(), class.model_type.into());
+        *text = classes::standardize(text, class)?;
     }
     Ok(())
 }

@@ -7,8 +7,6 @@
 use serde_json::{Map, Value as Json};
 
 use super::rope;
-use crate::registry::ARCHES;
-
 /// A config class of transformers.
 #[derive(Debug, Clone, Copy)]
 pub struct ConfigClass {
@@ -18,8 +16,8 @@ pub struct ConfigClass {
     pub default_theta: f64,
     /// Fields, in parts that classes share.
     pub fields: &'static [&'static [Field]],
-    /// Fields that are computed where they are `null`.
-    pub derived: &'static [Derived],
+    /// Fields that are computed from others where they are `null`.
+    pub fill: &'static [Fill],
     /// Other spellings of fields: (spelling, field).
     pub renamed: &'static [(&'static str, &'static str)],
     /// Whether the class has rotary parameters.
@@ -36,7 +34,7 @@ pub const BASE: ConfigClass = ConfigClass {
     model_type: "",
     default_theta: 10_000.0,
     fields: &[DECODER_FIELDS],
-    derived: &[],
+    fill: &[],
     renamed: &[],
     has_rope: true,
     heads_divide_hidden: false,
@@ -78,9 +76,9 @@ pub enum FieldDefault {
     Null,
 }
 
-/// A field that is computed from others.
+/// A field that is computed from others where it is `null`.
 #[derive(Debug, Clone, Copy)]
-pub enum Derived {
+pub enum Fill {
     /// `head_dim` = `hidden_size` / `num_attention_heads`.
     HeadDim,
     /// `num_key_value_heads` = `num_attention_heads`.
@@ -109,16 +107,7 @@ pub const DECODER_FIELDS: &[Field] = &[
 ];
 
 /// The config with the defaults of its class, or why the class would not take it.
-pub fn standardize(raw: &Map<String, Json>) -> Result<Map<String, Json>, String> {
-    let model_type = match raw.get("model_type") {
-        Some(Json::String(model_type)) => model_type,
-        _ => return Err("no `model_type`".into()),
-    };
-    let class = ARCHES
-        .iter()
-        .flat_map(|arch| arch.configs)
-        .find(|class| class.model_type == model_type)
-        .ok_or_else(|| format!("no defaults are known for `model_type` `{model_type}`"))?;
+pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<String, Json>, String> {
     let mut map = raw.clone();
     for (name, types, default) in class.fields.iter().copied().flatten() {
         match map.get(*name) {
@@ -131,8 +120,8 @@ pub fn standardize(raw: &Map<String, Json>) -> Result<Map<String, Json>, String>
             }
         }
     }
-    for derived in class.derived {
-        derived.fill(&mut map);
+    for field in class.fill {
+        field.apply(&mut map);
     }
     let count = |key: &str| map.get(key).and_then(Json::as_u64).unwrap_or(0);
     if class.heads_divide_hidden && !count("hidden_size").is_multiple_of(count("num_attention_heads")) {
@@ -165,16 +154,16 @@ impl FieldDefault {
     }
 }
 
-impl Derived {
+impl Fill {
     /// Computes it, where it is `null`.
-    pub fn fill(self, map: &mut Map<String, Json>) {
+    pub fn apply(self, map: &mut Map<String, Json>) {
         let count = |key: &str| map.get(key).and_then(Json::as_u64);
         let (key, value) = match self {
-            Derived::HeadDim => {
+            Fill::HeadDim => {
                 let hidden = count("hidden_size").unwrap_or(0);
                 ("head_dim", count("num_attention_heads").and_then(|heads| hidden.checked_div(heads)))
             }
-            Derived::KvHeads => ("num_key_value_heads", count("num_attention_heads")),
+            Fill::KvHeads => ("num_key_value_heads", count("num_attention_heads")),
         };
         if map.get(key).is_none_or(Json::is_null) {
             map.insert(key.into(), value.map_or(Json::Null, Json::from));

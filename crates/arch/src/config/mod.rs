@@ -15,9 +15,8 @@ mod rope;
 use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
-
-/// The file that messages name.
-const FILE: &str = "config.json";
+use crate::error::{bad, missing};
+use classes::ConfigClass;
 
 /// Spellings of the number of layers, in the order in which the reference looks for them.
 pub(crate) const N_LAYERS: &[&str] = &["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
@@ -27,36 +26,55 @@ pub(crate) const N_LAYERS: &[&str] = &["n_layers", "num_hidden_layers", "n_layer
 pub struct Hparams {
     map: Map<String, Json>,
     rope: Map<String, Json>,
-    /// How the vectors of tokens become one, as sentence-transformers says it: the number of
-    /// `pooling_type`.
+    notes: Vec<String>,
+    /// What follows from other files or from the tensors.
+    pub derived: Derived,
+}
+
+/// Hyperparameters that stand under no key of `config.json`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Derived {
+    /// The number of `pooling_type`: how sentence-transformers makes one vector of those of the tokens.
     pub pooling: Option<u32>,
-    /// What was found odd on the way, each one line.
-    pub notes: Vec<String>,
+    /// The number of layers without those that predict more than the next token, where the usual number
+    /// counts these as well.
+    pub trunk_layers: Option<u64>,
 }
 
 impl Hparams {
-    /// Takes a config, flattens a `text_config` into it, fills in the defaults of its class unless
-    /// `as_it_stands`.
+    /// Takes a config, fills in the defaults of `class` (where that class would refuse the file, a note
+    /// says so and the file is taken as it stands), and flattens a `text_config` into it.
     ///
     /// # Errors
     ///
     /// [`ArchError::BadKey`] when it is not an object, or its rotary parameters are none.
-    pub fn load(config: &Json, as_it_stands: bool) -> Result<Hparams, ArchError> {
+    pub fn load(config: &Json, class: Option<&ConfigClass>) -> Result<Hparams, ArchError> {
         let raw = config.as_object().ok_or_else(|| bad("", config, "an object"))?;
-        let mut notes = Vec::new();
-        let mut map = match classes::standardize(raw) {
-            _ if as_it_stands => raw.clone(),
-            Ok(map) => map,
-            Err(reason) => {
-                notes.push(format!("config.json taken as it stands, without defaults: {reason}"));
-                raw.clone()
-            }
+        let standardized = class.map(|class| classes::standardize(raw, class));
+        let (mut map, refused) = match standardized {
+            Some(Ok(map)) => (map, None),
+            Some(Err(reason)) => (raw.clone(), Some(reason)),
+            None => (raw.clone(), None),
         };
         if let Some(Json::Object(text)) = map.get("text_config").cloned() {
             map.extend(text);
         }
         let rope = rope::mirror(&map)?;
-        Ok(Hparams { map, rope, pooling: None, notes })
+        let mut hparams = Hparams { map, rope, notes: Vec::new(), derived: Derived::default() };
+        if let Some(reason) = refused {
+            hparams.note_no_defaults(&reason);
+        }
+        Ok(hparams)
+    }
+
+    /// Notes that no defaults were filled in, and why.
+    pub fn note_no_defaults(&mut self, reason: &str) {
+        self.notes.push(format!("config.json taken as it stands, without defaults: {reason}"));
+    }
+
+    /// What a person should know of how the config was read, each one line.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// These hyperparameters without a key.
@@ -130,6 +148,18 @@ impl Hparams {
         match keys.iter().find_map(|key| self.map.get(*key)) {
             Some(Json::Null) => self.n_heads(),
             _ => self.need_u64(&keys),
+        }
+    }
+
+    /// Number of experts that the config states, 0 where it states none.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`].
+    pub fn n_experts(&self) -> Result<u64, ArchError> {
+        match self.find(&["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"]) {
+            Some((key, _)) => Ok(self.get_u64(key)?.unwrap_or(0)),
+            None => Ok(0),
         }
     }
 
@@ -247,24 +277,4 @@ impl<'a> Rope<'a> {
             None => Ok(default),
         }
     }
-}
-
-/// A [`ArchError::BadKey`] of config.json.
-pub(crate) fn bad(key: &str, found: &Json, expected: &'static str) -> ArchError {
-    bad_in(FILE, key, found, expected)
-}
-
-/// A [`ArchError::BadKey`] with the value shortened.
-pub(crate) fn bad_in(file: &'static str, key: &str, found: &Json, expected: &'static str) -> ArchError {
-    let mut found = found.to_string();
-    if let Some((end, _)) = found.char_indices().nth(40) {
-        found.truncate(end);
-        found.push_str("...");
-    }
-    ArchError::BadKey { file, key: key.into(), found, expected }
-}
-
-/// A [`ArchError::MissingKey`] of config.json.
-pub(crate) fn missing(key: &str) -> ArchError {
-    ArchError::MissingKey { file: FILE, key: key.into() }
 }

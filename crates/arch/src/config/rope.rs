@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::bad;
 use crate::ArchError;
+use crate::error::bad;
 
 /// Brings both spellings to `rope_parameters`, as transformers' config classes do on loading.
 /// The flat keys are gone afterwards. Says which of transformers' checks the result fails.

@@ -13,8 +13,8 @@ use serde_json::{Map, Value as Json, json};
 use tensor::Shape;
 
 use super::{ExportError, GgufInput, Keys};
-use crate::config::Hparams;
-use crate::registry::Arch;
+use crate::arch::Arch;
+use crate::registry;
 
 /// The tensor that Llama 3's rotary scaling becomes.
 const ROPE_FREQS: &str = "rope_freqs.weight";
@@ -283,7 +283,7 @@ fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<
         let Json::Object(scaling) = scaling else { continue };
         let mut tried = config.clone();
         put_rope(&mut tried, scaling.clone());
-        let computed = Hparams::load(&Json::Object(tried), arch.raw_config)
+        let computed = registry::hparams(arch, &Json::Object(tried))
             .and_then(|hparams| (arch.computed)(&hparams));
         let Ok(computed) = computed else { continue };
         let Some((_, computed)) = computed.into_iter().find(|(name, _)| *name == ROPE_FREQS) else {

@@ -15,10 +15,10 @@ use super::config::{self, Model};
 use super::names::NAMES;
 use super::sources::{self, sources};
 use super::{ExportError, ExportPart, ExportTensor, GgufInput, Keys};
-use crate::config::Hparams;
 use crate::config::classes::{ConfigClass, FieldDefault};
 use crate::layout::{Data, Layout};
-use crate::registry::{Arch, Class};
+use crate::arch::{Arch, Class};
+use crate::registry;
 use crate::resolve::{Resolved, context};
 use crate::{ArchError, Input, Options, SourceTensor, pooling};
 
@@ -95,7 +95,7 @@ fn attempt(
     config.extend(changed.map(|(name, value)| (name.to_owned(), value.into())));
     let names = &sources::names(arch, input);
     checkpoint.config = complete(keys, arch, config, &checkpoint, names)?;
-    let hparams = Hparams::load(&checkpoint.config, arch.raw_config).map_err(ExportError::Conversion)?;
+    let hparams = registry::hparams(arch, &checkpoint.config).map_err(ExportError::Conversion)?;
     let hparams = (arch.prepare)(hparams, names).map_err(ExportError::Conversion)?;
     checkpoint.tensors = sources(&context(arch, class, &hparams, &Input::default()), arch, class, input)?;
     let options = Options { arch_as: Some(class.name.to_owned()), ..Options::default() };
@@ -265,10 +265,10 @@ impl Rerun {
         names: &[SourceTensor],
     ) -> Rerun {
         let mut made = crate::Keys::new(arch.written());
-        let hparams = Hparams::load(&Json::Object(config.clone()), arch.raw_config)
+        let hparams = registry::hparams(arch, &Json::Object(config.clone()))
             .and_then(|hparams| (arch.prepare)(hparams, names))
             .and_then(|mut hparams| {
-                hparams.pooling = pooling::read(checkpoint)?;
+                hparams.derived.pooling = pooling::read(checkpoint)?;
                 (arch.keys)(&hparams, &mut made)
             });
         let needed = arch.needs.iter().find(|key| config.get(**key).is_none_or(Json::is_null));
@@ -277,19 +277,21 @@ impl Rerun {
             (_, Some(key)) => Some((*key).to_owned()),
             _ => None,
         };
+        let made = made.finish();
         let own = |key: &str| is_own(arch, key);
-        let differs = |key: &str| keys.get(key) != made.entries.get(key);
+        let differs = |key: &str| keys.get(key) != made.metadata.get(key);
         let wrong =
             keys.metadata.iter().map(|(key, _)| key.as_str()).filter(|key| own(key) && differs(key)).count();
-        let extra = made.entries.iter().filter(|(key, _)| own(key) && keys.get(key).is_none()).count();
+        let extra = made.metadata.iter().filter(|(key, _)| own(key) && keys.get(key).is_none()).count();
         let predicted = format!("{}.nextn_predict_layers", arch.written());
-        let asked = made.asked.into_iter().map(|(key, names)| (format!("{}.{key}", arch.written()), names));
+        let asked = made.sources.iter();
+        let asked = asked.map(|source| (format!("{}.{}", arch.written(), source.key), source.names.clone()));
         // How many layers there are is known, of which kind they are is not.
         let counted = format!("{}.block_count", arch.written());
         let asked =
             asked.filter(|(key, _)| differs(key) && (*key != counted || keys.get(&predicted).is_none()));
         let asked = asked.collect();
-        Rerun { wrong: wrong + extra, asked, missing, made: made.entries }
+        Rerun { wrong: wrong + extra, asked, missing, made: made.metadata }
     }
 
     /// The value of a key that comes out.

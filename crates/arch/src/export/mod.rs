@@ -27,7 +27,8 @@ use serde_json::Value as Json;
 use tensor::Shape;
 
 use crate::layout::{ElementMap, Matrix, RowMap};
-use crate::registry::{ARCHES, Arch, Export};
+use crate::arch::{Arch, Export};
+use crate::registry::ARCHES;
 use crate::tensors::rules::{self, Need, RowRule};
 pub use error::ExportError;
 

@@ -7,7 +7,7 @@ use tensor::Shape;
 use super::{ExportError, GgufInput};
 use crate::SourceTensor;
 use crate::layout::RowMap;
-use crate::registry::{Arch, Class};
+use crate::arch::{Arch, Class};
 use crate::tensors::rules::{self, Need, RowRule, TensorRule};
 use crate::tensors::{CORRECTION_BIAS, Context, Found};
 
@@ -16,7 +16,7 @@ const SUFFIXES: [&str; 2] = [".weight", ".bias"];
 
 /// A tensor of the file that a rule has made of a whole source tensor or of a part of it.
 struct Made<'a> {
-    found: Found<'a>,
+    found: Found,
     /// Its name and shape in the file.
     name: &'a str,
     shape: Shape,
@@ -110,7 +110,7 @@ pub fn names(arch: &'static Arch, input: &GgufInput<'_>) -> Vec<SourceTensor> {
 }
 
 /// A tensor's place in a rule, if it has one.
-fn found<'a>(rule: &'static TensorRule, name: &str) -> Option<Found<'a>> {
+fn found(rule: &'static TensorRule, name: &str) -> Option<Found> {
     let endings: &[&'static str] = match &rule.bare {
         Some(ending) => std::slice::from_ref(ending),
         None => &SUFFIXES,
@@ -123,24 +123,24 @@ fn found<'a>(rule: &'static TensorRule, name: &str) -> Option<Found<'a>> {
 
 /// The rule that has made a tensor: of those that could have, the first that the config needs, else the
 /// first. More than one where a tensor is put together of differently named parts is not a case yet.
-fn places<'a>(context: &Context<'a>, arch: &'static Arch, name: &'a str) -> Vec<Found<'a>> {
-    let n_experts = crate::tensors::n_experts(context.hparams).unwrap_or(0);
+fn places(context: &Context<'_>, arch: &'static Arch, name: &str) -> Vec<Found> {
+    let n_experts = context.hparams.n_experts().unwrap_or(0);
     let rules = arch.tensors.iter().flat_map(|part| part.iter());
     // Codes and scales apart are floats in a checkpoint that is written back.
     let rules = rules.filter(|rule| !matches!(rule.rows, RowRule::Mxfp4(_)));
-    let all: Vec<Found<'a>> = rules
+    let all: Vec<Found> = rules
         .filter_map(|rule| found(rule, name))
         .filter(|found| found.bid < context.n_layers(found.rule))
         .collect();
-    let stated = |found: &Found<'_>| matches!(found.rule.need, Need::If(_));
+    let stated = |found: &Found| matches!(found.rule.need, Need::If(_));
     let needed =
-        |found: &&Found<'_>| stated(found) && found.rule.needed(context.hparams, n_experts, found.bid);
+        |found: &&Found| stated(found) && found.rule.needed(context.hparams, n_experts, found.bid);
     let first = all.iter().find(needed).or_else(|| all.first()).copied();
     first.into_iter().collect()
 }
 
 /// The name of a source tensor.
-fn spelled(found: &Found<'_>, name: usize, xid: u64) -> String {
+fn spelled(found: &Found, name: usize, xid: u64) -> String {
     let ending = if found.rule.bare.is_some() { "" } else { found.suffix };
     let pattern = found.rule.hf.get(name).or(found.rule.hf.last()).copied().unwrap_or_default();
     let name = rules::fill(pattern, found.bid, xid) + ending;
@@ -150,7 +150,7 @@ fn spelled(found: &Found<'_>, name: usize, xid: u64) -> String {
 /// Shapes that a source tensor may have had of which these were made, likely ones first.
 fn candidates(made: &[Made<'_>]) -> Vec<Vec<u64>> {
     let first = &made[0].dims;
-    let turned = |made: &&Made<'_>| matches!(made.found.rule.rows, RowRule::Turned(_));
+    let turned = |made: &&Made<'_>| matches!(made.found.rule.rows, RowRule::Transposed(_));
     if let Some(transposed) = made.iter().find(turned) {
         let total: u64 = made.iter().fold(0, |sum, made| sum.saturating_add(made.shape.n_elems()));
         let dim = |dims: &[u64], at: usize| dims.get(at).copied().unwrap_or(1);

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::known::{General, Origin};
 use super::model_id::{ModelId, title};
-use super::{General, Origin};
 
 /// Text keys: (key of the file, key of the card), in the order in which they are asked.
 const TEXT_KEYS: &[(&str, &str)] = &[

@@ -7,40 +7,18 @@
 //! `conversion/base.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
 
 mod card;
+mod known;
 mod model_id;
 
-use gguf::{Array, Value};
+use gguf::Value;
 use serde_json::Value as Json;
 
-use crate::config::bad_in;
+use crate::error::bad_in;
 use crate::keys::Keys;
 use crate::layout::OutTensor;
 use crate::{ArchError, Input, Options};
+use known::{General, TEXTS};
 use model_id::ModelId;
-
-/// Text keys after `general.`, in the order of the file.
-const TEXTS: &[&str] = &[
-    "name",
-    "author",
-    "version",
-    "organization",
-    "finetune",
-    "basename",
-    "description",
-    "quantized_by",
-    "size_label",
-    "license",
-    "license.name",
-    "license.link",
-    "url",
-    "doi",
-    "uuid",
-    "repo_url",
-    "source.url",
-    "source.doi",
-    "source.uuid",
-    "source.repo_url",
-];
 
 /// Sampling keys after `general.sampling.`, in the order of the file: kind, and the keys of
 /// `generation_config.json`, the first that is there.
@@ -66,54 +44,13 @@ enum Kind {
     Float,
 }
 
-/// What is known of a model apart from its numbers.
-#[derive(Debug, Default)]
-struct General {
-    /// By the index of [`TEXTS`].
-    texts: [Option<Json>; TEXTS.len()],
-    base_models: Option<Vec<Origin>>,
-    datasets: Option<Vec<Origin>>,
-    tags: Option<Vec<Json>>,
-    languages: Option<Vec<Json>>,
-}
-
-/// A model or data set that this one was made from: keys after `general.base_model.0.`.
-type Origin = serde_json::Map<String, Json>;
-
-impl General {
-    /// Sets a text that is not known yet.
-    fn hint(&mut self, key: &str, value: Json) {
-        if let Some(place) = TEXTS.iter().position(|text| *text == key).and_then(|i| self.texts.get_mut(i))
-            && place.is_none()
-            && !value.is_null()
-        {
-            *place = Some(value);
-        }
-    }
-
-    fn set(&mut self, key: &str, value: Option<Json>) {
-        if let Some(place) = TEXTS.iter().position(|text| *text == key).and_then(|i| self.texts.get_mut(i)) {
-            *place = value;
-        }
-    }
-
-    fn has(&self, key: &str) -> bool {
-        TEXTS.iter().zip(&self.texts).any(|(text, value)| *text == key && value.is_some())
-    }
-
-    fn hint_id(&mut self, id: ModelId) {
-        let parts = [
-            ("name", id.full_name.as_deref().map(model_id::title)),
-            ("organization", id.organization.as_deref().map(model_id::title)),
-            ("basename", id.basename),
-            ("finetune", id.finetune),
-            ("version", id.version),
-            ("size_label", id.size_label),
-        ];
-        for (key, value) in parts {
-            self.hint(key, value.map_or(Json::Null, Json::from));
-        }
-    }
+/// What a file holds: the value of `general.type`, and the key that follows it for some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A whole model.
+    Model,
+    /// A LoRA adapter.
+    Lora,
 }
 
 /// Writes `general.type` and all that follows it up to the hyperparameters. `tensors` are the
@@ -125,6 +62,7 @@ impl General {
 pub fn keys(
     input: &Input<'_>,
     options: &Options,
+    kind: FileKind,
     tensors: &[OutTensor],
     keys: &mut Keys,
 ) -> Result<(), ArchError> {
@@ -156,7 +94,13 @@ pub fn keys(
         general.hint("size_label", label.into());
     }
 
-    keys.set("general.type", "model".into());
+    match kind {
+        FileKind::Model => keys.set("general.type", "model".into()),
+        FileKind::Lora => {
+            keys.set("general.type", "adapter".into());
+            keys.set("adapter.type", "lora".into());
+        }
+    }
     sampling_keys(input.generation_config.as_ref().unwrap_or(&empty), overrides, keys)?;
     general.write(keys);
     Ok(())
@@ -188,56 +132,6 @@ fn sampling_keys(generation: &Json, overrides: &Json, keys: &mut Keys) -> Result
         }
     }
     Ok(())
-}
-
-/// Keys of an origin, in the order of the file.
-const ORIGIN: [&str; 9] =
-    ["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
-
-impl General {
-    fn write(&mut self, keys: &mut Keys) {
-        for (key, value) in TEXTS.iter().zip(std::mem::take(&mut self.texts)) {
-            let Some(value) = value else { continue };
-            match text(&value) {
-                Some(text) => keys.set_text(format!("general.{key}"), &text),
-                None => {
-                    keys.notes.push(format!("`{key}` of the model card is neither text nor a list of texts"))
-                }
-            }
-        }
-        for (group, origins) in [("base_model", self.base_models.take()), ("dataset", self.datasets.take())] {
-            let Some(origins) = origins else { continue };
-            keys.set(
-                format!("general.{group}.count"),
-                Value::U32(u32::try_from(origins.len()).unwrap_or(u32::MAX)),
-            );
-            for (i, origin) in origins.iter().enumerate() {
-                for key in ORIGIN {
-                    if let Some(text) = origin.get(key).and_then(text) {
-                        keys.set_text(format!("general.{group}.{i}.{key}"), &text);
-                    }
-                }
-            }
-        }
-        for (key, items) in [("tags", self.tags.take()), ("languages", self.languages.take())] {
-            let items: gguf::Strings = items.unwrap_or_default().iter().filter_map(text).collect();
-            if !items.is_empty() {
-                keys.set(format!("general.{key}"), Value::Array(Array::String(items)));
-            }
-        }
-    }
-}
-
-/// A value of a card as text: itself, a number as it is written, a list joined by commas (the
-/// reference does so for licences and stops at other values that are not text).
-fn text(value: &Json) -> Option<String> {
-    match value {
-        Json::String(text) => Some(text.clone()),
-        Json::Number(number) => Some(number.to_string()),
-        Json::Bool(truth) => Some(truth.to_string()),
-        Json::Array(items) => Some(items.iter().map(text).collect::<Option<Vec<_>>>()?.join(",")),
-        Json::Null | Json::Object(_) => None,
-    }
 }
 
 /// Numbers of parameters.

@@ -1,5 +1,8 @@
 use std::path::Path;
 
+use gguf::Array;
+
+use super::known::text;
 use super::model_id::{ModelId, title};
 use super::*;
 
@@ -54,9 +57,10 @@ fn cards_give_the_keys_of_the_reference() {
             keep_f32: true,
         };
         let mut keys = Keys::new("llama");
-        super::keys(&input, &options, &[tensor], &mut keys).unwrap();
+        super::keys(&input, &options, FileKind::Model, &[tensor], &mut keys).unwrap();
         let ours: Vec<Json> = keys
-            .entries
+            .finish()
+            .metadata
             .iter()
             .skip(2)
             .map(|(key, value)| match value {

@@ -4,17 +4,10 @@
 //!
 //! Transforms: those of llama; the feed-forward part has no gate.
 //!
-//! Source: `ArceeModel` in `conversion/llama.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `ArceeModel` in `conversion/llama.py`.
 
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXT,
-};
 use crate::models::llama;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const ARCEE: Arch = Arch {
@@ -48,7 +41,7 @@ const ARCEE_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::HeadDim, Derived::KvHeads],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
     heads_divide_hidden: true,
     ..BASE
 };

@@ -6,18 +6,9 @@
 //! permuted as for llama. (The reference calls itself without end on every other tensor; what its
 //! base class does is meant.)
 //!
-//! Source: `BaichuanModel` in `conversion/baichuan.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `BaichuanModel` in `conversion/baichuan.py`.
 
-use tensor::Shape;
-
-use crate::config::Hparams;
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
-use crate::{ArchError, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const BAICHUAN: Arch = Arch {
@@ -60,6 +51,6 @@ fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.own("tensor_data_layout", "Meta AI original pth".into());
-    keys.computed("rope.dimension_count", "hidden_size", hparams.head_share()?)
+    keys.set_prefixed("tensor_data_layout", "Meta AI original pth".into());
+    keys.set_derived("rope.dimension_count", "hidden_size", hparams.head_share()?)
 }

@@ -6,17 +6,9 @@
 //! head whose rows are normalized when it is used (`norm_head`) is refused: that needs the whole
 //! matrix at once.
 //!
-//! Source: `BailingMoeModel` in `conversion/bailingmoe.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `BailingMoeModel` in `conversion/bailingmoe.py`.
 
-use gguf::Value;
-
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
-use crate::{ArchError, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const BAILINGMOE: Arch = Arch {
@@ -69,11 +61,11 @@ fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.computed("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
+    keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
-    keys.own("expert_weights_scale", Value::F32(1.0));
+    keys.set_prefixed("expert_weights_scale", Value::F32(1.0));
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     Ok(())

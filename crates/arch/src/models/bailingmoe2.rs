@@ -6,16 +6,10 @@
 //! Transforms: experts become one tensor; Q, K and V stay one matrix. Layers of multi-token
 //! prediction follow the others.
 //!
-//! Source: `BailingMoeV2Model` in `conversion/bailingmoe.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `BailingMoeV2Model` in `conversion/bailingmoe.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::keys::Keys;
 use crate::models::glm4moe::{PREDICTED, PREDICTION, count_predicted};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const BAILINGMOE2: Arch = Arch {
@@ -58,15 +52,15 @@ const ATTENTION: &[TensorRule] = &[
 
 /// Whether the feed-forward part of a layer is a mixture: all but the first few are.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
-    let dense = hparams.get("first_k_dense_replace").and_then(serde_json::Value::as_u64);
+    let dense = hparams.get("first_k_dense_replace").and_then(Json::as_u64);
     bid >= dense.unwrap_or(0)
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.comes_of("expert_shared_count", &["num_shared_experts"]);
+    keys.derived_from("expert_shared_count", &["num_shared_experts"]);
     let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
-    keys.computed("rope.dimension_count", "head_dim", rotated)?;
+    keys.set_derived("rope.dimension_count", "head_dim", rotated)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
@@ -76,7 +70,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             .need_u64(&["moe_intermediate_size"])?
             .saturating_mul(hparams.need_u64(&["num_shared_experts"])?),
     };
-    keys.computed("expert_shared_feed_forward_length", "num_shared_experts", length)?;
+    keys.set_derived("expert_shared_feed_forward_length", "num_shared_experts", length)?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");

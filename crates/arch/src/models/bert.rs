@@ -7,21 +7,9 @@
 //! heads that guess words and neighbours, and the pooler, are left out. A classifier whose classes
 //! have names is the output, one without is a step before it.
 //!
-//! Source: `BertModel` in `conversion/bert.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `BertModel` in `conversion/bert.py`.
 
-use gguf::{Array, Value};
-use serde_json::Value as Json;
-
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, Field, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
-use crate::{ArchError, pooling};
+use crate::models::prelude::*;
 
 /// The row.
 pub const BERT: Arch = Arch {
@@ -105,11 +93,11 @@ pub const BERT_CONFIG: ConfigClass =
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.own("attention.causal", Value::Bool(false));
+    keys.set_prefixed("attention.causal", Value::Bool(false));
     pooling::keys(hparams, keys)?;
-    keys.comes_of("classifier.output_labels", &["id2label"]);
+    keys.derived_from("classifier.output_labels", &["id2label"]);
     if let Some(labels) = labels(hparams) {
-        keys.own("classifier.output_labels", Value::Array(Array::String(labels.into())));
+        keys.set_prefixed("classifier.output_labels", Value::Array(Array::String(labels.into())));
     }
     Ok(())
 }

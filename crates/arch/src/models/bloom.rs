@@ -5,17 +5,10 @@
 //! Transforms: Q, K and V of each head lie together; they become all Q, all K, all V, in one tensor
 //! still.
 //!
-//! Source: `BloomModel` in `conversion/bloom.py` of llama.cpp, as vendored in llama-cpp-python
-//! 0.3.36.
+//! Source: `BloomModel` in `conversion/bloom.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL};
-use crate::keys::Keys;
 use crate::models::gptneox::by_head;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const BLOOM: Arch = Arch {
@@ -86,12 +79,12 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
     let context = hparams.get_u64("seq_length")?.unwrap_or(width);
-    keys.computed("context_length", "seq_length", context)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
-    keys.computed("block_count", "n_layer", hparams.n_layers()?)?;
-    keys.computed("attention.head_count", "n_head", heads)?;
-    keys.computed("attention.head_count_kv", "n_head", heads)?;
+    keys.set_derived("context_length", "seq_length", context)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
+    keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
+    keys.set_derived("attention.head_count", "n_head", heads)?;
+    keys.set_derived("attention.head_count_kv", "n_head", heads)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();
     Ok(())

@@ -5,19 +5,9 @@
 //!
 //! Transforms: none; gate and up stay one matrix, as do Q, K and V of the older spelling.
 //!
-//! Source: `ChatGLMModel` in `conversion/chatglm.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `ChatGLMModel` in `conversion/chatglm.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const CHATGLM: Arch = Arch {
@@ -124,23 +114,23 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
     let kv_heads = first(&["multi_query_group_num", "num_key_value_heads"])?.unwrap_or(heads);
     let forward = first(&["ffn_hidden_size", "intermediate_size"])?.unwrap_or(width.saturating_mul(4));
-    keys.computed("context_length", "seq_length", first(&["seq_length"])?.unwrap_or(width))?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.comes_of("rope.freq_base", &["rope_ratio"]);
-    keys.comes_of("feed_forward_length", &["intermediate_size"]);
-    keys.comes_of("attention.head_count_kv", &["num_key_value_heads"]);
-    keys.comes_of("attention.layer_norm_rms_epsilon", &["layernorm_epsilon"]);
-    keys.computed("feed_forward_length", "ffn_hidden_size", forward)?;
-    keys.computed("block_count", "num_layers", hparams.n_layers()?)?;
-    keys.computed("attention.head_count", "num_attention_heads", heads)?;
-    keys.computed("attention.head_count_kv", "multi_query_group_num", kv_heads)?;
+    keys.set_derived("context_length", "seq_length", first(&["seq_length"])?.unwrap_or(width))?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.derived_from("rope.freq_base", &["rope_ratio"]);
+    keys.derived_from("feed_forward_length", &["intermediate_size"]);
+    keys.derived_from("attention.head_count_kv", &["num_key_value_heads"]);
+    keys.derived_from("attention.layer_norm_rms_epsilon", &["layernorm_epsilon"]);
+    keys.set_derived("feed_forward_length", "ffn_hidden_size", forward)?;
+    keys.set_derived("block_count", "num_layers", hparams.n_layers()?)?;
+    keys.set_derived("attention.head_count", "num_attention_heads", heads)?;
+    keys.set_derived("attention.head_count_kv", "multi_query_group_num", kv_heads)?;
     let epsilon = hparams.get_f64("layernorm_epsilon")?.unwrap_or(1e-5) as f32;
-    keys.own("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
+    keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
     keys.file_type_here();
     let dims = first(&["attention_dim"])?.map_or_else(|| hparams.head_share(), Ok)?;
-    keys.computed("rope.dimension_count", "attention_dim", hparams.rotated(dims, Some(0.5))?)?;
+    keys.set_derived("rope.dimension_count", "attention_dim", hparams.rotated(dims, Some(0.5))?)?;
     keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
     let base = 10_000.0 * hparams.get_f64("rope_ratio")?.unwrap_or(1.0);
-    keys.own("rope.freq_base", Value::F32(base as f32));
+    keys.set_prefixed("rope.freq_base", Value::F32(base as f32));
     Ok(())
 }

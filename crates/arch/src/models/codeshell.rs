@@ -5,16 +5,10 @@
 //!
 //! Transforms: none; Q, K and V stay one matrix.
 //!
-//! Source: `CodeShellModel` in `conversion/codeshell.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `CodeShellModel` in `conversion/codeshell.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::starcoder;
-use crate::registry::{Arch, Class, DECODER};
 
 /// The row.
 pub const CODESHELL: Arch = Arch {
@@ -29,8 +23,8 @@ pub const CODESHELL: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     starcoder::gpt_keys(hparams, keys, hparams.need_u64(&["num_query_groups"])?)?;
-    keys.own("rope.freq_base", Value::F32(10_000.0));
-    keys.own("rope.scaling.type", "linear".into());
-    keys.own("rope.scaling.factor", Value::F32(1.0));
+    keys.set_prefixed("rope.freq_base", Value::F32(10_000.0));
+    keys.set_prefixed("rope.scaling.type", "linear".into());
+    keys.set_prefixed("rope.scaling.factor", Value::F32(1.0));
     Ok(())
 }

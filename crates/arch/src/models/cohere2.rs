@@ -6,19 +6,9 @@
 //!
 //! Transforms: none. Biases, which are zeros, are left out.
 //!
-//! Source: `Cohere2Model` in `conversion/command_r.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Cohere2Model` in `conversion/command_r.py`.
 
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const COHERE2: Arch = Arch {
@@ -60,7 +50,7 @@ const COHERE2_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     adjust: |map| {
         let width = adjust::count(map, "hidden_size").unwrap_or(0);
         let heads = adjust::count(map, "num_attention_heads").unwrap_or(0);
@@ -76,7 +66,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
     keys.vocab_size(hparams)?;
     let rotated = hparams.get_f64("rotary_pct")?.unwrap_or(1.0) * hparams.head_share()? as f64;
-    keys.computed("rope.dimension_count", "rotary_pct", rotated as u64)?;
-    keys.own("rope.scaling.type", "none".into());
+    keys.set_derived("rope.dimension_count", "rotary_pct", rotated as u64)?;
+    keys.set_prefixed("rope.scaling.type", "none".into());
     Ok(())
 }

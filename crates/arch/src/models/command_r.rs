@@ -5,17 +5,9 @@
 //!
 //! Transforms: none. There is one norm a layer.
 //!
-//! Source: `CommandR2Model` in `conversion/command_r.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `CommandR2Model` in `conversion/command_r.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const COMMAND_R: Arch = Arch {
@@ -62,7 +54,7 @@ const COHERE_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     ..BASE
 };
 
@@ -70,6 +62,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let length = hparams.need_u64(&["model_max_length", "max_position_embeddings"])?;
     text_keys(&hparams.with("max_position_embeddings", length.into()), keys)?;
     keys.needed_number("logit_scale", hparams, &["logit_scale"])?;
-    keys.own("rope.scaling.type", "none".into());
+    keys.set_prefixed("rope.scaling.type", "none".into());
     Ok(())
 }

@@ -6,18 +6,9 @@
 //! tensor of three dimensions; their last matrix lies transposed in the checkpoint. The router gets
 //! the type of the file, as everything that is no vector.
 //!
-//! Source: `DbrxModel` in `conversion/dbrx.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! Source: `DbrxModel` in `conversion/dbrx.py`.
 
-use gguf::Value;
-use serde_json::{Map, Value as Json, json};
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DICT, FLOAT, INT, INTS, NULL};
-use crate::config::{Hparams, bad, missing};
-use crate::keys::{Keys, to_f32, to_u32};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, Reshape, TensorRule, Turned};
-use crate::{ArchError, Matrix, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const DBRX: Arch = Arch {
@@ -52,12 +43,12 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.blocks.{bid}.ffn.experts.mlp.v1"], "blk.{bid}.ffn_up_exps")
         .bare(".weight")
         .shape(BY_EXPERT),
-    TensorRule::turned(
+    TensorRule::transposed(
         &["transformer.blocks.{bid}.ffn.experts.mlp.w2"],
         "blk.{bid}.ffn_down_exps",
         |hparams, _| {
             let rows = inner(hparams, "ffn_config", "ffn_hidden_size")?;
-            Ok(Turned { matrix: Matrix { group: rows, start: 0 }, rows, columns: RowMap::Concat })
+            Ok(Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns: RowMap::Concat })
         },
     )
     .bare(".weight"),
@@ -125,16 +116,16 @@ fn inner(hparams: &Hparams, object: &str, key: &str) -> Result<u64, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let count = |keys: &mut Keys, to: &str, object: &str, key: &str| {
-        keys.comes_of(to, &[&format!("{object}.{key}")]);
-        keys.own(to, Value::U32(to_u32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
+        keys.derived_from(to, &[&format!("{object}.{key}")]);
+        keys.set_prefixed(to, Value::U32(to_u32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
         Ok::<(), ArchError>(())
     };
     let number = |keys: &mut Keys, to: &str, object: &str, key: &str| {
-        keys.comes_of(to, &[&format!("{object}.{key}")]);
-        keys.own(to, Value::F32(to_f32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
+        keys.derived_from(to, &[&format!("{object}.{key}")]);
+        keys.set_prefixed(to, Value::F32(to_f32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
         Ok::<(), ArchError>(())
     };
-    keys.computed("block_count", "n_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "n_layers", hparams.n_layers()?)?;
     keys.needed("context_length", hparams, &["max_seq_len"])?;
     keys.needed("embedding_length", hparams, &["d_model"])?;
     count(keys, "feed_forward_length", "ffn_config", "ffn_hidden_size")?;
@@ -144,7 +135,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     number(keys, "attention.clamp_kqv", "attn_config", "clip_qkv")?;
     count(keys, "expert_count", "ffn_config", "moe_num_experts")?;
     count(keys, "expert_used_count", "ffn_config", "moe_top_k")?;
-    keys.own("attention.layer_norm_epsilon", Value::F32(1e-5));
+    keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-5));
     keys.file_type_here();
     Ok(())
 }

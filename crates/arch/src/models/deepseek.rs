@@ -4,19 +4,10 @@
 //!
 //! Transforms: those of llama; experts become one tensor.
 //!
-//! Source: `DeepseekModel` in `conversion/deepseek.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `DeepseekModel` in `conversion/deepseek.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::keys::Keys;
 use crate::models::deepseek2::{has_shared, is_mixture};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const DEEPSEEK: Arch = Arch {
@@ -38,12 +29,12 @@ pub const DEEPSEEK: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.computed("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
-    keys.own("rope.scaling.type", "none".into());
+    keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
+    keys.set_prefixed("rope.scaling.type", "none".into());
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
-    keys.own("expert_weights_scale", Value::F32(1.0));
+    keys.set_prefixed("expert_weights_scale", Value::F32(1.0));
     keys.needed("expert_count", hparams, &["n_routed_experts"])?;
     keys.needed("expert_shared_count", hparams, &["n_shared_experts"])
 }

@@ -6,24 +6,9 @@
 //! Transforms: `kv_b_proj` is taken apart; its keys are transposed, head by head. Experts become one
 //! tensor. Layers of multi-token prediction are left out, as is an output that is tied.
 //!
-//! Source: `DeepseekV2Model` in `conversion/deepseek.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `DeepseekV2Model` in `conversion/deepseek.py`.
 
-use gguf::Value;
-use serde_json::{Map, Value as Json};
-use tensor::Shape;
-
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, Field, INT, INTS, NULL, TEXT,
-};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, Reshape, TensorRule, Turned};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
-use crate::{ArchError, Matrix, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const DEEPSEEK2: Arch = Arch {
@@ -56,7 +41,7 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_b_proj"], "blk.{bid}.attn_q_b").need(HAS_Q_RANK),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_proj_with_mqa"], "blk.{bid}.attn_kv_a_mqa"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm"),
-    TensorRule::turned(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_k_b", keys_of_heads),
+    TensorRule::transposed(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_k_b", keys_of_heads),
     TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", values_of_heads)
         .shape(BY_HEAD),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
@@ -84,10 +69,10 @@ fn head_rows(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
     Ok((hparams.need_u64(&["qk_nope_head_dim"])?, hparams.need_u64(&["v_head_dim"])?))
 }
 
-fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Turned, ArchError> {
+fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
     let (keys, values) = head_rows(hparams)?;
     let matrix = Matrix { group: keys.saturating_add(values), start: 0 };
-    Ok(Turned { matrix, rows: keys, columns: RowMap::Concat })
+    Ok(Transposed { matrix, rows: keys, columns: RowMap::Concat })
 }
 
 fn values_of_heads(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
@@ -147,7 +132,7 @@ const DEEPSEEK_V2_CONFIG: ConfigClass = ConfigClass {
         LATENT_FIELDS,
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     renamed: &[("num_experts", "n_routed_experts")],
     heads_divide_hidden: true,
     adjust: rotated_part,
@@ -185,7 +170,7 @@ const DEEPSEEK_V3_CONFIG: ConfigClass = ConfigClass {
         LATENT_FIELDS,
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", "num_nextn_predict_layers")],
     adjust: rotated_part,
     ..BASE
@@ -221,34 +206,34 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         None if hparams.get("n_routed_experts").is_some() => 0,
         None => hparams.n_layers()?,
     };
-    keys.computed("leading_dense_block_count", "first_k_dense_replace", dense)?;
+    keys.set_derived("leading_dense_block_count", "first_k_dense_replace", dense)?;
     keys.vocab_size(hparams)?;
     keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])?;
     let (rank, rotated) = (hparams.need_u64(&["kv_lora_rank"])?, hparams.need_u64(&["qk_rope_head_dim"])?);
     let (head_keys, head_values) = head_rows(hparams)?;
-    keys.comes_of("rope.dimension_count", &["qk_rope_head_dim"]);
-    keys.computed("attention.kv_lora_rank", "kv_lora_rank", rank)?;
-    keys.computed("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
-    keys.computed("attention.value_length", "kv_lora_rank", rank)?;
-    keys.computed("attention.key_length_mla", "qk_nope_head_dim", head_keys.saturating_add(rotated))?;
-    keys.computed("attention.value_length_mla", "v_head_dim", head_values)?;
+    keys.derived_from("rope.dimension_count", &["qk_rope_head_dim"]);
+    keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
+    keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
+    keys.set_derived("attention.value_length", "kv_lora_rank", rank)?;
+    keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", head_keys.saturating_add(rotated))?;
+    keys.set_derived("attention.value_length_mla", "v_head_dim", head_values)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size", "intermediate_size"])?;
     keys.count("expert_count", hparams, &["n_routed_experts"])?;
-    keys.computed(
+    keys.set_derived(
         "expert_shared_count",
         "n_shared_experts",
         hparams.get_u64("n_shared_experts")?.unwrap_or(0),
     )?;
     keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
-    keys.comes_of("expert_weights_norm", &["norm_topk_prob"]);
-    keys.comes_of("rope.scaling.yarn_log_multiplier", &["rope_parameters.mscale_all_dim"]);
+    keys.derived_from("expert_weights_norm", &["norm_topk_prob"]);
+    keys.derived_from("rope.scaling.yarn_log_multiplier", &["rope_parameters.mscale_all_dim"]);
     if hparams.is_true("norm_topk_prob") {
-        keys.own("expert_weights_norm", Value::Bool(true));
+        keys.set_prefixed("expert_weights_norm", Value::Bool(true));
     }
-    keys.computed("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
     if hparams.rope().get("mscale_all_dim").is_some() {
         let scale = 0.1 * hparams.rope().f64_or("mscale_all_dim", 0.0)?;
-        keys.own("rope.scaling.yarn_log_multiplier", Value::F32(scale as f32));
+        keys.set_prefixed("rope.scaling.yarn_log_multiplier", Value::F32(scale as f32));
     }
     Ok(())
 }

@@ -5,16 +5,10 @@
 //!
 //! Transforms: none. What guesses words is left out.
 //!
-//! Source: `DistilBertModel` in `conversion/bert.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `DistilBertModel` in `conversion/bert.py`.
 
-use gguf::Value;
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
 use crate::models::bert;
-use crate::registry::{Arch, Class};
-use crate::tensors::rules::TensorRule;
+use crate::models::prelude::*;
 
 /// The row.
 pub const DISTILBERT: Arch = Arch {
@@ -30,7 +24,7 @@ pub const DISTILBERT: Arch = Arch {
     needs: &["dim", "hidden_dim", "n_layers", "n_heads", "vocab_size"],
     tensors: &[EMBEDDINGS, LAYERS, bert::CLASSIFIER],
     keys: |hparams, keys| {
-        keys.own("attention.layer_norm_epsilon", Value::F32(1e-12));
+        keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-12));
         bert::keys(hparams, keys)
     },
     drops: |hparams, name| {

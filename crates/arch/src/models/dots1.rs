@@ -4,20 +4,11 @@
 //!
 //! Transforms: experts become one tensor.
 //!
-//! Source: `Dots1Model` in `conversion/dots1.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Dots1Model` in `conversion/dots1.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
-use crate::keys::Keys;
 use crate::models::deepseek2::{CORRECTION, has_shared, is_mixture};
+use crate::models::prelude::*;
 use crate::models::qwen2moe;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need};
 
 /// The row.
 pub const DOTS1: Arch = Arch {
@@ -72,7 +63,7 @@ const DOTS1_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     renamed: &[("num_local_experts", "n_routed_experts")],
     ..BASE
 };

@@ -5,17 +5,9 @@
 //! Transforms: none; in Baidu's own spelling (`ernie.`), Q, K and V are one matrix, and up and gate
 //! are, which are taken apart.
 //!
-//! Source: `Ernie4_5Model` in `conversion/ernie.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Ernie4_5Model` in `conversion/ernie.py`.
 
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
-use crate::{ArchError, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const ERNIE4_5: Arch = Arch {
@@ -83,7 +75,7 @@ const ERNIE4_5_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::HeadDim, Derived::KvHeads],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
     ..BASE
 };
 

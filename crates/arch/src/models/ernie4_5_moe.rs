@@ -4,20 +4,9 @@
 //!
 //! Transforms: experts become one tensor. Multi-token prediction is left out.
 //!
-//! Source: `Ernie4_5MoeModel` in `conversion/ernie.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Ernie4_5MoeModel` in `conversion/ernie.py`.
 
-use serde_json::{Map, Value as Json};
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, NULL};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, RowRule, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const ERNIE4_5_MOE: Arch = Arch {
@@ -135,7 +124,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if let (1.., Some(length), Some(heads)) = (shared, length, heads) {
         // So the reference has it, whatever the heads have to do with it.
         let length = length.checked_div(heads).unwrap_or(0);
-        keys.computed("expert_shared_feed_forward_length", "intermediate_size", length)?;
+        keys.set_derived("expert_shared_feed_forward_length", "intermediate_size", length)?;
     }
     Ok(())
 }

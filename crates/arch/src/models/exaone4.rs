@@ -4,21 +4,10 @@
 //!
 //! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
 //!
-//! Source: `Exaone4Model` in `conversion/exaone.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Exaone4Model` in `conversion/exaone.py`.
 
-use gguf::{Array, Value};
-use serde_json::{Map, Value as Json};
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Float, Int, Null};
-use crate::config::classes::{BASE, ConfigClass, DECODER_FIELDS, FLOAT, INT, NULL, TEXT, TEXTS};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
 use crate::models::llama;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const EXAONE4: Arch = Arch {
@@ -76,7 +65,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
     keys.count("attention.sliding_window", hparams, &["sliding_window"])?;
     if let Some(pattern) = hparams.sliding_layers().or(pattern(hparams)?) {
-        keys.own("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
+        keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
     }
     Ok(())
 }

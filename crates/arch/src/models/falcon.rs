@@ -7,16 +7,9 @@
 //! Transforms: of each key head its queries, key and value lie together; they become all Q, all K,
 //! all V, in one tensor still (the data layout `jploski`).
 //!
-//! Source: `FalconModel` in `conversion/falcon.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `FalconModel` in `conversion/falcon.py`.
 
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::{ArchError, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const FALCON: Arch = Arch {
@@ -56,7 +49,7 @@ const LAYERS: &[TensorRule] = &[
 
 /// Whether attention and the feed-forward part have a norm each, as in the 40B and 180B models.
 fn has_two_norms(hparams: &Hparams) -> bool {
-    let stated = hparams.get("num_ln_in_parallel_attn").and_then(serde_json::Value::as_u64);
+    let stated = hparams.get("num_ln_in_parallel_attn").and_then(Json::as_u64);
     hparams.is_true("new_decoder_architecture") && stated.unwrap_or(2) == 2
 }
 
@@ -106,7 +99,7 @@ const FALCON_CONFIG: ConfigClass = ConfigClass {
         if let Some(width) = map.remove("n_embed") {
             map.insert("hidden_size".into(), width);
         }
-        if map.get("num_kv_heads").is_none_or(serde_json::Value::is_null) {
+        if map.get("num_kv_heads").is_none_or(Json::is_null) {
             let heads = map.get("num_attention_heads").cloned().unwrap_or_default();
             map.insert("num_kv_heads".into(), heads);
         }
@@ -117,14 +110,14 @@ const FALCON_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let (heads, key_heads) = heads(hparams)?;
-    keys.computed("context_length", "max_position_embeddings", 2048)?;
-    keys.own("tensor_data_layout", "jploski".into());
+    keys.set_derived("context_length", "max_position_embeddings", 2048)?;
+    keys.set_prefixed("tensor_data_layout", "jploski".into());
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     let width = hparams.need_u64(&["hidden_size"])?;
-    keys.computed("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
-    keys.computed("attention.head_count", "num_attention_heads", heads)?;
-    keys.computed("attention.head_count_kv", "num_kv_heads", key_heads)?;
+    keys.set_derived("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("attention.head_count", "num_attention_heads", heads)?;
+    keys.set_derived("attention.head_count_kv", "num_kv_heads", key_heads)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();
     Ok(())

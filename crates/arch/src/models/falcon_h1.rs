@@ -6,15 +6,10 @@
 //! Transforms: those of Mamba 2. The multipliers of the config are multiplied into the weights, one
 //! after the other: five of them into bands of the input projection's rows.
 //!
-//! Source: `FalconH1Model` in `conversion/falcon_h1.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `FalconH1Model` in `conversion/falcon_h1.py`.
 
-use crate::config::{Hparams, bad, missing};
-use crate::keys::{Keys, to_f32};
 use crate::models::mamba::{count_or, epsilon};
-use crate::registry::{Arch, Class, DECODER, Export};
-use crate::tensors::rules::{self, Need, Reshape, TensorRule};
-use crate::{ArchError, ElementMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const FALCON_H1: Arch = Arch {
@@ -129,13 +124,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
-    keys.computed("ssm.conv_kernel", "mamba_d_conv", count_or(hparams, &["mamba_d_conv"], 4)?)?;
-    keys.computed("ssm.inner_size", "mamba_d_ssm", inner)?;
-    keys.computed("ssm.state_size", "mamba_d_state", count_or(hparams, &["mamba_d_state"], 128)?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("ssm.conv_kernel", "mamba_d_conv", count_or(hparams, &["mamba_d_conv"], 4)?)?;
+    keys.set_derived("ssm.inner_size", "mamba_d_ssm", inner)?;
+    keys.set_derived("ssm.state_size", "mamba_d_state", count_or(hparams, &["mamba_d_state"], 128)?)?;
     // Of `mamba_d_head` and `head_dim`, the reference takes the former here.
-    keys.computed("ssm.time_step_rank", "mamba_d_head", inner / head)?;
-    keys.computed(
+    keys.set_derived("ssm.time_step_rank", "mamba_d_head", inner / head)?;
+    keys.set_derived(
         "ssm.group_count",
         "mamba_n_groups",
         count_or(hparams, &["n_groups", "mamba_n_groups"], 1)?,
@@ -145,8 +140,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.vocab_size(hparams)?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
     // transformers states the length of a head where it is not its share of the width.
-    keys.computed("attention.key_length", "head_dim", hparams.head_dim()?)?;
-    keys.computed("attention.value_length", "head_dim", hparams.head_dim()?)?;
+    keys.set_derived("attention.key_length", "head_dim", hparams.head_dim()?)?;
+    keys.set_derived("attention.value_length", "head_dim", hparams.head_dim()?)?;
     if hparams.rope().get("rope_theta").is_none() {
         return Err(missing("rope_theta"));
     }

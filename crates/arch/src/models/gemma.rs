@@ -4,17 +4,9 @@
 //!
 //! Transforms: one is added to the weights of norms. An output beside the embedding is left out.
 //!
-//! Source: `GemmaModel` in `conversion/gemma.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `GemmaModel` in `conversion/gemma.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const GEMMA: Arch = Arch {
@@ -72,7 +64,7 @@ const GEMMA_CONFIG: ConfigClass = ConfigClass {
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads", "num_attention_heads"])?;

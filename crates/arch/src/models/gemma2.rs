@@ -4,18 +4,10 @@
 //!
 //! Transforms: one is added to the weights of norms. An output beside the embedding is left out.
 //!
-//! Source: `Gemma2Model` in `conversion/gemma.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Gemma2Model` in `conversion/gemma.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT, TEXTS};
-use crate::keys::Keys;
 use crate::models::gemma;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const GEMMA2: Arch = Arch {

@@ -5,21 +5,10 @@
 //!
 //! Transforms: one is added to the weights of norms. Image parts are left out.
 //!
-//! Source: `Gemma3Model` in `conversion/gemma.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Gemma3Model` in `conversion/gemma.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT, TEXTS};
-use crate::config::{Hparams, adjust, bad};
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::{gemma, gemma2};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
 
 /// The row.
 pub const GEMMA3: Arch = Arch {
@@ -83,7 +72,7 @@ const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass {
 const GEMMA3_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma3",
     fields: &[],
-    adjust: |map| adjust::text_config(map, "gemma3_text"),
+    adjust: |map| adjust::text_config(map, &GEMMA3_TEXT_CONFIG),
     ..BASE
 };
 
@@ -91,14 +80,18 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     let count = |key, default| hparams.get_u64(key).map(|count| count.unwrap_or(default));
     let head_dim = count("head_dim", 256)?;
-    keys.computed("context_length", "max_position_embeddings", count("max_position_embeddings", 131_072)?)?;
-    keys.computed("attention.head_count", "num_attention_heads", count("num_attention_heads", 8)?)?;
+    keys.set_derived(
+        "context_length",
+        "max_position_embeddings",
+        count("max_position_embeddings", 131_072)?,
+    )?;
+    keys.set_derived("attention.head_count", "num_attention_heads", count("num_attention_heads", 8)?)?;
     let epsilon = hparams.get_f64("rms_norm_eps")?.unwrap_or(1e-6) as f32;
-    keys.own("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
-    keys.computed("attention.key_length", "head_dim", head_dim)?;
-    keys.computed("attention.value_length", "head_dim", head_dim)?;
+    keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
+    keys.set_derived("attention.key_length", "head_dim", head_dim)?;
+    keys.set_derived("attention.value_length", "head_dim", head_dim)?;
     let theta = hparams.rope().f64_or("rope_theta", 1_000_000.0)? as f32;
-    keys.own("rope.freq_base", Value::F32(theta));
+    keys.set_prefixed("rope.freq_base", Value::F32(theta));
     if let Some(cap) = hparams.get("attn_logit_softcapping") {
         return Err(bad("attn_logit_softcapping", cap, "null: this architecture has none"));
     }
@@ -108,5 +101,5 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if hparams.get_u64("sliding_window_pattern")? != Some(1) {
         keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
     }
-    keys.computed("attention.head_count_kv", "num_key_value_heads", count("num_key_value_heads", 4)?)
+    keys.set_derived("attention.head_count_kv", "num_key_value_heads", count("num_key_value_heads", 4)?)
 }

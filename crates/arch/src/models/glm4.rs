@@ -5,18 +5,9 @@
 //! Transforms: none; gate and up stay one matrix. The permutation for images (`mrope_section`) is
 //! not known here.
 //!
-//! Source: `Glm4Model` in `conversion/glm.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Glm4Model` in `conversion/glm.py`.
 
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
-use crate::config::{Hparams, adjust, bad};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const GLM4: Arch = Arch {
@@ -73,5 +64,5 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ));
     }
     text_keys(hparams, keys)?;
-    keys.computed("rope.dimension_count", "head_dim", hparams.rotated(hparams.head_dim()?, Some(0.5))?)
+    keys.set_derived("rope.dimension_count", "head_dim", hparams.rotated(hparams.head_dim()?, Some(0.5))?)
 }

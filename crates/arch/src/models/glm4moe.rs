@@ -6,21 +6,10 @@
 //! Transforms: experts become one tensor. Layers of multi-token prediction follow the others, where
 //! the checkpoint has them (transformers leaves them out on saving).
 //!
-//! Source: `Glm4MoeModel` in `conversion/glm.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Glm4MoeModel` in `conversion/glm.py`.
 
-use gguf::Value;
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
 use crate::models::deepseek2::{CORRECTION, has_shared, is_mixture};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
-use crate::{ArchError, SourceTensor};
+use crate::models::prelude::*;
 
 /// The row.
 pub const GLM4MOE: Arch = Arch {
@@ -124,13 +113,13 @@ const GLM4MOE_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
-    keys.computed("rope.dimension_count", "head_dim", rotated)?;
+    keys.set_derived("rope.dimension_count", "head_dim", rotated)?;
     keys.count("expert_count", hparams, &["n_routed_experts"])?;
     keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
     keys.count("expert_shared_count", hparams, &["n_shared_experts"])?;
     keys.count("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     // Scores go through a sigmoid.
-    keys.own("expert_gating_func", Value::U32(2));
+    keys.set_prefixed("expert_gating_func", Value::U32(2));
     keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     if hparams.get("norm_topk_prob").is_some() {
         keys.flag("expert_weights_norm", hparams, "norm_topk_prob");

@@ -6,17 +6,10 @@
 //!
 //! Transforms: the projections are Conv1D, whose matrices lie transposed; their columns become rows.
 //!
-//! Source: `GPT2Model` in `conversion/gpt2.py` of llama.cpp, as vendored in llama-cpp-python
-//! 0.3.36, but for the causal masks of older files, which the reference means to leave out and
-//! stops on.
+//! Source: `GPT2Model` in `conversion/gpt2.py`, but for the causal masks of older files, which the
+//! reference means to leave out and stops on.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const GPT2: Arch = Arch {
@@ -89,10 +82,10 @@ const GPT2_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["n_embd"])?;
-    keys.computed("block_count", "n_layer", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.needed("context_length", hparams, &["n_ctx", "n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
-    keys.computed("feed_forward_length", "n_embd", width.saturating_mul(4))?;
+    keys.set_derived("feed_forward_length", "n_embd", width.saturating_mul(4))?;
     keys.needed("attention.head_count", hparams, &["n_head"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();

@@ -5,20 +5,9 @@
 //! Transforms: gate and up of the experts, whose rows alternate, are taken apart. Experts in MXFP4
 //! stay as they are, in the order of ggml; experts in floats lie transposed in the checkpoint.
 //!
-//! Source: `GptOssModel` in `conversion/gpt_oss.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `GptOssModel` in `conversion/gpt_oss.py`.
 
-use serde_json::{Map, Value as Json, json};
-use tensor::Shape;
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER, Packed};
-use crate::tensors::rules::{self, Need, RowRule, TensorRule, Turned};
-use crate::text_keys::text_keys;
-use crate::{ArchError, Matrix, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const GPT_OSS: Arch = Arch {
@@ -66,24 +55,24 @@ const PACKED_EXPERTS: &[TensorRule] = &[
 ];
 
 const FLOAT_EXPERTS: &[TensorRule] = &[
-    TensorRule::turned(
+    TensorRule::transposed(
         &["model.layers.{bid}.mlp.experts.down_proj"],
         "blk.{bid}.ffn_down_exps",
-        |_, shape| Ok(turned(shape, RowMap::Concat)),
+        |_, shape| Ok(transposed(shape, RowMap::Concat)),
     )
     .bare(".weight")
     .need(Need::Optional),
-    TensorRule::turned(
+    TensorRule::transposed(
         &["model.layers.{bid}.mlp.experts.gate_up_proj"],
         "blk.{bid}.ffn_gate_exps",
-        |_, shape| Ok(turned(shape, GATE)),
+        |_, shape| Ok(transposed(shape, GATE)),
     )
     .bare(".weight")
     .need(Need::Optional),
-    TensorRule::turned(
+    TensorRule::transposed(
         &["model.layers.{bid}.mlp.experts.gate_up_proj"],
         "blk.{bid}.ffn_up_exps",
-        |_, shape| Ok(turned(shape, UP)),
+        |_, shape| Ok(transposed(shape, UP)),
     )
     .bare(".weight")
     .need(Need::Optional),
@@ -93,9 +82,9 @@ const GATE: RowMap = RowMap::Groups { group: 2, start: 0, rows: 1, n_head: 0 };
 const UP: RowMap = RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 };
 
 /// The matrices of all experts, each transposed.
-pub fn turned(shape: &Shape, columns: RowMap) -> Turned {
+pub fn transposed(shape: &Shape, columns: RowMap) -> Transposed {
     let rows = shape.dim(1);
-    Turned { matrix: Matrix { group: rows, start: 0 }, rows, columns }
+    Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns }
 }
 
 /// `GptOssConfig` of transformers 5.23.

@@ -6,17 +6,10 @@
 //! Transforms: none. The rotated pairs of GPT-J lie side by side in its checkpoints already.
 //!
 //! Source: the section on GPT-J and the standardized tensor names of the GGUF specification;
-//! `MODEL_TENSORS[GPTJ]` in `gguf-py/gguf/constants.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! `MODEL_TENSORS[GPTJ]` in `gguf-py/gguf/constants.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::{gpt2, starcoder};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::TensorRule;
 
 /// The row.
 pub const GPTJ: Arch = Arch {
@@ -69,8 +62,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let forward = hparams.get_u64("n_inner")?.unwrap_or(width.saturating_mul(4));
     keys.needed("context_length", hparams, &["n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
-    keys.computed("block_count", "n_layer", hparams.n_layers()?)?;
-    keys.computed("feed_forward_length", "n_inner", forward)?;
+    keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
+    keys.set_derived("feed_forward_length", "n_inner", forward)?;
     keys.needed("rope.dimension_count", hparams, &["rotary_dim"])?;
     keys.needed("attention.head_count", hparams, &["n_head"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;

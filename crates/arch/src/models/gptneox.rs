@@ -7,18 +7,9 @@
 //! Transforms: Q, K and V of each head lie together; they become all Q, all K, all V, in one tensor
 //! still.
 //!
-//! Source: `GPTNeoXModel` in `conversion/gptneox.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `GPTNeoXModel` in `conversion/gptneox.py`.
 
-use gguf::Value;
-
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::{ArchError, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const GPTNEOX: Arch = Arch {
@@ -101,7 +92,7 @@ const GPTNEOX_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     let share = hparams.get_f64("rotary_pct")?;
     let dims = hparams.head_share()?;
@@ -109,10 +100,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         Some(share) => (share * dims as f64) as u64,
         None => hparams.rotated(dims, Some(0.25))?,
     };
-    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     let parallel = hparams.get("use_parallel_residual").is_none() || hparams.is_true("use_parallel_residual");
-    keys.own("use_parallel_residual", Value::Bool(parallel));
+    keys.set_prefixed("use_parallel_residual", Value::Bool(parallel));
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps"])?;
     Ok(())
 }

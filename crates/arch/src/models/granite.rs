@@ -4,20 +4,10 @@
 //!
 //! Transforms: those of llama.
 //!
-//! Source: `GraniteModel` in `conversion/granite.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `GraniteModel` in `conversion/granite.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
-use crate::keys::Keys;
 use crate::models::llama;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const GRANITE: Arch = Arch {
@@ -51,7 +41,7 @@ const GRANITE_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     ..BASE
 };
 
@@ -69,7 +59,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("logit_scale", "logits_scaling"),
     ] {
         if let Some(scale) = hparams.get_f64(name)?.filter(|scale| *scale != 0.0) {
-            keys.own(key, Value::F32(scale as f32));
+            keys.set_prefixed(key, Value::F32(scale as f32));
         }
     }
     Ok(())

@@ -5,18 +5,10 @@
 //! Transforms: those of llama. Experts are stacked already, gate before up in one tensor, which is
 //! taken apart; so is the shared expert's.
 //!
-//! Source: `GraniteMoeModel` in `conversion/granite.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `GraniteMoeModel` in `conversion/granite.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::{granite, llama};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::vocab::Route;
 
 /// The row.
 pub const GRANITEMOE: Arch = Arch {
@@ -64,10 +56,7 @@ const SHARED: &[TensorRule] = &[
 ];
 
 const HAS_SHARED: Need = Need::If(|hparams, _| {
-    hparams
-        .get("shared_intermediate_size")
-        .and_then(serde_json::Value::as_u64)
-        .is_some_and(|length| length > 0)
+    hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
 });
 
 /// `GraniteMoeConfig` of transformers 5.23.
@@ -92,7 +81,7 @@ const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     ..BASE
 };
 

@@ -5,14 +5,9 @@
 //! Transforms: Q, K and V are one matrix, for each key head its queries, then key, then value;
 //! they are taken apart, and rows of Q and K are permuted as for llama.
 //!
-//! Source: `InternLM2Model` in `conversion/internlm.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `InternLM2Model` in `conversion/internlm.py`.
 
-use crate::config::{Hparams, bad};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::vocab::Route;
-use crate::{ArchError, RowMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const INTERNLM2: Arch = Arch {

@@ -6,21 +6,10 @@
 //! Transforms: those of Mamba; experts become one tensor. Where a layer has no mixture, its only
 //! expert is its feed-forward part.
 //!
-//! Source: `JambaModel` in `conversion/jamba.py` of llama.cpp, as vendored in llama-cpp-python
-//! 0.3.36.
+//! Source: `JambaModel` in `conversion/jamba.py`.
 
-use gguf::{Array, Value};
-use serde_json::Value as Json;
-
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, Derived, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::{Keys, to_i32};
 use crate::models::mamba::{count_or, epsilon, state_keys};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, RowRule, TensorRule};
-use crate::vocab::Route;
-use crate::{ArchError, ElementMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const JAMBA: Arch = Arch {
@@ -142,11 +131,11 @@ const JAMBA_CONFIG: ConfigClass = ConfigClass {
         ("mamba_expand", INT, Int(2)),
         ("mamba_dt_rank", INT | TEXT, Text("auto")),
     ]],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     renamed: &[("num_local_experts", "num_experts")],
     adjust: |map| {
         if map.get("mamba_dt_rank").is_some_and(|rank| rank == "auto") {
-            let width = map.get("hidden_size").and_then(serde_json::Value::as_u64).unwrap_or(0);
+            let width = map.get("hidden_size").and_then(Json::as_u64).unwrap_or(0);
             map.insert("mamba_dt_rank".into(), width.div_ceil(16).into());
         }
         Ok(())
@@ -155,18 +144,18 @@ const JAMBA_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    keys.comes_of("ssm.inner_size", &["mamba_expand"]);
+    keys.derived_from("ssm.inner_size", &["mamba_expand"]);
     let width = hparams.need_u64(&["hidden_size"])?;
     let inner = hparams.need_u64(&["mamba_expand"])?.saturating_mul(width);
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
-    keys.computed("embedding_length", "hidden_size", width)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
-    keys.own("attention.head_count_kv", Value::Array(Array::I32(kv_heads(hparams)?)));
+    keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(kv_heads(hparams)?)));
     state_keys(hparams, keys, &["mamba_d_conv"], inner, &["mamba_d_state"])?;
     let rank = count_or(hparams, &["mamba_dt_rank"], width.div_ceil(16))?;
-    keys.computed("ssm.time_step_rank", "mamba_dt_rank", rank)?;
+    keys.set_derived("ssm.time_step_rank", "mamba_dt_rank", rank)?;
     epsilon(hparams, keys, 1e-6)?;
     keys.needed("expert_count", hparams, &["num_local_experts", "num_experts"])?;
     keys.needed("expert_used_count", hparams, &["num_experts_per_tok"])?;

@@ -4,13 +4,10 @@
 //!
 //! Transforms: none; gate and up stay one matrix.
 //!
-//! Source: `JinaBertV2Model` in `conversion/bert.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `JinaBertV2Model` in `conversion/bert.py`.
 
 use crate::models::bert;
-use crate::registry::{Arch, Class};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row. The config class is that of BERT, by its `model_type`.
 pub const JINA_BERT_V2: Arch = Arch {

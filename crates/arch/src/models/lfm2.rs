@@ -5,18 +5,9 @@
 //!
 //! Transforms: the convolution loses a dimension.
 //!
-//! Source: `LFM2Model` in `conversion/lfm2.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! Source: `LFM2Model` in `conversion/lfm2.py`.
 
-use serde_json::Value as Json;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
-use crate::config::{Hparams, bad, missing};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const LFM2: Arch = Arch {
@@ -124,7 +115,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.vocab_size(hparams)?;
     keys.needed("shortconv.l_cache", hparams, &["conv_L_cache"])?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["norm_eps"])?;
-    keys.computed("feed_forward_length", "intermediate_size", forward_length(hparams)?)
+    keys.set_derived("feed_forward_length", "intermediate_size", forward_length(hparams)?)
 }
 
 /// The feed-forward length, made of the one that the config states.

@@ -7,21 +7,10 @@
 //! the two halves of each rotated pair apart and ggml wants them side by side. Experts become
 //! one tensor. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
 //!
-//! Source: `LlamaModel` in `conversion/llama.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `LlamaModel` in `conversion/llama.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL};
-use crate::keys::{Keys, to_u32};
-use crate::registry::{Arch, Class, Computed, DECODER, Export};
+use crate::models::prelude::*;
 use crate::rope_llama3::rope_llama3;
-use crate::tensors::rules;
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
 
 /// The row.
 pub const LLAMA: Arch = Arch {
@@ -66,7 +55,7 @@ const LLAMA_CONFIG: ConfigClass = ConfigClass {
             ("mlp_bias", BOOL, Bool(false)),
         ],
     ],
-    derived: &[Derived::HeadDim, Derived::KvHeads],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
     heads_divide_hidden: true,
     ..BASE
 };
@@ -109,7 +98,7 @@ const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
             ("router_jitter_noise", FLOAT, Float(0.0)),
         ],
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     renamed: &[("num_experts", "num_local_experts")],
     ..BASE
 };
@@ -124,7 +113,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     hparams.need_u64(&["vocab_size"])?;
     keys.count("vocab_size", hparams, &["vocab_size"])?;
     let dim = hparams.head_dim()?;
-    keys.own("rope.dimension_count", Value::U32(to_u32("head_dim", &dim.into())?));
+    keys.set_prefixed("rope.dimension_count", Value::U32(to_u32("head_dim", &dim.into())?));
     Ok(())
 }
 

@@ -6,23 +6,10 @@
 //! Transforms: the experts lie stacked and transposed in the checkpoint, gate before up, which are
 //! taken apart. Q and K stay as they are.
 //!
-//! Source: `Llama4Model` in `conversion/llama.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Llama4Model` in `conversion/llama.py`.
 
-use gguf::Value;
-use serde_json::{Map, Value as Json};
-use tensor::Shape;
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, DICT, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::{gpt_oss, llama};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::{ArchError, RowMap};
 
 /// The row.
 pub const LLAMA4: Arch = Arch {
@@ -49,24 +36,24 @@ const DENSE: &[TensorRule] = &[
 
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feed_forward.router"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
-    TensorRule::turned(
+    TensorRule::transposed(
         &["model.layers.{bid}.feed_forward.experts.gate_up_proj"],
         "blk.{bid}.ffn_gate_exps",
-        |_, shape| Ok(gpt_oss::turned(shape, half(shape, 0))),
+        |_, shape| Ok(gpt_oss::transposed(shape, half(shape, 0))),
     )
     .bare(".weight")
     .need(IS_MIXTURE),
-    TensorRule::turned(
+    TensorRule::transposed(
         &["model.layers.{bid}.feed_forward.experts.gate_up_proj"],
         "blk.{bid}.ffn_up_exps",
-        |_, shape| Ok(gpt_oss::turned(shape, half(shape, 1))),
+        |_, shape| Ok(gpt_oss::transposed(shape, half(shape, 1))),
     )
     .bare(".weight")
     .need(IS_MIXTURE),
-    TensorRule::turned(
+    TensorRule::transposed(
         &["model.layers.{bid}.feed_forward.experts.down_proj"],
         "blk.{bid}.ffn_down_exps",
-        |_, shape| Ok(gpt_oss::turned(shape, RowMap::Concat)),
+        |_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat)),
     )
     .bare(".weight")
     .need(IS_MIXTURE),
@@ -116,7 +103,7 @@ const LLAMA4_CONFIG: ConfigClass = ConfigClass {
         ("image_token_index", INT, Int(200_092)),
         ("tie_word_embeddings", BOOL, Bool(false)),
     ]],
-    adjust: |map| adjust::text_config(map, LLAMA4_TEXT_CONFIG.model_type),
+    adjust: |map| adjust::text_config(map, &LLAMA4_TEXT_CONFIG),
     ..BASE
 };
 
@@ -156,7 +143,7 @@ const LLAMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::HeadDim],
+    fill: &[Fill::HeadDim],
     adjust: config,
     ..BASE
 };
@@ -180,15 +167,15 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    keys.comes_of("feed_forward_length", &["intermediate_size_mlp"]);
-    keys.comes_of("expert_feed_forward_length", &["intermediate_size"]);
+    keys.derived_from("feed_forward_length", &["intermediate_size_mlp"]);
+    keys.derived_from("expert_feed_forward_length", &["intermediate_size"]);
     llama::keys(hparams, keys)?;
     keys.needed("interleave_moe_layer_step", hparams, &["interleave_moe_layer_step"])?;
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size_moe"])?;
     if let Some(Json::Array(types)) = hparams.get("layer_types")
         && types.iter().all(|kind| kind == "full_attention")
     {
-        keys.own("attention.sliding_window", Value::U32(0));
+        keys.set_prefixed("attention.sliding_window", Value::U32(0));
     }
     Ok(())
 }

@@ -6,17 +6,9 @@
 //! Transforms: the decay is stored as a logarithm and becomes minus its exponential; the convolution
 //! loses a dimension. An output that is equal to the embedding is left out.
 //!
-//! Source: `MambaModel` in `conversion/mamba.py` of llama.cpp, as vendored in llama-cpp-python
-//! 0.3.36.
+//! Source: `MambaModel` in `conversion/mamba.py`.
 
-use gguf::Value;
-
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::vocab::Route;
-use crate::{ArchError, ElementMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const MAMBA: Arch = Arch {
@@ -61,18 +53,18 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if inner != width.saturating_mul(2) {
         return Err(bad("intermediate_size", &inner.into(), "twice the width"));
     }
-    keys.computed("context_length", "", 1 << 20)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("feed_forward_length", "", 0)?;
-    keys.computed("attention.head_count", "", 0)?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("context_length", "", 1 << 20)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("feed_forward_length", "", 0)?;
+    keys.set_derived("attention.head_count", "", 0)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     state_keys(hparams, keys, &["conv_kernel", "d_conv"], inner, &["state_size", "d_state"])?;
     let rank = count_or(hparams, &["time_step_rank", "dt_rank"], width.div_ceil(16))?;
-    keys.computed("ssm.time_step_rank", "time_step_rank", rank)?;
+    keys.set_derived("ssm.time_step_rank", "time_step_rank", rank)?;
     epsilon(hparams, keys, 1e-5)?;
-    keys.comes_of("ssm.dt_b_c_rms", &["model_type"]);
+    keys.derived_from("ssm.dt_b_c_rms", &["model_type"]);
     let norms = hparams.get("model_type").is_some_and(|kind| kind == "falcon_mamba");
-    keys.own("ssm.dt_b_c_rms", Value::Bool(norms));
+    keys.set_prefixed("ssm.dt_b_c_rms", Value::Bool(norms));
     keys.file_type_here();
     Ok(())
 }
@@ -89,11 +81,11 @@ pub fn state_keys(
     inner: u64,
     state: &[&'static str],
 ) -> Result<(), ArchError> {
-    keys.comes_of("ssm.conv_kernel", conv);
-    keys.comes_of("ssm.state_size", state);
-    keys.computed("ssm.conv_kernel", "conv_kernel", count_or(hparams, conv, 4)?)?;
-    keys.computed("ssm.inner_size", "intermediate_size", inner)?;
-    keys.computed("ssm.state_size", "state_size", count_or(hparams, state, 16)?)
+    keys.derived_from("ssm.conv_kernel", conv);
+    keys.derived_from("ssm.state_size", state);
+    keys.set_derived("ssm.conv_kernel", "conv_kernel", count_or(hparams, conv, 4)?)?;
+    keys.set_derived("ssm.inner_size", "intermediate_size", inner)?;
+    keys.set_derived("ssm.state_size", "state_size", count_or(hparams, state, 16)?)
 }
 
 /// The epsilon of the norms, or a default.
@@ -106,7 +98,7 @@ pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), A
         Some((key, _)) => hparams.get_f64(key)?.filter(|epsilon| *epsilon != 0.0),
         None => None,
     };
-    keys.own("attention.layer_norm_rms_epsilon", Value::F32(stated.unwrap_or(default) as f32));
+    keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(stated.unwrap_or(default) as f32));
     Ok(())
 }
 

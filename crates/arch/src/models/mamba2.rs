@@ -5,16 +5,10 @@
 //! Transforms: as for Mamba; decay and skip connection become columns, the norm is divided into
 //! groups.
 //!
-//! Source: `Mamba2Model` in `conversion/mamba.py` of llama.cpp, as vendored in llama-cpp-python
-//! 0.3.36.
+//! Source: `Mamba2Model` in `conversion/mamba.py`.
 
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
 use crate::models::mamba::{count_or, epsilon};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, Reshape, TensorRule};
-use crate::vocab::Route;
-use crate::{ArchError, ElementMap};
+use crate::models::prelude::*;
 
 /// The row.
 pub const MAMBA2: Arch = Arch {
@@ -72,16 +66,16 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if !inner.is_multiple_of(head) {
         return Err(bad("head_dim", &head.into(), "a divisor of the inner size"));
     }
-    keys.computed("context_length", "", 1 << 20)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("feed_forward_length", "", 0)?;
-    keys.computed("attention.head_count", "", 0)?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
-    keys.computed("ssm.conv_kernel", "conv_kernel", count_or(hparams, &["conv_kernel", "d_conv"], 4)?)?;
-    keys.computed("ssm.inner_size", "intermediate_size", inner)?;
-    keys.computed("ssm.state_size", "state_size", count_or(hparams, &["state_size", "d_state"], 128)?)?;
-    keys.computed("ssm.time_step_rank", "head_dim", inner / head)?;
-    keys.computed("ssm.group_count", "n_groups", count_or(hparams, &["n_groups"], 1)?)?;
+    keys.set_derived("context_length", "", 1 << 20)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("feed_forward_length", "", 0)?;
+    keys.set_derived("attention.head_count", "", 0)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("ssm.conv_kernel", "conv_kernel", count_or(hparams, &["conv_kernel", "d_conv"], 4)?)?;
+    keys.set_derived("ssm.inner_size", "intermediate_size", inner)?;
+    keys.set_derived("ssm.state_size", "state_size", count_or(hparams, &["state_size", "d_state"], 128)?)?;
+    keys.set_derived("ssm.time_step_rank", "head_dim", inner / head)?;
+    keys.set_derived("ssm.group_count", "n_groups", count_or(hparams, &["n_groups"], 1)?)?;
     epsilon(hparams, keys, 1e-5)?;
     keys.file_type_here();
     Ok(())

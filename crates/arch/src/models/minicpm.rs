@@ -5,19 +5,10 @@
 //! Transforms: rows of Q and K are permuted as for llama. Factors of long contexts become the
 //! computed tensors `rope_factors_long` and `rope_factors_short`.
 //!
-//! Source: `MiniCPMModel` in `conversion/minicpm.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `MiniCPMModel` in `conversion/minicpm.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::keys::Keys;
 use crate::models::phi3;
-use crate::registry::{Arch, Class, Computed, DECODER};
-use crate::tensors::rules;
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const MINICPM: Arch = Arch {
@@ -33,9 +24,9 @@ pub const MINICPM: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.comes_of("embedding_scale", &["scale_emb"]);
-    keys.comes_of("residual_scale", &["scale_depth"]);
-    keys.comes_of("logit_scale", &["dim_model_base"]);
+    keys.derived_from("embedding_scale", &["scale_emb"]);
+    keys.derived_from("residual_scale", &["scale_depth"]);
+    keys.derived_from("logit_scale", &["dim_model_base"]);
     let depth = (hparams.n_layers()? as f64).sqrt();
     let width = hparams.need_f64("hidden_size")?;
     for (key, scale) in [
@@ -43,7 +34,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("residual_scale", hparams.need_f64("scale_depth")? / depth),
         ("logit_scale", width / hparams.need_f64("dim_model_base")?),
     ] {
-        keys.own(key, Value::F32(scale as f32));
+        keys.set_prefixed(key, Value::F32(scale as f32));
     }
     Ok(())
 }

@@ -4,17 +4,9 @@
 //!
 //! Transforms: experts become one tensor.
 //!
-//! Source: `MiniMaxM2Model` in `conversion/minimax.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `MiniMaxM2Model` in `conversion/minimax.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const MINIMAX_M2: Arch = Arch {
@@ -81,5 +73,5 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         Some(rotated) => rotated,
         None => hparams.rotated(hparams.head_dim()?, Some(1.0))?,
     };
-    keys.computed("rope.dimension_count", "rotary_dim", rotated)
+    keys.set_derived("rope.dimension_count", "rotary_dim", rotated)
 }

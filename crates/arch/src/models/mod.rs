@@ -53,6 +53,7 @@ pub mod persimmon;
 pub mod phi2;
 pub mod phi3;
 pub mod phimoe;
+mod prelude;
 pub mod qwen2;
 pub mod qwen2moe;
 pub mod qwen3;

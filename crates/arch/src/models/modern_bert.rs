@@ -5,20 +5,10 @@
 //!
 //! Transforms: none; gate and up stay one matrix, Q, K and V as well.
 //!
-//! Source: `ModernBertModel` in `conversion/bert.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `ModernBertModel` in `conversion/bert.py`.
 
-use serde_json::Value as Json;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DICT, FLOAT, INT, INTS, NULL, TEXT, TEXTS};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
 use crate::models::bert;
-use crate::registry::{Arch, Class};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const MODERN_BERT: Arch = Arch {
@@ -106,10 +96,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
     keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
     keys.count("attention.sliding_window_pattern", hparams, &["global_attn_every_n_layers"])?;
-    keys.own("rope.scaling.type", "none".into());
+    keys.set_prefixed("rope.scaling.type", "none".into());
     keys.vocab_size(hparams)?;
     if let Some(activation) = hparams.get("hidden_activation").and_then(Json::as_str) {
-        keys.own("hidden_activation", activation.into());
+        keys.set_prefixed("hidden_activation", activation.into());
     }
     Ok(())
 }

@@ -5,20 +5,10 @@
 //!
 //! Transforms: none. Scales of an activation-aware quantization are kept beside the weights.
 //!
-//! Source: `MPTModel` in `conversion/mpt.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36,
-//! which does not know the class name `MptForCausalLM` that transformers writes.
+//! Source: `MPTModel` in `conversion/mpt.py`, which does not know the class name `MptForCausalLM`
+//! that transformers writes.
 
-use gguf::Value;
-use serde_json::{Value as Json, json};
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DICT, FLOAT, INT, INTS, NULL, TEXT};
-use crate::config::{Hparams, bad, missing};
-use crate::keys::{Keys, to_f32, to_u32};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const MPT: Arch = Arch {
@@ -104,31 +94,31 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["d_model"])?;
     keys.needed("context_length", hparams, &["max_seq_len"])?;
     keys.needed("embedding_length", hparams, &["d_model"])?;
-    keys.computed("block_count", "n_layers", hparams.n_layers()?)?;
-    keys.computed("feed_forward_length", "d_model", width.saturating_mul(4))?;
+    keys.set_derived("block_count", "n_layers", hparams.n_layers()?)?;
+    keys.set_derived("feed_forward_length", "d_model", width.saturating_mul(4))?;
     keys.needed("attention.head_count", hparams, &["n_heads"])?;
     for (key, name) in [
         ("attention.head_count_kv", "attn_config.kv_n_heads"),
         ("attention.clamp_kqv", "attn_config.clip_qkv"),
         ("attention.max_alibi_bias", "attn_config.alibi_bias_max"),
     ] {
-        keys.comes_of(key, &[name]);
+        keys.derived_from(key, &[name]);
     }
     let attention = hparams.get("attn_config").ok_or_else(|| missing("attn_config"))?;
     let attention = attention.as_object().ok_or_else(|| bad("attn_config", attention, "an object"))?;
     let inner = |key: &str| attention.get(key).filter(|value| !value.is_null());
     if let Some(heads) = inner("kv_n_heads").filter(|heads| heads.as_u64() != Some(0)) {
-        keys.own("attention.head_count_kv", Value::U32(to_u32("attn_config.kv_n_heads", heads)?));
+        keys.set_prefixed("attention.head_count_kv", Value::U32(to_u32("attn_config.kv_n_heads", heads)?));
     }
-    keys.own("attention.layer_norm_epsilon", Value::F32(1e-5));
+    keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-5));
     if let Some(clip) = inner("clip_qkv") {
-        keys.own("attention.clamp_kqv", Value::F32(to_f32("attn_config.clip_qkv", clip)?));
+        keys.set_prefixed("attention.clamp_kqv", Value::F32(to_f32("attn_config.clip_qkv", clip)?));
     }
     let bias = match (inner("alibi"), inner("alibi_bias_max")) {
         (Some(Json::Bool(true)), Some(bias)) => to_f32("attn_config.alibi_bias_max", bias)?,
         (Some(Json::Bool(true)), None) => return Err(missing("attn_config.alibi_bias_max")),
         _ => 0.0,
     };
-    keys.own("attention.max_alibi_bias", Value::F32(bias));
+    keys.set_prefixed("attention.max_alibi_bias", Value::F32(bias));
     Ok(())
 }

@@ -6,22 +6,9 @@
 //! Transforms: one is added to the weights of norms (not to their biases). The feed-forward part
 //! has no gate.
 //!
-//! Source: `NemotronModel` in `conversion/nemotron.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `NemotronModel` in `conversion/nemotron.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXT,
-};
-use crate::config::{Hparams, adjust};
-use crate::keys::{Keys, to_f32};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const NEMOTRON: Arch = Arch {
@@ -68,7 +55,7 @@ const NEMOTRON_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::HeadDim],
+    fill: &[Fill::HeadDim],
     adjust: |map| {
         adjust::partial_rotary(map, 0.5);
         Ok(())
@@ -81,14 +68,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.vocab_size(hparams)?;
     let epsilon = ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"];
     keys.needed_number("attention.layer_norm_epsilon", hparams, &epsilon)?;
-    keys.comes_of("rope.dimension_count", &["rope_parameters.partial_rotary_factor"]);
+    keys.derived_from("rope.dimension_count", &["rope_parameters.partial_rotary_factor"]);
     let width = hparams.need_u64(&["hidden_size"])?;
     let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
-    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     let factor = hparams.get("factor").or(hparams.rope().get("factor"));
-    keys.own("rope.scaling.type", if factor.is_some() { "linear" } else { "none" }.into());
+    keys.set_prefixed("rope.scaling.type", if factor.is_some() { "linear" } else { "none" }.into());
     if let Some(factor) = factor {
-        keys.own("rope.scaling.factor", Value::F32(to_f32("factor", factor)?));
+        keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("factor", factor)?));
     }
     Ok(())
 }

@@ -6,20 +6,10 @@
 //!
 //! Transforms: none. The mixture of experts of version 2 is not covered: its experts lie transposed.
 //!
-//! Source: `NomicBertModel` in `conversion/bert.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `NomicBertModel` in `conversion/bert.py`.
 
-use serde_json::{Map, Value as Json};
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Float, Int, Null, Text};
-use crate::config::classes::{BASE, ConfigClass, Derived, FLOAT, INT, NULL, TEXT};
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
 use crate::models::bert;
-use crate::registry::{Arch, Class};
-use crate::tensors::rules::TensorRule;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const NOMIC_BERT: Arch = Arch {
@@ -89,7 +79,7 @@ fn hub_spelling(map: &mut Map<String, Json>) {
             map.insert(to.into(), value);
         }
     }
-    Derived::HeadDim.fill(map);
+    Fill::HeadDim.apply(map);
 }
 
 /// What the file must say for the model to be one of these, and what it may not.

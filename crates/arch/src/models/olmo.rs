@@ -4,19 +4,9 @@
 //!
 //! Transforms: rows of Q and K are permuted as for llama. Norms have no weights.
 //!
-//! Source: `OlmoModel` in `conversion/olmo.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `OlmoModel` in `conversion/olmo.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const OLMO: Arch = Arch {
@@ -52,12 +42,12 @@ const OLMO_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     ..BASE
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    keys.own("attention.layer_norm_epsilon", Value::F32(1e-5));
+    keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-5));
     keys.number("attention.clamp_kqv", hparams, &["clip_qkv"])
 }

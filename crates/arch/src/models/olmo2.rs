@@ -4,21 +4,9 @@
 //!
 //! Transforms: none.
 //!
-//! Source: `Olmo2Model` in `conversion/olmo.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Olmo2Model` in `conversion/olmo.py`.
 
-use gguf::{Array, Value};
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const OLMO2: Arch = Arch {
@@ -49,7 +37,7 @@ const OLMO2_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     ..BASE
 };
 
@@ -74,7 +62,7 @@ const OLMO3_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     adjust: |map| {
         adjust::layer_pattern(map, 4)?;
         adjust::nested_rope(map, ("rope_theta", 500_000.0), ("", 500_000.0))
@@ -89,7 +77,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         let n_layers = hparams.n_layers()?.min(10_000);
         let pattern = || (1..=n_layers).map(|layer| layer % 4 != 0).collect();
         let pattern = hparams.sliding_layers().unwrap_or_else(pattern);
-        keys.own("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
+        keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
     }
     Ok(())
 }

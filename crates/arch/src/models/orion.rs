@@ -5,15 +5,9 @@
 //!
 //! Transforms: none.
 //!
-//! Source: `OrionModel` in `conversion/orion.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `OrionModel` in `conversion/orion.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const ORION: Arch = Arch {
@@ -28,11 +22,11 @@ pub const ORION: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.file_type_here();
-    keys.own("tensor_data_layout", "Meta AI original pth".into());
+    keys.set_prefixed("tensor_data_layout", "Meta AI original pth".into());
     let length = ["max_sequence_length", "max_position_embeddings", "model_max_length"];
     keys.needed("context_length", hparams, &length)?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads", "num_attention_heads"])?;

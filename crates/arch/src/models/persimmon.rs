@@ -8,16 +8,7 @@
 //! Source: `PersimmonModel` in `convert_hf_to_gguf.py` and `MODEL_ARCH.PERSIMMON` in gguf-py of
 //! llama.cpp until it was dropped there; llama-cpp-python 0.3.36 has the tensor names alone.
 
-use serde_json::Value as Json;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, TEXT};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const PERSIMMON: Arch = Arch {
@@ -80,10 +71,10 @@ const PERSIMMON_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     let rotated = hparams.rotated(hparams.head_share()?, Some(0.5))?;
-    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_attention_heads"])?;
     keys.rope_number("rope.freq_base", hparams.rope(), &["rope_theta"])?;

@@ -5,18 +5,9 @@
 //!
 //! Transforms: none.
 //!
-//! Source: `Phi2Model` in `conversion/phi.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Phi2Model` in `conversion/phi.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, NULL, TEXT};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const PHI2: Arch = Arch {
@@ -68,7 +59,7 @@ const PHI_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     adjust: |map| {
         adjust::partial_rotary(map, 0.5);
         Ok(())
@@ -80,13 +71,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     keys.needed("context_length", hparams, &["n_positions", "max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_attention_heads"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon", "layer_norm_eps"])?;
     let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
-    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.file_type_here();
     keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
     Ok(())

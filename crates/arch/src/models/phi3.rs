@@ -6,20 +6,9 @@
 //! Transforms: none; Q, K and V stay one matrix, gate and up as well. Factors of `longrope`
 //! scaling become the computed tensors `rope_factors_long` and `rope_factors_short`.
 //!
-//! Source: `Phi3MiniModel` in `conversion/phi.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Phi3MiniModel` in `conversion/phi.py`.
 
-use gguf::Value;
-use serde_json::{Map, Value as Json};
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Float, Int, Null};
-use crate::config::classes::{BASE, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL};
-use crate::config::{Hparams, adjust, bad, missing};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, Computed, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const PHI3: Arch = Arch {
@@ -60,7 +49,7 @@ const PHI3_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     adjust: config,
     ..BASE
 };
@@ -97,22 +86,22 @@ const CONTEXT: &[&str] = &["n_positions", "max_position_embeddings"];
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if let Some(factor) = attention_factor(hparams)? {
-        keys.own_first("rope.scaling.attn_factor", Value::F32(factor as f32));
+        keys.set_early("rope.scaling.attn_factor", Value::F32(factor as f32));
     }
     keys.needed("context_length", hparams, CONTEXT)?;
     let length = original_length(hparams)? as u64;
-    keys.computed("rope.scaling.original_context_length", "original_max_position_embeddings", length)?;
+    keys.set_derived("rope.scaling.original_context_length", "original_max_position_embeddings", length)?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
-    keys.computed("rope.dimension_count", "hidden_size", rotated(hparams)?)?;
+    keys.set_derived("rope.dimension_count", "hidden_size", rotated(hparams)?)?;
     keys.rope_number("rope.freq_base", hparams.rope(), &["rope_theta"])?;
     keys.file_type_here();
     let window = hparams.get_u64("sliding_window")?.unwrap_or(0);
-    keys.computed("attention.sliding_window", "sliding_window", window)
+    keys.set_derived("attention.sliding_window", "sliding_window", window)
 }
 
 fn rotated(hparams: &Hparams) -> Result<u64, ArchError> {

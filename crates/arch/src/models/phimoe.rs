@@ -4,18 +4,10 @@
 //!
 //! Transforms: experts become one tensor. Factors of `longrope` scaling as in Phi 3.
 //!
-//! Source: `PhiMoeModel` in `conversion/phi.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `PhiMoeModel` in `conversion/phi.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, NULL};
-use crate::keys::Keys;
 use crate::models::phi3;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const PHIMOE: Arch = Arch {

@@ -5,22 +5,9 @@
 //!
 //! Transforms: none.
 //!
-//! Source: `Qwen2Model` in `conversion/qwen.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Qwen2Model` in `conversion/qwen.py`.
 
-use serde_json::Value as Json;
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::text_keys::text_keys;
-use crate::vocab::Route;
-use crate::{ArchError, pooling};
+use crate::models::prelude::*;
 
 /// The row.
 pub const QWEN2: Arch = Arch {
@@ -58,7 +45,7 @@ const QWEN2_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     adjust: |map| {
         adjust::window_if_used(map, Json::Null);
         Ok(())

@@ -4,17 +4,9 @@
 //!
 //! Transforms: experts become one tensor.
 //!
-//! Source: `Qwen2MoeModel` in `conversion/qwen.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Qwen2MoeModel` in `conversion/qwen.py`.
 
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
-use crate::text_keys::text_keys;
+use crate::models::prelude::*;
 
 /// The row.
 pub const QWEN2MOE: Arch = Arch {

@@ -5,20 +5,10 @@
 //!
 //! Transforms: none. Rerankers are not told apart (the reference makes a two-row output of theirs).
 //!
-//! Source: `Qwen3Model` in `conversion/qwen.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Qwen3Model` in `conversion/qwen.py`.
 
-use serde_json::Value as Json;
-
-use crate::config::adjust;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
+use crate::models::prelude::*;
 use crate::models::qwen2;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::vocab::Route;
 
 /// The row.
 pub const QWEN3: Arch = Arch {
@@ -54,7 +44,7 @@ const QWEN3_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     adjust: |map| {
         adjust::window_if_used(map, Json::Null);
         Ok(())

@@ -4,17 +4,10 @@
 //!
 //! Transforms: experts become one tensor.
 //!
-//! Source: `Qwen3MoeModel` in `conversion/qwen.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Qwen3MoeModel` in `conversion/qwen.py`.
 
-use serde_json::Value as Json;
-
-use crate::config::adjust;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
+use crate::models::prelude::*;
 use crate::models::qwen2moe;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
 
 /// The row.
 pub const QWEN3MOE: Arch = Arch {

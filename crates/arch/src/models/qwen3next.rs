@@ -7,21 +7,10 @@
 //! decay is minus the exponential of what is stored. Layers of multi-token prediction follow the
 //! others.
 //!
-//! Source: `Qwen3NextModel` and `_QwenMtpMixin` in `conversion/qwen.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Qwen3NextModel` and `_QwenMtpMixin` in `conversion/qwen.py`.
 
-use gguf::{Array, Value};
-use serde_json::{Map, Value as Json};
-use tensor::Shape;
-
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXTS};
-use crate::config::{Hparams, adjust, bad};
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::qwen2moe;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, TensorRule};
-use crate::{ArchError, ElementMap, RowMap, SourceTensor};
 
 /// The row.
 pub const QWEN3NEXT: Arch = Arch {
@@ -120,9 +109,6 @@ fn gates(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Ok(RowMap::Groups { group: start.saturating_add(values), start, rows: values, n_head: 0 })
 }
 
-/// The number of layers without those of the prediction.
-const TRUNK: &str = "trunk_layers";
-
 /// Layers of the prediction beyond which a config is broken; known models have one.
 const MAX_PREDICTED: u64 = 1000;
 
@@ -140,12 +126,14 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
         return Err(bad("mtp_num_hidden_layers", &predicted.into(), "at most 1000"));
     }
     let all = trunk.saturating_add(predicted);
-    Ok(hparams.with(TRUNK, trunk.into()).with("num_hidden_layers", all.into()))
+    let mut hparams = hparams.with("num_hidden_layers", all.into());
+    hparams.derived.trunk_layers = Some(trunk);
+    Ok(hparams)
 }
 
 /// The prediction's tensors as those of layers after the last.
 fn rename(hparams: &Hparams, name: &str) -> Option<String> {
-    let trunk = hparams.get(TRUNK)?.as_u64()?;
+    let trunk = hparams.derived.trunk_layers?;
     let rest = name.strip_prefix("mtp.")?;
     if let Some((layer, rest)) = rest.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
         return Some(format!("model.layers.{}.{rest}", trunk.checked_add(layer.parse().ok()?)?));
@@ -163,7 +151,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 
 /// The inverse of [`rename`].
 fn export_name(hparams: &Hparams, name: &str) -> Option<String> {
-    let trunk = hparams.get(TRUNK)?.as_u64()?;
+    let trunk = hparams.derived.trunk_layers?;
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let layer = layer.parse::<u64>().ok()?.checked_sub(trunk)?;
     Some(match rest.rsplit_once('.')? {
@@ -236,12 +224,13 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen2moe::keys(hparams, keys)?;
-    keys.comes_of("ssm.inner_size", &["linear_value_head_dim"]);
-    keys.comes_of("nextn_predict_layers", &["mtp_num_hidden_layers"]);
-    let trunk = hparams.need_u64(&[TRUNK])?;
-    let predicted = hparams.n_layers()?.saturating_sub(trunk);
+    keys.derived_from("ssm.inner_size", &["linear_value_head_dim"]);
+    keys.derived_from("nextn_predict_layers", &["mtp_num_hidden_layers"]);
+    let n_layers = hparams.n_layers()?;
+    let trunk = hparams.derived.trunk_layers.unwrap_or(n_layers);
+    let predicted = n_layers.saturating_sub(trunk);
     if predicted > 0 {
-        keys.computed("nextn_predict_layers", "mtp_num_hidden_layers", predicted)?;
+        keys.set_derived("nextn_predict_layers", "mtp_num_hidden_layers", predicted)?;
     }
     keys.needed("ssm.conv_kernel", hparams, &["linear_conv_kernel_dim"])?;
     keys.needed("ssm.state_size", hparams, &["linear_key_head_dim"])?;
@@ -249,17 +238,17 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("ssm.time_step_rank", hparams, &["linear_num_value_heads"])?;
     let heads = hparams.need_u64(&["linear_num_value_heads"])?;
     let inner = hparams.need_u64(&["linear_value_head_dim"])?.saturating_mul(heads);
-    keys.computed("ssm.inner_size", "linear_num_value_heads", inner)?;
+    keys.set_derived("ssm.inner_size", "linear_num_value_heads", inner)?;
     if let Some(types) = hparams.get("layer_types") {
         let n_types = types.as_array().map_or(0, Vec::len) as u64;
         if n_types != trunk {
             return Err(bad("layer_types", types, "a type for each layer"));
         }
         let recurrent = (0..trunk + predicted).map(|bid| is_linear(hparams, bid)).collect();
-        keys.own("attention.recurrent_layers", Value::Array(Array::Bool(recurrent)));
+        keys.set_prefixed("attention.recurrent_layers", Value::Array(Array::Bool(recurrent)));
     }
     let interval = hparams.get_u64("full_attention_interval")?.unwrap_or(4);
-    keys.computed("full_attention_interval", "full_attention_interval", interval)?;
+    keys.set_derived("full_attention_interval", "full_attention_interval", interval)?;
     let rotated = hparams.rotated(hparams.head_dim()?, Some(0.25))?;
-    keys.computed("rope.dimension_count", "head_dim", rotated)
+    keys.set_derived("rope.dimension_count", "head_dim", rotated)
 }

@@ -5,21 +5,11 @@
 //! Transforms: positions are counted from the padding token's id on, so that the first rows of
 //! their embedding are never used; they are cut off, so that a file cannot be exported.
 //!
-//! Source: `RobertaModel` and `XLMRobertaModel` in `conversion/bert.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36. Adapters inside a checkpoint (Jina embeddings 3) are not covered.
+//! Source: `RobertaModel` and `XLMRobertaModel` in `conversion/bert.py`. Adapters inside a
+//! checkpoint (Jina embeddings 3) are not covered.
 
-use tensor::Shape;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::Int;
-use crate::config::classes::{ConfigClass, Field, INT, INTS, NULL};
-use crate::keys::Keys;
-use crate::layout::RowMap;
 use crate::models::bert;
-use crate::registry::{Arch, Class, Export};
-use crate::tensors::rules::TensorRule;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row of RoBERTa.
 pub const ROBERTA: Arch = Arch {

@@ -7,15 +7,9 @@
 //! Transforms: none but of shapes; vectors lose their dimensions of one.
 //!
 //! Source: the section on RWKV of the GGUF specification; `TensorNameMap` in
-//! `gguf-py/gguf/tensor_mapping.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! `gguf-py/gguf/tensor_mapping.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const RWKV: Arch = Arch {
@@ -89,11 +83,11 @@ const RWKV_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     let forward = hparams.get_u64("intermediate_size")?.unwrap_or(width.saturating_mul(4));
-    keys.computed("architecture_version", "", 4)?;
+    keys.set_derived("architecture_version", "", 4)?;
     keys.needed("context_length", hparams, &["context_length"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("feed_forward_length", "intermediate_size", forward)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("feed_forward_length", "intermediate_size", forward)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();
     Ok(())

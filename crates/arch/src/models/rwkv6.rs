@@ -6,17 +6,9 @@
 //! become one tensor; output matrices of later layers are divided by two again and again, where the
 //! config asks for rescaling. The hybrid has the five parts of its mixing factors in another order.
 //!
-//! Source: `Rwkv6Model` and `RWKV6Qwen2Model` in `conversion/rwkv.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Rwkv6Model` and `RWKV6Qwen2Model` in `conversion/rwkv.py`.
 
-use serde_json::Value as Json;
-
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Reshape, RowRule, TensorRule};
-use crate::vocab::Route;
-use crate::{ArchError, ElementMap, RowMap};
+use crate::models::prelude::*;
 
 /// The row of RWKV 6.
 pub const RWKV6: Arch = Arch {
@@ -167,7 +159,7 @@ fn rescaled(hparams: &Hparams, layer: u64, _: &str) -> Result<ElementMap, ArchEr
 ///
 /// None.
 pub fn endless(keys: &mut Keys) -> Result<(), ArchError> {
-    keys.computed("context_length", "", 1 << 20)
+    keys.set_derived("context_length", "", 1 << 20)
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
@@ -178,20 +170,20 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     };
     let large = width == 4096;
     endless(keys)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.needed("rescale_every_n_layers", hparams, &["rescale_every"])?;
     keys.needed("wkv.head_size", hparams, &["head_size"])?;
-    keys.computed("time_mix_extra_dim", "", if large { 64 } else { 32 })?;
-    keys.computed("time_decay_extra_dim", "", if large { 128 } else { 64 })?;
-    keys.computed("feed_forward_length", "intermediate_size", forward)?;
+    keys.set_derived("time_mix_extra_dim", "", if large { 64 } else { 32 })?;
+    keys.set_derived("time_decay_extra_dim", "", if large { 128 } else { 64 })?;
+    keys.set_derived("feed_forward_length", "intermediate_size", forward)?;
     keys.file_type_here();
-    keys.computed("attention.head_count", "", 0)
+    keys.set_derived("attention.head_count", "", 0)
 }
 
 fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    keys.comes_of("wkv.head_size", &["num_attention_heads"]);
+    keys.derived_from("wkv.head_size", &["num_attention_heads"]);
     let width = hparams.need_u64(&["hidden_size"])?;
     let large = width >= 4096;
     let rank = |key, large_rank, rank| {
@@ -201,15 +193,15 @@ fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let head =
         width.checked_div(heads).ok_or_else(|| bad("num_attention_heads", &0.into(), "a count above 0"))?;
     endless(keys)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
-    keys.computed("wkv.head_size", "num_attention_heads", head)?;
-    keys.computed("time_mix_extra_dim", "lora_rank_tokenshift", rank("lora_rank_tokenshift", 64, 32)?)?;
-    keys.computed("time_decay_extra_dim", "lora_rank_decay", rank("lora_rank_decay", 128, 64)?)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("wkv.head_size", "num_attention_heads", head)?;
+    keys.set_derived("time_mix_extra_dim", "lora_rank_tokenshift", rank("lora_rank_tokenshift", 64, 32)?)?;
+    keys.set_derived("time_decay_extra_dim", "lora_rank_decay", rank("lora_rank_decay", 128, 64)?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.file_type_here();
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
-    keys.computed("token_shift_count", "", 1)?;
+    keys.set_derived("token_shift_count", "", 1)?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
-    keys.computed("attention.head_count", "", 0)
+    keys.set_derived("attention.head_count", "", 0)
 }

@@ -8,16 +8,10 @@
 //! lie transposed, unless they have the names of flash-linear-attention. The first layer has no
 //! residual values; llama.cpp wants them all the same and gets those of its learning rate.
 //!
-//! Source: `Rwkv7Model` and `ARwkv7Model` in `conversion/rwkv.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `Rwkv7Model` and `ARwkv7Model` in `conversion/rwkv.py`.
 
-use crate::ArchError;
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
+use crate::models::prelude::*;
 use crate::models::rwkv6::endless;
-use crate::registry::{Arch, Class, DECODER, Export};
-use crate::tensors::rules::{self, Need, Reshape, RowRule, TensorRule};
-use crate::vocab::Route;
 
 /// The row of RWKV 7.
 pub const RWKV7: Arch = Arch {
@@ -111,8 +105,10 @@ const TIME_MIX: &[TensorRule] = &[
         .need(Need::Optional),
     vector(&["model.layers.{bid}.attention.k_k"], "blk.{bid}.time_mix_k_k"),
     vector(&["model.layers.{bid}.attention.k_a"], "blk.{bid}.time_mix_k_a"),
-    vector(&["model.layers.{bid}.attention.r_k"], "blk.{bid}.time_mix_r_k")
-        .shape(Reshape { forward: |_, dims| Ok(vec![dims.iter().product()]), inverse: <[u64]>::to_vec }),
+    vector(&["model.layers.{bid}.attention.r_k"], "blk.{bid}.time_mix_r_k").shape(Reshape {
+        forward: |_, dims| Ok(vec![dims.iter().product()]),
+        inverse: <[u64]>::to_vec,
+    }),
     TensorRule::copy(
         &["model.layers.{bid}.attention.r_proj", "model.layers.{bid}.attention.receptance"],
         "blk.{bid}.time_mix_receptance",
@@ -136,33 +132,33 @@ const TIME_MIX: &[TensorRule] = &[
 /// residual values is its learning rate, and comes before it.
 const FACTORS: &[TensorRule] = &[
     bias(&["model.layers.0.attention.a_lora.lora.2.bias"], "blk.0.time_mix_v0").need(Need::Optional),
-    lying(&["model.layers.0.attention.a_lora.lora.0"], "blk.0.time_mix_v1").need(Need::Optional),
-    lying(&["model.layers.0.attention.a_lora.lora.2"], "blk.0.time_mix_v2").need(Need::Optional),
+    as_stored(&["model.layers.0.attention.a_lora.lora.0"], "blk.0.time_mix_v1").need(Need::Optional),
+    as_stored(&["model.layers.0.attention.a_lora.lora.2"], "blk.0.time_mix_v2").need(Need::Optional),
     vector(&["model.layers.0.attention.a0"], "blk.0.time_mix_v0").need(Need::Optional),
-    standing(&["model.layers.0.attention.a1"], "blk.0.time_mix_v1").need(Need::Optional),
-    standing(&["model.layers.0.attention.a2"], "blk.0.time_mix_v2").need(Need::Optional),
+    transposed(&["model.layers.0.attention.a1"], "blk.0.time_mix_v1").need(Need::Optional),
+    transposed(&["model.layers.0.attention.a2"], "blk.0.time_mix_v2").need(Need::Optional),
     bias(&["model.layers.{bid}.attention.w_lora.lora.2.bias"], "blk.{bid}.time_mix_w0"),
-    lying(&["model.layers.{bid}.attention.w_lora.lora.0"], "blk.{bid}.time_mix_w1"),
-    lying(&["model.layers.{bid}.attention.w_lora.lora.2"], "blk.{bid}.time_mix_w2"),
+    as_stored(&["model.layers.{bid}.attention.w_lora.lora.0"], "blk.{bid}.time_mix_w1"),
+    as_stored(&["model.layers.{bid}.attention.w_lora.lora.2"], "blk.{bid}.time_mix_w2"),
     vector(&["model.layers.{bid}.attention.w0"], "blk.{bid}.time_mix_w0").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.w1"], "blk.{bid}.time_mix_w1").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.w2"], "blk.{bid}.time_mix_w2").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.w1"], "blk.{bid}.time_mix_w1").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.w2"], "blk.{bid}.time_mix_w2").need(Need::Optional),
     bias(&["model.layers.{bid}.attention.a_lora.lora.2.bias"], "blk.{bid}.time_mix_a0"),
-    lying(&["model.layers.{bid}.attention.a_lora.lora.0"], "blk.{bid}.time_mix_a1"),
-    lying(&["model.layers.{bid}.attention.a_lora.lora.2"], "blk.{bid}.time_mix_a2"),
+    as_stored(&["model.layers.{bid}.attention.a_lora.lora.0"], "blk.{bid}.time_mix_a1"),
+    as_stored(&["model.layers.{bid}.attention.a_lora.lora.2"], "blk.{bid}.time_mix_a2"),
     vector(&["model.layers.{bid}.attention.a0"], "blk.{bid}.time_mix_a0").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.a1"], "blk.{bid}.time_mix_a1").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.a2"], "blk.{bid}.time_mix_a2").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.a1"], "blk.{bid}.time_mix_a1").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.a2"], "blk.{bid}.time_mix_a2").need(Need::Optional),
     bias(&["model.layers.{bid}.attention.v_lora.lora.2.bias"], "blk.{bid}.time_mix_v0"),
-    lying(&["model.layers.{bid}.attention.v_lora.lora.0"], "blk.{bid}.time_mix_v1"),
-    lying(&["model.layers.{bid}.attention.v_lora.lora.2"], "blk.{bid}.time_mix_v2"),
+    as_stored(&["model.layers.{bid}.attention.v_lora.lora.0"], "blk.{bid}.time_mix_v1"),
+    as_stored(&["model.layers.{bid}.attention.v_lora.lora.2"], "blk.{bid}.time_mix_v2"),
     vector(&["model.layers.{bid}.attention.v0"], "blk.{bid}.time_mix_v0").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.v1"], "blk.{bid}.time_mix_v1").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.v2"], "blk.{bid}.time_mix_v2").need(Need::Optional),
-    lying(&["model.layers.{bid}.attention.g_lora.lora.0"], "blk.{bid}.time_mix_g1").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.g1"], "blk.{bid}.time_mix_g1").need(Need::Optional),
-    lying(&["model.layers.{bid}.attention.g_lora.lora.2"], "blk.{bid}.time_mix_g2").need(Need::Optional),
-    standing(&["model.layers.{bid}.attention.g2"], "blk.{bid}.time_mix_g2").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.v1"], "blk.{bid}.time_mix_v1").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.v2"], "blk.{bid}.time_mix_v2").need(Need::Optional),
+    as_stored(&["model.layers.{bid}.attention.g_lora.lora.0"], "blk.{bid}.time_mix_g1").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.g1"], "blk.{bid}.time_mix_g1").need(Need::Optional),
+    as_stored(&["model.layers.{bid}.attention.g_lora.lora.2"], "blk.{bid}.time_mix_g2").need(Need::Optional),
+    transposed(&["model.layers.{bid}.attention.g2"], "blk.{bid}.time_mix_g2").need(Need::Optional),
 ];
 
 const CHANNEL_MIX: &[TensorRule] = &[
@@ -177,7 +173,7 @@ const fn vector(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
 }
 
 /// A matrix of flash-linear-attention.
-const fn lying(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
+const fn as_stored(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf)
 }
 
@@ -187,7 +183,7 @@ const fn bias(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
 }
 
 /// A matrix of the authors.
-const fn standing(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
+const fn transposed(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::columns(hf, gguf).bare(".weight")
 }
 
@@ -206,8 +202,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     let forward = hparams.get_u64("intermediate_size")?.unwrap_or(width.saturating_mul(4));
     endless(keys)?;
-    keys.computed("embedding_length", "hidden_size", width)?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("embedding_length", "hidden_size", width)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon", "norm_eps"])?;
     keys.needed("wkv.head_size", hparams, &["head_size", "head_dim"])?;
     for (key, stated, exponent, factor) in [
@@ -225,11 +221,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             Some((name, value)) => value.as_u64().ok_or_else(|| bad(name, value, "a count"))?,
             None => rank(width, exponent, factor),
         };
-        keys.computed(key, stated[1], count)?;
+        keys.set_derived(key, stated[1], count)?;
     }
-    keys.computed("feed_forward_length", "intermediate_size", forward)?;
+    keys.set_derived("feed_forward_length", "intermediate_size", forward)?;
     keys.file_type_here();
-    keys.computed("attention.head_count", "", 0)
+    keys.set_derived("attention.head_count", "", 0)
 }
 
 fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
@@ -238,15 +234,15 @@ fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
     endless(keys)?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
     keys.needed("wkv.head_size", hparams, &["head_size"])?;
-    keys.computed("attention.decay_lora_rank", "", 64)?;
-    keys.computed("attention.iclr_lora_rank", "", 64)?;
-    keys.computed("attention.value_residual_mix_lora_rank", "", 32)?;
-    keys.computed("attention.gate_lora_rank", "", if hparams.is_true("wkv_has_gate") { 128 } else { 0 })?;
+    keys.set_derived("attention.decay_lora_rank", "", 64)?;
+    keys.set_derived("attention.iclr_lora_rank", "", 64)?;
+    keys.set_derived("attention.value_residual_mix_lora_rank", "", 32)?;
+    keys.set_derived("attention.gate_lora_rank", "", if hparams.is_true("wkv_has_gate") { 128 } else { 0 })?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.file_type_here();
-    keys.computed("token_shift_count", "", 1)?;
-    keys.computed("attention.head_count", "", 0)
+    keys.set_derived("token_shift_count", "", 1)?;
+    keys.set_derived("attention.head_count", "", 0)
 }

@@ -4,17 +4,10 @@
 //!
 //! Transforms: those of llama.
 //!
-//! Source: `SmolLM3Model` in `conversion/llama.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `SmolLM3Model` in `conversion/llama.py`.
 
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null};
-use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, Derived, FLOAT, INT, INTS, NULL, TEXTS,
-};
 use crate::models::llama;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules;
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const SMOLLM3: Arch = Arch {
@@ -58,6 +51,6 @@ const SMOLLM3_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
-    derived: &[Derived::KvHeads],
+    fill: &[Fill::KvHeads],
     ..BASE
 };

@@ -6,19 +6,9 @@
 //! Transforms: norms of queries and keys, one a head, become one tensor a layer (the reference
 //! stacks them, loses the stack and stops; here they are what it means).
 //!
-//! Source: `StableLMModel` in `conversion/stablelm.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `StableLMModel` in `conversion/stablelm.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL};
-use crate::config::{Hparams, adjust};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, Need, RowRule, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row.
 pub const STABLELM: Arch = Arch {
@@ -80,14 +70,14 @@ const STABLELM_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
-    keys.computed("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     let rotated = hparams.rotated(hparams.head_share()?, None)?;
-    keys.computed("rope.dimension_count", "hidden_size", rotated)?;
+    keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
     let parallel = hparams.get("use_parallel_residual").is_none() || hparams.is_true("use_parallel_residual");
-    keys.own("use_parallel_residual", Value::Bool(parallel));
+    keys.set_prefixed("use_parallel_residual", Value::Bool(parallel));
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps", "norm_eps"])?;
     keys.file_type_here();
     Ok(())

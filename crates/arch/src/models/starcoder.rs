@@ -5,19 +5,10 @@
 //!
 //! Transforms: none; Q, K and V stay one matrix.
 //!
-//! Source: `StarCoderModel` in `conversion/starcoder.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `StarCoderModel` in `conversion/starcoder.py`.
 
-use serde_json::Value as Json;
-
-use crate::ArchError;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
-use crate::config::{Hparams, bad};
-use crate::keys::Keys;
 use crate::models::gpt2;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const STARCODER: Arch = Arch {
@@ -99,10 +90,10 @@ pub fn gpt_keys(hparams: &Hparams, keys: &mut Keys, kv_heads: u64) -> Result<(),
     keys.needed("context_length", hparams, &["n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
     let width = hparams.need_u64(&["n_embd"])?;
-    keys.computed("feed_forward_length", "n_embd", width.saturating_mul(4))?;
-    keys.computed("block_count", "n_layer", hparams.n_layers()?)?;
+    keys.set_derived("feed_forward_length", "n_embd", width.saturating_mul(4))?;
+    keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.needed("attention.head_count", hparams, &["n_head"])?;
-    keys.computed("attention.head_count_kv", "num_query_groups", kv_heads)?;
+    keys.set_derived("attention.head_count_kv", "num_query_groups", kv_heads)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();
     Ok(())

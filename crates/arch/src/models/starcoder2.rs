@@ -4,13 +4,9 @@
 //!
 //! Transforms: none.
 //!
-//! Source: `StarCoder2Model` in `conversion/starcoder.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `StarCoder2Model` in `conversion/starcoder.py`.
 
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, DECODER_FIELDS, FLOAT, INT, INTS, NULL, TEXT};
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{self, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const STARCODER2: Arch = Arch {

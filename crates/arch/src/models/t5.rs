@@ -5,19 +5,9 @@
 //!
 //! Transforms: none. The embedding may be in the file up to three times; the first counts.
 //!
-//! Source: `T5Model` and `T5EncoderModel` in `conversion/t5.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `T5Model` and `T5EncoderModel` in `conversion/t5.py`.
 
-use gguf::Value;
-
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, Field, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, RowRule, TensorRule};
-use crate::vocab::Route;
+use crate::models::prelude::*;
 
 /// The row of the whole model.
 pub const T5: Arch = Arch {
@@ -107,7 +97,7 @@ const DECODER_LAYERS: &[TensorRule] = &[
 
 /// Whether the feed-forward part has a gate beside the matrix that is the only one elsewhere.
 const IS_GATED: Need = Need::If(|hparams, _| {
-    let kind = hparams.get("feed_forward_proj").and_then(serde_json::Value::as_str);
+    let kind = hparams.get("feed_forward_proj").and_then(Json::as_str);
     kind.is_some_and(|kind| kind.starts_with("gated-"))
 });
 
@@ -141,7 +131,7 @@ const T5_CONFIG: ConfigClass = ConfigClass {
     fields: &[FIELDS],
     has_rope: false,
     adjust: |map| {
-        if map.get("num_decoder_layers").is_none_or(serde_json::Value::is_null) {
+        if map.get("num_decoder_layers").is_none_or(Json::is_null) {
             let n_layers = map.get("num_layers").cloned().unwrap_or_default();
             map.insert("num_decoder_layers".into(), n_layers);
         }
@@ -159,10 +149,10 @@ const MT5_CONFIG: ConfigClass = ConfigClass { model_type: "mt5", fields: &[START
 const UMT5_CONFIG: ConfigClass = ConfigClass { model_type: "umt5", ..MT5_CONFIG };
 
 fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), ArchError> {
-    keys.computed("context_length", "n_positions", hparams.get_u64("n_positions")?.unwrap_or(512))?;
+    keys.set_derived("context_length", "n_positions", hparams.get_u64("n_positions")?.unwrap_or(512))?;
     keys.needed("embedding_length", hparams, &["d_model"])?;
     keys.needed("feed_forward_length", hparams, &["d_ff"])?;
-    keys.computed("block_count", "num_layers", hparams.n_layers()?)?;
+    keys.set_derived("block_count", "num_layers", hparams.n_layers()?)?;
     if decoder {
         keys.count("decoder_block_count", hparams, &["num_decoder_layers"])?;
     }
@@ -176,7 +166,7 @@ fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), Arch
         // Newer files leave it out; then it is the padding token, as in every published one.
         let start = hparams.get_u64("decoder_start_token_id")?.or(hparams.get_u64("pad_token_id")?);
         let start = start.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-        keys.own("decoder_start_token_id", Value::U32(start));
+        keys.set_prefixed("decoder_start_token_id", Value::U32(start));
     }
     keys.file_type_here();
     Ok(())

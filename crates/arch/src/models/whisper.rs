@@ -9,15 +9,9 @@
 //! keeps them in other models. The output is the embedding, and left out where a file has it once more.
 //!
 //! Source: the section on Whisper and the standardized tensor names of the GGUF specification;
-//! `MODEL_TENSORS[T5]` in `gguf-py/gguf/constants.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! `MODEL_TENSORS[T5]` in `gguf-py/gguf/constants.py`.
 
-use crate::ArchError;
-use crate::config::Hparams;
-use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-use crate::config::classes::{BASE, BOOL, ConfigClass, FLOAT, INT, INTS, NULL, TEXT};
-use crate::keys::Keys;
-use crate::registry::{Arch, Class, DECODER};
-use crate::tensors::rules::{Need, TensorRule};
+use crate::models::prelude::*;
 
 /// The row.
 pub const WHISPER: Arch = Arch {

@@ -8,8 +8,11 @@ use std::collections::HashMap;
 
 use tensor::Shape;
 
-use super::turned::turned;
-use super::{Context, Found, RowRule, check_same_output, drops, rules};
+use super::context::Context;
+use super::index::Found;
+use super::missing::check_same_output;
+use super::rules::{self, RowRule};
+use super::{drops, transposed};
 use crate::layout::{Data, Dropped, ElementMap, OutTensor, RowMap};
 use crate::{ArchError, SourceTensor};
 
@@ -56,7 +59,7 @@ pub fn adapt(
     base: &Base<'_>,
     sources: &[SourceTensor],
 ) -> Result<(Vec<OutTensor>, Vec<Dropped>), ArchError> {
-    let (n_layers, n_experts) = (context.hparams.n_layers()?, super::n_experts(context.hparams)?);
+    let (n_layers, n_experts) = (context.hparams.n_layers()?, context.hparams.n_experts()?);
     let (pairs, whole, dropped) = sort_out(sources)?;
     let mut tensors = Vec::with_capacity(sources.len());
     let mut unused = Vec::new();
@@ -162,7 +165,7 @@ fn target_of(name: &str) -> String {
     target
 }
 
-fn place<'a>(context: &Context<'a>, target: &str, n_layers: u64) -> Option<Vec<Found<'a>>> {
+fn place(context: &Context<'_>, target: &str, n_layers: u64) -> Option<Vec<Found>> {
     let all = context.find(target);
     let fits = all.first().is_some_and(|found| found.bid < n_layers);
     fits.then_some(all)
@@ -171,7 +174,7 @@ fn place<'a>(context: &Context<'a>, target: &str, n_layers: u64) -> Option<Vec<F
 /// A and B of one matrix, or of a part of it.
 fn pair(
     context: &Context<'_>,
-    found: &Found<'_>,
+    found: &Found,
     target: &str,
     both: Both<'_>,
     tensors: &mut Vec<OutTensor>,
@@ -192,7 +195,8 @@ fn pair(
     let is_embedding = whole.name == "token_embd.weight";
     let a = if is_embedding {
         // Rows of tokens are looked up in A, so that they must be rows there.
-        let (shape, matrix) = turned(&both.a.shape).map_err(|expected| wrong(both.a, expected))?;
+        let (shape, matrix) =
+            transposed::transposed(&both.a.shape).map_err(|expected| wrong(both.a, expected))?;
         let (source, rows, element) = (both.a.name.clone(), RowMap::Concat, ElementMap::Identity);
         let data = Data::Columns { source, matrix, rows, element };
         (shape, data)
@@ -262,7 +266,7 @@ fn wrong(source: &SourceTensor, expected: String) -> ArchError {
 
 impl Base<'_> {
     /// Whether a pair fits itself and the base model.
-    fn check(&self, target: &str, all: &[Found<'_>], both: Both<'_>) -> Result<(), ArchError> {
+    fn check(&self, target: &str, all: &[Found], both: Both<'_>) -> Result<(), ArchError> {
         let (a, b) = (both.a.shape.dims(), both.b.shape.dims());
         let (&[inner, rank], &[rank_of_b, outer]) = (a, b) else {
             let source = if a.len() == 2 { both.b } else { both.a };
@@ -297,7 +301,7 @@ impl Base<'_> {
 }
 
 /// Columns and rows of a matrix that are the width of the model, where its name says so.
-fn widths(all: &[Found<'_>], width: Option<u64>) -> (Option<u64>, Option<u64>) {
+fn widths(all: &[Found], width: Option<u64>) -> (Option<u64>, Option<u64>) {
     let part = all.first().and_then(|found| found.rule.gguf.rsplit('.').next()).unwrap_or_default();
     match part {
         "attn_q" | "attn_k" | "attn_v" | "attn_qkv" | "ffn_gate" | "ffn_up" | "ffn_gate_exps"

@@ -59,7 +59,7 @@ pub enum RowRule {
     Columns(RowMap),
     /// As `Columns`, for matrices that are not simply the last two dimensions: the result has three
     /// dimensions.
-    Turned(Turn),
+    Transposed(Transpose),
     /// Scales of MXFP4, in whose name `_scales` stands where that of the codes has `_blocks`; the
     /// blocks made of both then move as the map says.
     Mxfp4(RowMap),
@@ -71,11 +71,11 @@ pub enum RowRule {
 }
 
 /// Says which matrices a tensor is transposed by, from the config and its shape.
-pub type Turn = fn(&Hparams, &Shape) -> Result<Turned, ArchError>;
+pub type Transpose = fn(&Hparams, &Shape) -> Result<Transposed, ArchError>;
 
 /// How a tensor is transposed.
 #[derive(Debug, Clone, Copy)]
-pub struct Turned {
+pub struct Transposed {
     /// The rows that are a matrix.
     pub matrix: Matrix,
     /// How many these are.
@@ -106,7 +106,8 @@ pub const SQUEEZE_CHANNEL: Reshape = Reshape {
 };
 
 /// A vector with two outer dimensions of one, without them.
-pub const SQUEEZE_VECTOR: Reshape = Reshape { forward: squeeze, inverse: |dims| [dims, &[1, 1]].concat() };
+pub const SQUEEZE_VECTOR: Reshape =
+    Reshape { forward: squeeze, inverse: |dims| [dims, &[1, 1]].concat() };
 
 /// A vector that may have dimensions of one in other releases, without them.
 pub const SQUEEZE_ANY: Reshape = Reshape { forward: squeeze, inverse: <[u64]>::to_vec };
@@ -190,8 +191,8 @@ impl TensorRule {
     }
 
     /// A row that transposes parts of the source, and that the model needs.
-    pub const fn turned(hf: &'static [&'static str], gguf: &'static str, turn: Turn) -> TensorRule {
-        TensorRule::copy(hf, gguf).rows(RowRule::Turned(turn))
+    pub const fn transposed(hf: &'static [&'static str], gguf: &'static str, turn: Transpose) -> TensorRule {
+        TensorRule::copy(hf, gguf).rows(RowRule::Transposed(turn))
     }
 
     /// This row for names without an ending, and the ending in the file.
@@ -232,6 +233,17 @@ impl TensorRule {
     /// This row with something happening to its rows.
     pub const fn rows(self, rows: RowRule) -> TensorRule {
         TensorRule { rows, ..self }
+    }
+
+    /// Whether a model of this config cannot do without the tensor in a layer.
+    pub fn needed(&self, hparams: &Hparams, n_experts: u64, bid: u64) -> bool {
+        match self.need {
+            Need::If(needed) => needed(hparams, bid),
+            Need::Always => true,
+            Need::Dense => n_experts == 0,
+            Need::Experts => n_experts > 0,
+            Need::Optional => false,
+        }
     }
 }
 

@@ -1,0 +1,155 @@
+//! What a row of the table of architectures is made of.
+//!
+//! The types stand below every model file, and the table ([`crate::ARCHES`]) above all of them, so that
+//! nothing below a model has to know which models there are.
+
+use crate::config::Hparams;
+use crate::config::classes::ConfigClass;
+use crate::keys::Keys;
+use crate::tensors::rules::TensorRule;
+use crate::text_keys::text_keys;
+use crate::vocab::Route;
+use crate::{ArchError, SourceTensor};
+
+/// One architecture: data, and functions for what data cannot say.
+#[derive(Clone, Copy)]
+pub struct Arch {
+    /// Its name: the value of `general.architecture`, unless `written` is set.
+    pub name: &'static str,
+    /// The value of `general.architecture` for a variant of another architecture (DistilBERT is
+    /// written as `bert`).
+    pub written: Option<&'static str>,
+    /// Class names in `architectures` of `config.json`.
+    pub classes: &'static [Class],
+    /// A public checkpoint on the Hugging Face Hub.
+    pub example: &'static str,
+    /// The config classes that transformers reads its files with. A file whose `model_type` belongs to no
+    /// config class of any architecture is read without defaults.
+    pub configs: &'static [ConfigClass],
+    /// Whether the reference reads `config.json` as it stands, without defaults.
+    pub raw_config: bool,
+    /// Keys of `config.json` that must be there. The reference takes transformers' defaults for these as
+    /// well and writes a file that does not load.
+    pub needs: &'static [&'static str],
+    /// The tensor table, in parts that architectures share.
+    pub tensors: &'static [&'static [TensorRule]],
+    /// For a model of encoder and decoder, the config key of the number of decoder layers (tensors whose
+    /// names in the file begin with `dec.`). The usual key then counts the encoder's layers.
+    pub decoder_layers: Option<&'static str>,
+    /// The output tensor whose rows are the tokens.
+    pub embedding: &'static str,
+    /// Writes the hyperparameter keys.
+    pub keys: fn(&Hparams, &mut Keys) -> Result<(), ArchError>,
+    /// Tensors that are computed from the config. They come before all others.
+    pub computed: fn(&Hparams) -> Result<Vec<Computed>, ArchError>,
+    /// Why a tensor of the checkpoint is left out, by its name; `None` for one that is used.
+    pub drops: fn(&Hparams, &str) -> Option<&'static str>,
+    /// The name in the table of a tensor that other releases of the model name differently.
+    pub rename: fn(&Hparams, &str) -> Option<String>,
+    /// The inverse of `rename`: the name in checkpoints of a class of a tensor of the table.
+    pub export_name: fn(&Hparams, Class, &str) -> Option<String>,
+    /// Derives hyperparameters from the config and the names of the tensors, before anything else uses them.
+    pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
+    /// Ways to quantize whose weights are stored as they are.
+    pub packed: &'static [Packed],
+    /// The kinds of tokenizers of its checkpoints.
+    pub vocab: Route,
+    /// How its files are exported to a Hugging Face folder.
+    pub export: Export,
+}
+
+/// How a GGUF file of an architecture becomes a checkpoint again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Export {
+    /// A config is found from the keys, the conversion of that config is run again, and the export stands
+    /// only if every key and every tensor of the file comes out of it.
+    Verified,
+    /// As [`Export::Verified`], but keys that no config can state are noted and left out. Files of
+    /// this architecture come from many programs.
+    Lenient,
+    /// Conversion loses something that a checkpoint needs: what it is.
+    NotExportable(&'static str),
+}
+
+impl Export {
+    /// The reason why files cannot be exported, where they cannot.
+    pub fn obstacle(self) -> Option<&'static str> {
+        match self {
+            Export::NotExportable(reason) => Some(reason),
+            Export::Verified | Export::Lenient => None,
+        }
+    }
+}
+
+/// Weights that are quantized already and stay so.
+#[derive(Debug, Clone, Copy)]
+pub struct Packed {
+    /// `quantization_config.quant_method` of `config.json`.
+    pub method: &'static str,
+    /// The file type, id and name, that the reference then gives to float files.
+    pub file_type: (u32, &'static str),
+}
+
+impl Arch {
+    /// The value of `general.architecture`.
+    pub fn written(&self) -> &'static str {
+        self.written.unwrap_or(self.name)
+    }
+
+    /// The rows of the tensor table, part after part.
+    pub fn rules(&self) -> impl Iterator<Item = &'static TensorRule> + use<> {
+        self.tensors.iter().flat_map(|part| part.iter())
+    }
+}
+
+/// A plain decoder. Rows state only what differs from it.
+pub const DECODER: Arch = Arch {
+    name: "",
+    written: None,
+    classes: &[],
+    example: "",
+    configs: &[],
+    raw_config: false,
+    needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    tensors: &[],
+    decoder_layers: None,
+    embedding: "token_embd.weight",
+    keys: text_keys,
+    computed: |_| Ok(Vec::new()),
+    drops: |_, _| None,
+    rename: |_, _| None,
+    export_name: |_, _, _| None,
+    prepare: |hparams, _| Ok(hparams),
+    packed: &[],
+    vocab: Route::Gpt2,
+    export: Export::Verified,
+};
+
+/// A vector that is computed from the config: its name in the file and its values.
+pub type Computed = (&'static str, Vec<f32>);
+
+/// A class name, and how its checkpoints spell tensor names.
+#[derive(Debug, Clone, Copy)]
+pub struct Class {
+    /// The class name.
+    pub name: &'static str,
+    /// The start of every name in the table that its checkpoints leave out (`model.` for a class that is
+    /// only the inner part of the one that the table describes).
+    pub prefix: &'static str,
+    /// Index of the name that its checkpoints use, where a rule has several.
+    pub spelling: usize,
+}
+
+impl Class {
+    /// A class whose tensors are named as in the table.
+    pub const fn new(name: &'static str) -> Class {
+        Class { name, prefix: "", spelling: 0 }
+    }
+
+    /// A class that is only the inner part of the one that the table describes, where names begin with
+    /// `prefix`.
+    pub const fn inner(name: &'static str, prefix: &'static str) -> Class {
+        Class { prefix, ..Class::new(name) }
+    }
+}

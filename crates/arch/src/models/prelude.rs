@@ -1,0 +1,19 @@
+//! What nearly every row needs, so that the file of a model imports its siblings alone.
+
+pub(crate) use gguf::{Array, Value};
+pub(crate) use serde_json::{Map, Value as Json, json};
+pub(crate) use tensor::Shape;
+
+pub(crate) use crate::arch::{Arch, Class, Computed, DECODER, Export, Packed};
+pub(crate) use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+pub(crate) use crate::config::classes::{
+    BASE, BOOL, ConfigClass, DECODER_FIELDS, DICT, FLOAT, Field, Fill, INT, INTS, NULL, TEXT, TEXTS,
+};
+pub(crate) use crate::config::{Hparams, adjust};
+pub(crate) use crate::error::{bad, missing};
+pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
+pub(crate) use crate::layout::{ElementMap, Matrix, RowMap};
+pub(crate) use crate::tensors::rules::{self, Need, Reshape, RowRule, TensorRule, Transposed};
+pub(crate) use crate::text_keys::text_keys;
+pub(crate) use crate::vocab::Route;
+pub(crate) use crate::{ArchError, SourceTensor, pooling};

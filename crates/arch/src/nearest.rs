@@ -1,0 +1,53 @@
+//! Which tables have places for the tensors of a checkpoint whose class nobody knows.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
+
+use crate::SourceTensor;
+use crate::arch::Arch;
+use crate::registry::{ARCHES, distance};
+use crate::tensors::Index;
+use crate::tensors::rules::{Need, TensorRule};
+
+/// The three architectures whose tables have places for the most of `tensors`, and for how many.
+/// Of those that have equally many, the one comes first whose own needs are met best (a table
+/// that has what the checkpoint has and nothing more), then the one with the class name that is most
+/// similar to `class`.
+pub fn nearest_tables(class: &str, tensors: &[SourceTensor]) -> Vec<(&'static str, usize)> {
+    let by_name = |arch: &Arch| {
+        arch.classes.iter().map(|known| distance(known.name, class)).min().unwrap_or(usize::MAX)
+    };
+    let mut found: Vec<(Reverse<usize>, usize, usize, &'static str)> = ARCHES
+        .iter()
+        .filter_map(|arch| {
+            let index = Index::new(arch.tensors);
+            let fits = prefixes(arch).map(|prefix| fit(arch, &index, prefix, tensors));
+            let (places, Reverse(absent)) = fits.max()?;
+            (places > 0).then(|| (Reverse(places), absent, by_name(arch), arch.name))
+        })
+        .collect();
+    found.sort_unstable();
+    found.truncate(3);
+    found.into_iter().map(|(places, _, _, name)| (name, places.0)).collect()
+}
+
+/// What the classes of an architecture leave out at the start of names, each once.
+fn prefixes(arch: &Arch) -> impl Iterator<Item = &'static str> {
+    let prefixes: BTreeSet<&str> = arch.classes.iter().map(|class| class.prefix).collect();
+    prefixes.into_iter()
+}
+
+/// Tensors with a place, and needed rows that no tensor meets.
+fn fit(arch: &Arch, index: &Index, prefix: &str, tensors: &[SourceTensor]) -> (usize, Reverse<usize>) {
+    let mut met: HashSet<*const TensorRule> = HashSet::new();
+    let mut places = 0;
+    for tensor in tensors {
+        let name = format!("{prefix}{}", tensor.name).replace("language_model.", "");
+        let found = index.find(&name);
+        places += usize::from(!found.is_empty());
+        met.extend(found.iter().map(|found| std::ptr::from_ref(found.rule)));
+    }
+    let needed = arch.rules().filter(|rule| matches!(rule.need, Need::Always));
+    let absent = needed.filter(|rule| !met.contains(&std::ptr::from_ref(*rule))).count();
+    (places, Reverse(absent))
+}

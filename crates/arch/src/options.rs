@@ -1,0 +1,24 @@
+//! What a person may choose about the resolving of a checkpoint.
+
+use serde_json::Value as Json;
+
+/// What a person may choose.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// `general.name`, whatever the checkpoint says.
+    pub model_name: Option<String>,
+    /// `general.*` keys that win over what the checkpoint says, as a JSON object
+    /// (`general.base_models` and `general.datasets` as arrays of objects).
+    pub metadata_override: Option<Json>,
+    /// `tokenizer.ggml.pre`, for a tokenizer that is not recognized.
+    pub pre: Option<String>,
+    /// Whether the tokenizer's own file goes into the metadata as well.
+    pub embed_tokenizer_json: bool,
+    /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
+    pub scores_from_merges: bool,
+    /// The architecture, whatever class the config names: a name of [`ARCHES`](crate::ARCHES) or
+    /// one of its class names.
+    pub arch_as: Option<String>,
+    /// Metadata only: no tensor is looked at, and the layout has none.
+    pub vocab_only: bool,
+}

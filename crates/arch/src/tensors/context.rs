@@ -1,0 +1,314 @@
+//! A table with what it is applied with, and what its rows make of single source tensors.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use tensor::Shape;
+
+use super::drops;
+use super::index::{CORRECTION_BIAS, Found, Index};
+use super::rules::{self, RowRule, TensorRule};
+use super::transposed;
+use crate::config::Hparams;
+use crate::layout::{Data, ElementMap, OutTensor, RowMap};
+use crate::{ArchError, SameValues, SourceTensor};
+
+/// Experts of one layer that wait for the rest: by output pattern and expert.
+pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
+
+/// What a table is applied with.
+pub struct Context<'a> {
+    /// The parts of the table.
+    pub table: &'static [&'static [TensorRule]],
+    /// The names of the table.
+    pub index: Index,
+    /// The key of the number of layers of the decoder, where it has its own.
+    pub decoder_layers: Option<&'static str>,
+    /// What is put before every name of the checkpoint before it is looked up.
+    pub prefix: &'a str,
+    /// The config.
+    pub hparams: &'a Hparams,
+    /// What this architecture leaves out, with the reason.
+    pub drops: fn(&Hparams, &str) -> Option<&'static str>,
+    /// Names of other releases, brought to those of the table.
+    pub rename: fn(&Hparams, &str) -> Option<String>,
+    /// Who knows whether two tensors of the checkpoint are equal.
+    pub same: Option<&'a SameValues<'a>>,
+}
+
+impl Context<'_> {
+    pub(super) fn rules(&self) -> impl Iterator<Item = &'static TensorRule> + use<> {
+        self.table.iter().flat_map(|part| part.iter())
+    }
+
+    /// How many layers have the tensors of a rule.
+    pub fn n_layers(&self, rule: &TensorRule) -> u64 {
+        let of_decoder = self.decoder_layers.filter(|_| rule.gguf.starts_with("dec."));
+        let of_decoder = of_decoder.and_then(|key| self.hparams.get_u64(key).ok().flatten());
+        of_decoder.unwrap_or_else(|| self.hparams.n_layers().unwrap_or(0))
+    }
+
+    pub(super) fn stacked(&self) -> impl Iterator<Item = &'static TensorRule> + use<> {
+        self.rules().filter(|rule| matches!(rule.rows, RowRule::StackExperts))
+    }
+
+    /// Whether a later tensor may be left out because it equals the one that this pattern makes.
+    pub(super) fn is_twin(&self, gguf: &str) -> bool {
+        self.rules().any(|rule| rule.twin == Some(gguf))
+    }
+
+    /// The rows that a tensor of the checkpoint fits. More than one where it is taken apart.
+    ///
+    /// Renames what the reference renames before it looks at its own table
+    /// (`ModelBase.filter_tensors`).
+    pub(super) fn find(&self, name: &str) -> Vec<Found> {
+        let mut name = Cow::Borrowed(name);
+        if !self.prefix.is_empty() {
+            name = format!("{}{name}", self.prefix).into();
+        }
+        for (from, to) in [("language_model.", ""), CORRECTION_BIAS] {
+            if name.contains(from) {
+                name = name.replace(from, to).into();
+            }
+        }
+        match (self.rename)(self.hparams, &name) {
+            Some(renamed) => self.index.find(&renamed),
+            None => self.index.find(&name),
+        }
+    }
+
+    /// The name of the scales that a tensor of codes belongs to, if it is one.
+    pub(super) fn scales_of(&self, name: &str) -> Option<String> {
+        let scales = transposed::partner(name).filter(|_| name.ends_with("_blocks"))?;
+        let is_packed = |found: &Found| matches!(found.rule.rows, RowRule::Mxfp4(_));
+        self.find(&scales).first().is_some_and(is_packed).then_some(scales)
+    }
+
+    /// One tensor of several that are alike.
+    pub(super) fn fuse(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let mut all = parts.values();
+        let Some(first) = all.next() else { return Err(ArchError::MissingTensors { names: Vec::new() }) };
+        if let Some(other) = all.find(|part| part.shape != first.shape) {
+            return Err(ArchError::TensorShape {
+                name: other.name.clone(),
+                found: other.shape,
+                expected: format!("{} as of `{}`", first.shape, first.name),
+            });
+        }
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let mut dims = self.reshape(found.rule, first, first.shape)?.dims().to_vec();
+        dims.push(parts.len() as u64);
+        let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        Ok(OutTensor {
+            keep_f32: drops::keep_f32(&name, shape.n_dims()),
+            name,
+            shape,
+            data: Data::Rows {
+                sources: parts.values().map(|part| part.name.clone()).collect(),
+                rows: RowMap::Concat,
+                element: ElementMap::Identity,
+            },
+        })
+    }
+
+    /// The shape of a tensor in the file, which has as many elements as without the rule.
+    fn reshape(&self, rule: &TensorRule, source: &SourceTensor, shape: Shape) -> Result<Shape, ArchError> {
+        let Some(reshape) = rule.shape else { return Ok(shape) };
+        let dims = (reshape.forward)(self.hparams, shape.dims())?;
+        let made = Shape::new(&dims).ok().filter(|made| made.n_elems() == shape.n_elems());
+        made.ok_or_else(|| ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected: format!("as many elements as {dims:?} has"),
+        })
+    }
+
+    /// The tensor that a rule makes of a source tensor, or of a part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError`] where the rule does not fit the shape.
+    pub fn one(&self, found: &Found, source: &SourceTensor) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        let rows = match found.rule.rows {
+            RowRule::Copy | RowRule::First | RowRule::StackExperts | RowRule::Fuse(_) => RowMap::Concat,
+            RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
+            RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
+            RowRule::Part(part) => part(self.hparams, &source.shape)?,
+            // Of a bias there are no columns.
+            RowRule::Columns(_) if found.suffix == ".bias" => RowMap::Concat,
+            RowRule::Columns(rows) | RowRule::Mxfp4(rows) => rows,
+            RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
+        };
+        let wrong =
+            |expected| ArchError::TensorShape { name: source.name.clone(), found: source.shape, expected };
+        let (whole, matrix) = match found.rule.rows {
+            RowRule::Columns(_) if found.suffix != ".bias" => {
+                let (whole, matrix) = transposed::transposed(&source.shape).map_err(wrong)?;
+                (whole, Some(matrix))
+            }
+            RowRule::Transposed(transpose) => {
+                let how = transpose(self.hparams, &source.shape)?;
+                (transposed::transposed_parts(&source.shape, &how).map_err(wrong)?, Some(how.matrix))
+            }
+            _ => (source.shape, None),
+        };
+        let shape = part_shape(&rows, &whole).map_err(wrong)?;
+        let shape = self.reshape(found.rule, source, shape)?;
+        let element = match found.rule.element_of {
+            Some(element_of) => element_of(self.hparams, found.bid, found.suffix)?,
+            None if found.suffix == ".bias" => ElementMap::Identity,
+            None => found.rule.element,
+        };
+        let name_of = || source.name.clone();
+        let out = OutTensor {
+            keep_f32: drops::keep_f32(&name, shape.n_dims()) && !found.rule.may_shrink,
+            name,
+            shape,
+            data: match matrix {
+                Some(matrix) => Data::Columns { source: name_of(), matrix, rows, element },
+                None => Data::Rows { sources: vec![name_of()], rows, element },
+            },
+        };
+        let n_head = match rows {
+            RowMap::RopePermute { n_head } => n_head,
+            RowMap::Groups { n_head, .. } if n_head > 0 => n_head,
+            _ => return Ok(out),
+        };
+        let n_rows = out.row_view().n_rows;
+        if n_head.checked_mul(2).is_none_or(|halves| halves == 0 || !n_rows.is_multiple_of(halves)) {
+            return Err(wrong(format!("rows in {n_head} heads of two halves")));
+        }
+        Ok(out)
+    }
+
+    /// Makes the tensors of a layer's experts.
+    pub(super) fn emit_stack(
+        &self,
+        bid: u64,
+        n_experts: u64,
+        stack: &Stack<'_>,
+        tensors: &mut Vec<OutTensor>,
+    ) -> Result<(), ArchError> {
+        for rule in self.stacked() {
+            let name = rules::fill(rule.gguf, bid, 0) + ".weight";
+            let parts: Vec<&SourceTensor> =
+                (0..n_experts).filter_map(|xid| stack.get(&(rule.gguf, xid)).copied()).collect();
+            let Some(first) = parts.first() else { continue };
+            if let Some(other) = parts.iter().find(|part| part.shape != first.shape) {
+                return Err(ArchError::TensorShape {
+                    name: other.name.clone(),
+                    found: other.shape,
+                    expected: format!("{} as of `{}`", first.shape, first.name),
+                });
+            }
+            let mut dims = first.shape.dims().to_vec();
+            dims.push(n_experts);
+            let shape =
+                Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+            tensors.push(OutTensor {
+                keep_f32: drops::keep_f32(&name, shape.n_dims()),
+                name,
+                shape,
+                data: Data::Rows {
+                    sources: parts.iter().map(|part| part.name.clone()).collect(),
+                    rows: RowMap::Concat,
+                    element: ElementMap::Identity,
+                },
+            });
+        }
+        Ok(())
+    }
+
+    /// The tensor of blocks that scales and codes make.
+    pub(super) fn packed(
+        &self,
+        found: &Found,
+        rows: RowMap,
+        scales: &SourceTensor,
+        codes: Option<&SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let missing =
+            || ArchError::MissingTensors { names: transposed::partner(&scales.name).into_iter().collect() };
+        let codes = codes.ok_or_else(missing)?;
+        let wrong = |source: &SourceTensor, expected| ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected,
+        };
+        if codes.shape.dims() != [&[transposed::BLOCK_BYTES], scales.shape.dims()].concat() {
+            let expected = format!("16 codes for each of the {} scales of `{}`", scales.shape, scales.name);
+            return Err(wrong(codes, expected));
+        }
+        let mut dims =
+            part_shape(&rows, &scales.shape).map_err(|expected| wrong(scales, expected))?.dims().to_vec();
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        if let Some(row_elems) = dims.first_mut() {
+            *row_elems = row_elems.saturating_mul(transposed::BLOCK_ELEMS);
+        }
+        let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        Ok(OutTensor {
+            keep_f32: drops::keep_f32(&name, shape.n_dims()),
+            name,
+            shape,
+            data: Data::Mxfp4 { codes: codes.name.clone(), scales: scales.name.clone(), rows },
+        })
+    }
+}
+
+/// The shape of what a map takes of a source: that of the source, with fewer rows where it takes
+/// a part. What was expected where the source does not have such a part.
+fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
+    let mut dims = source.dims().to_vec();
+    let outer = dims.len().saturating_sub(1).min(1);
+    let Some(dim) = dims.get_mut(outer) else { return Ok(*source) };
+    match *rows {
+        RowMap::Groups { group, start, rows, .. } => {
+            let inside = rows > 0 && start.checked_add(rows).is_some_and(|end| end <= group);
+            if !inside || !dim.is_multiple_of(group) {
+                return Err(format!("groups of {group} rows, of which {rows} from {start} on are taken"));
+            }
+            *dim = *dim / group * rows;
+        }
+        RowMap::Ungroup { queries, keys } => {
+            let group = keys.checked_mul(2).and_then(|keys| keys.checked_add(queries));
+            if queries == 0 || keys == 0 || group.is_none_or(|group| !dim.is_multiple_of(group)) {
+                return Err(format!("groups of {queries} rows of queries, {keys} of keys and of values"));
+            }
+        }
+        RowMap::Regroup { group, parts } => {
+            let inside = |(start, rows): &(u64, u64)| {
+                *rows > 0 && start.checked_add(*rows).is_some_and(|end| end <= group)
+            };
+            let taken = parts.iter().try_fold(0u64, |sum, (_, rows)| sum.checked_add(*rows));
+            let taken = taken.filter(|taken| *taken <= group && parts.iter().all(inside));
+            let Some(taken) = taken.filter(|_| dim.is_multiple_of(group)) else {
+                return Err(format!("groups of {group} rows with parts {parts:?}"));
+            };
+            *dim = *dim / group * taken;
+        }
+        RowMap::Elements { step, start } => {
+            let Some(first) = dims.first_mut() else { return Ok(*source) };
+            if start >= step || !first.is_multiple_of(step) {
+                return Err(format!("rows of a multiple of {step} elements"));
+            }
+            *first /= step;
+        }
+        RowMap::Chunks { order } => {
+            // These may be matrices of their own.
+            if !dims.iter().skip(outer).product::<u64>().is_multiple_of(order.len() as u64) {
+                return Err(format!("{} chunks of the same number of rows", order.len()));
+            }
+        }
+        RowMap::Slice { start } => {
+            let left = dim.checked_sub(start).filter(|left| *left > 0);
+            *dim = left.ok_or_else(|| format!("more than {start} rows"))?;
+        }
+        _ => return Ok(*source),
+    }
+    Shape::new(&dims).map_err(|error| error.to_string())
+}

@@ -1,0 +1,210 @@
+//! One pass over the tensors of a checkpoint: each finds its place, and what needs several waits for the rest.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::context::{Context, Stack};
+use super::index::Found;
+use super::missing::check_same_output;
+use super::rules::{self, RowRule};
+use super::{drops, transposed};
+use crate::layout::{Data, Dropped, OutTensor};
+use crate::{ArchError, SourceTensor};
+
+/// What becomes of the tensors of a checkpoint.
+#[derive(Debug)]
+pub struct Mapped {
+    /// Output tensors, in the order of the reference.
+    pub tensors: Vec<OutTensor>,
+    /// Source tensors that are not used.
+    pub dropped: Vec<Dropped>,
+}
+
+/// Parts of one tensor that wait for the rest, by their number.
+type Parts<'a> = BTreeMap<usize, &'a SourceTensor>;
+
+/// Applies a table to the tensors of a checkpoint.
+///
+/// Source: `ModelBase.prepare_tensors` in `conversion/base.py` and `TensorNameMap` in
+/// `gguf-py/gguf/tensor_mapping.py`. Where the reference stops at the first tensor that it cannot place, all
+/// of them are listed here.
+///
+/// # Errors
+///
+/// [`ArchError::UnusedTensors`], [`ArchError::MissingTensors`], [`ArchError::SameOutput`],
+/// [`ArchError::TensorShape`], [`ArchError::MissingKey`] for what the rows need.
+pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, ArchError> {
+    context.hparams.n_layers()?;
+    let mut pass = Pass {
+        context,
+        sources: sources.iter().map(|source| (source.name.as_str(), source)).collect(),
+        n_experts: context.hparams.n_experts()?,
+        n_stacked: context.stacked().count() as u64,
+        tensors: Vec::with_capacity(sources.len()),
+        outputs: HashMap::new(),
+        packed: Vec::new(),
+        dropped: Vec::new(),
+        unused: Vec::new(),
+        stacks: HashMap::new(),
+        fused: HashMap::new(),
+    };
+    for source in sources {
+        pass.place(source)?;
+    }
+    pass.finish()
+}
+
+/// The pass over the tensors.
+///
+/// The order of output tensors is the order of the file, so it has to be the reference's. That walks over the
+/// tensors of the checkpoint as they come and hands each to `modify_tensors`, which returns any number of
+/// output tensors: most return one, a fused tensor returns its parts in the order of the table, and one of
+/// several that are stacked returns nothing until the last of them is there. A stack of experts therefore
+/// appears where its *last* part was met, which is not where a sorted list would have it.
+struct Pass<'a, 'c> {
+    context: &'c Context<'c>,
+    /// The tensors of the checkpoint by name.
+    sources: HashMap<&'a str, &'a SourceTensor>,
+    n_experts: u64,
+    /// Rows of the table whose experts are stacked.
+    n_stacked: u64,
+    /// Output tensors so far.
+    tensors: Vec<OutTensor>,
+    /// Index into `tensors` of those that later ones may repeat.
+    outputs: HashMap<String, usize>,
+    /// Weights that come as blocks. The reference writes these from `generate_extra_tensors`, before all others.
+    packed: Vec<OutTensor>,
+    dropped: Vec<Dropped>,
+    unused: Vec<String>,
+    /// Stacks that lack experts, by layer.
+    stacks: HashMap<u64, Stack<'a>>,
+    /// Fused tensors that lack parts, by output pattern and layer.
+    fused: HashMap<(&'static str, u64), Parts<'a>>,
+}
+
+impl<'a> Pass<'a, '_> {
+    /// Places one tensor of the checkpoint.
+    fn place(&mut self, source: &'a SourceTensor) -> Result<(), ArchError> {
+        let context = self.context;
+        let name = source.name.as_str();
+        if let Some(reason) = drops::reason(name).or_else(|| (context.drops)(context.hparams, name)) {
+            self.dropped.push(Dropped { name: name.to_owned(), reason });
+            return Ok(());
+        }
+        // Codes are taken together with their scales. Without scales they have no place.
+        if context.scales_of(name).is_some_and(|scales| self.sources.contains_key(scales.as_str())) {
+            return Ok(());
+        }
+        let all = context.find(name);
+        let Some(found) = all.first().filter(|found| found.bid < context.n_layers(found.rule)) else {
+            self.unused.push(name.to_owned());
+            return Ok(());
+        };
+        match found.rule.rows {
+            RowRule::StackExperts => self.stack_expert(found, source),
+            RowRule::Fuse(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),
+            RowRule::Mxfp4(_) => self.unpack(&all, source),
+            _ => self.copy(&all, source),
+        }
+    }
+
+    /// Puts an expert's matrix on the stack of its layer. With the last one, the stack is complete.
+    fn stack_expert(&mut self, found: &Found, source: &'a SourceTensor) -> Result<(), ArchError> {
+        if found.xid >= self.n_experts || found.suffix != ".weight" {
+            self.unused.push(source.name.clone());
+            return Ok(());
+        }
+        let stack = self.stacks.entry(found.bid).or_default();
+        stack.insert((found.rule.gguf, found.xid), source);
+        // All matrices of a layer wait for each other, though each of them could be written before: so the
+        // reference has them side by side.
+        if stack.len() as u64 == self.n_experts.saturating_mul(self.n_stacked) {
+            let stack = self.stacks.remove(&found.bid).unwrap_or_default();
+            self.context.emit_stack(found.bid, self.n_experts, &stack, &mut self.tensors)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a part of a fused tensor. With the last one, the tensor is complete.
+    fn fuse_part(
+        &mut self,
+        found: &Found,
+        n_parts: usize,
+        source: &'a SourceTensor,
+    ) -> Result<(), ArchError> {
+        // The number of a part is that of the expert or head in its name, or else the place of its name among
+        // those of the rule.
+        let part = if found.pattern.contains("{xid}") {
+            usize::try_from(found.xid).ok()
+        } else {
+            found.rule.hf.iter().position(|name| *name == found.pattern)
+        };
+        let Some(part) = part.filter(|part| *part < n_parts) else {
+            self.unused.push(source.name.clone());
+            return Ok(());
+        };
+        let key = (found.rule.gguf, found.bid);
+        let parts = self.fused.entry(key).or_default();
+        parts.insert(part, source);
+        if parts.len() == n_parts {
+            let parts = self.fused.remove(&key).unwrap_or_default();
+            self.tensors.push(self.context.fuse(found, &parts)?);
+        }
+        Ok(())
+    }
+
+    /// Makes tensors of blocks: `source` holds their scales, and another tensor the codes.
+    fn unpack(&mut self, all: &[Found], source: &SourceTensor) -> Result<(), ArchError> {
+        let codes = transposed::partner(&source.name);
+        let codes = codes.and_then(|codes| self.sources.get(codes.as_str()).copied());
+        for found in all {
+            if let RowRule::Mxfp4(rows) = found.rule.rows {
+                self.packed.push(self.context.packed(found, rows, source, codes)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a tensor of each row that the source fits: one, or the parts of a fused projection.
+    fn copy(&mut self, all: &[Found], source: &SourceTensor) -> Result<(), ArchError> {
+        for found in all {
+            let is_first = matches!(found.rule.rows, RowRule::First);
+            let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+            let repeated = (is_first && self.outputs.contains_key(&name))
+                .then_some("the same once more under another name");
+            if let Some(reason) = repeated.or_else(|| self.equal_to_twin(found, source)) {
+                self.dropped.push(Dropped { name: source.name.clone(), reason });
+                continue;
+            }
+            self.tensors.push(self.context.one(found, source)?);
+            if is_first || self.context.is_twin(found.rule.gguf) {
+                self.outputs.insert(name, self.tensors.len() - 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a tensor is left out that may hold the same values as one before it.
+    fn equal_to_twin(&self, found: &Found, source: &SourceTensor) -> Option<&'static str> {
+        let twin = self.outputs.get(&(found.rule.twin?.to_owned() + found.suffix))?;
+        let Data::Rows { sources, .. } = &self.tensors.get(*twin)?.data else { return None };
+        let same = self.context.same?.ask(sources.first()?, &source.name);
+        same.then_some("equal to the embedding, which serves as the output")
+    }
+
+    /// Checks that nothing is left over, missing or there twice.
+    fn finish(mut self) -> Result<Mapped, ArchError> {
+        self.tensors.splice(..0, self.packed);
+        let mut unfused: Vec<String> = self
+            .fused
+            .iter()
+            .flat_map(|((gguf, bid), parts)| self.context.unfused(gguf, *bid, parts))
+            .collect();
+        unfused.sort_unstable();
+        if !self.unused.is_empty() {
+            return Err(ArchError::UnusedTensors { names: self.unused });
+        }
+        self.context.check_missing(&self.tensors, &self.stacks, unfused, self.n_experts)?;
+        check_same_output(&self.tensors)?;
+        Ok(Mapped { tensors: self.tensors, dropped: self.dropped })
+    }
+}

@@ -1,0 +1,108 @@
+//! What a checkpoint lacks of a table, and what it has twice.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::context::{Context, Stack};
+use super::rules::{self, RowRule, TensorRule};
+use crate::layout::{Data, OutTensor};
+use crate::{ArchError, SourceTensor};
+
+impl Context<'_> {
+    /// Names of the parts that a fused tensor lacks.
+    pub(super) fn unfused(
+        &self,
+        gguf: &str,
+        bid: u64,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Vec<String> {
+        let rule = self.rules().find(|rule| rule.gguf == gguf && matches!(rule.rows, RowRule::Fuse(_)));
+        let Some((rule, RowRule::Fuse(n_parts))) = rule.map(|rule| (rule, rule.rows)) else {
+            return Vec::new();
+        };
+        let absent = (0..n_parts(self.hparams)).filter(|part| !parts.contains_key(part));
+        // The number comes out of a file and may be anything: no more are listed than were there.
+        let absent = absent.take(parts.len() + 1);
+        if rule.hf.iter().any(|name| name.contains("{xid}")) {
+            absent.map(|part| self.spelled(rule, 0, bid, part as u64)).collect()
+        } else {
+            absent.map(|part| self.spelled(rule, part, bid, 0)).collect()
+        }
+    }
+
+    /// The name of a rule's tensor as the checkpoint would spell it.
+    pub(super) fn spelled(&self, rule: &TensorRule, name: usize, bid: u64, xid: u64) -> String {
+        let ending = if rule.bare.is_some() { "" } else { ".weight" };
+        let name = rules::fill(rule.hf.get(name).copied().unwrap_or_default(), bid, xid) + ending;
+        name.strip_prefix(self.prefix).map(str::to_owned).unwrap_or(name)
+    }
+
+    /// Names what stacks lack that were begun though the model can do without them.
+    fn incomplete(&self, stacks: &HashMap<u64, Stack<'_>>, n_experts: u64, limit: usize) -> Vec<String> {
+        let mut bids: Vec<&u64> = stacks.keys().collect();
+        bids.sort_unstable();
+        let optional =
+            |bid: u64| self.stacked().filter(move |rule| !rule.needed(self.hparams, n_experts, bid));
+        let lacking = bids.into_iter().flat_map(|bid| {
+            optional(*bid).flat_map(move |rule| {
+                let absent = (0..n_experts).filter(|xid| !stacks[bid].contains_key(&(rule.gguf, *xid)));
+                absent.map(|xid| {
+                    rules::fill(rule.hf.first().copied().unwrap_or_default(), *bid, xid) + ".weight"
+                })
+            })
+        });
+        lacking.take(limit + 1).collect()
+    }
+
+    /// Names what the table needs and the checkpoint lacks.
+    pub(super) fn check_missing(
+        &self,
+        tensors: &[OutTensor],
+        stacks: &HashMap<u64, Stack<'_>>,
+        unfused: Vec<String>,
+        n_experts: u64,
+    ) -> Result<(), ArchError> {
+        let have: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+        let mut names = unfused;
+        // The number of layers comes out of a file and may be anything: no more of them are looked at
+        // than it takes to show that something is missing.
+        for rule in self.rules() {
+            let layers = if rule.gguf.contains("{bid}") { self.n_layers(rule) } else { 1 };
+            let first_missing = (0..layers)
+                .take(tensors.len() + 1)
+                .filter(|bid| rule.needed(self.hparams, n_experts, *bid))
+                .filter(|bid| !have.contains((rules::fill(rule.gguf, *bid, 0) + rule.ending()).as_str()));
+            for bid in first_missing {
+                let experts = if matches!(rule.rows, RowRule::StackExperts) { n_experts } else { 1 };
+                let stack = stacks.get(&bid);
+                let absent = (0..experts)
+                    .take(tensors.len() + 1)
+                    .filter(|xid| stack.is_none_or(|stack| !stack.contains_key(&(rule.gguf, *xid))));
+                names.extend(absent.map(|xid| self.spelled(rule, 0, bid, xid)));
+            }
+        }
+        names.extend(self.incomplete(stacks, n_experts, tensors.len()));
+        names.dedup();
+        if names.is_empty() { Ok(()) } else { Err(ArchError::MissingTensors { names }) }
+    }
+}
+
+/// Refuses two sources of one output tensor.
+pub(super) fn check_same_output(tensors: &[OutTensor]) -> Result<(), ArchError> {
+    let mut seen: HashMap<&str, &OutTensor> = HashMap::new();
+    for tensor in tensors {
+        if let Some(first) = seen.insert(&tensor.name, tensor) {
+            let source = |tensor: &OutTensor| match &tensor.data {
+                Data::Rows { sources, .. } => sources.first().cloned().unwrap_or_default(),
+                Data::Columns { source, .. } => source.clone(),
+                Data::Mxfp4 { codes, .. } => codes.clone(),
+                Data::Computed(_) => String::new(),
+            };
+            return Err(ArchError::SameOutput {
+                output: tensor.name.clone(),
+                first: source(first),
+                second: source(tensor),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Which modules of the crate may use which: types stand below everyone who names them, the table of
+//! architectures above all of them.
+
+use std::path::Path;
+
+/// From the ground up.
+const FLOORS: &[&[&str]] = &[
+    &["input", "layout", "options", "naming"],
+    &["vocab"],
+    &["error"],
+    &["config"],
+    &["keys", "tensors", "rope_llama3"],
+    &["text_keys", "pooling", "general"],
+    &["arch"],
+    &["models"],
+    &["registry"],
+    &["nearest"],
+    &["resolve"],
+    &["adapter", "export"],
+];
+
+#[test]
+fn modules_use_only_those_below_them() {
+    let faults = testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
