@@ -283,8 +283,8 @@ fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<
         let Json::Object(scaling) = scaling else { continue };
         let mut tried = config.clone();
         put_rope(&mut tried, scaling.clone());
-        let computed = registry::hparams(arch, &Json::Object(tried))
-            .and_then(|hparams| (arch.computed)(&hparams));
+        let computed =
+            registry::hparams(arch, &Json::Object(tried)).and_then(|hparams| (arch.computed)(&hparams));
         let Ok(computed) = computed else { continue };
         let Some((_, computed)) = computed.into_iter().find(|(name, _)| *name == ROPE_FREQS) else {
             continue;

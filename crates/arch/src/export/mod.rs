@@ -26,8 +26,8 @@ use gguf::{Metadata, Value};
 use serde_json::Value as Json;
 use tensor::Shape;
 
-use crate::layout::{ElementMap, Matrix, RowMap};
 use crate::arch::{Arch, Export};
+use crate::layout::{ElementMap, Matrix, RowMap};
 use crate::registry::ARCHES;
 use crate::tensors::rules::{self, Need, RowRule};
 pub use error::ExportError;

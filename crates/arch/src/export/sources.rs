@@ -6,8 +6,8 @@ use tensor::Shape;
 
 use super::{ExportError, GgufInput};
 use crate::SourceTensor;
-use crate::layout::RowMap;
 use crate::arch::{Arch, Class};
+use crate::layout::RowMap;
 use crate::tensors::rules::{self, Need, RowRule, TensorRule};
 use crate::tensors::{CORRECTION_BIAS, Context, Found};
 
@@ -133,8 +133,7 @@ fn places(context: &Context<'_>, arch: &'static Arch, name: &str) -> Vec<Found> 
         .filter(|found| found.bid < context.n_layers(found.rule))
         .collect();
     let stated = |found: &Found| matches!(found.rule.need, Need::If(_));
-    let needed =
-        |found: &&Found| stated(found) && found.rule.needed(context.hparams, n_experts, found.bid);
+    let needed = |found: &&Found| stated(found) && found.rule.needed(context.hparams, n_experts, found.bid);
     let first = all.iter().find(needed).or_else(|| all.first()).copied();
     first.into_iter().collect()
 }

@@ -105,10 +105,8 @@ const TIME_MIX: &[TensorRule] = &[
         .need(Need::Optional),
     vector(&["model.layers.{bid}.attention.k_k"], "blk.{bid}.time_mix_k_k"),
     vector(&["model.layers.{bid}.attention.k_a"], "blk.{bid}.time_mix_k_a"),
-    vector(&["model.layers.{bid}.attention.r_k"], "blk.{bid}.time_mix_r_k").shape(Reshape {
-        forward: |_, dims| Ok(vec![dims.iter().product()]),
-        inverse: <[u64]>::to_vec,
-    }),
+    vector(&["model.layers.{bid}.attention.r_k"], "blk.{bid}.time_mix_r_k")
+        .shape(Reshape { forward: |_, dims| Ok(vec![dims.iter().product()]), inverse: <[u64]>::to_vec }),
     TensorRule::copy(
         &["model.layers.{bid}.attention.r_proj", "model.layers.{bid}.attention.receptance"],
         "blk.{bid}.time_mix_receptance",

@@ -106,8 +106,7 @@ pub const SQUEEZE_CHANNEL: Reshape = Reshape {
 };
 
 /// A vector with two outer dimensions of one, without them.
-pub const SQUEEZE_VECTOR: Reshape =
-    Reshape { forward: squeeze, inverse: |dims| [dims, &[1, 1]].concat() };
+pub const SQUEEZE_VECTOR: Reshape = Reshape { forward: squeeze, inverse: |dims| [dims, &[1, 1]].concat() };
 
 /// A vector that may have dimensions of one in other releases, without them.
 pub const SQUEEZE_ANY: Reshape = Reshape { forward: squeeze, inverse: <[u64]>::to_vec };
