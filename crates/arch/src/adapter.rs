@@ -38,6 +38,7 @@ pub fn resolve_adapter(
     if config.get("use_dora") == Some(&Json::Bool(true)) {
         return Err(bad_in(FILE, "use_dora", &true.into(), "no weights beside pairs"));
     }
+    // Only the keys and the table of the base model are needed: its weights may not be at hand.
     let model = Resolved::new(base, &Options { vocab_only: true, ..options.clone() })?;
     let width = format!("{}.embedding_length", model.layout.architecture);
     let width = model.layout.metadata.get(&width).and_then(|value| value.as_u64());
@@ -62,6 +63,7 @@ pub fn resolve_adapter(
         ..Input::default()
     };
     general::keys(&described, options, FileKind::Lora, &tensors, &mut keys)?;
+    // llama.cpp adds alpha / rank * B A to the matrix.
     let alpha = config.get("lora_alpha").filter(|alpha| !alpha.is_null());
     let alpha = alpha.ok_or_else(|| ArchError::MissingKey { file: FILE, key: "lora_alpha".into() })?;
     let number = alpha.as_f64().map(|alpha| alpha as f32).filter(|alpha| alpha.is_finite());

@@ -73,6 +73,7 @@ impl Keys {
     /// Sets a key by its whole name.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
         let key = key.into();
+        // A key keeps the place of its first setting, in whichever group that was.
         let group = if self.early.contains(&key) { &mut self.early } else { &mut self.entries };
         group.set(key, value);
     }

@@ -202,31 +202,50 @@ impl RowMap {
         match *self {
             RowMap::Concat => row,
             RowMap::Slice { start } => start + row,
+            // A head of 4 rows, in the checkpoint and in the file. Hugging Face rotates row i with row i + d/2, llama.cpp
+            // rotates neighbours:
+            //   checkpoint  x0 x1 y0 y1     (halves: all x, then all y)
+            //   file        x0 y0 x1 y1     (pairs: position, then half)
+            // Output row 2p + h of a head is row h d/2 + p of it.
             RowMap::RopePermute { n_head } => {
                 let head_rows = n_rows / n_head;
                 let (head, within) = (row / head_rows, row % head_rows);
                 let (position, half) = (within / 2, within % 2);
                 head * head_rows + half * (head_rows / 2) + position
             }
+            // Groups of 4 rows a b c d, of which 2 from 1 on are taken:
+            //   source  a0 b0 c0 d0 a1 b1 c1 d1
+            //   output     b0 c0       b1 c1
+            // Of Q and K the rows that were taken are then permuted by head, so the permutation is undone first.
             RowMap::Groups { group, start, rows, n_head } => {
                 let row =
                     if n_head > 0 { RowMap::RopePermute { n_head }.source_row(row, n_rows) } else { row };
                 row / rows * group + start + row % rows
             }
+            // Two groups of two queries, one key, one value:
+            //   source  q0 q1 k0 v0  q2 q3 k1 v1
+            //   output  q0 q1 q2 q3  k0 k1  v0 v1
             RowMap::Ungroup { queries, keys } => {
                 let group = queries + 2 * keys;
                 let n_groups = n_rows / group;
                 let (all_queries, all_keys) = (n_groups * queries, n_groups * keys);
+                // Output rows below n_groups * queries are queries; the rest are keys, then values, of
+                // equal number.
                 if row < all_queries {
                     return row / queries * group + row % queries;
                 }
                 let (part, row) = ((row - all_queries) / all_keys, (row - all_queries) % all_keys);
                 row / keys * group + queries + part * keys + row % keys
             }
+            // Two groups of parts q (2 rows), k (1), v (1) and one row z that no part takes:
+            //   source  q0 q1 k0 v0 z0  q2 q3 k1 v1 z1
+            //   output  q0 q1 q2 q3  k0 k1  v0 v1
             RowMap::Regroup { group, parts } => {
                 let taken: u64 = parts.iter().map(|(_, rows)| rows).sum();
                 let n_groups = n_rows / taken;
                 let mut row = row;
+                // Each part has `n_groups * rows` output rows; the row is one of the first part that it
+                // is not beyond.
                 for (start, rows) in parts {
                     if row < n_groups * rows {
                         return row / rows * group + start + row % rows;
@@ -236,6 +255,7 @@ impl RowMap {
                 row
             }
             RowMap::Elements { step, start } => row * step + start,
+            // Of the order [2, 0, 1]: chunks A B C of the source are C A B in the output.
             RowMap::Chunks { order } => {
                 let chunk = n_rows / order.len() as u64;
                 order[(row / chunk) as usize] * chunk + row % chunk

@@ -7,6 +7,7 @@ use gguf::{Kind, Metadata, NameParts, naming_convention};
 ///
 /// Source: `TextModel.prepare_metadata` in `conversion/base.py` (llama-cpp-python 0.3.36).
 pub fn default_file_name(metadata: &Metadata, file_type: &str) -> String {
+    // Name, size, fine tune, version, type: `Llama-3.2-1B-Instruct-v1.0-Q4_K_M`.
     let parts = NameParts {
         size_label: text(metadata, "general.size_label"),
         output_type: Some(file_type),

@@ -26,6 +26,8 @@ const LAST: u32 = 3;
 pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
     let parse = |bytes: &[u8]| serde_json::from_slice::<Json>(bytes).unwrap_or_default();
     let Some(modules) = input.file(FILE).map(parse) else { return Ok(None) };
+    // `modules.json` lists the steps from tokens to a vector: transformer, pooling, perhaps a
+    // projection.
     let module = modules.as_array().and_then(|modules| {
         modules.iter().find(|module| {
             module.get("type").and_then(Json::as_str).is_some_and(|kind| kind.ends_with("Pooling"))
@@ -37,6 +39,7 @@ pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
     let config = config.ok_or_else(|| bad_in(FILE, "path", &path.into(), "a folder with a config.json"))?;
     let is_true = |key: &str| config.get(key) == Some(&Json::Bool(true));
     let mode = config.get("pooling_mode").and_then(Json::as_str);
+    // Older releases have one flag for each way to pool, of which one is true; newer ones name the way.
     match mode {
         _ if is_true("pooling_mode_mean_tokens") => Ok(Some(MEAN)),
         _ if is_true("pooling_mode_cls_token") => Ok(Some(CLS)),

@@ -75,6 +75,8 @@ impl Resolved {
                 registry::find(class).ok_or_else(|| unknown_class(class, &input.tensors))?
             }
         };
+        // Weights that are quantized already: of the ways that exist an architecture may know one whose
+        // blocks ggml has too. All others would have to be undone first.
         let mut packed = None;
         if let Some(quantization) = input.config.get("quantization_config").filter(|value| !value.is_null()) {
             let method =
@@ -84,11 +86,14 @@ impl Resolved {
                 return Err(ArchError::Prequantized { method: method.into() });
             }
         }
+        // Before defaults are filled in: with those of transformers a config without a width would
+        // pass.
         check_needs(&input.config, arch.needs)?;
         let hparams = registry::hparams(arch, &input.config)?;
         let mut hparams = (arch.prepare)(hparams, &input.tensors)?;
         hparams.derived.pooling = pooling::read(input)?;
 
+        // Tensors come before keys, because `general.size_label` counts their elements.
         let (tensors, dropped) = match options.vocab_only {
             true => (Vec::new(), Vec::new()),
             false => all_tensors(arch, class, &hparams, input)?,

@@ -56,6 +56,13 @@ impl Llama3 {
     /// unit in the last place for 1 input in 220; we round it correctly. On the scalings of
     /// published models (dim 64, 80, 128; theta 500000; length 8192) no divisor differs.
     fn factors(&self, dim: u64) -> Vec<f32> {
+        // With d dimensions, base b and original length L, pair i has
+        //   frequency   f_i = b^(-2i/d),   wavelength  w_i = 2 pi / f_i
+        //   divisor     1                                  where w_i < L / high_freq_factor
+        //               factor                             where w_i > L / low_freq_factor
+        //               1 / ((1 - s) / factor + s)         between, with
+        //   s = (L / w_i - low_freq_factor) / (high_freq_factor - low_freq_factor)
+        // llama.cpp divides f_i by it: fast pairs stay, slow ones become `factor` times slower.
         let theta = self.theta as f32;
         let (low, factor, length) = (self.low_freq_factor as f32, self.factor as f32, self.old_length as f32);
         let longest = (self.old_length / self.low_freq_factor) as f32;

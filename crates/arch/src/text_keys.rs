@@ -18,7 +18,10 @@ use crate::keys::{Keys, to_f32, to_i32, to_u32};
 ///
 /// [`ArchError::MissingKey`] for the number of layers, [`ArchError::BadKey`].
 pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Without a number of layers nothing else can be checked.
     hparams.n_layers()?;
+    // The spellings are those of `find_hparam` in the reference, in its order: the first that is
+    // present wins.
     keys.count("block_count", hparams, N_LAYERS)?;
     keys.count(
         "context_length",
@@ -46,6 +49,7 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     )?;
     keys.counts("attention.head_count", hparams, &["num_attention_heads", "n_head", "n_heads"])?;
     keys.counts("attention.head_count_kv", hparams, &["num_key_value_heads", "n_kv_heads"])?;
+    // Written for models that look both ways only; readers take a missing key for true.
     if hparams.get("is_causal") == Some(&Json::Bool(false)) {
         keys.set_prefixed("attention.causal", Value::Bool(false));
     }
@@ -57,6 +61,8 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"],
     )?;
     expert_keys(hparams, keys)?;
+    // Only where the config has the key: llama.cpp computes width / heads otherwise. That differs
+    // between a file with defaults filled in and one as it stands.
     if let Some(head_dim) = hparams.get("head_dim") {
         let head_dim = to_u32("head_dim", head_dim)?;
         keys.set_prefixed("attention.key_length", Value::U32(head_dim));
@@ -70,10 +76,15 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rope = hparams.rope();
     match (rope.kind(), rope.get("factor")) {
+        // Positions are divided by the factor.
         (Some("linear"), Some(factor)) => {
             keys.set_prefixed("rope.scaling.type", "linear".into());
             keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("rope_parameters.factor", factor)?));
         }
+        // YaRN. With d dimensions, base b and original length L, dimension i is at
+        //   r(i) = L / (2 pi b^(2i/d))   turns over that length.
+        // Above beta_fast turns it stays, below beta_slow turns it is slowed down by the factor, between it is blended.
+        // llama.cpp computes the blend; the file states the numbers.
         (Some("yarn"), Some(factor)) => {
             keys.set_prefixed("rope.scaling.type", "yarn".into());
             keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("rope_parameters.factor", factor)?));
@@ -85,6 +96,7 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             keys.rope_number("rope.scaling.yarn_beta_fast", rope, &["beta_fast"])?;
             keys.rope_number("rope.scaling.yarn_beta_slow", rope, &["beta_slow"])?;
         }
+        // The factors themselves are tensors (`rope_factors_long`, `rope_factors_short`).
         (Some("su" | "longrope"), _) => keys.set_prefixed("rope.scaling.type", "longrope".into()),
         (Some(kind), _) if !["default", "llama3"].contains(&kind.to_lowercase().as_str()) => {
             keys.notes.push(format!("rotary scaling of type `{kind}` has no keys, as in the reference"));
@@ -96,6 +108,7 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             .iter()
             .map(|item| to_i32("rope_parameters.mrope_section", item))
             .collect::<Result<Vec<_>, _>>()?;
+        // llama.cpp reads four numbers: time, height, width and one that no model has yet.
         sections.resize(4, 0);
         keys.set_prefixed("rope.dimension_sections", Value::Array(Array::I32(sections)));
     }
@@ -125,6 +138,8 @@ fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     ];
     keys.derived_from("expert_gating_func", &names);
     if let Some((name, value)) = hparams.find(&names) {
+        // `ExpertGatingFuncType` in `gguf-py/gguf/constants.py`; 3 is softmax over the chosen experts
+        // alone, which no config names.
         let id = match value.as_str() {
             Some("softmax") => 1,
             Some("sigmoid") => 2,

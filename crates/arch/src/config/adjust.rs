@@ -12,6 +12,7 @@ pub fn layer_types(map: &mut Map<String, Json>, sliding: impl Fn(u64) -> bool) -
     if map.get("layer_types").is_some_and(|types| !types.is_null()) {
         return Ok(());
     }
+    // The list has an item for each layer of a number that comes out of a file.
     let n_layers = count(map, "num_hidden_layers").unwrap_or(0);
     if n_layers > MAX_LAYERS {
         return Err(format!("{n_layers} layers"));
@@ -61,6 +62,8 @@ pub fn nested_rope(
             *inner = json!({"rope_type": "default"});
         }
         let Json::Object(inner) = inner else { return Err(format!("`{kind}` is not an object")) };
+        // Sliding windows are shorter than the length the model was trained for, so they need no
+        // scaling.
         if let ("full_attention", Some(Json::Object(scaling))) = (kind, map.get("rope_scaling")) {
             inner.extend(scaling.clone());
         }

@@ -109,17 +109,24 @@ pub const DECODER_FIELDS: &[Field] = &[
 /// The config with the defaults of its class, or why the class would not take it.
 pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<String, Json>, String> {
     let mut map = raw.clone();
+    // transformers checks the type of every field that the file has (`@strict` dataclasses) and refuses
+    // the whole file for one that is wrong. The reference catches that error and reads the file as
+    // plain JSON, without any default, so one odd field changes many keys.
     for (name, types, default) in class.fields.iter().copied().flatten() {
         match map.get(*name) {
             Some(value) if json_type(value) & types == 0 => {
                 return Err(format!("`{name}` has a type that transformers refuses"));
             }
             Some(_) => {}
+            // Of a field that several parts list, the first default counts, and each list of types is
+            // checked.
             None => {
                 map.insert((*name).into(), default.to_json());
             }
         }
     }
+    // The order below is that of `__post_init__`: computed fields, then what the class changes, then
+    // rotary parameters, which need `head_dim`; renamed keys last.
     for field in class.fill {
         field.apply(&mut map);
     }
@@ -178,6 +185,7 @@ fn json_type(value: &Json) -> u8 {
         Json::Number(number) if number.is_f64() => FLOAT,
         Json::Number(_) => INT,
         Json::String(_) => TEXT,
+        // An empty list is one of whatever is wanted.
         Json::Array(items) if items.is_empty() => INTS | TEXTS,
         Json::Array(items) if items.iter().all(|item| item.is_u64() || item.is_i64()) => INTS,
         Json::Array(items) if items.iter().all(Json::is_string) => TEXTS,

@@ -56,6 +56,7 @@ impl Hparams {
             Some(Err(reason)) => (raw.clone(), Some(reason)),
             None => (raw.clone(), None),
         };
+        // `ModelBase.load_hparams`: keys of the text part win over those of the whole model.
         if let Some(Json::Object(text)) = map.get("text_config").cloned() {
             map.extend(text);
         }
@@ -100,6 +101,8 @@ impl Hparams {
     ///
     /// Source: `ModelBase.find_hparam`.
     pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &Json)> {
+        // The first key that is present decides, even if it is null: the reference asks `key in
+        // hparams`.
         let key = keys.iter().find(|key| self.map.contains_key(**key))?;
         self.get(key).map(|value| (*key, value))
     }
@@ -146,6 +149,7 @@ impl Hparams {
     pub fn n_kv_heads(&self) -> Result<u64, ArchError> {
         let keys = ["n_kv_heads", "num_key_value_heads"];
         match keys.iter().find_map(|key| self.map.get(*key)) {
+            // Multi-head attention: transformers writes null and computes the number on loading.
             Some(Json::Null) => self.n_heads(),
             _ => self.need_u64(&keys),
         }
@@ -192,6 +196,7 @@ impl Hparams {
         let key = "partial_rotary_factor";
         match (self.rope().get(key), default) {
             (None, None) => Err(missing(&format!("rope_parameters.{key}"))),
+            // Python truncates: `int(factor * dims)`.
             (_, default) => Ok((self.rope().f64_or(key, default.unwrap_or(1.0))? * dims as f64) as u64),
         }
     }

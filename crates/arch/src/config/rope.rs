@@ -16,6 +16,8 @@ pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<()
     let scaling = map.remove("rope_scaling");
     let theta = map.remove("rope_theta").unwrap_or_else(|| default_theta.into());
     let partial = map.remove("partial_rotary_factor").filter(|value| !value.is_null());
+    // `rope_scaling` of older files wins over `rope_parameters`, unless it is empty, null or otherwise
+    // false, which Python takes for absent.
     let mut parameters = match (scaling, map.remove("rope_parameters")) {
         (Some(Json::Object(scaling)), _) if !scaling.is_empty() => scaling,
         (Some(value), _) if is_truthy(&value) => return Err("`rope_scaling` is not an object".into()),
@@ -23,6 +25,8 @@ pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<()
         (_, None | Some(Json::Null)) => Map::new(),
         (_, Some(_)) => return Err("`rope_parameters` is not an object".into()),
     };
+    // Gemma 3 and OLMo 3 give full and sliding attention parameters of their own; flat keys are then
+    // defaults for both.
     let mut nested = false;
     for kind in ["full_attention", "sliding_attention"] {
         if let Some(Json::Object(inner)) = parameters.get_mut(kind) {
@@ -48,13 +52,18 @@ fn standardize_one(
     if let Some(partial) = partial {
         set_default(parameters, "partial_rotary_factor", partial.clone());
     }
+    // Files from before 2024 say `type` for `rope_type`.
     let kind = parameters.get("type").cloned().unwrap_or_else(|| "default".into());
     set_default(parameters, "rope_type", kind);
     let kind = parameters.get("rope_type").and_then(Json::as_str).unwrap_or_default().to_owned();
+    // These scale from a length that the model was first trained for; where it is not stated, that is
+    // the length it has now, which makes the scaling factor one.
     if ["llama3", "yarn", "longrope"].contains(&kind.as_str()) {
         let length = map.get("max_position_embeddings").cloned().unwrap_or(Json::Null);
         set_default(parameters, "original_max_position_embeddings", length);
     }
+    // `validate_rope`: a missing parameter is an error there, after which the reference reads the file
+    // as it stands.
     let needed: &[&str] = match kind.as_str() {
         "linear" | "dynamic" | "yarn" => &["factor"],
         "longrope" => &["short_factor", "long_factor"],
@@ -66,6 +75,8 @@ fn standardize_one(
     }
     let head_dim = map.get("head_dim").and_then(Json::as_u64).unwrap_or(0);
     let partial = parameters.get("partial_rotary_factor").and_then(Json::as_f64).unwrap_or(1.0);
+    // A rotation turns pairs; with an odd head that is rotated as a whole, transformers refuses the
+    // file.
     if head_dim > 4 && head_dim % 2 == 1 && (head_dim as f64 * partial) as u64 == head_dim {
         return Err(format!("`head_dim` {head_dim} is odd"));
     }
@@ -83,11 +94,13 @@ pub fn mirror(map: &Map<String, Json>) -> Result<Map<String, Json>, ArchError> {
         Some(value) if is_truthy(value) => return Err(bad(key, value, "an object")),
         _ => Map::new(),
     };
+    // Parameters by kind of layer are complete already.
     if rope.contains_key("full_attention") || rope.contains_key("sliding_attention") {
         return Ok(rope);
     }
     let find =
         |keys: &[&str]| keys.iter().find_map(|key| map.get(*key)).filter(|value| !value.is_null()).cloned();
+    // The base of sliding layers, which ModernBERT, Gemma 3 and others each name differently.
     let local = [
         "local_rope_theta",
         "rope_local_theta",

@@ -43,6 +43,8 @@ const TEXT_KEYS: &[(&str, &str)] = &[
 
 /// Takes over what the card says.
 pub fn read(card: &Map<String, Json>, total_params: i64, general: &mut General) {
+    // A key of the file has up to three names in cards; the first that is there counts, as hints do not
+    // replace.
     for (key, card_key) in TEXT_KEYS {
         if let Some(value) = card.get(*card_key) {
             general.hint(key, value.clone());

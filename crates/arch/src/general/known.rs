@@ -85,6 +85,7 @@ impl General {
 
     /// Writes what is known, in the order of the reference.
     pub fn write(&mut self, keys: &mut Keys) {
+        // Key by key in the order of `Metadata.set_gguf_meta_model`, which is the order in the file.
         for (key, value) in TEXTS.iter().zip(std::mem::take(&mut self.texts)) {
             let Some(value) = value else { continue };
             match text(&value) {

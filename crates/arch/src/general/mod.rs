@@ -76,9 +76,14 @@ pub fn keys(
     if let Some(path) = input.config.get("_name_or_path").and_then(Json::as_str)
         && path.matches('/').count() <= 1
     {
+        // `_name_or_path` of the config is where the model was loaded from when it was saved:
+        // `org/name` on the Hub.
         general.hint_id(ModelId::parse(path, size.total));
     }
+    // Hints never replace what is known: card, then config, then the name of the folder.
     general.hint_id(ModelId::parse(&input.folder_name, size.total));
+    // Keys that a person gives do replace, `null` takes a key away. The reference leaves `license` to
+    // the card.
     for key in TEXTS.iter().filter(|key| **key != "license") {
         if let Some(value) = overrides.get(format!("general.{key}")) {
             general.set(key, Some(value.clone()).filter(|value| !value.is_null()));
@@ -155,6 +160,7 @@ impl Size {
         for tensor in tensors {
             let mut elems = i64::try_from(tensor.shape.n_elems()).unwrap_or(i64::MAX);
             // A pair of an adapter counts as the matrix that it makes.
+            // A (in, rank) and B (rank, out), which follows it: the matrix has in * out elements.
             if tensor.name.ends_with(".lora_a") {
                 row_elems_of_a = Some(i64::try_from(tensor.shape.row_elems()).unwrap_or(i64::MAX));
                 continue;
@@ -164,6 +170,8 @@ impl Size {
                 elems = n_rows.saturating_mul(row);
             }
             size.total = size.total.saturating_add(elems);
+            // Experts are the outer dimension: (in, out, experts) of a matrix, (out, experts) of a
+            // bias.
             let place = if tensor.name.contains(".bias") { 1 } else { 2 };
             let n_experts = tensor.shape.dim(place);
             if tensor.name.contains("_exps.") && tensor.shape.n_dims() >= 3 && n_experts > 0 {

@@ -119,6 +119,8 @@ impl Patterns {
     /// What the part at place `i` may be, spelled as it is written then.
     fn annotate(&self, i: usize, part: &str, total_params: i64) -> (String, Kinds) {
         let mut kinds = Kinds::default();
+        // The order of the questions matters: `v1` could be a finetune, `7` a version or a size. What a
+        // part is first taken for stays.
         if self.version.is_match(part) {
             kinds.version = true;
         } else if self.dtype.is_match(part) {
@@ -126,6 +128,8 @@ impl Patterns {
             return (part.to_uppercase(), kinds);
         } else if i > 0 && self.size.is_match(part) {
             let mut part = spell_size(part);
+            // A size that contradicts the number of parameters is none: `4k` in `phi-3-mini-4k` is a
+            // length.
             if total_params != 0 && !size_is_plausible(&part, total_params) {
                 // Likely the length of a context.
                 kinds.finetune = true;
@@ -149,6 +153,7 @@ impl Patterns {
 /// `7b` as `7B`, `1_5b` as `1.5B`, `7b1` as `7.1b`.
 fn spell_size(part: &str) -> String {
     let mut letters: Vec<char> = part.replace('_', ".").chars().collect();
+    // `7b1` (BLOOM) means 7.1 billion.
     if let [.., unit, digit] = letters[..]
         && digit.is_ascii_digit()
     {

@@ -35,6 +35,8 @@ const ATTENTION: &[TensorRule] = &[
 ];
 
 fn third(shape: &Shape, part: u64, n_head: u64) -> RowMap {
+    // W_pack (width, 3 width) stacks Q, K, V:  rows 0 .. w, w .. 2w, 2w .. 3w.
+    // The reference takes thirds as well (`_reverse_hf_part`), whatever the number of key heads.
     let rows = shape.n_rows() / 3;
     RowMap::Groups { group: rows * 3, start: rows * part, rows, n_head }
 }
@@ -44,6 +46,8 @@ fn third(shape: &Shape, part: u64, n_head: u64) -> RowMap {
 fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
     let heads = hparams.n_heads()?;
     Ok(match hparams.get_u64("num_key_value_heads")? {
+        // `_reverse_hf_permute` does `n_head //= n_kv_head` where they differ: kept, though it is one
+        // division too many for grouped heads.
         Some(kv_heads) if kv_heads != heads => heads.checked_div(kv_heads).unwrap_or(heads),
         _ => heads,
     })
@@ -51,6 +55,7 @@ fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // After the keys of every text model, as `set_gguf_parameters` calls its parent first.
     keys.set_prefixed("tensor_data_layout", "Meta AI original pth".into());
     keys.set_derived("rope.dimension_count", "hidden_size", hparams.head_share()?)
 }

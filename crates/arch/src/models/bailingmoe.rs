@@ -24,6 +24,8 @@ pub const BAILINGMOE: Arch = Arch {
     ],
     keys,
     prepare: |hparams, _| match hparams.get("norm_head") {
+        // The reference would divide each row of the output by its length (`F.normalize`). No published
+        // checkpoint sets the flag.
         Some(flag) if hparams.is_true("norm_head") => Err(bad("norm_head", flag, "false")),
         _ => Ok(hparams),
     },
@@ -53,6 +55,7 @@ const ATTENTION: &[TensorRule] = &[
 fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
     let head_dim = hparams.head_dim()?;
     let (heads, kv_heads) = (hparams.n_heads()?, hparams.n_kv_heads()?);
+    // query_key_value is one group:  [Q: heads d | K: kv_heads d | V: kv_heads d] rows, d = head_dim.
     let (q, kv) = (heads.saturating_mul(head_dim), kv_heads.saturating_mul(head_dim));
     let group = q.saturating_add(kv).saturating_add(kv);
     let (start, rows, n_head) = [(0, q, heads), (q, kv, kv_heads), (q.saturating_add(kv), kv, 0)][part];
@@ -61,10 +64,12 @@ fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // Whole heads are rotated.
     keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    // The config has no such scale; llama.cpp multiplies by the key all the same.
     keys.set_prefixed("expert_weights_scale", Value::F32(1.0));
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");

@@ -58,12 +58,16 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // The text keys come first in the reference, so the sources recorded here do not change their
+    // order.
     keys.derived_from("expert_shared_count", &["num_shared_experts"]);
+    // Half of a head is rotated unless `partial_rotary_factor` says otherwise.
     let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
     keys.set_derived("rope.dimension_count", "head_dim", rotated)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    // Older configs state the length of one shared expert and how many there are; the file has the sum.
     let length = match hparams.get_u64("moe_shared_expert_intermediate_size")? {
         Some(length) => length,
         None => hparams

@@ -93,7 +93,9 @@ pub const BERT_CONFIG: ConfigClass =
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // Every token sees every other; `text_keys` writes the key only where a config has `is_causal`.
     keys.set_prefixed("attention.causal", Value::Bool(false));
+    // `_try_set_pooling_type` comes before the names of the classes in the reference.
     pooling::keys(hparams, keys)?;
     keys.derived_from("classifier.output_labels", &["id2label"]);
     if let Some(labels) = labels(hparams) {
@@ -105,6 +107,8 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 /// The names of the classes in their order; none for the two that transformers puts in where a
 /// config names none.
 fn labels(hparams: &Hparams) -> Option<Vec<String>> {
+    // A file that was saved without names of classes has `num_labels` alone; transformers then names
+    // them LABEL_0, LABEL_1, ...
     let Some(map) = hparams.get("id2label").and_then(Json::as_object) else {
         let n_labels = hparams.get("num_labels").and_then(Json::as_u64).filter(|n| *n != 2 && *n < 10_000)?;
         return Some((0..n_labels).map(|label| format!("LABEL_{label}")).collect());
@@ -113,6 +117,8 @@ fn labels(hparams: &Hparams) -> Option<Vec<String>> {
         map.iter().filter_map(|(id, label)| Some((id.parse().ok()?, label.as_str()?))).collect();
     labels.sort_unstable();
     match labels[..] {
+        // Exactly two classes of which the first is LABEL_0: the default that every config of
+        // transformers has, classifier or not.
         [] | [(0, "LABEL_0"), _] => None,
         _ => Some(labels.into_iter().map(|(_, label)| label.to_owned()).collect()),
     }
@@ -122,12 +128,15 @@ fn labels(hparams: &Hparams) -> Option<Vec<String>> {
 /// it is here.
 pub fn rename(hparams: &Hparams, name: &str, front: &str) -> Option<String> {
     let mut name = name.strip_prefix(front).unwrap_or(name).to_owned();
+    // Checkpoints that were converted from TensorFlow call weight and bias of a norm gamma and beta.
     for (old, new) in [(".gamma", ".weight"), (".beta", ".bias")] {
         if let Some(base) = name.strip_suffix(old) {
             name = format!("{base}{new}");
         }
     }
     match name.strip_prefix("classifier.") {
+        // `classifier` alone is the output of rankers and classifiers; beside an unnamed head it is the
+        // step before.
         Some(ending @ ("weight" | "bias")) if labels(hparams).is_some() => {
             Some(format!("classifier.out_proj.{ending}"))
         }

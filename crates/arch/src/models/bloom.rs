@@ -67,6 +67,7 @@ const BLOOM_CONFIG: ConfigClass = ConfigClass {
     ]],
     renamed: &[("num_attention_heads", "n_head"), ("num_hidden_layers", "n_layer")],
     adjust: |map| {
+        // Files of 2022 have the width under `n_embed`, which `BloomConfig` moves.
         if let Some(width) = map.remove("n_embed") {
             map.insert("hidden_size".into(), width);
         }
@@ -78,12 +79,15 @@ const BLOOM_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
+    // ALiBi has no longest position: the reference writes `seq_length`, or the width for want of a
+    // better number.
     let context = hparams.get_u64("seq_length")?.unwrap_or(width);
     keys.set_derived("context_length", "seq_length", context)?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
     keys.set_derived("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
     keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.set_derived("attention.head_count", "n_head", heads)?;
+    // Multi-head attention: as many key heads as heads.
     keys.set_derived("attention.head_count_kv", "n_head", heads)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();

@@ -109,13 +109,16 @@ const GLM_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // The first spelling is that of ChatGLM, the second that of `GlmConfig` in transformers.
     let first = |names: &[&str]| names.iter().find_map(|name| hparams.get_u64(name).transpose()).transpose();
     let width = hparams.need_u64(&["hidden_size"])?;
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
+    // `multi_query_group_num` counts groups of queries, each of which shares one key head.
     let kv_heads = first(&["multi_query_group_num", "num_key_value_heads"])?.unwrap_or(heads);
     let forward = first(&["ffn_hidden_size", "intermediate_size"])?.unwrap_or(width.saturating_mul(4));
     keys.set_derived("context_length", "seq_length", first(&["seq_length"])?.unwrap_or(width))?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
+    // `set_derived` below records the older spelling; these lines record the newer, for export.
     keys.derived_from("rope.freq_base", &["rope_ratio"]);
     keys.derived_from("feed_forward_length", &["intermediate_size"]);
     keys.derived_from("attention.head_count_kv", &["num_key_value_heads"]);
@@ -127,9 +130,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let epsilon = hparams.get_f64("layernorm_epsilon")?.unwrap_or(1e-5) as f32;
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
     keys.file_type_here();
+    // Half of the head is rotated: `attention_dim` or the share of a head, times 0.5.
     let dims = first(&["attention_dim"])?.map_or_else(|| hparams.head_share(), Ok)?;
     keys.set_derived("rope.dimension_count", "attention_dim", hparams.rotated(dims, Some(0.5))?)?;
+    // The reference writes this among the hyperparameters; the tokenizer adds no bos, [gMASK]<sop>
+    // comes from the template.
     keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
+    // GLM 4 9B 1M has `rope_ratio` 10000: base 1e8.
     let base = 10_000.0 * hparams.get_f64("rope_ratio")?.unwrap_or(1.0);
     keys.set_prefixed("rope.freq_base", Value::F32(base as f32));
     Ok(())

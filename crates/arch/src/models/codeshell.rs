@@ -23,6 +23,7 @@ pub const CODESHELL: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     starcoder::gpt_keys(hparams, keys, hparams.need_u64(&["num_query_groups"])?)?;
+    // Constants of `CodeShellModel`: the config says nothing of its rotation.
     keys.set_prefixed("rope.freq_base", Value::F32(10_000.0));
     keys.set_prefixed("rope.scaling.type", "linear".into());
     keys.set_prefixed("rope.scaling.factor", Value::F32(1.0));

@@ -54,7 +54,9 @@ const COHERE2_CONFIG: ConfigClass = ConfigClass {
     adjust: |map| {
         let width = adjust::count(map, "hidden_size").unwrap_or(0);
         let heads = adjust::count(map, "num_attention_heads").unwrap_or(0);
+        // `Cohere2Config.__post_init__` computes it always, whatever the file has.
         map.insert("head_dim".into(), width.checked_div(heads).into());
+        // Every fourth layer sees everything, and is not rotated; llama.cpp knows the latter.
         adjust::layer_pattern(map, 4)
     },
     ..BASE
@@ -65,8 +67,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed_number("logit_scale", hparams, &["logit_scale"])?;
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
     keys.vocab_size(hparams)?;
+    // `rotary_pct` is in the configs on the Hub, not in those that transformers 5 saves.
     let rotated = hparams.get_f64("rotary_pct")?.unwrap_or(1.0) * hparams.head_share()? as f64;
     keys.set_derived("rope.dimension_count", "rotary_pct", rotated as u64)?;
+    // Stated because llama.cpp takes a missing key for linear scaling.
     keys.set_prefixed("rope.scaling.type", "none".into());
     Ok(())
 }

@@ -59,6 +59,8 @@ const COHERE_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Command R was trained for 8192 positions (`max_position_embeddings`) and serves 131072
+    // (`model_max_length`).
     let length = hparams.need_u64(&["model_max_length", "max_position_embeddings"])?;
     text_keys(&hparams.with("max_position_embeddings", length.into()), keys)?;
     keys.needed_number("logit_scale", hparams, &["logit_scale"])?;

@@ -47,6 +47,8 @@ const EXPERTS: &[TensorRule] = &[
         &["transformer.blocks.{bid}.ffn.experts.mlp.w2"],
         "blk.{bid}.ffn_down_exps",
         |hparams, _| {
+            // w2 (experts * f rows, width columns), f = ffn_hidden_size: every f rows are the matrix of an expert, whose
+            // output is `h w2`, not `w2 h`. ggml wants (width, f): each matrix is transposed by itself.
             let rows = inner(hparams, "ffn_config", "ffn_hidden_size")?;
             Ok(Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns: RowMap::Concat })
         },
@@ -58,6 +60,7 @@ const EXPERTS: &[TensorRule] = &[
 const BY_EXPERT: Reshape = Reshape { forward: by_expert, inverse: rules::flat_rows };
 
 fn by_expert(hparams: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
+    // (experts * f, width) becomes (experts, f, width); the rows stay where they are.
     let [width, length] =
         [dims.first().copied().unwrap_or(0), inner(hparams, "ffn_config", "ffn_hidden_size")?];
     Ok(vec![width, length, inner(hparams, "ffn_config", "moe_num_experts")?])
@@ -91,6 +94,7 @@ const DBRX_CONFIG: ConfigClass = ConfigClass {
 
 /// The nested classes have defaults of their own.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    // `DbrxAttentionConfig` and `DbrxFFNConfig` fill in what the nested objects leave out.
     let inner = [
         ("attn_config", json!({"kv_n_heads": 1, "rope_theta": 10000.0})),
         ("ffn_config", json!({"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})),
@@ -115,6 +119,7 @@ fn inner(hparams: &Hparams, object: &str, key: &str) -> Result<u64, ArchError> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Nested keys are recorded with a dot, so that export finds where they belong.
     let count = |keys: &mut Keys, to: &str, object: &str, key: &str| {
         keys.derived_from(to, &[&format!("{object}.{key}")]);
         keys.set_prefixed(to, Value::U32(to_u32(&format!("{object}.{key}"), value(hparams, object, key)?)?));
@@ -135,6 +140,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     number(keys, "attention.clamp_kqv", "attn_config", "clip_qkv")?;
     count(keys, "expert_count", "ffn_config", "moe_num_experts")?;
     count(keys, "expert_used_count", "ffn_config", "moe_top_k")?;
+    // Constant in the reference: the norm of `DbrxBlock` is torch's with its default epsilon.
     keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-5));
     keys.file_type_here();
     Ok(())

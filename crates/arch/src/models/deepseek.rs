@@ -29,11 +29,13 @@ pub const DEEPSEEK: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // `head_dim` where the config has it, else width / heads.
     keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
     keys.set_prefixed("rope.scaling.type", "none".into());
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    // The first DeepSeek MoE does not scale; the key is needed by the graph that it shares.
     keys.set_prefixed("expert_weights_scale", Value::F32(1.0));
     keys.needed("expert_count", hparams, &["n_routed_experts"])?;
     keys.needed("expert_shared_count", hparams, &["n_shared_experts"])

@@ -57,6 +57,8 @@ pub const CORRECTION: &[TensorRule] =
 /// A dimension for the heads, whose rows follow each other.
 const BY_HEAD: Reshape = Reshape {
     forward: |hparams, dims| {
+        // Rows of values of all heads one after the other: (heads * values, rank) becomes (heads,
+        // values, rank).
         let (_, values) = head_rows(hparams)?;
         let rows = dims.iter().skip(1).product::<u64>();
         Ok(vec![dims.first().copied().unwrap_or(0), values, rows / values.max(1)])
@@ -70,6 +72,10 @@ fn head_rows(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
 }
 
 fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
+    // kv_b_proj (rank -> heads * (keys + values)) holds, head after head, W_uk (keys rows) and W_uv (values rows).
+    // llama.cpp multiplies the queries by W_uk transposed instead of expanding the keys (absorbed latent attention):
+    //   attn_k_b (heads, rank, keys)  = W_uk of each head, transposed
+    //   attn_v_b (heads, values, rank) = W_uv of each head
     let (keys, values) = head_rows(hparams)?;
     let matrix = Matrix { group: keys.saturating_add(values), start: 0 };
     Ok(Transposed { matrix, rows: keys, columns: RowMap::Concat })
@@ -82,6 +88,8 @@ fn values_of_heads(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
 
 /// Whether the feed-forward part of a layer is a mixture: all but the first few are.
 pub fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    // `first_k_dense_replace` layers are dense; of the rest every `moe_layer_freq`-th is a mixture
+    // (all, in every release).
     let count = |key| hparams.get(key).and_then(Json::as_u64);
     hparams.get("n_routed_experts").is_some()
         && bid >= count("first_k_dense_replace").unwrap_or(0)
@@ -102,6 +110,8 @@ fn drop_tied(hparams: &Hparams, name: &str) -> Option<&'static str> {
 /// Layers after the last one predict several tokens at once.
 pub fn drop_mtp(hparams: &Hparams, name: &str) -> Option<&'static str> {
     let (layer, _) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    // V3 has one layer beyond `num_hidden_layers` that predicts the token after the next; llama.cpp has
+    // no use for it in this architecture.
     let is_after = layer.parse::<u64>().ok()? >= hparams.n_layers().ok()?;
     is_after.then_some("multi-token prediction of this architecture is not converted")
 }
@@ -196,11 +206,16 @@ fn rotated_part(map: &mut Map<String, Json>) -> Result<(), String> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // With absorbed matrices all heads share one key and value, the compressed vector c and the rotated part:
+    //   key_length = kv_lora_rank + qk_rope_head_dim,  value_length = kv_lora_rank,  head_count_kv = 1
+    // The lengths before compression are kept as key_length_mla and value_length_mla.
     let mut one_head = hparams.with("num_key_value_heads", 1.into());
+    // `set_gguf_parameters` has a default of its own here, for configs of V2 that leave it out.
     if hparams.get("rms_norm_eps").is_none() {
         one_head = one_head.with("rms_norm_eps", 1e-6.into());
     }
     text_keys(&one_head, keys)?;
+    // Models of this class without experts (Youtu) are dense in all layers.
     let dense = match hparams.get_u64("first_k_dense_replace")? {
         Some(dense) => dense,
         None if hparams.get("n_routed_experts").is_some() => 0,
@@ -231,6 +246,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_prefixed("expert_weights_norm", Value::Bool(true));
     }
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // YaRN multiplies attention by m^2 with m = 0.1 mscale_all_dim ln(factor) + 1; llama.cpp reads 0.1 mscale_all_dim.
     if hparams.rope().get("mscale_all_dim").is_some() {
         let scale = 0.1 * hparams.rope().f64_or("mscale_all_dim", 0.0)?;
         keys.set_prefixed("rope.scaling.yarn_log_multiplier", Value::F32(scale as f32));

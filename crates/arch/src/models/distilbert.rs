@@ -24,11 +24,13 @@ pub const DISTILBERT: Arch = Arch {
     needs: &["dim", "hidden_dim", "n_layers", "n_heads", "vocab_size"],
     tensors: &[EMBEDDINGS, LAYERS, bert::CLASSIFIER],
     keys: |hparams, keys| {
+        // Before the keys of BERT, as the reference does: this key then comes first of all.
         keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-12));
         bert::keys(hparams, keys)
     },
     drops: |hparams, name| {
         let name = bert::rename(hparams, name, "distilbert.").unwrap_or_default();
+        // `vocab_transform`, `vocab_layer_norm` and `vocab_projector` guess masked words.
         let is_head = name.starts_with("vocab_");
         bert::drops(&name).or(is_head.then_some("part of what the model was trained with"))
     },

@@ -23,6 +23,7 @@ pub const DOTS1: Arch = Arch {
         rules::QK_NORMS,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
+        // Other programs than transformers save the stacked tensors of its classes as they are.
         rules::STACKED_EXPERTS,
         &rules::shared_experts(Need::If(has_shared)),
         CORRECTION,
@@ -69,6 +70,7 @@ const DOTS1_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `Dots1Model` is a `Qwen2MoeModel` in the reference and calls its keys first.
     qwen2moe::keys(hparams, keys)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.needed("expert_shared_count", hparams, &["n_shared_experts"])?;

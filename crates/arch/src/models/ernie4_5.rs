@@ -83,7 +83,9 @@ const ERNIE4_5_CONFIG: ConfigClass = ConfigClass {
 fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
     let head_dim = hparams.head_dim()?;
     let rows = |heads: u64| heads.saturating_mul(head_dim);
+    // qkv_proj:  [Q: heads d | K: kv_heads d | V: kv_heads d] rows, d = head_dim. Not permuted: Ernie rotates neighbours.
     let (q, kv) = (rows(hparams.n_heads()?), rows(hparams.n_kv_heads()?));
+    // First row and number of rows of the part.
     let (start, rows) = [(0, q), (q, kv), (q.saturating_add(kv), kv)][part];
     Ok(RowMap::Groups { group: q.saturating_add(kv).saturating_add(kv), start, rows, n_head: 0 })
 }

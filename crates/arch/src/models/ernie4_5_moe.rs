@@ -60,6 +60,7 @@ fn count(hparams: &Hparams, key: &str, default: u64) -> u64 {
 /// Whether a layer is a mixture: of those from the first to the last one that is named, the last of
 /// every few.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    // `moe_layer_interval` 1 in all releases: all layers from the start index to the end index.
     let interval = count(hparams, "moe_layer_interval", 1).max(1);
     bid >= count(hparams, "moe_layer_start_index", 0)
         && bid <= count(hparams, "moe_layer_end_index", u64::MAX)
@@ -103,6 +104,7 @@ const ERNIE4_5_MOE_CONFIG: ConfigClass = ConfigClass {
 
 /// A last layer of -1 is the last one there is.
 fn last_layer(map: &mut Map<String, Json>) -> Result<(), String> {
+    // -1 counts from the end, as Python indexes.
     if map.get("moe_layer_end_index").is_none_or(|last| last.is_null() || last.as_i64() == Some(-1)) {
         let layers = map.get("num_hidden_layers").and_then(Json::as_u64).unwrap_or(0);
         map.insert("moe_layer_end_index".into(), layers.saturating_sub(1).into());
@@ -112,6 +114,7 @@ fn last_layer(map: &mut Map<String, Json>) -> Result<(), String> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // The names of this family are not among those that `text_keys` knows.
     keys.needed("expert_count", hparams, &["moe_num_experts"])?;
     keys.needed("expert_used_count", hparams, &["moe_k"])?;
     keys.needed("interleave_moe_layer_step", hparams, &["moe_layer_interval"])?;

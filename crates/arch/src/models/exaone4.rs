@@ -45,12 +45,15 @@ const EXAONE4_CONFIG: ConfigClass = ConfigClass {
 
 /// A pattern of letters, or none without a list of layers, is more than the class can compute.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    // The 1.2B model has no window: then no layer slides, and the class sets the pattern to 0.
     if map.get("sliding_window").is_none_or(Json::is_null) {
         map.insert("sliding_window_pattern".into(), 0.into());
     }
     if map.get("layer_types").is_some_and(|types| !types.is_null()) {
         return Ok(());
     }
+    // The 32B model spells the pattern LLLG (three local layers, one global), which transformers 5
+    // cannot turn into a list.
     match adjust::count(map, "sliding_window_pattern") {
         Some(pattern) => adjust::layer_pattern(map, pattern),
         None => Err("`sliding_window_pattern` is not a number".into()),
@@ -72,6 +75,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 
 /// Which layers slide, by `LLLG` or by a period.
 fn pattern(hparams: &Hparams) -> Result<Option<Vec<bool>>, ArchError> {
+    // The number comes out of a file; no known model has a hundredth of this bound.
     let n_layers = hparams.n_layers()?.min(10_000);
     Ok(match hparams.get("sliding_window_pattern") {
         Some(Json::String(letters)) if !letters.is_empty() => {
@@ -80,6 +84,7 @@ fn pattern(hparams: &Hparams) -> Result<Option<Vec<bool>>, ArchError> {
         Some(period) => period
             .as_u64()
             .filter(|period| *period > 0)
+            // Layers are counted from 1: with period 4 the fourth, eighth, ... see everything.
             .map(|period| (1..=n_layers).map(|layer| !layer.is_multiple_of(period)).collect()),
         None => None,
     })

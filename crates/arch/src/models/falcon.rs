@@ -49,6 +49,7 @@ const LAYERS: &[TensorRule] = &[
 
 /// Whether attention and the feed-forward part have a norm each, as in the 40B and 180B models.
 fn has_two_norms(hparams: &Hparams) -> bool {
+    // Falcon 11B has the new architecture with one norm, and says so with this key.
     let stated = hparams.get("num_ln_in_parallel_attn").and_then(Json::as_u64);
     hparams.is_true("new_decoder_architecture") && stated.unwrap_or(2) == 2
 }
@@ -56,6 +57,8 @@ fn has_two_norms(hparams: &Hparams) -> bool {
 fn by_key_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     let (heads, key_heads) = heads(hparams)?;
     let rows = hparams.need_u64(&["hidden_size"])?.checked_div(heads).unwrap_or(0);
+    // query_key_value holds, for each key head, its heads / key_heads queries, one key and one value, of
+    // `rows = width / heads` rows each: 71 queries to one key in Falcon 7B, 16 in 40B.
     let queries = heads.checked_div(key_heads).unwrap_or(0).saturating_mul(rows);
     Ok(RowMap::Ungroup { queries, keys: rows })
 }
@@ -63,6 +66,7 @@ fn by_key_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
 /// Heads and key heads.
 fn heads(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
     let heads = hparams.need_u64(&["num_attention_heads", "n_head"])?;
+    // transformers fills `num_kv_heads` with the number of heads, also where all share one key head.
     let one = hparams.is_true("multi_query") && !hparams.is_true("new_decoder_architecture");
     let stated =
         hparams.get_u64("num_kv_heads")?.map_or_else(|| hparams.get_u64("n_head_kv"), |n| Ok(Some(n)))?;
@@ -96,6 +100,7 @@ const FALCON_CONFIG: ConfigClass = ConfigClass {
         DECODER_FIELDS,
     ],
     adjust: |map| {
+        // The name of the width in files of 2023.
         if let Some(width) = map.remove("n_embed") {
             map.insert("hidden_size".into(), width);
         }
@@ -110,6 +115,7 @@ const FALCON_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let (heads, key_heads) = heads(hparams)?;
+    // No key of the config states it: all models were trained for 2048 positions.
     keys.set_derived("context_length", "max_position_embeddings", 2048)?;
     keys.set_prefixed("tensor_data_layout", "jploski".into());
     keys.needed("embedding_length", hparams, &["hidden_size"])?;

@@ -48,6 +48,7 @@ const STATE: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mamba.norm"], "blk.{bid}.ssm_norm")
         .shape(Reshape {
             forward: |hparams, dims| {
+                // llama.cpp normalizes by group: (inner) becomes (groups, inner / groups).
                 let groups = count_or(hparams, &["n_groups", "mamba_n_groups"], 1)?;
                 Ok(vec![dims.iter().product::<u64>() / groups, groups])
             },
@@ -63,6 +64,7 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q")
         .element_of(|h, _, _| one(h, "attention_in_multiplier")),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").element_of(|h, _, _| {
+        // Two products, not one with the product of the factors: torch rounds after each.
         Ok(ElementMap::Scale([factor(h, "key_multiplier")?, factor(h, "attention_in_multiplier")?]))
     }),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v")
@@ -99,6 +101,10 @@ fn item(hparams: &Hparams, key: &'static str, index: usize) -> Result<f32, ArchE
 
 /// The rows of the input projection: gate, input, two for the groups of the state, steps.
 fn bands(hparams: &Hparams) -> Result<ElementMap, ArchError> {
+    // Rows of in_proj: z (gate), x, B, C, dt. Bands of
+    //   inner, inner, groups * state, groups * state, heads
+    // rows have the multipliers `ssm_multipliers[0 .. 5]`, after all were multiplied by `ssm_in_multiplier`. The last
+    // band ends where the matrix does.
     let inner = hparams.need_u64(&["mamba_d_ssm"])?;
     let state = hparams.need_u64(&["mamba_n_groups"])?.saturating_mul(hparams.need_u64(&["mamba_d_state"])?);
     let mut bands = [(0, 1.0); 5];
@@ -120,6 +126,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if head == 0 || !inner.is_multiple_of(head) {
         return Err(bad("mamba_d_head", &head.into(), "a divisor of `mamba_d_ssm`"));
     }
+    // `Mamba2Model` writes these first, with values of Mamba 2; they are overwritten in their places
+    // later.
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
@@ -142,6 +150,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // transformers states the length of a head where it is not its share of the width.
     keys.set_derived("attention.key_length", "head_dim", hparams.head_dim()?)?;
     keys.set_derived("attention.value_length", "head_dim", hparams.head_dim()?)?;
+    // Needed because the config is read as it stands, without the default of transformers.
     if hparams.rope().get("rope_theta").is_none() {
         return Err(missing("rope_theta"));
     }

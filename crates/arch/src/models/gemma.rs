@@ -62,11 +62,14 @@ const GEMMA_CONFIG: ConfigClass = ConfigClass {
 
 /// The keys, in the order of the reference, which is not that of other text models.
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Gemma's `set_gguf_parameters` calls no parent: the order is its own, and rotary keys are missing.
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
+    // Gemma 2B of the first release has one key head and says so; a config without the key has as many
+    // as heads.
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads", "num_attention_heads"])?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
     keys.head_lengths(hparams)?;

@@ -65,7 +65,9 @@ const GEMMA2_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // The same lines in the same order as for Gemma 1, then the caps.
     gemma::keys(hparams, keys)?;
+    // Scores x become c tanh(x / c).
     keys.needed_number("attn_logit_softcapping", hparams, &["attn_logit_softcapping"])?;
     keys.needed_number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])

@@ -62,6 +62,7 @@ const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass {
     ],
     heads_divide_hidden: true,
     adjust: |map| {
+        // Five sliding layers, then one that sees everything.
         adjust::layer_pattern(map, 6)?;
         adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
     },
@@ -78,6 +79,8 @@ const GEMMA3_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // Keys that `text_keys` has written from the config keep their place and take the same value;
+    // missing ones get the default of the 4B model at the end.
     let count = |key, default| hparams.get_u64(key).map(|count| count.unwrap_or(default));
     let head_dim = count("head_dim", 256)?;
     keys.set_derived(
@@ -90,6 +93,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
     keys.set_derived("attention.key_length", "head_dim", head_dim)?;
     keys.set_derived("attention.value_length", "head_dim", head_dim)?;
+    // The base of full attention; that of sliding layers is `rope.freq_base_swa`, which `text_keys`
+    // writes.
     let theta = hparams.rope().f64_or("rope_theta", 1_000_000.0)? as f32;
     keys.set_prefixed("rope.freq_base", Value::F32(theta));
     if let Some(cap) = hparams.get("attn_logit_softcapping") {
@@ -98,6 +103,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if hparams.get_f64("final_logit_softcapping")?.is_some_and(|cap| cap != 0.0) {
         keys.number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
     }
+    // A pattern of 1 has no sliding layers.
     if hparams.get_u64("sliding_window_pattern")? != Some(1) {
         keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
     }

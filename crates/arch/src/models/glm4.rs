@@ -56,6 +56,7 @@ const GLM4_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // The reference permutes Q and K of models with images; without that the text part would be wrong.
     if let Some(sections) = hparams.rope().get("mrope_section") {
         return Err(bad(
             "rope_parameters.mrope_section",

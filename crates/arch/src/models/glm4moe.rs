@@ -62,10 +62,12 @@ pub const PREDICTED: &str = "num_nextn_predict_layers";
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
+    // GLM 4.5 Air: 46 layers, and layer 46 of the checkpoint is the prediction.
     let trunk = hparams.n_layers()?;
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
     let first = format!("model.layers.{trunk}.");
     if !tensors.iter().any(|tensor| tensor.name.starts_with(&first)) {
+        // Saved by transformers, which leaves that layer out: then the file has no key for it either.
         return Ok(hparams.without(PREDICTED));
     }
     Ok(hparams.with("num_hidden_layers", trunk.saturating_add(predicted).into()))

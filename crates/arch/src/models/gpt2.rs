@@ -34,6 +34,7 @@ const ENDS: &[TensorRule] = &[
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),
+    // Conv1D computes x W with W (in, out); ggml computes W x with W (out, in).
     TensorRule::columns(&["transformer.h.{bid}.attn.c_attn"], "blk.{bid}.attn_qkv"),
     TensorRule::columns(&["transformer.h.{bid}.attn.c_proj"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["transformer.h.{bid}.ln_2"], "blk.{bid}.ffn_norm"),
@@ -82,6 +83,8 @@ const GPT2_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["n_embd"])?;
+    // The order of `GPT2Model.set_gguf_parameters`, which calls no parent. No `head_count_kv`: readers
+    // take the number of heads.
     keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.needed("context_length", hparams, &["n_ctx", "n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;

@@ -31,6 +31,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::part(
         &["model.layers.{bid}.mlp.experts.gate_up_proj_bias"],
         "blk.{bid}.ffn_gate_exps",
+        // Gate and up alternate element by element: g0 u0 g1 u1 ...
         |_, _| Ok(RowMap::Elements { step: 2, start: 0 }),
     )
     .bare(".bias"),
@@ -83,6 +84,8 @@ const UP: RowMap = RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 };
 
 /// The matrices of all experts, each transposed.
 pub fn transposed(shape: &Shape, columns: RowMap) -> Transposed {
+    // (experts, in, out) as transformers holds them: each expert's matrix (in rows, out columns) is
+    // transposed.
     let rows = shape.dim(1);
     Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns }
 }
@@ -124,6 +127,7 @@ const GPT_OSS_CONFIG: ConfigClass = ConfigClass {
 
 /// Every other layer slides; without rotary parameters they are those of the published models.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    // Layer 0 slides, layer 1 sees everything, and so on.
     adjust::layer_types(map, |layer| layer.is_multiple_of(2))?;
     if map.get("rope_parameters").is_none_or(Json::is_null) {
         let yarn = json!({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,

@@ -59,11 +59,13 @@ const GPTJ_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["n_embd"])?;
+    // `n_inner` null stands for four times the width.
     let forward = hparams.get_u64("n_inner")?.unwrap_or(width.saturating_mul(4));
     keys.needed("context_length", hparams, &["n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
     keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.set_derived("feed_forward_length", "n_inner", forward)?;
+    // 64 of 256 dimensions of a head are rotated in GPT-J 6B.
     keys.needed("rope.dimension_count", hparams, &["rotary_dim"])?;
     keys.needed("attention.head_count", hparams, &["n_head"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;

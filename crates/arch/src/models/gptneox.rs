@@ -49,6 +49,7 @@ const LAYERS: &[TensorRule] = &[
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn by_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
+    // Of each head d queries, d keys, d values: the groups of `Ungroup` with as many queries as keys.
     let rows = hparams.need_u64(&["hidden_size"])?.checked_div(heads).unwrap_or(0);
     Ok(RowMap::Ungroup { queries: rows, keys: rows })
 }
@@ -96,12 +97,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     let share = hparams.get_f64("rotary_pct")?;
     let dims = hparams.head_share()?;
+    // Pythia rotates a quarter of each head (`rotary_pct` 0.25).
     let rotated = match share {
         Some(share) => (share * dims as f64) as u64,
         None => hparams.rotated(dims, Some(0.25))?,
     };
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
+    // The reference takes a missing key for true, as in the first GPT-NeoX.
     let parallel = hparams.get("use_parallel_residual").is_none() || hparams.is_true("use_parallel_residual");
     keys.set_prefixed("use_parallel_residual", Value::Bool(parallel));
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps"])?;

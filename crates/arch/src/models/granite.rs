@@ -51,6 +51,8 @@ const GRANITE_CONFIG: ConfigClass = ConfigClass {
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `GraniteModel.set_gguf_parameters` removes `head_dim` first: llama.cpp computes it, and asks for
+    // no key.
     llama::keys(&hparams.without("head_dim"), keys)?;
     for (key, name) in [
         ("attention.scale", "attention_multiplier"),
@@ -58,6 +60,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("residual_scale", "residual_multiplier"),
         ("logit_scale", "logits_scaling"),
     ] {
+        // A scale of 0 is not written: Python takes it for absent.
         if let Some(scale) = hparams.get_f64(name)?.filter(|scale| *scale != 0.0) {
             keys.set_prefixed(key, Value::F32(scale as f32));
         }

@@ -95,6 +95,7 @@ const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granite::keys(hparams, keys)?;
     match hparams.get_u64("shared_intermediate_size")? {
+        // GraniteMoeShared with length 0 is GraniteMoe.
         None | Some(0) => Ok(()),
         Some(_) => keys.count("expert_shared_feed_forward_length", hparams, &["shared_intermediate_size"]),
     }

@@ -21,6 +21,8 @@ pub const JAMBA: Arch = Arch {
     tensors: &[ENDS, NORMS, MAMBA, ATTENTION, FORWARD],
     keys,
     rename: |hparams, name| {
+        // Older checkpoints say `moe`; in layers without a mixture the first expert is the feed-forward
+        // part.
         let name = name.replace(".moe.", ".feed_forward.");
         let layer = name.split('.').find_map(|part| part.parse::<u64>().ok())?;
         let count = |key| hparams.get_u64(key).ok().flatten().unwrap_or(0);
@@ -93,6 +95,8 @@ const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 /// Whether a layer is one of those that come once in a period.
 fn comes(hparams: &Hparams, bid: u64, keys: [&str; 2]) -> bool {
     let [offset, period] = keys.map(|key| hparams.get(key).and_then(Json::as_u64));
+    // Layers offset, offset + period, offset + 2 period, ...: attention in layers 4, 12, 20, 28 of
+    // Jamba 1.
     let since = bid.checked_sub(offset.unwrap_or(0));
     since.is_some_and(|since| since.is_multiple_of(period.unwrap_or(1).max(1)))
 }
@@ -134,6 +138,7 @@ const JAMBA_CONFIG: ConfigClass = ConfigClass {
     fill: &[Fill::KvHeads],
     renamed: &[("num_local_experts", "num_experts")],
     adjust: |map| {
+        // `JambaConfig`: ceil(width / 16).
         if map.get("mamba_dt_rank").is_some_and(|rank| rank == "auto") {
             let width = map.get("hidden_size").and_then(Json::as_u64).unwrap_or(0);
             map.insert("mamba_dt_rank".into(), width.div_ceil(16).into());
@@ -152,6 +157,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("embedding_length", "hidden_size", width)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
+    // One count for each layer: llama.cpp makes a Mamba layer of those with 0 key heads.
     keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(kv_heads(hparams)?)));
     state_keys(hparams, keys, &["mamba_d_conv"], inner, &["mamba_d_state"])?;
     let rank = count_or(hparams, &["mamba_dt_rank"], width.div_ceil(16))?;
@@ -169,6 +175,7 @@ fn kv_heads(hparams: &Hparams) -> Result<Vec<i32>, ArchError> {
     let heads = to_i32("num_key_value_heads", &heads.into())?;
     let (offset, period) =
         (hparams.need_u64(&["attn_layer_offset"])?, hparams.need_u64(&["attn_layer_period"])?.max(1));
+    // The number comes out of a file; a list is made of it.
     let n_layers = hparams.n_layers()?.min(10_000);
     let attends = |layer: u64| layer >= offset && (layer - offset).is_multiple_of(period);
     Ok((0..n_layers).map(|layer| if attends(layer) { heads } else { 0 }).collect())

@@ -95,6 +95,7 @@ const LFM2_CONFIG: ConfigClass = ConfigClass {
         if n_layers > 10_000 {
             return Err(format!("{n_layers} layers"));
         }
+        // Older files list the layers with attention (`full_attn_idxs`); all others are convolutions.
         let attends = |layer: u64| match map.get("full_attn_idxs") {
             Some(Json::Array(layers)) => layers.contains(&layer.into()),
             _ => true,
@@ -110,6 +111,7 @@ const LFM2_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let types = hparams.get("layer_types").and_then(Json::as_array).ok_or_else(|| missing("layer_types"))?;
     let heads = hparams.n_kv_heads()?;
+    // llama.cpp makes a convolution of layers with 0 key heads.
     let per_layer: Json = types.iter().map(|kind| if kind == "conv" { 0 } else { heads }).collect();
     text_keys(&hparams.with("num_key_value_heads", per_layer), keys)?;
     keys.vocab_size(hparams)?;
@@ -124,6 +126,9 @@ fn forward_length(hparams: &Hparams) -> Result<u64, ArchError> {
     if !hparams.is_true("block_auto_adjust_ff_dim") {
         return Ok(stated);
     }
+    // `LFM2Model._add_feed_forward_length`: with stated length s, multiplier m and multiple n
+    //   length = n ceil(int(m int(2 s / 3)) / n)
+    // 1.2B: 12288 -> 8192, a multiple of 256.
     let mut length = stated.saturating_mul(2) / 3;
     if let Some(factor) = hparams.get_f64("block_ffn_dim_multiplier")? {
         length = (factor * length as f64) as u64;

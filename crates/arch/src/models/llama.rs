@@ -123,6 +123,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 ///
 /// [`ArchError::BadKey`].
 pub fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
+    // `generate_extra_tensors`: before all tensors of the checkpoint. Llama 3.1 and later only.
     let factors = rope_llama3(hparams.rope(), || hparams.head_dim())?;
     Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
 }

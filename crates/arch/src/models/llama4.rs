@@ -21,6 +21,8 @@ pub const LLAMA4: Arch = Arch {
     keys,
     computed: llama::computed,
     prepare: |hparams, _| {
+        // The reference renames them in `__init__`: what every other class calls `intermediate_size` is
+        // here the length of an expert.
         let (of_expert, of_dense) = ("intermediate_size", "intermediate_size_mlp");
         let lengths = (hparams.need_u64(&[of_expert])?, hparams.need_u64(&[of_dense])?);
         Ok(hparams.with("intermediate_size_moe", lengths.0.into()).with(of_expert, lengths.1.into()))
@@ -76,6 +78,8 @@ const SHARED: &[TensorRule] = &[
 
 /// Half of the columns, which become the rows of a matrix.
 fn half(shape: &Shape, part: u64) -> RowMap {
+    // gate_up_proj (experts, width, 2 f): of the columns the first f are the gate, the others up. Transposed they are
+    // the rows 0 .. f and f .. 2f of each expert.
     let rows = shape.dim(0) / 2;
     RowMap::Groups { group: rows * 2, start: rows * part, rows, n_head: 0 }
 }
@@ -85,6 +89,7 @@ const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 
 /// Whether a layer is a mixture: one of those that the config lists, or the last of every few.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    // Scout: every layer (`interleave_moe_layer_step` 1); Maverick: every second one.
     if let Some(Json::Array(layers)) = hparams.get("moe_layers") {
         return layers.iter().any(|layer| layer.as_u64() == Some(bid));
     }
@@ -153,6 +158,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     if map.get("layer_types").is_some_and(|types| !types.is_null()) {
         return Ok(());
     }
+    // The list has 1 for layers that are rotated and 0 for those that are not, against its name.
     let listed = map.get("no_rope_layers").and_then(Json::as_array).filter(|layers| !layers.is_empty());
     let rotated: Option<Vec<bool>> =
         listed.map(|layers| layers.iter().map(|layer| layer.as_u64() != Some(0)).collect());
@@ -167,12 +173,15 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // For export: `prepare` has moved both values, so that they are read under other names than they
+    // have in a file.
     keys.derived_from("feed_forward_length", &["intermediate_size_mlp"]);
     keys.derived_from("expert_feed_forward_length", &["intermediate_size"]);
     llama::keys(hparams, keys)?;
     keys.needed("interleave_moe_layer_step", hparams, &["interleave_moe_layer_step"])?;
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size_moe"])?;
     if let Some(Json::Array(types)) = hparams.get("layer_types")
+        // No chunks: stated as a window of 0, because llama.cpp assumes chunks of 8192.
         && types.iter().all(|kind| kind == "full_attention")
     {
         keys.set_prefixed("attention.sliding_window", Value::U32(0));

@@ -30,6 +30,7 @@ pub const MAMBA: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["backbone.embeddings", "backbone.embedding"], "token_embd"),
     TensorRule::copy(&["backbone.norm_f"], "output_norm"),
+    // The embedding comes before it in every checkpoint, as the reference assumes too.
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional).unless_equal("token_embd"),
 ];
 
@@ -50,19 +51,23 @@ const LAYERS: &[TensorRule] = &[
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size", "d_model"])?;
     let inner = count_or(hparams, &["intermediate_size", "d_inner"], width.saturating_mul(2))?;
+    // llama.cpp has the factor two built in; the reference asserts it.
     if inner != width.saturating_mul(2) {
         return Err(bad("intermediate_size", &inner.into(), "twice the width"));
     }
+    // A state has no longest context. 2^20 is an arbitrary number that readers need.
     keys.set_derived("context_length", "", 1 << 20)?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
     keys.set_derived("feed_forward_length", "", 0)?;
     keys.set_derived("attention.head_count", "", 0)?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     state_keys(hparams, keys, &["conv_kernel", "d_conv"], inner, &["state_size", "d_state"])?;
+    // Delta = softplus(W_dt (W_x x)_dt): the rank of W_dt is ceil(width / 16) unless the config states it.
     let rank = count_or(hparams, &["time_step_rank", "dt_rank"], width.div_ceil(16))?;
     keys.set_derived("ssm.time_step_rank", "time_step_rank", rank)?;
     epsilon(hparams, keys, 1e-5)?;
     keys.derived_from("ssm.dt_b_c_rms", &["model_type"]);
+    // Falcon Mamba normalizes B, C and dt without weights; nothing but its type says so.
     let norms = hparams.get("model_type").is_some_and(|kind| kind == "falcon_mamba");
     keys.set_prefixed("ssm.dt_b_c_rms", Value::Bool(norms));
     keys.file_type_here();
@@ -95,6 +100,7 @@ pub fn state_keys(
 /// [`ArchError::BadKey`].
 pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), ArchError> {
     let stated = match hparams.find(&["layer_norm_epsilon", "rms_norm_eps"]) {
+        // `or 1e-5` in Python: also an epsilon of 0 gives the default.
         Some((key, _)) => hparams.get_f64(key)?.filter(|epsilon| *epsilon != 0.0),
         None => None,
     };
@@ -109,6 +115,7 @@ pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), A
 /// [`ArchError::BadKey`].
 pub fn count_or(hparams: &Hparams, names: &[&'static str], default: u64) -> Result<u64, ArchError> {
     match hparams.find(names) {
+        // `or default` in Python: 0 is as good as absent.
         Some((key, _)) => Ok(hparams.get_u64(key)?.filter(|count| *count != 0).unwrap_or(default)),
         None => Ok(default),
     }

@@ -46,6 +46,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in"),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.norm"], "blk.{bid}.ssm_norm").shape(Reshape {
         forward: |hparams, dims| {
+            // llama.cpp normalizes by group: (inner) becomes (groups, inner / groups).
             let groups = count_or(hparams, &["n_groups"], 1)?;
             Ok(vec![dims.iter().product::<u64>() / groups, groups])
         },
@@ -55,11 +56,13 @@ const LAYERS: &[TensorRule] = &[
 ];
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Mamba-Codestral of mistral.ai spells it `dim`, the authors of Mamba `d_model`.
     let width = hparams.need_u64(&["dim", "d_model", "hidden_size"])?;
     let width = count_or(hparams, &["hidden_size", "d_model", "dim"], width)?;
     let expanded = count_or(hparams, &["mamba_expand", "expand"], 2)?.saturating_mul(width);
     let inner = count_or(hparams, &["mamba_d_ssm", "intermediate_size", "d_inner"], expanded)?;
     let head = count_or(hparams, &["mamba_d_head", "head_dim"], 64)?;
+    // llama.cpp computes one from the other.
     if inner != expanded {
         return Err(bad("intermediate_size", &inner.into(), "`expand` times the width"));
     }
@@ -74,6 +77,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.conv_kernel", "conv_kernel", count_or(hparams, &["conv_kernel", "d_conv"], 4)?)?;
     keys.set_derived("ssm.inner_size", "intermediate_size", inner)?;
     keys.set_derived("ssm.state_size", "state_size", count_or(hparams, &["state_size", "d_state"], 128)?)?;
+    // Of Mamba 2 this is the number of heads, each of which has one time step.
     keys.set_derived("ssm.time_step_rank", "head_dim", inner / head)?;
     keys.set_derived("ssm.group_count", "n_groups", count_or(hparams, &["n_groups"], 1)?)?;
     epsilon(hparams, keys, 1e-5)?;

@@ -27,6 +27,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.derived_from("embedding_scale", &["scale_emb"]);
     keys.derived_from("residual_scale", &["scale_depth"]);
     keys.derived_from("logit_scale", &["dim_model_base"]);
+    // Embeddings times scale_emb, each residual times scale_depth / sqrt(layers), logits divided by width / dim_model_base.
     let depth = (hparams.n_layers()? as f64).sqrt();
     let width = hparams.need_f64("hidden_size")?;
     for (key, scale) in [
@@ -40,6 +41,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
+    // `generate_extra_tensors` writes factors where the config has any, whatever type of scaling it
+    // names.
     let has = |key| hparams.rope().get(key).is_some();
     if has("long_factor") || has("short_factor") {
         phi3::long_factors(hparams, hparams.head_share()?)

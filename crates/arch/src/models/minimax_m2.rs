@@ -67,6 +67,7 @@ const MINIMAX_M2_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // `intermediate_size` is the length of one expert: no layer is dense.
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])?;
     // The reference needs the older key; transformers states a share of the head instead.
     let rotated = match hparams.get_u64("rotary_dim")? {

@@ -81,11 +81,13 @@ const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
         ("tie_word_embeddings", BOOL, Bool(true)),
     ]],
     adjust: |map| {
+        // Layers 0, 3, 6, ... see everything, the others `local_attention` tokens.
         let every = adjust::count(map, "global_attn_every_n_layers").unwrap_or(3);
         if every == 0 {
             return Err("`global_attn_every_n_layers` is 0".into());
         }
         adjust::layer_types(map, |layer| !layer.is_multiple_of(every))?;
+        // Each kind of layer has a base of its own under a flat key.
         let (full, sliding) = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0));
         adjust::nested_rope(map, full, sliding)
     },
@@ -95,7 +97,9 @@ const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
     keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
+    // A number here, where other architectures write a list.
     keys.count("attention.sliding_window_pattern", hparams, &["global_attn_every_n_layers"])?;
+    // Stated because llama.cpp takes a missing key for linear scaling.
     keys.set_prefixed("rope.scaling.type", "none".into());
     keys.vocab_size(hparams)?;
     if let Some(activation) = hparams.get("hidden_activation").and_then(Json::as_str) {

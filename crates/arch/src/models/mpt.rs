@@ -77,6 +77,7 @@ const MPT_CONFIG: ConfigClass = ConfigClass {
         ("num_hidden_layers", "n_layers"),
     ],
     adjust: |map| {
+        // `MptAttentionConfig` fills in what the nested object leaves out.
         let attention = map.entry("attn_config").or_insert(Json::Null);
         if attention.is_null() {
             *attention = json!({});
@@ -107,13 +108,17 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let attention = hparams.get("attn_config").ok_or_else(|| missing("attn_config"))?;
     let attention = attention.as_object().ok_or_else(|| bad("attn_config", attention, "an object"))?;
     let inner = |key: &str| attention.get(key).filter(|value| !value.is_null());
+    // MPT 7B 8k and later may share key heads; 0 and null both mean as many as heads.
     if let Some(heads) = inner("kv_n_heads").filter(|heads| heads.as_u64() != Some(0)) {
         keys.set_prefixed("attention.head_count_kv", Value::U32(to_u32("attn_config.kv_n_heads", heads)?));
     }
+    // Constant in the reference.
     keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-5));
     if let Some(clip) = inner("clip_qkv") {
         keys.set_prefixed("attention.clamp_kqv", Value::F32(to_f32("attn_config.clip_qkv", clip)?));
     }
+    // ALiBi adds m_h (j - i) to the score of query i and key j; the slopes m_h of n heads follow from the maximum b:
+    // m_h = 2^(-b h / n). 0 stands for no ALiBi.
     let bias = match (inner("alibi"), inner("alibi_bias_max")) {
         (Some(Json::Bool(true)), Some(bias)) => to_f32("attn_config.alibi_bias_max", bias)?,
         (Some(Json::Bool(true)), None) => return Err(missing("attn_config.alibi_bias_max")),

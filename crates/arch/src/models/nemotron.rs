@@ -66,12 +66,17 @@ const NEMOTRON_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.vocab_size(hparams)?;
+    // `text_keys` knows the first three spellings; Nemotron says `norm_eps`, which is an epsilon of RMS
+    // norms there.
     let epsilon = ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"];
     keys.needed_number("attention.layer_norm_epsilon", hparams, &epsilon)?;
     keys.derived_from("rope.dimension_count", &["rope_parameters.partial_rotary_factor"]);
     let width = hparams.need_u64(&["hidden_size"])?;
+    // `int(partial_rotary_factor * width) // heads`: truncated before the division, which matters for
+    // odd widths.
     let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
+    // `rope_scaling` is null in Minitron; then the type is stated as none.
     let factor = hparams.get("factor").or(hparams.rope().get("factor"));
     keys.set_prefixed("rope.scaling.type", if factor.is_some() { "linear" } else { "none" }.into());
     if let Some(factor) = factor {

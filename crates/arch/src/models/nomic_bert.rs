@@ -69,6 +69,8 @@ const NOMIC_BERT_CONFIG: ConfigClass = ConfigClass {
 
 /// What the Hub's files say in other words, over defaults.
 fn hub_spelling(map: &mut Map<String, Json>) {
+    // `NomicBertConfig` of transformers 5 has its own defaults; a file of the Hub would lose its
+    // numbers to them.
     for (from, to) in [
         ("n_embd", "hidden_size"),
         ("n_layer", "num_hidden_layers"),

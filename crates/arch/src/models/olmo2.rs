@@ -64,6 +64,7 @@ const OLMO3_CONFIG: ConfigClass = ConfigClass {
     ],
     fill: &[Fill::KvHeads],
     adjust: |map| {
+        // OLMo 3: three sliding layers, then one that sees everything.
         adjust::layer_pattern(map, 4)?;
         adjust::nested_rope(map, ("rope_theta", 500_000.0), ("", 500_000.0))
     },
@@ -74,8 +75,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     if hparams.get("sliding_window").is_some() {
         keys.count("attention.sliding_window", hparams, &["sliding_window"])?;
+        // The number comes out of a file; a list is made of it.
         let n_layers = hparams.n_layers()?.min(10_000);
         let pattern = || (1..=n_layers).map(|layer| layer % 4 != 0).collect();
+        // `layer_types` where the config has it, else the period of OLMo 3.
         let pattern = hparams.sliding_layers().unwrap_or_else(pattern);
         keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
     }

@@ -60,6 +60,7 @@ const OLMOE_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // `OlmoeModel` writes the constant over what `text_keys` has read.
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(1e-5));
     Ok(())
 }

@@ -21,6 +21,7 @@ pub const ORION: Arch = Arch {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // First of all keys in `OrionModel.set_gguf_parameters`.
     keys.file_type_here();
     keys.set_prefixed("tensor_data_layout", "Meta AI original pth".into());
     let length = ["max_sequence_length", "max_position_embeddings", "model_max_length"];

@@ -73,6 +73,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
+    // Half of each head, in every release.
     let rotated = hparams.rotated(hparams.head_share()?, Some(0.5))?;
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;

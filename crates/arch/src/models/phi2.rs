@@ -76,9 +76,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_attention_heads"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon", "layer_norm_eps"])?;
+    // `int(rot_pct * n_embd) // n_head`: truncated before the division.
     let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.file_type_here();
+    // Written here, after the file type; the tokenizer keeps its place.
     keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
     Ok(())
 }

@@ -57,6 +57,7 @@ const PHI3_CONFIG: ConfigClass = ConfigClass {
 /// The length before scaling stands beside the rotary parameters, and `yarn` means `longrope`.
 /// The older name `su` is not taken.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    // `Phi3Config._rope_parameters_adjustment`: the length stands at the top of the file.
     let length = map.get("original_max_position_embeddings").cloned().unwrap_or(Json::Null);
     for key in ["rope_scaling", "rope_parameters"] {
         let Some(Json::Object(scaling)) = map.get_mut(key).filter(|scaling| scaling.is_object()) else {
@@ -85,6 +86,7 @@ const CONTEXT: &[&str] = &["n_positions", "max_position_embeddings"];
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `generate_extra_tensors` sets this key, and runs before `set_gguf_parameters`.
     if let Some(factor) = attention_factor(hparams)? {
         keys.set_early("rope.scaling.attn_factor", Value::F32(factor as f32));
     }
@@ -100,11 +102,13 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("rope.dimension_count", "hidden_size", rotated(hparams)?)?;
     keys.rope_number("rope.freq_base", hparams.rope(), &["rope_theta"])?;
     keys.file_type_here();
+    // llama.cpp tells Phi 4, which has no window, from Phi 3 by the 0.
     let window = hparams.get_u64("sliding_window")?.unwrap_or(0);
     keys.set_derived("attention.sliding_window", "sliding_window", window)
 }
 
 fn rotated(hparams: &Hparams) -> Result<u64, ArchError> {
+    // `int(rot_pct * n_embd) // n_head`
     let heads = hparams.n_heads()?.max(1);
     Ok(hparams.rotated(hparams.need_u64(&["hidden_size"])?, Some(1.0))? / heads)
 }
@@ -122,6 +126,10 @@ fn attention_factor(hparams: &Hparams) -> Result<Option<f64>, ArchError> {
         return Ok(None);
     }
     let length = original_length(hparams)?;
+    // With L the trained length, C the context and s = C / L:
+    //   longrope  sqrt(1 + ln s / ln L)
+    //   yarn      0.1 ln s + 1
+    // Phi 3 mini 128k: L = 4096, C = 131072, factor 1.19. 1 where the context is no longer than L.
     let scale = hparams.need_u64(CONTEXT)? as f64 / length;
     match rope.kind().unwrap_or_default().to_lowercase().as_str() {
         "su" | "longrope" | "yarn" if scale <= 1.0 => Ok(Some(1.0)),
@@ -154,6 +162,7 @@ pub fn long_factors(hparams: &Hparams, dims: u64) -> Result<Vec<Computed>, ArchE
         let value = hparams.rope().get(key).ok_or_else(|| missing(&key_in_file))?;
         let factors: Option<Vec<f32>> =
             value.as_array().and_then(|items| items.iter().map(|item| Some(item.as_f64()? as f32)).collect());
+        // One divisor for each rotated pair; another number would be read out of bounds.
         factors
             .filter(|factors| factors.len() as u64 * 2 == dims)
             .ok_or_else(|| bad(&key_in_file, value, "a number for each rotated pair"))

@@ -51,6 +51,7 @@ const PHIMOE_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `PhiMoeModel` is a `Phi3MiniModel` in the reference and calls its keys first.
     phi3::keys(hparams, keys)?;
     keys.needed("expert_used_count", hparams, &["num_experts_per_tok", "num_experts_per_token"])?;
     keys.needed("expert_count", hparams, &["num_local_experts", "num_experts"])

@@ -47,6 +47,7 @@ const QWEN2_CONFIG: ConfigClass = ConfigClass {
     ],
     fill: &[Fill::KvHeads],
     adjust: |map| {
+        // `Qwen2Config`: `sliding_window if use_sliding_window else None`.
         adjust::window_if_used(map, Json::Null);
         Ok(())
     },

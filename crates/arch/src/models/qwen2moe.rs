@@ -68,6 +68,7 @@ const QWEN2MOE_CONFIG: ConfigClass = ConfigClass {
         DECODER_FIELDS,
     ],
     adjust: |map| {
+        // `Qwen2MoeConfig` has 0 where `Qwen2Config` has null.
         adjust::window_if_used(map, 0.into());
         Ok(())
     },
@@ -81,6 +82,7 @@ const QWEN2MOE_CONFIG: ConfigClass = ConfigClass {
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // After the text keys, which count the experts and those that are used.
     keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
     keys.count("expert_shared_feed_forward_length", hparams, &["shared_expert_intermediate_size"])
 }

@@ -46,6 +46,7 @@ const QWEN3_CONFIG: ConfigClass = ConfigClass {
     ],
     fill: &[Fill::KvHeads],
     adjust: |map| {
+        // As in `Qwen2Config`.
         adjust::window_if_used(map, Json::Null);
         Ok(())
     },

@@ -53,6 +53,8 @@ const FULL_ATTENTION: &[TensorRule] = &[
 
 const LINEAR_ATTENTION: &[TensorRule] = &[
     TensorRule::part(&["model.layers.{bid}.linear_attn.in_proj_qkvz"], "blk.{bid}.attn_qkv", |hparams, _| {
+        // in_proj_qkvz holds, for each key head, rows [q: d_k | k: d_k | v: r d_v | z: r d_v] with r value heads to a key
+        // head. attn_qkv has all q, then all k, then all v; attn_gate has all z.
         let [head, values] = head_rows(hparams)?;
         let group = head.saturating_add(values).saturating_mul(2);
         Ok(RowMap::Regroup { group, parts: [(0, head), (head, head), (head.saturating_mul(2), values)] })
@@ -114,6 +116,7 @@ const MAX_PREDICTED: u64 = 1000;
 
 /// Counts the layers of the prediction, of which the config may not speak, among the others.
 fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
+    // Published configs do not state the number: it is read off the names `mtp.layers.N`.
     let layer = |tensor: &SourceTensor| {
         let name = tensor.name.strip_prefix("model.").unwrap_or(&tensor.name);
         name.strip_prefix("mtp.layers.")?.split_once('.')?.0.parse::<u64>().ok()
@@ -139,6 +142,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
         return Some(format!("model.layers.{}.{rest}", trunk.checked_add(layer.parse().ok()?)?));
     }
     let (part, ending) = rest.split_once('.')?;
+    // What is there once, whatever the number of predicting layers, goes to the first of them.
     let part = match part {
         "fc" => "eh_proj",
         "pre_fc_norm_embedding" => "enorm",
@@ -214,6 +218,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
         return Err("`full_attention_interval` is 0".into());
     }
     adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(interval))?;
+    // `layer_types` of this class says `linear_attention` for what the shared function calls sliding.
     for kind in map.get_mut("layer_types").and_then(Json::as_array_mut).into_iter().flatten() {
         if kind == "sliding_attention" {
             *kind = "linear_attention".into();
@@ -237,10 +242,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("ssm.group_count", hparams, &["linear_num_key_heads"])?;
     keys.needed("ssm.time_step_rank", hparams, &["linear_num_value_heads"])?;
     let heads = hparams.need_u64(&["linear_num_value_heads"])?;
+    // Names of the state space are used for the delta net: state = key length, rank = value heads,
+    // groups = key heads.
     let inner = hparams.need_u64(&["linear_value_head_dim"])?.saturating_mul(heads);
     keys.set_derived("ssm.inner_size", "linear_num_value_heads", inner)?;
     if let Some(types) = hparams.get("layer_types") {
         let n_types = types.as_array().map_or(0, Vec::len) as u64;
+        // The list speaks of the trunk alone; the predicting layers have full attention.
         if n_types != trunk {
             return Err(bad("layer_types", types, "a type for each layer"));
         }

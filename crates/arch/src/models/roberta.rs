@@ -48,6 +48,7 @@ const IDS: &[Field] = &[
 
 /// Rows of the positions' embedding that are never used.
 fn unused(hparams: &Hparams) -> Result<u64, ArchError> {
+    // Position ids begin at pad + 1 in fairseq: with padding 1 the first token is at row 2.
     Ok(hparams.get_u64("pad_token_id")?.map_or(0, |id| id.saturating_add(1)))
 }
 
@@ -60,6 +61,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     match hparams.get_u64(key)? {
         None => bert::keys(hparams, keys),
         Some(length) => {
+            // 514 rows of `max_position_embeddings` are 512 positions.
             let length = length.saturating_sub(unused(hparams)?);
             bert::keys(&hparams.with(key, length.into()), keys)
         }

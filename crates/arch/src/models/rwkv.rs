@@ -25,6 +25,7 @@ pub const RWKV: Arch = Arch {
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.embeddings"], "token_embd"),
+    // The norm of the first block that comes before all others: that of the embedding.
     TensorRule::copy(&["rwkv.blocks.0.pre_ln"], "token_embd_norm"),
     TensorRule::copy(&["rwkv.ln_out"], "output_norm"),
     TensorRule::copy(&["head"], "output"),
@@ -83,6 +84,7 @@ const RWKV_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     let forward = hparams.get_u64("intermediate_size")?.unwrap_or(width.saturating_mul(4));
+    // The specification tells RWKV 4 from later ones by this number.
     keys.set_derived("architecture_version", "", 4)?;
     keys.needed("context_length", hparams, &["context_length"])?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;

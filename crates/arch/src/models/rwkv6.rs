@@ -146,6 +146,8 @@ const LAYER_OF_ONES: Reshape = Reshape {
 
 /// Divided by two once more after every so many layers.
 fn rescaled(hparams: &Hparams, layer: u64, _: &str) -> Result<ElementMap, ArchError> {
+    // In half precision activations would overflow: weights of layer l are divided by 2^(l / every),
+    // and the graph halves activations as often.
     let every = hparams.get("rescale_every").and_then(Json::as_u64).unwrap_or(0);
     match layer.checked_div(every) {
         None | Some(0) => Ok(ElementMap::Identity),
@@ -166,8 +168,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     let forward = match hparams.get_u64("intermediate_size")? {
         Some(length) => length,
+        // `int((hidden_size * 3.5) // 32 * 32)`
         None => ((width as f64 * 3.5) as u64) / 32 * 32,
     };
+    // The 7B model alone has larger low-rank factors; the config does not state them.
     let large = width == 4096;
     endless(keys)?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
@@ -185,6 +189,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.derived_from("wkv.head_size", &["num_attention_heads"]);
     let width = hparams.need_u64(&["hidden_size"])?;
+    // As in RWKV 6, for configs that do not state the ranks.
     let large = width >= 4096;
     let rank = |key, large_rank, rank| {
         Ok::<_, ArchError>(hparams.get_u64(key)?.unwrap_or(if large { large_rank } else { rank }))
@@ -201,6 +206,7 @@ fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.file_type_here();
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
+    // One shift: the hybrid has attention's token mixing without a channel mix.
     keys.set_derived("token_shift_count", "", 1)?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
     keys.set_derived("attention.head_count", "", 0)

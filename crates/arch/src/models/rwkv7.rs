@@ -48,6 +48,8 @@ const TWO_SPELLINGS: &str = "its checkpoints have two families of names, which t
 
 /// `Rwkv7Model.filter_tensors`, and the endings of low-rank factors.
 fn rename(_: &Hparams, name: &str) -> Option<String> {
+    // The names of the authors and of flash-linear-attention become one set, by the same replacements
+    // in the same order as in `filter_tensors`.
     let name = name
         .replace("blocks", "layers")
         .replace("ffn", "feed_forward")
@@ -62,6 +64,7 @@ fn rename(_: &Hparams, name: &str) -> Option<String> {
 /// The first layer's residual values, which some checkpoints hold and none uses.
 fn drops(hparams: &Hparams, name: &str) -> Option<&'static str> {
     let name = rename(hparams, name)?;
+    // v0, v1, v2 and v_lora; the projection of the values (v_proj, value) is used.
     let part = name.strip_prefix("model.layers.0.attention.v")?;
     let is_value = part.starts_with("_proj") || part.starts_with("alue");
     (!is_value).then_some("the first layer has no values before it to mix in")
@@ -129,6 +132,8 @@ const TIME_MIX: &[TensorRule] = &[
 /// Low-rank factors of decay, learning rate, residual values and gate. What serves the first layer as
 /// residual values is its learning rate, and comes before it.
 const FACTORS: &[TensorRule] = &[
+    // `Rwkv7Model.modify_tensors`: the first layer's v0, v1, v2 are copies of a0, a1, a2, because the
+    // loader wants them.
     bias(&["model.layers.0.attention.a_lora.lora.2.bias"], "blk.0.time_mix_v0").need(Need::Optional),
     as_stored(&["model.layers.0.attention.a_lora.lora.0"], "blk.0.time_mix_v1").need(Need::Optional),
     as_stored(&["model.layers.0.attention.a_lora.lora.2"], "blk.0.time_mix_v2").need(Need::Optional),
@@ -204,6 +209,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon", "norm_eps"])?;
     keys.needed("wkv.head_size", hparams, &["head_size", "head_dim"])?;
+    // Ranks of a model of width w that does not state them: max(1, round(f w^e / 32)) * 32, with
+    //   decay, learning rate  e 0.5  f 1.8     values  e 0.5  f 1.3     gate  e 0.8  f 0.6
     for (key, stated, exponent, factor) in [
         ("attention.decay_lora_rank", ["lora_rank_decay", "decay_low_rank_dim"], 0.5, 1.8),
         ("attention.iclr_lora_rank", ["lora_rank_iclr", "a_low_rank_dim"], 0.5, 1.8),
@@ -235,6 +242,7 @@ fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
     keys.needed("wkv.head_size", hparams, &["head_size"])?;
+    // Constants of `ARwkv7Model`; its configs do not state ranks.
     keys.set_derived("attention.decay_lora_rank", "", 64)?;
     keys.set_derived("attention.iclr_lora_rank", "", 64)?;
     keys.set_derived("attention.value_residual_mix_lora_rank", "", 32)?;

@@ -26,6 +26,7 @@ pub const STABLELM: Arch = Arch {
 const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm")
+        // The 12B model runs attention and feed-forward part on the same normalized input.
         .need(Need::If(|hparams, _| !hparams.is_true("use_parallel_residual"))),
 ];
 
@@ -76,6 +77,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
+    // The reference takes a missing key for true.
     let parallel = hparams.get("use_parallel_residual").is_none() || hparams.is_true("use_parallel_residual");
     keys.set_prefixed("use_parallel_residual", Value::Bool(parallel));
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps", "norm_eps"])?;

@@ -87,12 +87,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn gpt_keys(hparams: &Hparams, keys: &mut Keys, kv_heads: u64) -> Result<(), ArchError> {
+    // `StarCoderModel.set_gguf_parameters` calls no parent.
     keys.needed("context_length", hparams, &["n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
     let width = hparams.need_u64(&["n_embd"])?;
     keys.set_derived("feed_forward_length", "n_embd", width.saturating_mul(4))?;
     keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.needed("attention.head_count", hparams, &["n_head"])?;
+    // Multi-query attention: one key head in StarCoder, `num_query_groups` in CodeShell.
     keys.set_derived("attention.head_count_kv", "num_query_groups", kv_heads)?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.file_type_here();

@@ -131,6 +131,7 @@ const T5_CONFIG: ConfigClass = ConfigClass {
     fields: &[FIELDS],
     has_rope: false,
     adjust: |map| {
+        // As many as encoder layers, where the file states one number.
         if map.get("num_decoder_layers").is_none_or(Json::is_null) {
             let n_layers = map.get("num_layers").cloned().unwrap_or_default();
             map.insert("num_decoder_layers".into(), n_layers);
@@ -149,6 +150,7 @@ const MT5_CONFIG: ConfigClass = ConfigClass { model_type: "mt5", fields: &[START
 const UMT5_CONFIG: ConfigClass = ConfigClass { model_type: "umt5", ..MT5_CONFIG };
 
 fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), ArchError> {
+    // Relative positions have no longest one; T5 was trained with 512 tokens.
     keys.set_derived("context_length", "n_positions", hparams.get_u64("n_positions")?.unwrap_or(512))?;
     keys.needed("embedding_length", hparams, &["d_model"])?;
     keys.needed("feed_forward_length", hparams, &["d_ff"])?;
@@ -161,6 +163,7 @@ fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), Arch
     keys.needed("attention.value_length", hparams, &["d_kv"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
     keys.needed("attention.relative_buckets_count", hparams, &["relative_attention_num_buckets"])?;
+    // One epsilon under both names, as the reference writes it; T5's norm is an RMS norm.
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["layer_norm_epsilon"])?;
     if decoder {
         // Newer files leave it out; then it is the padding token, as in every published one.

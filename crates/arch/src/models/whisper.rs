@@ -23,6 +23,7 @@ pub const WHISPER: Arch = Arch {
     tensors: &[ENDS, ENCODER, DECODER_LAYERS],
     decoder_layers: Some("decoder_layers"),
     prepare: |hparams, _| {
+        // `block_count` is not written; layers of the table are counted by this key.
         let n_layers = hparams.need_u64(&["encoder_layers"])?;
         Ok(hparams.with("num_hidden_layers", n_layers.into()))
     },
@@ -112,6 +113,7 @@ const WHISPER_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // The order of the section on Whisper in the specification: encoder, then decoder.
     keys.needed("encoder.context_length", hparams, &["max_source_positions"])?;
     keys.needed("encoder.embedding_length", hparams, &["d_model"])?;
     keys.needed("encoder.block_count", hparams, &["encoder_layers"])?;
