@@ -5,4 +5,5 @@
 
 pub mod commands;
 pub mod failure;
+pub mod hints;
 pub mod ui;

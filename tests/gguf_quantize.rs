@@ -104,7 +104,7 @@ fn what_is_refused_and_what_is_warned_of() {
     let place = with_bf16("llama");
     let before = place.listing("llama");
     let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight` becomes iq2_xxs, which needs an \
-                 importance matrix\nhint: make one with llama-imatrix and give it with --imatrix\n";
+                 importance matrix\nhint: make one with `gguf-eval imatrix` and give it with --imatrix\n";
     assert_eq!(quantize(&place, &["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
 
     let itself = "error: output `llama.gguf` is the input\n\

@@ -221,19 +221,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a person could do about it.
+    /// What a person could do about it, whatever program is used.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
-            Error::NeedsImatrix { .. } => "make one with llama-imatrix and give it with --imatrix",
+            Error::NeedsImatrix { .. } => "make one of text like that which the model is for",
             Error::NotInImatrix { .. } => {
                 "was the importance matrix made for this model, with text that reaches every expert?"
             }
-            Error::Requantize { .. } => {
-                "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
-            }
+            Error::Requantize { .. } => "start from the original weights",
             Error::NoSuchLayer { .. } => "layers count from 0",
             Error::KeyOverride { .. } => {
                 "types are int, float, bool and str, or u8 to i64, f32 and f64 to be exact"
@@ -243,9 +241,7 @@ impl Error {
             Error::TooManyShards { .. } => "allow more for each",
             Error::OutputIsInput { .. } => "give another name; the input is never written to",
             Error::CopyOfCheckpoint => "f32, f16 and bf16 keep the weights as plain numbers",
-            Error::NonFinite { .. } => {
-                "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
-            }
+            Error::NonFinite { .. } => "the weights are damaged or were trained to that",
             Error::Overflow { .. } => "choose a type with a wider range (bf16, f32) for this tensor",
             Error::OutputInsideInput { .. } => {
                 "give an output outside of it; the input folder is never written to"
@@ -256,6 +252,18 @@ impl Error {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+impl From<arch::ArchError> for Error {
+    fn from(error: arch::ArchError) -> Error {
+        Error::Arch(error)
+    }
+}
+
+impl From<crate::recipes::RecipeError> for Error {
+    fn from(error: crate::recipes::RecipeError) -> Error {
+        Error::Recipe(error)
     }
 }
 

@@ -1,40 +1,51 @@
-//! The pipeline: resolve a checkpoint, choose dtypes, plan the file, run.
+//! The pipeline: resolve a checkpoint, choose dtypes, plan the files, check them, write them.
 //!
 //! Each step takes the value of the step before and never calls back: `source::open` gives a
 //! checkpoint, `arch::resolve` a layout, a recipe the dtypes, [`gguf::Plan`] every offset; then
-//! [`run`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
+//! [`run()`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
+//!
+//! [`Conversion`] holds the steps together; most programs need nothing else.
 
-mod adapter;
-mod columns;
+mod adapter_input;
+mod checkpoint_input;
+mod conversion;
 mod error;
 pub mod export;
 mod files;
 mod finite;
 pub mod imatrix;
+mod input;
 mod job;
 mod key_override;
+mod model_input;
 mod output;
-mod packed;
-mod plan;
+mod planned;
 mod prune;
-mod quantize;
 pub mod recipes;
 mod request;
 mod rows;
 mod run;
+mod targets;
 mod vocab_only;
 
-pub use adapter::{plan_adapter, resolve_adapter};
-pub use columns::ColumnRows;
+// The steps.
+pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
 pub use error::Error;
-pub use files::ones_for;
-pub use job::{JOB_ELEMS, Job, Schedule, Target, Weights, Work};
+pub use planned::{Choice, PlannedFile};
+// What goes in.
+pub use adapter_input::AdapterInput;
+pub use checkpoint_input::{CheckpointInput, arch_input, resolve};
+pub use input::Input;
+pub use model_input::ModelInput;
+// What is requested.
 pub use key_override::KeyOverride;
+pub use request::{Importance, OutputRequest, Request, Shards};
+// Where it goes.
 pub use output::{check_output, check_output_beside, output_path, write};
-pub use packed::PackedRows;
-pub use plan::{Choice, PlannedFile, arch_input, check_ready, file_type_name, plan_files, resolve, works};
-pub use quantize::{check_quantized, model_tensors, plan_quantized, quantize_works};
-pub use request::{Importance, Request, Shards};
-pub use rows::{CheckpointRows, TensorRows};
-pub use run::{NonFinite, RunOptions, Watch, run};
 pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
+// How rows get there.
+pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
+pub use rows::{
+    CheckpointRows, ColumnRows, GgufRows, Granularity, PackedRows, RowSource, RowsFor, ValueRows,
+};
+pub use run::{NonFinite, RunOptions, Watch, run};

@@ -7,7 +7,11 @@ use std::{
 
 use gguf::{Output, Plan};
 
-use crate::{Error, JOB_ELEMS, RunOptions, Schedule, Watch, Work, run};
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Schedule, TensorTask},
+    run::{RunOptions, Watch, run},
+};
 
 /// The path of an output of the type `type_name` (`Q4_K_M`).
 ///
@@ -65,6 +69,14 @@ fn fill(name: &str, type_name: &str) -> Result<String, Error> {
     Ok(filled + rest)
 }
 
+/// The path of one file of an output: `path` itself, or that of a shard.
+pub(crate) fn shard_path(path: &Path, shard: Option<(u32, u32)>) -> PathBuf {
+    let Some((no, count)) = shard else { return path.to_owned() };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let prefix = name.strip_suffix(".gguf").unwrap_or(&name);
+    path.with_file_name(gguf::shard_file_name(prefix, no, count))
+}
+
 /// Checks that `path` can be written without touching the folder that is read, before hours of
 /// work.
 ///
@@ -109,13 +121,13 @@ fn check_absent(path: &Path, force: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `works` and writes one file for each of `files`. Nothing has a final name before all is
+/// Runs `tasks` and writes one file for each of `files`. Nothing has a final name before all is
 /// written; on an error or a cancellation nothing is left behind.
 ///
 /// # Errors
 /// As [`run`], and what making and finishing files says.
 pub fn write(
-    works: &[Work<'_>],
+    tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],
     force: bool,
     options: &RunOptions,
@@ -123,12 +135,12 @@ pub fn write(
 ) -> Result<(), Error> {
     let mut outputs = Vec::with_capacity(files.len());
     for (path, plan) in files {
-        let output = Output::create(path, plan.file_len(), force).map_err(Error::Gguf)?;
-        output.write_at(0, plan.header_bytes()).map_err(Error::Gguf)?;
+        let output = Output::create(path, plan.file_len(), force)?;
+        output.write_at(0, plan.header_bytes())?;
         outputs.push(output);
     }
-    run(works, &Schedule::new(works, JOB_ELEMS), &outputs, options, watch)?;
-    outputs.into_iter().try_for_each(|output| output.finish().map_err(Error::Gguf))
+    run(tasks, &Schedule::new(tasks, JOB_ELEMS), &outputs, options, watch)?;
+    outputs.into_iter().try_for_each(|output| Ok(output.finish()?))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ fn layer_in(name: &str) -> Option<(std::ops::Range<usize>, u32)> {
 }
 
 impl Pruning {
-    /// Numbers the layers that `names` tell and `prune` does not hold.
+    /// Numbers the layers that `names` name and `prune` does not hold.
     ///
     /// # Errors
     /// [`Error::NoSuchLayer`], [`Error::NoLayerLeft`].

@@ -1,13 +1,14 @@
-//! What both programs can be asked for beside a file type.
+//! What can be requested of a conversion beside the types to make.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tensor::DType;
 
 use crate::{
-    KeyOverride,
+    Error,
     imatrix::{Imatrix, MissingPolicy},
-    recipes::Overrides,
+    key_override::KeyOverride,
+    recipes::{Overrides, Recipe, TensorFacts},
 };
 
 /// An importance matrix and the path that it was read from, as the user gave it.
@@ -21,6 +22,7 @@ pub struct Importance<'a> {
 
 /// Into how many files an output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Shards {
     /// One.
     #[default]
@@ -36,8 +38,9 @@ pub enum Shards {
     },
 }
 
-/// What is asked for beside a recipe.
+/// What is requested for all outputs of a conversion.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Request<'a> {
     /// Dtypes.
     pub overrides: Overrides,
@@ -51,6 +54,43 @@ pub struct Request<'a> {
     pub keys: Vec<KeyOverride>,
     /// Into how many files an output goes.
     pub shards: Shards,
-    /// Dtypes made out before, by the names in the input: no rule is asked then.
+    /// Whether weights that are quantized already may be quantized again.
+    pub allow_requantize: bool,
+    /// A type that the weights of a checkpoint are rounded to first, as the reference's two steps do.
+    pub via: Option<DType>,
+}
+
+impl<'a> Request<'a> {
+    /// The importance weights of a tensor, (n_experts, row_elems), if there are any. Its name is that in the input.
+    ///
+    /// # Errors
+    /// [`Error::Imatrix`] for an entry of the wrong size.
+    pub(crate) fn weights_of(&self, tensor: &TensorFacts<'_>) -> Result<Option<&'a [f32]>, Error> {
+        match self.importance {
+            None => Ok(None),
+            Some(importance) => importance.imatrix.weights(tensor.name, tensor).map_err(Error::Imatrix),
+        }
+    }
+}
+
+/// One type to make.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OutputRequest {
+    /// Its recipe.
+    pub recipe: &'static Recipe,
+    /// Dtypes decided before, by the names in the input: no rule of the recipe applies then.
     pub dtypes: Option<BTreeMap<String, DType>>,
+}
+
+impl OutputRequest {
+    /// What the rules of a recipe make.
+    pub fn by_rules(recipe: &'static Recipe) -> OutputRequest {
+        OutputRequest { recipe, dtypes: None }
+    }
+
+    /// What was decided before.
+    pub fn decided(recipe: &'static Recipe, dtypes: BTreeMap<String, DType>) -> OutputRequest {
+        OutputRequest { recipe, dtypes: Some(dtypes) }
+    }
 }

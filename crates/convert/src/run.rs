@@ -8,7 +8,9 @@
 //! keeps every core idle for 0.9 s.
 
 use std::{
+    borrow::Cow,
     num::NonZeroUsize,
+    ops::Range,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -21,10 +23,14 @@ use gguf::{Advice, Output};
 use quant::{Level, Rows};
 use tensor::DType;
 
-use crate::{Error, Job, Schedule, Target, Weights, Work, finite};
+use crate::{
+    Error, finite,
+    job::{Job, Schedule, Target, TensorTask, Weights},
+};
 
 /// How a run goes about it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RunOptions {
     /// Number of threads; none means one for each core.
     pub threads: Option<NonZeroUsize>,
@@ -32,6 +38,23 @@ pub struct RunOptions {
     pub level: Level,
     /// What happens to values that are not finite.
     pub nonfinite: NonFinite,
+}
+
+impl RunOptions {
+    /// The same with so many threads, where there is a number.
+    pub fn threads(self, threads: Option<NonZeroUsize>) -> RunOptions {
+        RunOptions { threads, ..self }
+    }
+
+    /// The same at a CPU level.
+    pub fn level(self, level: Level) -> RunOptions {
+        RunOptions { level, ..self }
+    }
+
+    /// The same with another way with values that are not finite.
+    pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
+        RunOptions { nonfinite, ..self }
+    }
 }
 
 impl Default for RunOptions {
@@ -75,12 +98,15 @@ struct Buffers {
     values: Vec<f32>,
     /// Encoded blocks of one target.
     encoded: Vec<u8>,
+    /// At least a row of ones, for targets that take them for weights.
+    ones: Vec<f32>,
 }
 
-/// Bytes after which what is written goes to the disk.
+/// Bytes after which what is written goes to the disk: a second or less of most disks, so that little is left to wait
+/// for at the end, and few enough syncs that none is felt.
 const SYNC_EVERY_BYTES: u64 = 128 << 20;
 
-/// Tells the thread that syncs which outputs have grown.
+/// What the thread that syncs learns of how outputs grow.
 struct Progress<'a> {
     /// Bytes written since the last sync, for each output.
     unsynced_bytes: &'a [AtomicU64],
@@ -90,6 +116,8 @@ struct Progress<'a> {
 
 impl Progress<'_> {
     fn wrote(&self, output: usize, bytes: u64) {
+        // Bytes that other threads add between the two operations are forgotten; this is about when, not whether:
+        // finishing an output syncs all of it.
         let unsynced = self.unsynced_bytes[output].fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unsynced >= SYNC_EVERY_BYTES && self.grown.try_send(output).is_ok() {
             self.unsynced_bytes[output].store(0, Ordering::Relaxed);
@@ -97,13 +125,13 @@ impl Progress<'_> {
     }
 }
 
-/// Runs every job of `schedule` over `works` and writes to `outputs`.
+/// Runs every job of `schedule` over `tasks` and writes to `outputs`.
 ///
 /// # Errors
 /// The error of the first job in order that failed, whatever the number of threads, or
 /// [`Error::Cancelled`].
 pub fn run(
-    works: &[Work<'_>],
+    tasks: &[TensorTask<'_>],
     schedule: &Schedule,
     outputs: &[Output],
     options: &RunOptions,
@@ -111,25 +139,27 @@ pub fn run(
 ) -> Result<(), Error> {
     let threads = options.threads.or_else(|| thread::available_parallelism().ok());
     let n_threads = threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1);
+    // The next job that nobody has taken. Jobs are in the order of the checkpoint, so that the disk is read from
+    // front to back by all threads together.
     let next = AtomicUsize::new(0);
     let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     let stop = AtomicBool::new(false);
     let unsynced_bytes: Vec<AtomicU64> = outputs.iter().map(|_| AtomicU64::new(0)).collect();
     let fail = |index: usize, error: Error| {
-        // Jobs are handed out in order, so every earlier one has begun and will have its say;
-        // the earliest error wins.
+        // Jobs are handed out in order, and one that has begun runs to its end: every job before this one has
+        // reported or will. So the earliest error wins, as with one thread.
         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed.as_ref().is_none_or(|(earliest, _)| index < *earliest) {
             *failed = Some((index, error));
         }
         stop.store(true, Ordering::Relaxed);
     };
-    let work_through = |progress: Progress<'_>| {
+    let take_jobs = |progress: Progress<'_>| {
         let mut buffers = Buffers::default();
         while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = schedule.job(index) else { break };
-            match run_job(&works[job.work], &job, outputs, options, &progress, &mut buffers) {
+            match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers) {
                 Ok(input_bytes) => (watch.done)(&job, input_bytes),
                 Err(error) => fail(index, error),
             }
@@ -142,18 +172,22 @@ pub fn run(
             // Ends when the last thread that writes has dropped its sender.
             for output in to_sync {
                 if let Err(error) = outputs[output].sync_so_far() {
+                    // The error of any job comes before one of the disk.
                     fail(usize::MAX, error.into());
                 }
             }
         });
         for _ in 1..n_threads {
             let progress = progress();
-            scope.spawn(|| work_through(progress));
+            scope.spawn(|| take_jobs(progress));
         }
-        work_through(progress());
+        // This thread is one of them. Its sender goes with the call, the one that others were cloned of after it:
+        // the scope ends when the thread that syncs does.
+        take_jobs(progress());
         drop(grown);
     });
     let result = match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        // An error that is known is worth more than the word that somebody has stopped the run.
         Some((_, error)) => Err(error),
         None if watch.cancel.load(Ordering::Relaxed) => return Err(Error::Cancelled),
         None => Ok(()),
@@ -165,7 +199,7 @@ pub fn run(
 
 /// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input.
 fn run_job(
-    work: &Work<'_>,
+    task: &TensorTask<'_>,
     job: &Job,
     outputs: &[Output],
     options: &RunOptions,
@@ -173,65 +207,64 @@ fn run_job(
     buffers: &mut Buffers,
 ) -> Result<u64, Error> {
     let mut values_are_read = false;
-    for target in &work.targets {
-        if let Some(bytes) = copy(work, job, target, outputs, options)? {
-            progress.wrote(target.output, bytes);
-            continue;
+    let mut read_once = |values: &mut Vec<f32>| {
+        if !std::mem::replace(&mut values_are_read, true) {
+            read(task, job, options, values)?;
         }
-        if !values_are_read {
-            read(work, job, options, &mut buffers.values)?;
-            values_are_read = true;
+        Ok::<_, Error>(())
+    };
+    for target in &task.targets {
+        let offset = target.offset + job.rows.start * row_bytes(task, target.dtype)?;
+        let stored = stored(task, job, target.dtype)?;
+        // Whether blocks hold numbers only shows when they are decoded. Values to encode are needed anyway.
+        let checks_blocks = target.dtype.is_quantized() && options.nonfinite == NonFinite::Refuse;
+        if stored.is_none() || checks_blocks {
+            read_once(&mut buffers.values)?;
         }
-        let offset = encode(work, job, target, options, buffers)?;
-        outputs[target.output].write_at(offset, &buffers.encoded)?;
-        progress.wrote(target.output, buffers.encoded.len() as u64);
+        let bytes: &[u8] = match &stored {
+            Some(bytes) => bytes,
+            None => {
+                encode(task, job, target, options, buffers)?;
+                &buffers.encoded
+            }
+        };
+        outputs[target.output].write_at(offset, bytes)?;
+        progress.wrote(target.output, bytes.len() as u64);
     }
-    work.rows.advise(job.rows.clone(), Advice::DoneWith);
-    Ok(work.rows.input_bytes(job.rows.end - job.rows.start))
+    // No other job reads these rows, so that their pages need not stay in memory.
+    task.rows.advise(job.rows.clone(), Advice::DoneWith);
+    Ok(task.rows.input_bytes(job.rows.end - job.rows.start))
 }
 
-/// Copies stored bytes where they are what the target wants; gives their number. None where they
-/// are not.
-fn copy(
-    work: &Work<'_>,
-    job: &Job,
-    target: &Target,
-    outputs: &[Output],
-    options: &RunOptions,
-) -> Result<Option<u64>, Error> {
-    let is_plain = work.via.is_none_or(|via| via == target.dtype);
-    if !is_plain || work.rows.raw_dtype() != Some(target.dtype) {
+/// The stored bytes of a job, where they are what a target of this type wants.
+fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Option<Cow<'a, [u8]>>, Error> {
+    // What is rounded first is not what is stored, unless it is rounded to what the target wants.
+    if task.via.is_some_and(|via| via != dtype) {
         return Ok(None);
     }
-    let bytes = work.rows.raw(job.rows.clone())?;
+    let Some(bytes) = task.rows.stored(dtype, job.rows.clone())? else { return Ok(None) };
     // A float that is not finite goes the long way: there it is named, or written with the bits
     // that the reference gives to NaNs.
-    if let Some(scan) = finite::scan_raw(target.dtype, &bytes)
-        && scan.first_bad.is_some()
-    {
-        return Ok(None);
-    }
-    if target.dtype.is_quantized() && options.nonfinite == NonFinite::Refuse {
-        let row_elems = work.rows.view().row_elems;
-        let mut values = vec![0.0; ((job.rows.end - job.rows.start) * row_elems) as usize];
-        work.rows.read(job.rows.clone(), options.level, &mut values)?;
-        refuse_nonfinite(work, job, &values, &values)?;
-    }
-    let offset = target.offset + job.rows.start * row_bytes(work, target.dtype)?;
-    outputs[target.output].write_at(offset, &bytes)?;
-    Ok(Some(bytes.len() as u64))
+    let is_bad = finite::scan_raw(dtype, &bytes).is_some_and(|scan| scan.first_bad.is_some());
+    Ok(Some(bytes).filter(|_| !is_bad))
 }
 
-fn read(work: &Work<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {
-    let n_elems = (job.rows.end - job.rows.start) * work.rows.view().row_elems;
+/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one.
+fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {
+    let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
     values.resize(n_elems as usize, 0.0);
-    work.rows.read(job.rows.clone(), options.level, values)?;
-    if options.nonfinite == NonFinite::Refuse && finite::scan(values).first_bad.is_some() {
-        refuse_nonfinite(work, job, values, values)?;
+    task.rows.read(job.rows.clone(), options.level, values)?;
+    // Before rounding, which can make infinities of its own; those are found as overflow after encoding.
+    if options.nonfinite == NonFinite::Refuse
+        && let Some(index) = finite::scan(values).first_bad
+    {
+        let (row, column) = place(task, job, index);
+        return Err(Error::NonFinite { tensor: task.name.clone(), row, column, value: values[index] });
     }
-    if let Some(via) = work.via {
-        let codec = |error| Error::Encode { tensor: work.name.clone(), error };
-        let row_elems = work.rows.view().row_elems as usize;
+    if let Some(via) = task.via {
+        let codec = |error| Error::Encode { tensor: task.name.clone(), error };
+        let row_elems = task.rows.view().row_elems as usize;
+        // Types between are floats, whose blocks are single elements.
         let mut rounded = vec![0; values.len() * via.block_bytes() as usize];
         let rows = Rows { values, row_elems, weights: None };
         quant::encode(via, options.level, rows, &mut rounded).map_err(codec)?;
@@ -240,37 +273,42 @@ fn read(work: &Work<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>)
     Ok(())
 }
 
-/// Encodes `buffers.values` into `buffers.encoded`; gives the offset to write it at.
+/// Encodes `buffers.values` into `buffers.encoded`.
 fn encode(
-    work: &Work<'_>,
+    task: &TensorTask<'_>,
     job: &Job,
-    target: &Target,
+    target: &Target<'_>,
     options: &RunOptions,
     buffers: &mut Buffers,
-) -> Result<u64, Error> {
-    let Buffers { values, encoded } = buffers;
-    let codec = |error| Error::Encode { tensor: work.name.clone(), error };
-    let row_elems = work.rows.view().row_elems as usize;
-    let row_bytes = row_bytes(work, target.dtype)?;
+) -> Result<(), Error> {
+    let Buffers { values, encoded, ones } = buffers;
+    let codec = |error| Error::Encode { tensor: task.name.clone(), error };
+    let row_elems = task.rows.view().row_elems as usize;
+    let row_bytes = row_bytes(task, target.dtype)?;
     let n_rows = job.rows.end - job.rows.start;
     // Same length means that nothing is cleared; every byte is written below.
     encoded.resize((n_rows * row_bytes) as usize, 0);
-    let weights = work.weights.or_else(|| work.stand_in.filter(|_| target.needs_weights));
-    let weights = weights.filter(|_| target.dtype.is_quantized());
-    for rows in expert_ranges(job, weights) {
+    if target.weights == Some(Weights::Ones) && ones.len() < row_elems {
+        ones.resize(row_elems, 1.0);
+    }
+    // One call of the codec has one row of weights for all its rows.
+    for rows in ranges_of_equal_weights(job, target.weights) {
         let first = (rows.start - job.rows.start) as usize;
         let end = (rows.end - job.rows.start) as usize;
-        let of_expert = weights.map(|weights| {
-            // A stack of stacks repeats its weights.
-            let n_experts = (weights.values.len() / row_elems.max(1)).max(1);
-            let expert = (rows.start / weights.rows_per_expert) as usize % n_experts;
-            &weights.values[expert * row_elems..(expert + 1) * row_elems]
+        let weights = target.weights.map(|weights| match weights {
+            Weights::Ones => &ones[..row_elems],
+            Weights::Rows { values, rows_per_expert } => {
+                // A stack of stacks has more matrices than rows of weights: they repeat.
+                let n_experts = (values.len() / row_elems.max(1)).max(1);
+                let expert = (rows.start / rows_per_expert) as usize % n_experts;
+                &values[expert * row_elems..(expert + 1) * row_elems]
+            }
         });
-        let rows =
-            Rows { values: &values[first * row_elems..end * row_elems], row_elems, weights: of_expert };
+        let rows = Rows { values: &values[first * row_elems..end * row_elems], row_elems, weights };
         let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
         quant::encode(target.dtype, options.level, rows, out).map_err(codec)?;
     }
+    // Decoding what was just encoded costs, and only large values can overflow a scale: few tensors have any.
     if options.nonfinite == NonFinite::Refuse
         && target.dtype != DType::F32
         && finite::scan(values).max_abs > finite::SAFE_MAGNITUDE
@@ -278,48 +316,38 @@ fn encode(
         let mut decoded = vec![0.0; values.len()];
         quant::decode(target.dtype, options.level, encoded, &mut decoded).map_err(codec)?;
         if let Some(index) = finite::scan(&decoded).first_bad {
-            let (row, column) = place(work, job, index);
-            let (tensor, value, dtype) = (work.name.clone(), values[index], target.dtype);
+            let (row, column) = place(task, job, index);
+            let (tensor, value, dtype) = (task.name.clone(), values[index], target.dtype);
             return Err(Error::Overflow { tensor, row, column, value, dtype });
         }
     }
-    Ok(target.offset + job.rows.start * row_bytes)
+    Ok(())
 }
 
-/// The rows of a job, cut where an expert ends.
-fn expert_ranges(job: &Job, weights: Option<Weights<'_>>) -> Vec<std::ops::Range<u64>> {
-    let Some(weights) = weights else { return vec![job.rows.clone()] };
+/// The rows of a job, cut where the weights change: where an expert ends.
+fn ranges_of_equal_weights(job: &Job, weights: Option<Weights<'_>>) -> Vec<Range<u64>> {
+    let Some(Weights::Rows { rows_per_expert, .. }) = weights else { return vec![job.rows.clone()] };
     let mut ranges = Vec::new();
     let mut start = job.rows.start;
     while start < job.rows.end {
-        let end = (start / weights.rows_per_expert + 1) * weights.rows_per_expert;
+        let end = (start / rows_per_expert + 1) * rows_per_expert;
         ranges.push(start..end.min(job.rows.end));
         start = end;
     }
     ranges
 }
 
-/// Bytes of one row, as the rows of the work count them.
-fn row_bytes(work: &Work<'_>, dtype: DType) -> Result<u64, Error> {
-    let row_elems = work.rows.view().row_elems;
-    let partial = |source| Error::Gguf(gguf::Error::Shape { tensor: work.name.clone(), source });
+/// Bytes of one row, as the rows of the task count them.
+fn row_bytes(task: &TensorTask<'_>, dtype: DType) -> Result<u64, Error> {
+    let row_elems = task.rows.view().row_elems;
+    let partial = |source| Error::Gguf(gguf::Error::Shape { tensor: task.name.clone(), source });
     tensor::Shape::new(&[row_elems]).and_then(|row| row.row_bytes(dtype)).map_err(partial)
 }
 
 /// Row and column of an element of a job, in the order of the output.
-fn place(work: &Work<'_>, job: &Job, index: usize) -> (u64, u64) {
-    let view = work.rows.view();
+fn place(task: &TensorTask<'_>, job: &Job, index: usize) -> (u64, u64) {
+    let view = task.rows.view();
     let at = job.rows.start * view.row_elems + index as u64;
     // A vector whose elements move has rows of one element; people see one row.
     if view.row_elems == 1 { (0, at) } else { (at / view.row_elems, at % view.row_elems) }
-}
-
-fn refuse_nonfinite(work: &Work<'_>, job: &Job, values: &[f32], shown: &[f32]) -> Result<(), Error> {
-    match finite::scan(values).first_bad {
-        None => Ok(()),
-        Some(index) => {
-            let (row, column) = place(work, job, index);
-            Err(Error::NonFinite { tensor: work.name.clone(), row, column, value: shown[index] })
-        }
-    }
 }

@@ -9,7 +9,7 @@ use arch::Layout;
 use gguf::{DEFAULT_ALIGNMENT, Endian, Output, Plan};
 use source::{Checkpoint, Dtype};
 
-use crate::{Error, plan::converted_metadata, recipes::FileType};
+use crate::{Error, checkpoint_input::converted_metadata, recipes::FileType};
 
 /// The file type that the reference gives a file when nobody asks for one: that of the first
 /// weight with more than one dimension that is bf16 or f16, else f16.
@@ -29,7 +29,7 @@ pub fn guessed_file_type(checkpoint: &Checkpoint) -> FileType {
 /// [`Error::Gguf`].
 pub fn plan_vocab(layout: &Layout, file_type: FileType) -> Result<Plan, Error> {
     let metadata = converted_metadata(layout, file_type.id());
-    Plan::new(&metadata, Vec::new(), Endian::Little, DEFAULT_ALIGNMENT).map_err(Error::Gguf)
+    Ok(Plan::new(&metadata, Vec::new(), Endian::Little, DEFAULT_ALIGNMENT)?)
 }
 
 /// Writes it: as in the reference, nothing follows the last key.
@@ -38,7 +38,7 @@ pub fn plan_vocab(layout: &Layout, file_type: FileType) -> Result<Plan, Error> {
 /// [`Error::Gguf`].
 pub fn write_vocab(plan: &Plan, path: &Path, force: bool) -> Result<(), Error> {
     let bytes = plan.unpadded_header_bytes();
-    let output = Output::create(path, bytes.len() as u64, force).map_err(Error::Gguf)?;
-    output.write_at(0, bytes).map_err(Error::Gguf)?;
-    output.finish().map_err(Error::Gguf)
+    let output = Output::create(path, bytes.len() as u64, force)?;
+    output.write_at(0, bytes)?;
+    Ok(output.finish()?)
 }

@@ -5,9 +5,8 @@ use std::path::Path;
 use gguf::Mapped;
 
 use crate::{
-    Checkpoint, Error, Listing, Part,
-    checkpoint::{card_of, folder_name, read_object},
-    safetensors,
+    Checkpoint, Error, Listing, Part, safetensors,
+    small_files::{card_of, folder_name, read_object},
 };
 
 const CONFIG: &str = "adapter_config.json";
@@ -51,6 +50,6 @@ pub fn open_adapter(dir: &Path) -> Result<Checkpoint, Error> {
         card,
         notes,
         parts: vec![Part { file: WEIGHTS.to_owned(), bytes }],
-        tensors,
+        tensors: tensors.into(),
     })
 }

@@ -1,54 +1,8 @@
 //! The table of input formats.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use crate::{Error, Part, Tensor, safetensors};
-
-/// The names of the plain files in a folder, sorted.
-#[derive(Debug, Clone, Default)]
-pub struct Listing {
-    names: Vec<String>,
-}
-
-impl Listing {
-    /// Lists a folder; links count as what they point to. Names that are not UTF-8 are left out.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::NotAFolder`].
-    pub fn of(dir: &Path) -> Result<Listing, Error> {
-        let io = |error| Error::Io { file: ".".to_owned(), error };
-        if !fs::metadata(dir).map_err(io)?.is_dir() {
-            return Err(Error::NotAFolder);
-        }
-        let mut names = Vec::new();
-        for entry in fs::read_dir(dir).map_err(io)? {
-            let entry = entry.map_err(io)?;
-            if let Ok(name) = entry.file_name().into_string()
-                && fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file())
-            {
-                names.push(name);
-            }
-        }
-        names.sort();
-        Ok(Listing { names })
-    }
-
-    /// The names, sorted by code points.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Whether there is a file of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.names.binary_search_by(|have| have.as_str().cmp(name)).is_ok()
-    }
-
-    /// Names that begin and end like this, sorted.
-    pub fn matching(&self, prefix: &str, suffix: &str) -> Vec<String> {
-        let matches = |name: &&String| name.starts_with(prefix) && name.ends_with(suffix);
-        self.names.iter().filter(matches).cloned().collect()
-    }
-}
+use crate::{Error, Listing, Part, Tensor, safetensors};
 
 /// Opens the weights of a folder: files, and tensors in the order of the reference.
 type Open = fn(&Path, &Listing) -> Result<(Vec<Part>, Vec<Tensor>), Error>;

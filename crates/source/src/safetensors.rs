@@ -30,7 +30,7 @@ use serde::{
 };
 use serde_json::Value as Json;
 
-use crate::{Dtype, Error, Listing, Part, Tensor, checkpoint::read_small_file, json};
+use crate::{Dtype, Error, Listing, Part, Tensor, json, small_files::read_small_file};
 
 /// The format's limit on the header, in bytes.
 const MAX_HEADER_BYTES: u64 = 100_000_000;

@@ -60,8 +60,9 @@ fn advice_and_shapes() {
     let checkpoint = source::open(&golden("mixed")).unwrap();
     for tensor in &checkpoint.tensors {
         let before = checkpoint.view(tensor).bytes.to_vec();
-        checkpoint.advise(tensor, gguf::Advice::DoneWith, 0, u64::MAX);
-        checkpoint.advise(tensor, gguf::Advice::WillNeed, 1, 1);
+        let part = checkpoint.part_of(tensor);
+        part.advise(tensor, 0..u64::MAX, gguf::Advice::DoneWith);
+        part.advise(tensor, 1..2, gguf::Advice::WillNeed);
         assert_eq!(checkpoint.view(tensor).bytes, before);
     }
     let cube = checkpoint.tensor("cube").unwrap();

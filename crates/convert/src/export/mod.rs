@@ -17,7 +17,9 @@ use arch::export::{ExportLayout, GgufInput};
 use gguf::{File, Output};
 use tensor::DType;
 
-use crate::{Error, JOB_ELEMS, RunOptions, Schedule, Target, TensorRows, Watch, Work, run};
+use crate::{
+    Error, GgufRows, JOB_ELEMS, RowSource, RunOptions, Schedule, Target, TensorTask, Watch, run,
+};
 use folder::Folder;
 pub use rows::ExportRows;
 pub use safetensors::Shard;
@@ -73,7 +75,6 @@ impl ExportError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ExportError::Convert(error) => error.hint(),
-            ExportError::Dtype { .. } => Some("give --outtype f32, f16 or bf16".to_owned()),
             ExportError::InputInside { .. } => Some("give a folder beside the file".to_owned()),
             ExportError::NotReplaceable { .. } => Some("give another folder".to_owned()),
             _ => None,
@@ -151,8 +152,7 @@ fn small(file: &File, name: &str) -> Result<Option<Vec<f32>>, ExportError> {
     let Some(tensor) = file.tensor(name) else { return Ok(None) };
     // As many values as lie in the file, which the header was checked against.
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
-    let rows = TensorRows::Gguf { file, tensor };
-    rows.read(0..tensor.shape.n_rows(), quant::Level::Scalar, &mut values)?;
+    GgufRows::new(file, tensor).read(0..tensor.shape.n_rows(), quant::Level::Scalar, &mut values)?;
     Ok(Some(values))
 }
 
@@ -179,23 +179,22 @@ pub fn write(
     for (name, bytes) in &plan.layout.files {
         folder.write(name, bytes)?;
     }
-    let mut works = Vec::with_capacity(plan.layout.tensors.len());
+    let mut tasks = Vec::with_capacity(plan.layout.tensors.len());
     let mut outputs = Vec::with_capacity(plan.shards.len());
     for (output, shard) in plan.shards.iter().enumerate() {
-        let opened = Output::create(&folder.path(&shard.file), shard.n_bytes, false).map_err(Error::Gguf)?;
-        opened.write_at(0, &shard.header).map_err(Error::Gguf)?;
+        let opened = Output::create(&folder.path(&shard.file), shard.n_bytes, false).map_err(Error::from)?;
+        opened.write_at(0, &shard.header).map_err(Error::from)?;
         outputs.push(opened);
         for (index, offset) in &shard.tensors {
             let tensor = &plan.layout.tensors[*index];
-            let rows = TensorRows::Export(ExportRows::new(file, tensor)?);
-            let mut work = Work::new(tensor.name.clone(), rows);
-            work.targets.push(Target { output, dtype: plan.dtype, offset: *offset, needs_weights: false });
-            works.push(work);
+            let mut task = TensorTask::new(tensor.name.clone(), Box::new(ExportRows::new(file, tensor)?));
+            task.targets.push(Target { output, dtype: plan.dtype, offset: *offset, weights: None });
+            tasks.push(task);
         }
     }
-    run(&works, &Schedule::new(&works, JOB_ELEMS), &outputs, options, watch)?;
+    run(&tasks, &Schedule::new(&tasks, JOB_ELEMS), &outputs, options, watch)?;
     for output in outputs {
-        output.finish().map_err(Error::Gguf)?;
+        output.finish().map_err(Error::from)?;
     }
     folder.finish(input)
 }

@@ -10,7 +10,7 @@ use gguf::{Advice, Endian, TensorInfo};
 use quant::Level;
 use tensor::DType;
 
-use crate::{Error, TensorRows};
+use crate::{Error, GgufRows, Granularity, RowSource};
 
 /// Rows of a transposed checkpoint tensor that a job takes at least: a block of the longest kind.
 const PANEL_ROWS: u64 = 256;
@@ -27,11 +27,13 @@ pub struct ExportRows<'a> {
 struct Part<'a> {
     file: &'a gguf::File,
     tensor: &'a TensorInfo,
+    /// The tensor as it is stored.
+    rows: GgufRows<'a>,
     part: ExportPart,
 }
 
 impl<'a> ExportRows<'a> {
-    /// The rows of `exported`, which lie in tensors of `file`.
+    /// The rows of `exported`, which are in tensors of `file`.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`].
@@ -41,14 +43,9 @@ impl<'a> ExportRows<'a> {
             let missing =
                 || Error::NoSuchTensor { name: part.source.clone(), wanted_by: exported.name.clone() };
             let tensor = file.tensor(&part.source).ok_or_else(missing)?;
-            Ok(Part { file, tensor, part: part.clone() })
+            Ok(Part { file, tensor, rows: GgufRows::new(file, tensor), part: part.clone() })
         };
         Ok(ExportRows { parts: exported.parts.iter().map(part).collect::<Result<_, Error>>()?, view })
-    }
-
-    /// How the elements fall into rows. A vector is one row, even where its elements move.
-    pub fn view(&self) -> RowView {
-        self.view
     }
 
     /// The only part, where rows lie in the order of the checkpoint.
@@ -58,22 +55,26 @@ impl<'a> ExportRows<'a> {
             _ => None,
         }
     }
+}
 
-    /// Rows of a head, which move among themselves.
-    pub fn group_rows(&self) -> u64 {
-        match self.parts.first().map(|part| part.part.rows) {
+impl RowSource for ExportRows<'_> {
+    /// A vector is one row, even where its elements move.
+    fn view(&self) -> RowView {
+        self.view
+    }
+
+    fn granularity(&self) -> Granularity {
+        // Rows of a head move among themselves.
+        let group_rows = match self.parts.first().map(|part| part.part.rows) {
             Some(RowMap::RopePermute { n_head }) => (self.view.n_rows / n_head.max(1)).max(1),
             _ => 1,
-        }
+        };
+        // Of what is transposed, a job takes a block of every row of the file.
+        let is_transposed = self.parts.iter().any(|part| part.part.matrix.is_some());
+        Granularity { group_rows, least_rows: if is_transposed { PANEL_ROWS } else { 1 } }
     }
 
-    /// Rows that a job takes at least: of what is transposed, a block of every row of the file.
-    pub fn least_rows(&self) -> u64 {
-        if self.parts.iter().any(|part| part.part.matrix.is_some()) { PANEL_ROWS } else { 1 }
-    }
-
-    /// Bytes of the input behind `n_rows` rows.
-    pub fn input_bytes(&self, n_rows: u64) -> u64 {
+    fn input_bytes(&self, n_rows: u64) -> u64 {
         let n_elems =
             self.parts.iter().map(|part| part.part.n_rows * part.part.row_elems).sum::<u64>().max(1);
         let n_bytes: u64 = self
@@ -88,28 +89,14 @@ impl<'a> ExportRows<'a> {
         (u128::from(n_bytes) * u128::from(n_rows * self.view.row_elems) / u128::from(n_elems)) as u64
     }
 
-    /// The stored type, where rows lie in the order of the output.
-    pub fn raw_dtype(&self) -> Option<DType> {
-        let part = self.plain().filter(|part| part.part.element == ElementMap::Identity)?;
-        part.stored().raw_dtype()
-    }
-
-    /// The stored bytes of rows `rows`; only where [`ExportRows::raw_dtype`] gives a type.
-    ///
-    /// # Errors
-    /// As [`TensorRows::raw`].
-    pub fn raw(&self, rows: Range<u64>) -> Result<Cow<'a, [u8]>, Error> {
-        match self.plain() {
-            Some(part) => part.stored().raw(part.at(rows)),
-            None => Ok(Cow::Borrowed(&[])),
+    fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        match self.plain().filter(|part| part.part.element == ElementMap::Identity) {
+            Some(part) => part.rows.stored(dtype, part.at(rows)),
+            None => Ok(None),
         }
     }
 
-    /// Reads rows `rows` into `out`, which is (rows, row_elems) f32.
-    ///
-    /// # Errors
-    /// As [`TensorRows::read`].
-    pub fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
+    fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         if let Some(part) = self.plain() {
             return part.read(rows, level, out);
         }
@@ -131,17 +118,16 @@ impl<'a> ExportRows<'a> {
         Ok(())
     }
 
-    /// Tells the system how the pages behind rows `rows` will be used. Rows of whole heads lie
-    /// together in the file, if not in this order.
-    pub fn advise(&self, rows: Range<u64>, advice: Advice) {
+    /// Rows of whole heads lie together in the file, if not in this order.
+    fn advise(&self, rows: Range<u64>, advice: Advice) {
         match &self.parts[..] {
             [part] if part.part.matrix.is_none() && part.part.row_elems == self.view.row_elems => {
-                part.stored().advise(part.at(rows), advice);
+                part.rows.advise(part.at(rows), advice);
             }
             // Parts that are read in another order are done with when the last row is.
             parts if rows.end == self.view.n_rows => {
                 for part in parts {
-                    part.stored().advise(0..part.tensor.shape.n_rows(), advice);
+                    part.rows.advise(0..part.tensor.shape.n_rows(), advice);
                 }
             }
             _ => {}
@@ -149,7 +135,7 @@ impl<'a> ExportRows<'a> {
     }
 }
 
-impl<'a> Part<'a> {
+impl Part<'_> {
     /// Whether the rows lie one after the other as they are.
     fn is_plain(&self) -> bool {
         self.part.rows == RowMap::Concat && self.part.matrix.is_none()
@@ -160,7 +146,7 @@ impl<'a> Part<'a> {
     }
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
-        self.stored().read(self.at(rows.clone()), level, out)?;
+        self.rows.read(self.at(rows.clone()), level, out)?;
         for (row, values) in rows.zip(out.chunks_mut(self.part.row_elems.max(1) as usize)) {
             self.undo(row, values);
         }
@@ -192,7 +178,7 @@ impl<'a> Part<'a> {
             let Some((row, at)) = place(element) else { continue };
             let stored_row = at / row_elems;
             if have != Some(stored_row) {
-                self.stored().read(stored_row..stored_row + 1, level, &mut values)?;
+                self.rows.read(stored_row..stored_row + 1, level, &mut values)?;
                 have = Some(stored_row);
             }
             *out = values[(at % row_elems) as usize];
@@ -247,7 +233,7 @@ impl<'a> Part<'a> {
         let row = self.part.first_row + row;
         if self.file.endian() != Endian::Little || !row_elems.is_multiple_of(block) {
             let mut values = vec![0.0; row_elems as usize];
-            self.stored().read(row..row + 1, level, &mut values)?;
+            self.rows.read(row..row + 1, level, &mut values)?;
             out.copy_from_slice(&values[elements.start as usize..elements.end as usize]);
             return Ok(());
         }
@@ -261,9 +247,5 @@ impl<'a> Part<'a> {
         let skip = (elements.start - first * block) as usize;
         out.copy_from_slice(&values[skip..skip + out.len()]);
         Ok(())
-    }
-
-    fn stored(&self) -> TensorRows<'a> {
-        TensorRows::Gguf { file: self.file, tensor: self.tensor }
     }
 }

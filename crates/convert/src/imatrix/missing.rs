@@ -6,7 +6,7 @@ use crate::recipes::{FileType, TensorFacts, layer_of, requires_imatrix};
 
 use super::{Imatrix, ImatrixError, values_of};
 
-/// The choice of `--missing-imatrix`. The reference knows only the first, and only after it
+/// How a conversion goes on without the weights. The reference knows only the first, and only after it
 /// has encoded everything before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -24,21 +24,32 @@ pub enum MissingPolicy {
 }
 
 impl MissingPolicy {
-    /// Every policy with its name on the command line.
+    /// Every policy with its name.
     pub const ALL: &[(&'static str, MissingPolicy)] = &[
         ("error", MissingPolicy::Error),
         ("ones", MissingPolicy::Ones),
         ("neighbour", MissingPolicy::Neighbour),
         ("raise-type", MissingPolicy::RaiseType),
     ];
+
+    /// The policy of this name.
+    pub fn from_name(name: &str) -> Option<MissingPolicy> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        // Every policy is in the list, which a test sees to.
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// What takes the place of missing weights.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Substitute<'a> {
-    /// Weights of one, so many.
-    Ones(u64),
+    /// Weights of one.
+    Ones,
     /// The weights of another entry.
     Neighbour {
         /// Whose.
@@ -77,7 +88,7 @@ pub fn substitute<'a>(
     let (name, dtype) = (tensor.name, tensor.dtype);
     match policy {
         MissingPolicy::Error => Err(ImatrixError::Missing { tensor: name.to_owned(), dtype }),
-        MissingPolicy::Ones => Ok(Substitute::Ones(values_of(tensor))),
+        MissingPolicy::Ones => Ok(Substitute::Ones),
         MissingPolicy::RaiseType => Ok(Substitute::Raise(raised(name, dtype, file_type))),
         MissingPolicy::Neighbour => imatrix
             .and_then(|imatrix| neighbour(imatrix, tensor))
@@ -155,7 +166,7 @@ mod tests {
         let tensor = tensor("blk.0.attn_q.weight", IQ2_XXS);
         let with = |policy| substitute(policy, None, &tensor, FileType::IQ2_XXS);
         assert!(matches!(with(MissingPolicy::Error), Err(ImatrixError::Missing { dtype: IQ2_XXS, .. })));
-        assert_eq!(with(MissingPolicy::Ones).unwrap(), Substitute::Ones(256));
+        assert_eq!(with(MissingPolicy::Ones).unwrap(), Substitute::Ones);
         assert_eq!(with(MissingPolicy::RaiseType).unwrap(), Substitute::Raise(Q2_K));
     }
 

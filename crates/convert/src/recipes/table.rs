@@ -143,6 +143,11 @@ pub const RECIPES: &[Recipe] = &[
 ];
 
 impl Recipe {
+    /// Its name, or that of the recipe that it is another name of.
+    pub fn canonical_name(&self) -> &'static str {
+        self.alias_of.unwrap_or(self.name)
+    }
+
     /// The recipe of this name, in any case, or of this file type number.
     ///
     /// The reference also takes a number with anything behind it (`2nd` is Q4_0); this does not.

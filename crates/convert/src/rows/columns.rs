@@ -6,106 +6,64 @@
 //! [`PANEL_COLUMNS`] elements, a cache line of bf16, so that no line is fetched for a part of it
 //! only, save at the edges.
 
-use std::{borrow::Cow, ops::Range};
+use std::ops::Range;
 
-use arch::{ElementMap, Matrix, RowMap, RowView};
+use arch::{Matrix, RowView};
 use gguf::Advice;
-use source::{Checkpoint, View};
+use quant::Level;
+use source::View;
 
+use super::{Granularity, RowSource, RowsFor, elements::map_elements};
 use crate::Error;
-use crate::rows::map_elements;
 
 /// Columns that a job takes at least: 64 bytes of bf16 in each row.
-pub const PANEL_COLUMNS: u64 = 32;
+const PANEL_COLUMNS: u64 = 32;
 
 /// Rows of a matrix that are read before their elements go to their places: 16 elements of f32,
 /// a cache line of the output.
 const TILE_ROWS: usize = 16;
 
-/// Columns of a tensor, moved by a [`RowMap`] and changed by an [`ElementMap`].
+/// Columns of a tensor, moved by a [`RowMap`](arch::RowMap) and changed by an
+/// [`ElementMap`](arch::ElementMap).
 #[derive(Debug, Clone)]
 pub struct ColumnRows<'a> {
-    checkpoint: &'a Checkpoint,
+    wanted: RowsFor<'a>,
+    file: &'a source::Part,
     tensor: &'a source::Tensor,
-    bytes: &'a [u8],
     /// Columns of a matrix; its rows are as many as an output row has elements.
     n_columns: u64,
     /// Which rows of the source are a matrix.
     matrix: Matrix,
     /// Matrices in the source.
     n_matrices: u64,
-    map: RowMap,
-    element: ElementMap,
-    view: RowView,
 }
 
 impl<'a> ColumnRows<'a> {
-    /// The columns of the tensor `name` of `checkpoint`, as many and as long as `view` says.
+    /// The columns of the tensor `name`, as many and as long as is wanted.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the source does not hold matrices of
     /// such columns.
-    pub fn new(
-        checkpoint: &'a Checkpoint,
-        tensor_name: &str,
-        name: &str,
-        matrix: Matrix,
-        map: RowMap,
-        element: ElementMap,
-        view: RowView,
-    ) -> Result<ColumnRows<'a>, Error> {
-        let no_such = || Error::NoSuchTensor { name: name.to_owned(), wanted_by: tensor_name.to_owned() };
-        let tensor = checkpoint.tensor(name).ok_or_else(no_such)?;
-        let differs = |found, expected, unit| Error::RowsDiffer {
-            tensor: tensor_name.to_owned(),
-            source_names: name.to_owned(),
-            found,
-            expected,
-            unit,
-        };
+    pub fn new(wanted: RowsFor<'a>, name: &str, matrix: Matrix) -> Result<ColumnRows<'a>, Error> {
+        let tensor = wanted.source(name)?;
+        let differs = |found, expected, unit| wanted.differs(name, found, expected, unit);
         let [.., n_columns] = tensor.shape[..] else {
             return Err(differs(tensor.shape.len() as u64, 2, "dimensions"));
         };
         let n_rows: u64 = tensor.shape.iter().rev().skip(1).product();
+        // `group` rows of the source are a matrix, of which `row_elems` rows from `start` on are wanted.
         let Matrix { group, start } = matrix;
-        if group == 0 || !n_rows.is_multiple_of(group) || start.saturating_add(view.row_elems) > group {
+        let is_outside = start.saturating_add(wanted.view.row_elems) > group;
+        if group == 0 || !n_rows.is_multiple_of(group) || is_outside {
             return Err(differs(n_rows, group, "rows in whole matrices"));
         }
         let n_matrices = n_rows / group;
-        let n_taken = map.n_source_rows(view.n_rows);
+        let n_taken = wanted.n_source_rows();
         if n_taken != n_matrices * n_columns {
             return Err(differs(n_matrices * n_columns, n_taken, "columns"));
         }
-        let bytes = checkpoint.view(tensor).bytes;
-        Ok(ColumnRows { checkpoint, tensor, bytes, n_columns, matrix, n_matrices, map, element, view })
-    }
-
-    /// How the elements fall into rows: the columns of the source.
-    pub fn view(&self) -> RowView {
-        self.view
-    }
-
-    /// Bits of an element of the source.
-    pub fn elem_bits(&self) -> u64 {
-        self.tensor.dtype.bits()
-    }
-
-    /// Reads rows `rows` into `out`, which is (rows, row_elems) f32.
-    ///
-    /// # Errors
-    /// [`Error::Read`] where the stored type has no meaning as f32.
-    pub fn read(&self, rows: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
-        let row_elems = self.view.row_elems as usize;
-        let mut left = &mut *out;
-        for panel in self.panels(rows.clone()) {
-            let n_columns = (panel.end - panel.start) as usize;
-            let (now, later) = left.split_at_mut(n_columns * row_elems);
-            self.read_panel(panel, now)?;
-            left = later;
-        }
-        let half = self.tensor.dtype == source::Dtype::F16;
-        map_elements(self.element, half, rows.start, self.view.row_elems, out);
-        Ok(())
+        let file = wanted.checkpoint.part_of(tensor);
+        Ok(ColumnRows { wanted, file, tensor, n_columns, matrix, n_matrices })
     }
 
     /// Runs of neighbouring columns of one matrix behind output rows `rows`, in output order;
@@ -113,8 +71,9 @@ impl<'a> ColumnRows<'a> {
     fn panels(&self, rows: Range<u64>) -> Vec<Range<u64>> {
         let mut panels: Vec<Range<u64>> = Vec::new();
         for row in rows {
-            let column = self.map.source_row(row, self.view.n_rows);
+            let column = self.wanted.source_row(row);
             match panels.last_mut() {
+                // The first column of a matrix is no neighbour of the last one of the matrix before.
                 Some(last) if last.end == column && !column.is_multiple_of(self.n_columns) => last.end += 1,
                 _ => panels.push(column..column + 1),
             }
@@ -124,13 +83,15 @@ impl<'a> ColumnRows<'a> {
 
     /// Reads columns of one matrix into `out`, which is (columns, row_elems).
     fn read_panel(&self, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
-        let row_elems = self.view.row_elems as usize;
+        let row_elems = self.wanted.view.row_elems as usize;
         let width = (columns.end - columns.start) as usize;
         let (matrix, first) = (columns.start / self.n_columns, columns.start % self.n_columns);
         // Every element is a row of its own, so that runs of them can begin anywhere.
         let shape = [self.n_matrices * self.matrix.group * self.n_columns, 1];
-        let view =
-            View { name: &self.tensor.name, dtype: self.tensor.dtype, shape: &shape, bytes: self.bytes };
+        let source::Tensor { name, dtype, .. } = self.tensor;
+        let view = View { name, dtype: *dtype, shape: &shape, bytes: self.file.bytes_of(self.tensor) };
+        // (TILE_ROWS, width): read by rows of the source, written by rows of the output, so that both sides
+        // move whole cache lines and only the tile is walked across.
         let mut tile = vec![0.0; TILE_ROWS.min(row_elems) * width];
         for first_row in (0..row_elems).step_by(TILE_ROWS) {
             let n_rows = TILE_ROWS.min(row_elems - first_row);
@@ -139,6 +100,7 @@ impl<'a> ColumnRows<'a> {
                 let begin = row * self.n_columns + first;
                 source::read_rows(&view, begin, width as u64, values).map_err(Error::Read)?;
             }
+            // out[column][first_row + row] = tile[row][column]
             for (column, out) in out.chunks_exact_mut(row_elems).enumerate() {
                 for (row, out) in out[first_row..first_row + n_rows].iter_mut().enumerate() {
                     *out = tile[row * width + column];
@@ -147,31 +109,55 @@ impl<'a> ColumnRows<'a> {
         }
         Ok(())
     }
+}
 
-    /// The values of rows `rows` as f32; there are no stored bytes of a column.
-    ///
-    /// # Errors
-    /// As [`ColumnRows::read`].
-    pub fn raw(&self, rows: Range<u64>) -> Result<Cow<'a, [u8]>, Error> {
-        let mut values = vec![0.0; ((rows.end - rows.start) * self.view.row_elems) as usize];
-        self.read(rows, &mut values)?;
-        Ok(Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect()))
+impl RowSource for ColumnRows<'_> {
+    fn view(&self) -> RowView {
+        self.wanted.view
     }
 
-    /// Tells the system how the pages behind rows `rows` will be used. Every panel touches all
-    /// pages of its matrix, so the pages are given back with the last panel; others that are still
-    /// being read come from the disk again.
-    pub fn advise(&self, rows: Range<u64>, advice: Advice) {
-        if rows.end == self.view.n_rows {
-            let begin = self.tensor.begin as usize;
-            self.checkpoint.parts[self.tensor.part].bytes.advise(advice, begin..begin + self.bytes.len());
+    fn read(&self, rows: Range<u64>, _: Level, out: &mut [f32]) -> Result<(), Error> {
+        let row_elems = self.wanted.view.row_elems as usize;
+        let mut left = &mut *out;
+        for panel in self.panels(rows.clone()) {
+            let n_columns = (panel.end - panel.start) as usize;
+            let (now, later) = left.split_at_mut(n_columns * row_elems);
+            self.read_panel(panel, now)?;
+            left = later;
         }
+        let half = self.tensor.dtype == source::Dtype::F16;
+        map_elements(self.wanted.element, half, rows.start, self.wanted.view.row_elems, out);
+        Ok(())
+    }
+
+    /// Every panel touches all pages of its matrix, so the pages are given back with the last panel; others
+    /// that are still being read come from the disk again.
+    fn advise(&self, rows: Range<u64>, advice: Advice) {
+        if rows.end == self.wanted.view.n_rows {
+            self.file.advise(self.tensor, 0..self.tensor.n_bytes(), advice);
+        }
+    }
+
+    fn input_bytes(&self, n_rows: u64) -> u64 {
+        n_rows * self.wanted.view.row_elems * self.tensor.dtype.bits() / 8
+    }
+
+    fn granularity(&self) -> Granularity {
+        Granularity { least_rows: PANEL_COLUMNS, ..Granularity::ROW }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use arch::{ElementMap, RowMap};
+    use source::Checkpoint;
+
     use super::*;
+
+    /// Rows of the tensor `out`, whose elements stay as they are.
+    fn wanted(checkpoint: &Checkpoint, map: RowMap, view: RowView) -> RowsFor<'_> {
+        RowsFor { checkpoint, tensor: "out", view, map, element: ElementMap::Identity }
+    }
 
     /// A folder with one tensor `t` of f32, whose elements are their own places.
     fn checkpoint(shape: &[u64]) -> (tempfile::TempDir, Checkpoint) {
@@ -206,8 +192,7 @@ mod tests {
             let n_matrices = if n == 3 { shape[0] } else { 1 };
             let view = RowView { n_rows: n_matrices * n_columns, row_elems: n_rows };
             let matrix = Matrix { group: n_rows, start: 0 };
-            let columns = ColumnRows::new(&checkpoint, "out", "t", matrix, map, ElementMap::Identity, view);
-            let columns = columns.expect("fits");
+            let columns = ColumnRows::new(wanted(&checkpoint, map, view), "t", matrix).expect("fits");
             let expected: Vec<f32> = (0..view.n_rows)
                 .map(|row| map.source_row(row, view.n_rows))
                 .flat_map(|column| {
@@ -219,7 +204,7 @@ mod tests {
                 for end in start..=view.n_rows {
                     let places = (start * n_rows) as usize..(end * n_rows) as usize;
                     let mut values = vec![f32::NAN; places.len()];
-                    columns.read(start..end, &mut values).expect("readable");
+                    columns.read(start..end, Level::Scalar, &mut values).expect("readable");
                     assert_eq!(values, expected[places], "{shape:?} {start} {end}");
                 }
             }
@@ -236,8 +221,7 @@ mod tests {
             (Matrix { group: 5, start: 1 }, RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 }, 2),
         ] {
             let view = RowView { n_rows: 3 * n_columns, row_elems: 3 };
-            let columns = ColumnRows::new(&checkpoint, "out", "t", matrix, map, ElementMap::Identity, view);
-            let columns = columns.expect("fits");
+            let columns = ColumnRows::new(wanted(&checkpoint, map, view), "t", matrix).expect("fits");
             let expected: Vec<f32> = (0..3)
                 .flat_map(|group| (0..n_columns).map(move |column| (group, column)))
                 .flat_map(|(group, column)| {
@@ -246,7 +230,7 @@ mod tests {
                 })
                 .collect();
             let mut values = vec![f32::NAN; expected.len()];
-            columns.read(0..view.n_rows, &mut values).expect("readable");
+            columns.read(0..view.n_rows, Level::Scalar, &mut values).expect("readable");
             assert_eq!(values, expected, "{map:?}");
         }
     }
@@ -257,7 +241,7 @@ mod tests {
         let make = |name, n_rows, row_elems| {
             let view = RowView { n_rows, row_elems };
             let matrix = Matrix { group: 4, start: 0 };
-            ColumnRows::new(&checkpoint, "out", name, matrix, RowMap::Concat, ElementMap::Identity, view)
+            ColumnRows::new(wanted(&checkpoint, RowMap::Concat, view), name, matrix)
         };
         assert!(make("t", 6, 4).is_ok());
         assert!(matches!(make("t", 4, 6), Err(Error::RowsDiffer { found: 4, expected: 4, .. })));

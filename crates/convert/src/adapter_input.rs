@@ -1,0 +1,104 @@
+//! Files of LoRA adapters.
+//!
+//! Source: `convert_lora_to_gguf.py` and `ModelBase.prepare_tensors` in `conversion/base.py` of
+//! llama.cpp, as vendored in llama-cpp-python 0.3.36.
+
+use std::path::{Path, PathBuf};
+
+use arch::{Layout, Options};
+use gguf::{DEFAULT_ALIGNMENT, Endian, Plan};
+use source::Checkpoint;
+use tensor::DType;
+
+use crate::{
+    Error,
+    checkpoint_input::{arch_input, converted_metadata, layout_tasks, layout_tensors},
+    input::Input,
+    job::TensorTask,
+    output::check_output,
+    planned::{Choice, PlannedFile},
+    recipes::{Reason, Recipe, TensorFacts},
+    request::{OutputRequest, Request},
+};
+
+/// An adapter, resolved by its base model.
+#[derive(Debug)]
+pub struct AdapterInput {
+    folder: PathBuf,
+    adapter: Checkpoint,
+    layout: Layout,
+}
+
+impl AdapterInput {
+    /// Resolves an adapter, opened from `folder`, by the config of its base model, whose weights need not be
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::Arch`], [`Error::Shape`].
+    pub fn new(
+        folder: &Path,
+        adapter: Checkpoint,
+        base: &Checkpoint,
+        options: &Options,
+    ) -> Result<AdapterInput, Error> {
+        let layout = arch::resolve_adapter(&arch_input(base)?, &arch_input(&adapter)?, options);
+        Ok(AdapterInput { folder: folder.to_owned(), layout: layout.map_err(Error::Arch)?, adapter })
+    }
+
+    /// The adapter's own tensors and config.
+    pub fn adapter(&self) -> &Checkpoint {
+        &self.adapter
+    }
+
+    /// What becomes of it.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+impl Input for AdapterInput {
+    fn tensors(&self, _: &Recipe) -> Vec<TensorFacts<'_>> {
+        layout_tensors(&self.layout, DType::BF16)
+    }
+
+    fn file_name(&self, recipe: &Recipe) -> String {
+        arch::adapter_file_name(&self.layout.metadata, recipe.canonical_name())
+    }
+
+    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
+        check_output(path, &self.folder, force)
+    }
+
+    /// Every pair in the type of the recipe (F32, F16, BF16 or Q8_0); in F16 where its rows do not divide into
+    /// blocks. Nothing else can be requested.
+    fn plan(&self, output: &OutputRequest, _: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+        let (layout, recipe) = (&self.layout, output.recipe);
+        let mut tensors = Vec::with_capacity(layout.tensors.len());
+        let mut choices = Vec::with_capacity(layout.tensors.len());
+        for (index, tensor) in layout.tensors.iter().enumerate() {
+            let fits = tensor.shape.row_elems().is_multiple_of(recipe.default.block_elems());
+            let dtype = match (tensor.keep_f32, fits) {
+                (true, _) => DType::F32,
+                (false, true) => recipe.default,
+                (false, false) => DType::F16,
+            };
+            let (reason, fallback) = (Reason::Default, None);
+            choices.push(Choice {
+                tensor: index,
+                dtype,
+                reason,
+                fallback,
+                raised_from: None,
+                requires_imatrix: false,
+            });
+            tensors.push((tensor.name.clone(), tensor.shape, dtype));
+        }
+        let metadata = converted_metadata(layout, recipe.file_type.id());
+        let plan = Plan::new(&metadata, tensors, Endian::Little, DEFAULT_ALIGNMENT)?;
+        Ok(vec![PlannedFile { recipe, plan, choices, shard: None }])
+    }
+
+    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+        layout_tasks(&self.adapter, &self.layout, request.via)
+    }
+}

@@ -1,0 +1,217 @@
+//! From a checkpoint to planned files: every dtype and every offset, before a weight is read.
+//!
+//! Float files (F32, F16, BF16) are those of the reference's converter. All other files are those
+//! of its two steps, converter at bf16 and then `llama-quantize`: tensors in the order of the
+//! second, its keys at the end. The values themselves go straight from the checkpoint's type to
+//! the target; where that type is bf16 nothing is lost by leaving out the step between, and for
+//! others [`via`](crate::TensorTask::via) brings its rounding back.
+//!
+//! Source: `ModelBase.prepare_tensors` and `prepare_metadata` in `conversion/base.py`,
+//! `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in
+//! llama-cpp-python 0.3.36.
+
+use std::path::{Path, PathBuf};
+
+use arch::{Data, ElementMap, Layout, OutTensor};
+use gguf::Metadata;
+use source::Checkpoint;
+use tensor::DType;
+
+use crate::{
+    Error,
+    files::{self, Base},
+    input::Input,
+    job::TensorTask,
+    output::check_output,
+    planned::PlannedFile,
+    recipes::{
+        FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
+    },
+    request::{OutputRequest, Request},
+    rows::{CheckpointRows, ColumnRows, PackedRows, RowSource, RowsFor, ValueRows},
+};
+
+/// A checkpoint folder and what becomes of it.
+#[derive(Debug)]
+pub struct CheckpointInput {
+    folder: PathBuf,
+    checkpoint: Checkpoint,
+    layout: Layout,
+}
+
+impl CheckpointInput {
+    /// Opens and resolves the folder `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn open(dir: &Path, options: &arch::Options) -> Result<CheckpointInput, Error> {
+        let checkpoint = source::open(dir)?;
+        let layout = resolve(&checkpoint, options)?;
+        Ok(CheckpointInput { folder: dir.to_owned(), checkpoint, layout })
+    }
+
+    /// The checkpoint.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// What becomes of it.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+impl Input for CheckpointInput {
+    fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
+        layout_tensors(&self.layout, float_of(recipe))
+    }
+
+    /// The name of weights that stay as they are where the reference's converter says so.
+    fn file_name(&self, recipe: &Recipe) -> String {
+        let packed = self.layout.packed_file_type.filter(|_| is_converted(recipe));
+        let type_name = packed.map_or(recipe.canonical_name(), |(_, name)| name);
+        arch::default_file_name(&self.layout.metadata, type_name)
+    }
+
+    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
+        check_output(path, &self.folder, force)
+    }
+
+    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+        let (layout, recipe) = (&self.layout, output.recipe);
+        if recipe.copy {
+            return Err(Error::CopyOfCheckpoint);
+        }
+        let converted = is_converted(recipe);
+        let tensors = self.tensors(recipe);
+        let (metadata, order) = if converted {
+            let file_type = layout.packed_file_type.map_or(recipe.file_type.id(), |(id, _)| id);
+            (converted_metadata(layout, file_type), (0..tensors.len()).collect())
+        } else {
+            let metadata = converted_metadata(layout, FileType::BF16.id());
+            let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+            let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
+            (metadata, reference_order(&names))
+        };
+        let base = Base { metadata, tensors: &tensors, order, converted, shard_of: None };
+        files::plan(&base, output, request)
+    }
+
+    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+        layout_tasks(&self.checkpoint, &self.layout, request.via)
+    }
+}
+
+/// A checkpoint as architectures see it.
+///
+/// # Errors
+/// [`Error::Shape`] for a tensor of more dimensions than ggml has.
+pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
+    let tensor = |tensor: &source::Tensor| {
+        let name = tensor.name.clone();
+        match tensor.shape() {
+            Ok(shape) => Ok(arch::SourceTensor { name, shape }),
+            Err(source) => Err(Error::Shape { tensor: name, source }),
+        }
+    };
+    let same = |a: &str, b: &str| match (checkpoint.tensor(a), checkpoint.tensor(b)) {
+        (Some(a), Some(b)) => {
+            a.dtype == b.dtype && a.shape == b.shape && checkpoint.view(a).bytes == checkpoint.view(b).bytes
+        }
+        _ => false,
+    };
+    Ok(arch::Input {
+        same: Some(arch::SameValues::new(same)),
+        config: checkpoint.config.clone(),
+        generation_config: checkpoint.generation_config.clone(),
+        files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
+        card: checkpoint.card.clone(),
+        folder_name: checkpoint.folder_name.clone(),
+        tensors: checkpoint.tensors.iter().map(tensor).collect::<Result<_, _>>()?,
+    })
+}
+
+/// Resolves a checkpoint.
+///
+/// # Errors
+/// As [`arch_input`], and [`Error::Arch`].
+pub fn resolve(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layout, Error> {
+    Ok(arch::resolve(&arch_input(checkpoint)?, options)?)
+}
+
+/// What the converter would write: the target itself, or bf16 for llama-quantize to read.
+fn float_of(recipe: &Recipe) -> DType {
+    if is_converted(recipe) { recipe.default } else { DType::BF16 }
+}
+
+/// Whether a recipe's files are those of the reference's converter alone.
+fn is_converted(recipe: &Recipe) -> bool {
+    matches!(recipe.file_type, FileType::F32 | FileType::F16 | FileType::BF16)
+}
+
+/// What recipes need to know of a layout's tensors, as the converter would write them.
+pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
+    let tensors = layout.tensors.iter();
+    tensors
+        .map(|OutTensor { name, shape, keep_f32, data }| TensorFacts {
+            name,
+            shape: *shape,
+            dtype: match data {
+                Data::Mxfp4 { .. } => DType::MXFP4,
+                _ if *keep_f32 => DType::F32,
+                _ => float,
+            },
+        })
+        .collect()
+}
+
+/// A layout's keys with those of the file type where the converter has them.
+pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
+    let mut metadata = layout.metadata.clone();
+    let file_type = layout.file_type_at.map(|at| (at, "general.file_type", file_type));
+    let version = (layout.quantization_version_at, "general.quantization_version", QUANTIZATION_VERSION);
+    let mut insert: Vec<(usize, &str, u32)> = file_type.into_iter().chain([version]).collect();
+    // From the back, so that the first does not move the place of the second; of two at the same
+    // place the file type comes first, hence goes in last.
+    insert.sort_by_key(|(at, ..)| *at);
+    for (at, key, value) in insert.into_iter().rev() {
+        metadata.set_at(at, key, value);
+    }
+    metadata
+}
+
+/// One task for each tensor of a layout, in its order, which is that of the checkpoint.
+///
+/// # Errors
+/// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
+pub(crate) fn layout_tasks<'a>(
+    checkpoint: &'a Checkpoint,
+    layout: &'a Layout,
+    via: Option<DType>,
+) -> Result<Vec<TensorTask<'a>>, Error> {
+    let task = |tensor: &'a OutTensor| {
+        let is_packed = matches!(tensor.data, Data::Mxfp4 { .. });
+        // What the converter keeps in f32 or as blocks is not rounded on its way.
+        let via = via.filter(|_| !tensor.keep_f32 && !is_packed);
+        Ok(TensorTask { via, ..TensorTask::new(tensor.name.clone(), rows_of(checkpoint, tensor)?) })
+    };
+    layout.tensors.iter().map(task).collect()
+}
+
+/// The one place that knows which source of rows a layout's kind of data needs.
+fn rows_of<'a>(checkpoint: &'a Checkpoint, tensor: &'a OutTensor) -> Result<Box<dyn RowSource + 'a>, Error> {
+    let wanted =
+        |map, element| RowsFor { checkpoint, tensor: &tensor.name, view: tensor.row_view(), map, element };
+    Ok(match &tensor.data {
+        Data::Computed(values) => Box::new(ValueRows(values)),
+        Data::Rows { sources, rows, element } => {
+            Box::new(CheckpointRows::new(wanted(*rows, *element), sources)?)
+        }
+        Data::Columns { source, matrix, rows, element } => {
+            Box::new(ColumnRows::new(wanted(*rows, *element), source, *matrix)?)
+        }
+        Data::Mxfp4 { codes, scales, rows } => {
+            Box::new(PackedRows::new(wanted(*rows, ElementMap::Identity), [codes, scales])?)
+        }
+    })
+}

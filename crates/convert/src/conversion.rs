@@ -1,0 +1,220 @@
+//! A whole conversion in four steps, each a type of its own: open, plan, check, write.
+//!
+//! ```no_run
+//! use convert::{Conversion, RunOptions};
+//!
+//! # fn main() -> Result<(), convert::Error> {
+//! let conversion = Conversion::open("Llama-3.2-1B")?.recipe("q4_k_m")?;
+//! conversion.plan()?.check()?.write("llama-q4_k_m.gguf", &RunOptions::default())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What has not been checked cannot be written: only [`PlannedConversion::check`] gives what can.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use gguf::Model;
+
+use crate::{
+    Error,
+    checkpoint_input::CheckpointInput,
+    input::Input,
+    job::TensorTask,
+    model_input::ModelInput,
+    output::{output_path, shard_path, write},
+    planned::PlannedFile,
+    recipes::Recipe,
+    request::{OutputRequest, Request},
+    run::{RunOptions, Watch},
+    targets,
+};
+
+/// An input that is open, and what is to be made of it.
+#[derive(Debug)]
+pub struct Conversion<'r, I> {
+    input: I,
+    outputs: Vec<OutputRequest>,
+    request: Request<'r>,
+}
+
+/// Files with every dtype and every offset fixed; no weight has been read.
+#[derive(Debug)]
+pub struct PlannedConversion<'a, I> {
+    conversion: &'a Conversion<'a, I>,
+    files: Vec<PlannedFile>,
+}
+
+/// Planned files of which each can be written: there is a codec for every tensor, and weights where it needs them.
+#[derive(Debug)]
+pub struct CheckedConversion<'a, I> {
+    planned: PlannedConversion<'a, I>,
+    tasks: Vec<TensorTask<'a>>,
+}
+
+impl Conversion<'_, CheckpointInput> {
+    /// Opens the checkpoint folder `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Conversion::new(CheckpointInput::open(dir.as_ref(), &arch::Options::default())?))
+    }
+}
+
+impl Conversion<'_, ModelInput> {
+    /// Opens a GGUF file, or the first shard of a model in several.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn open_gguf(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Conversion::new(ModelInput::new(Model::open(path.as_ref())?)))
+    }
+}
+
+impl<'r, I: Input> Conversion<'r, I> {
+    /// Nothing to be made of `input` yet.
+    pub fn new(input: I) -> Conversion<'r, I> {
+        Conversion { input, outputs: Vec::new(), request: Request::default() }
+    }
+
+    /// One more type to make, by its name in any case or its number.
+    ///
+    /// # Errors
+    /// [`Error::Recipe`] for a name that is none.
+    pub fn recipe(self, name: &str) -> Result<Conversion<'r, I>, Error> {
+        Ok(self.outputs([OutputRequest::by_rules(Recipe::from_name(name)?)]))
+    }
+
+    /// More types to make. All are made from one read.
+    pub fn outputs(mut self, outputs: impl IntoIterator<Item = OutputRequest>) -> Conversion<'r, I> {
+        self.outputs.extend(outputs);
+        self
+    }
+
+    /// What is requested beside the types, in the place of what was before.
+    pub fn request(self, request: Request<'r>) -> Conversion<'r, I> {
+        Conversion { request, ..self }
+    }
+
+    /// The input.
+    pub fn input(&self) -> &I {
+        &self.input
+    }
+
+    /// Decides what becomes of every tensor, and where each byte goes.
+    ///
+    /// # Errors
+    /// [`Error::Recipe`], [`Error::Gguf`], and what is wrong with the request.
+    pub fn plan(&self) -> Result<PlannedConversion<'_, I>, Error> {
+        let plans = self.outputs.iter().map(|output| self.input.plan(output, &self.request));
+        let files = plans.collect::<Result<Vec<_>, Error>>()?.concat();
+        Ok(PlannedConversion { conversion: self, files })
+    }
+}
+
+impl<'a, I: Input> PlannedConversion<'a, I> {
+    /// The input.
+    pub fn input(&self) -> &'a I {
+        &self.conversion.input
+    }
+
+    /// All files: those of the first output, then those of the next.
+    pub fn files(&self) -> &[PlannedFile] {
+        &self.files
+    }
+
+    /// A path for each of [`PlannedConversion::files`]. What `out` means, [`output_path`] says; a file that is a
+    /// shard has its number in its name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPlaceholder`]; [`Error::OneNameForMany`] where two files would have the same name.
+    pub fn paths(&self, out: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+        let (mut paths, mut seen) = (Vec::with_capacity(self.files.len()), HashSet::new());
+        for file in &self.files {
+            let default_name = self.input().file_name(file.recipe);
+            let path = output_path(out, &default_name, file.recipe.canonical_name())?;
+            let path = shard_path(&path, file.shard);
+            if !seen.insert(path.clone()) {
+                return Err(Error::OneNameForMany { n_types: self.conversion.outputs.len(), path });
+            }
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    /// Checks that files can be written to `paths` without touching what is read.
+    ///
+    /// # Errors
+    /// As [`Input::check_output`].
+    pub fn check_paths(&self, paths: &[PathBuf], force: bool) -> Result<(), Error> {
+        paths.iter().try_for_each(|path| self.input().check_output(path, force))
+    }
+
+    /// Checks that everything that the plan asks for can be done, before anything is.
+    ///
+    /// # Errors
+    /// [`Error::NeedsImatrix`], [`Error::NotInImatrix`], [`Error::Imatrix`], [`Error::Requantize`],
+    /// [`Error::Encode`] where there is no codec, [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where
+    /// layout and checkpoint disagree.
+    pub fn check(self) -> Result<CheckedConversion<'a, I>, Error> {
+        let (input, request) = (self.input(), &self.conversion.request);
+        for file in &self.files {
+            targets::check(file, &input.tensors(file.recipe), request)?;
+        }
+        let mut tasks = input.tasks(request)?;
+        for (output, file) in self.files.iter().enumerate() {
+            targets::add_targets(&mut tasks, file, output, &input.tensors(file.recipe), request)?;
+        }
+        Ok(CheckedConversion { planned: self, tasks })
+    }
+}
+
+impl<'a, I: Input> CheckedConversion<'a, I> {
+    /// What was planned.
+    pub fn planned(&self) -> &PlannedConversion<'a, I> {
+        &self.planned
+    }
+
+    /// Each tensor with the places where it goes.
+    pub fn tasks(&self) -> &[TensorTask<'a>] {
+        &self.tasks
+    }
+
+    /// Bytes of input that [`CheckedConversion::write_to`] covers, for progress.
+    pub fn input_bytes(&self) -> u64 {
+        self.tasks.iter().map(|task| task.rows.input_bytes(task.rows.view().n_rows)).sum()
+    }
+
+    /// Writes the files to where `out` says, replaces none, and gives their paths.
+    ///
+    /// # Errors
+    /// As [`PlannedConversion::paths`], [`PlannedConversion::check_paths`] and [`write()`].
+    pub fn write(&self, out: impl AsRef<Path>, options: &RunOptions) -> Result<Vec<PathBuf>, Error> {
+        let paths = self.planned.paths(Some(out.as_ref()))?;
+        self.planned.check_paths(&paths, false)?;
+        let watch = Watch { cancel: &AtomicBool::new(false), done: &|_, _| {} };
+        self.write_to(&paths, false, options, watch)?;
+        Ok(paths)
+    }
+
+    /// Writes each of [`PlannedConversion::files`] to the path of the same index.
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub fn write_to(
+        &self,
+        paths: &[PathBuf],
+        force: bool,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
+        let files = self.planned.files().iter().zip(paths);
+        let files: Vec<_> = files.map(|(file, path)| (path.as_path(), &file.plan)).collect();
+        write(&self.tasks, &files, force, options, watch)
+    }
+}

@@ -1,0 +1,42 @@
+//! What a conversion is made of.
+
+use std::path::Path;
+
+use crate::{
+    Error,
+    job::TensorTask,
+    planned::PlannedFile,
+    recipes::{Recipe, TensorFacts},
+    request::{OutputRequest, Request},
+};
+
+/// An input, opened: headers and small files only.
+///
+/// A checkpoint, an adapter and a GGUF file differ in these questions; all the rest of a conversion is the same.
+pub trait Input {
+    /// The tensors that plans are made of, as a file of this recipe would find them.
+    /// [`Choice::tensor`](crate::Choice::tensor) is an index into them; their number and their order are the
+    /// same for all recipes.
+    fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>>;
+
+    /// The name of a file of this recipe, where none is given.
+    fn file_name(&self, recipe: &Recipe) -> String;
+
+    /// Checks that `path` can be written without touching what is read.
+    ///
+    /// # Errors
+    /// As [`check_output`](crate::check_output) and [`check_output_beside`](crate::check_output_beside).
+    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error>;
+
+    /// Plans the file of one output, or its shards.
+    ///
+    /// # Errors
+    /// [`Error::Recipe`], [`Error::Gguf`], and what is wrong with the request.
+    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error>;
+
+    /// One task for each of [`Input::tensors`], without targets.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
+    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error>;
+}

@@ -1,0 +1,199 @@
+//! Rows of a checkpoint's tensors, whole: moved, stacked, never divided.
+
+use std::{borrow::Cow, ops::Range};
+
+use arch::{ElementMap, RowMap, RowView};
+use gguf::Advice;
+use quant::Level;
+use source::View;
+use tensor::DType;
+
+use super::{Granularity, RowSource, RowsFor, elements::map_elements};
+use crate::Error;
+
+/// Rows of tensors of a checkpoint, moved by a [`RowMap`] and changed by an [`ElementMap`].
+#[derive(Debug, Clone)]
+pub struct CheckpointRows<'a> {
+    wanted: RowsFor<'a>,
+    parts: Vec<Part<'a>>,
+}
+
+/// One source tensor, seen as rows of the output's length.
+#[derive(Debug, Clone)]
+struct Part<'a> {
+    file: &'a source::Part,
+    tensor: &'a source::Tensor,
+    /// Its dimensions, seen as rows: (n_rows, row_elems).
+    shape: [u64; 2],
+    /// The source row, counted through all parts, at which it begins.
+    first_row: u64,
+}
+
+/// Consecutive rows of one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    part: usize,
+    first_row: u64,
+    n_rows: u64,
+}
+
+impl<'a> CheckpointRows<'a> {
+    /// Rows of the tensors `names`, one after the other, as many and as long as is wanted.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the sources do not hold rows of
+    /// that length, or fewer than the map asks for.
+    pub fn new(wanted: RowsFor<'a>, names: &[String]) -> Result<CheckpointRows<'a>, Error> {
+        let row_elems = wanted.view.row_elems;
+        let mut parts = Vec::with_capacity(names.len());
+        let mut first_row = 0;
+        for name in names {
+            let tensor = wanted.source(name)?;
+            let n_elems: u64 = tensor.shape.iter().product();
+            // The dimensions of the source do not matter, only that rows of the output do not
+            // cross from one source into the next: a stack of experts is many rows of each.
+            if row_elems == 0 || !n_elems.is_multiple_of(row_elems) {
+                return Err(wanted.differs(name, n_elems, row_elems, "elements in whole rows"));
+            }
+            let n_rows = n_elems / row_elems;
+            let file = wanted.checkpoint.part_of(tensor);
+            parts.push(Part { file, tensor, shape: [n_rows, row_elems], first_row });
+            first_row += n_rows;
+        }
+        let needed = wanted.n_source_rows();
+        // A slice may leave rows over; every other map accounts for all of its source.
+        let exact = !matches!(wanted.map, RowMap::Slice { .. });
+        if needed > first_row || (exact && needed != first_row) {
+            return Err(wanted.differs(&names.join("`, `"), first_row, needed, "rows"));
+        }
+        Ok(CheckpointRows { wanted, parts })
+    }
+
+    /// The source rows behind output rows `rows`, in output order, as long runs as there are.
+    fn runs(&self, rows: Range<u64>) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut part = 0;
+        for row in rows {
+            let row = self.wanted.source_row(row);
+            let holds = |part: &Part<'_>| row >= part.first_row && row - part.first_row < part.shape[0];
+            // Neighbours are mostly in the same part, so that the search is rare.
+            if !self.parts.get(part).is_some_and(holds) {
+                // `new` has checked that every row is in some part.
+                part = self.parts.iter().position(holds).unwrap_or_default();
+            }
+            let first_row = row - self.parts[part].first_row;
+            match runs.last_mut() {
+                Some(last) if last.part == part && last.first_row + last.n_rows == first_row => {
+                    last.n_rows += 1;
+                }
+                _ => runs.push(Run { part, first_row, n_rows: 1 }),
+            }
+        }
+        runs
+    }
+
+    /// The dtype whose blocks the stored bytes of every part are, if there is one.
+    fn stored_dtype(&self) -> Option<DType> {
+        if self.wanted.element != ElementMap::Identity {
+            return None;
+        }
+        let first = self.parts.first()?.tensor.dtype;
+        if self.parts.iter().any(|part| part.tensor.dtype != first) {
+            return None;
+        }
+        match first {
+            source::Dtype::F32 => Some(DType::F32),
+            source::Dtype::F16 => Some(DType::F16),
+            source::Dtype::BF16 => Some(DType::BF16),
+            _ => None,
+        }
+    }
+}
+
+impl RowSource for CheckpointRows<'_> {
+    fn view(&self) -> RowView {
+        self.wanted.view
+    }
+
+    fn read(&self, rows: Range<u64>, _: Level, out: &mut [f32]) -> Result<(), Error> {
+        let row_elems = self.wanted.view.row_elems;
+        let mut left = &mut *out;
+        for run in self.runs(rows.clone()) {
+            let (now, later) = left.split_at_mut((run.n_rows * row_elems) as usize);
+            self.parts[run.part].read(&run, now)?;
+            left = later;
+        }
+        let half = self.parts.iter().any(|part| part.tensor.dtype == source::Dtype::F16);
+        map_elements(self.wanted.element, half, rows.start, row_elems, out);
+        Ok(())
+    }
+
+    fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        if self.stored_dtype() != Some(dtype) {
+            return Ok(None);
+        }
+        let runs = self.runs(rows);
+        Ok(Some(match &runs[..] {
+            // Rows that stay together are written straight from the map.
+            [run] => Cow::Borrowed(self.parts[run.part].raw(run)),
+            runs => {
+                let pieces: Vec<&[u8]> = runs.iter().map(|run| self.parts[run.part].raw(run)).collect();
+                Cow::Owned(pieces.concat())
+            }
+        }))
+    }
+
+    fn advise(&self, rows: Range<u64>, advice: Advice) {
+        // In the order of the file, and neighbours as one: only whole pages can be given back, and a run of a
+        // permuted head is much smaller than one.
+        let mut runs = self.runs(rows);
+        runs.sort();
+        let mut merged: Vec<Run> = Vec::new();
+        for run in runs {
+            match merged.last_mut() {
+                Some(last) if last.part == run.part && last.first_row + last.n_rows == run.first_row => {
+                    last.n_rows += run.n_rows;
+                }
+                _ => merged.push(run),
+            }
+        }
+        for run in &merged {
+            let part = &self.parts[run.part];
+            part.file.advise(part.tensor, part.range(run), advice);
+        }
+    }
+
+    fn input_bytes(&self, n_rows: u64) -> u64 {
+        let bits = self.parts.first().map_or(32, |part| part.tensor.dtype.bits());
+        n_rows * self.wanted.view.row_elems * bits / 8
+    }
+
+    fn granularity(&self) -> Granularity {
+        let group_rows = match self.wanted.map {
+            // Rows move within a head, so the rows of whole heads are a run of the source.
+            RowMap::RopePermute { n_head } => (self.wanted.view.n_rows / n_head.max(1)).max(1),
+            _ => 1,
+        };
+        Granularity { group_rows, ..Granularity::ROW }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The bytes of rows, counted from the first of the tensor.
+    fn range(&self, run: &Run) -> Range<u64> {
+        let row_bytes = self.tensor.n_bytes() / self.shape[0].max(1);
+        run.first_row * row_bytes..(run.first_row + run.n_rows) * row_bytes
+    }
+
+    fn raw(&self, run: &Run) -> &'a [u8] {
+        let range = self.range(run);
+        &self.file.bytes_of(self.tensor)[range.start as usize..range.end as usize]
+    }
+
+    fn read(&self, run: &Run, out: &mut [f32]) -> Result<(), Error> {
+        let source::Tensor { name, dtype, .. } = self.tensor;
+        let bytes = self.file.bytes_of(self.tensor);
+        let view = View { name, dtype: *dtype, shape: &self.shape, bytes };
+        source::read_rows(&view, run.first_row, run.n_rows, out).map_err(Error::Read)
+    }
+}

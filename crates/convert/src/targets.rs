@@ -1,0 +1,107 @@
+//! What planned files need to be written: whether it is there, and which weights each target gets.
+
+use tensor::DType;
+
+use crate::{
+    Error,
+    imatrix::{MissingPolicy, Substitute, substitute},
+    job::{Target, TensorTask, Weights},
+    planned::{Choice, PlannedFile},
+    recipes::{Recipe, TensorFacts},
+    request::Request,
+};
+
+/// Checks that everything that a plan asks for can be done, before anything is.
+pub(crate) fn check(
+    file: &PlannedFile,
+    tensors: &[TensorFacts<'_>],
+    request: &Request<'_>,
+) -> Result<(), Error> {
+    for choice in &file.choices {
+        let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
+        // What is only copied needs nothing.
+        if tensor.dtype == dtype {
+            continue;
+        }
+        let name = || tensor.name.to_owned();
+        if choice.requires_imatrix && request.weights_of(tensor)?.is_none() {
+            match request.missing {
+                MissingPolicy::Error if request.importance.is_none() => {
+                    return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe: file.recipe.name });
+                }
+                MissingPolicy::Error => return Err(Error::NotInImatrix { tensor: name(), dtype }),
+                // Whether there is a neighbour to take weights from.
+                _ => {
+                    stand_in(tensor, choice, file.recipe, request)?;
+                }
+            }
+        }
+        if tensor.dtype.is_quantized() && !request.allow_requantize {
+            return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
+        }
+        let no_codec = |dtype, verb| {
+            Err(Error::Encode { tensor: name(), error: quant::CodecError::NoCodec { dtype, verb } })
+        };
+        if quant::codec(tensor.dtype).is_none() {
+            return no_codec(tensor.dtype, "decode");
+        }
+        if !dtype.is_encodable() || quant::codec(dtype).is_none_or(|codec| codec.encode.is_none()) {
+            return no_codec(dtype, "encode");
+        }
+    }
+    Ok(())
+}
+
+/// Weights in the place of those that a tensor needs and does not have.
+fn stand_in<'a>(
+    tensor: &TensorFacts<'_>,
+    choice: &Choice,
+    recipe: &Recipe,
+    request: &Request<'a>,
+) -> Result<Option<Weights<'a>>, Error> {
+    let imatrix = request.importance.map(|importance| importance.imatrix);
+    let target = TensorFacts { dtype: choice.dtype, ..*tensor };
+    let found = substitute(request.missing, imatrix, &target, recipe.file_type).map_err(Error::Imatrix)?;
+    Ok(match found {
+        Substitute::Ones => Some(Weights::Ones),
+        Substitute::Neighbour { weights, .. } => Some(by_expert(tensor, weights)),
+        // The plan has another type already.
+        Substitute::Raise(_) => None,
+    })
+}
+
+/// Weights of a tensor, (n_experts, row_elems).
+fn by_expert<'a>(tensor: &TensorFacts<'_>, values: &'a [f32]) -> Weights<'a> {
+    Weights::Rows { values, rows_per_expert: tensor.shape.dim(1).max(1) }
+}
+
+/// Gives the task of each tensor its places in `file`, which is the output of this number.
+///
+/// # Errors
+/// [`Error::Imatrix`].
+pub(crate) fn add_targets<'a>(
+    tasks: &mut [TensorTask<'a>],
+    file: &PlannedFile,
+    output: usize,
+    tensors: &[TensorFacts<'_>],
+    request: &Request<'a>,
+) -> Result<(), Error> {
+    for (choice, planned) in file.choices.iter().zip(file.plan.tensors()) {
+        let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
+        let weights = if dtype.is_quantized() {
+            // An entry of the wrong size has been refused, unless its tensor is only copied.
+            let found = request.weights_of(tensor).ok().flatten();
+            match found {
+                Some(values) => Some(by_expert(tensor, values)),
+                None if choice.requires_imatrix && tensor.dtype != dtype => {
+                    stand_in(tensor, choice, file.recipe, request)?
+                }
+                None => None,
+            }
+        } else {
+            None
+        };
+        tasks[choice.tensor].targets.push(Target { output, dtype, offset: planned.offset, weights });
+    }
+    Ok(())
+}

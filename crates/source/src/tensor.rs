@@ -1,0 +1,130 @@
+//! Tensors of a checkpoint: where they are in which file, and their bytes.
+
+use std::{
+    collections::HashMap,
+    ops::{Deref, Range},
+};
+
+use gguf::{Advice, Mapped};
+use tensor::{Shape, ShapeError};
+
+use crate::Dtype;
+
+/// A weights file.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Its name.
+    pub file: String,
+    /// Its bytes, mapped.
+    pub bytes: Mapped,
+}
+
+/// Where a tensor is stored. Offsets are checked against the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub dtype: Dtype,
+    /// Its dimensions as torch counts them, row length last; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Index into [`Checkpoint::parts`](crate::Checkpoint::parts).
+    pub part: usize,
+    /// First byte in the file.
+    pub begin: u64,
+    /// End in the file.
+    pub end: u64,
+}
+
+/// A tensor with its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its type.
+    pub dtype: Dtype,
+    /// Its dimensions as torch counts them, row length last.
+    pub shape: &'a [u64],
+    /// Its elements, little endian, row-major, at any alignment.
+    pub bytes: &'a [u8],
+}
+
+/// All tensors of a checkpoint: a slice in the order of the reference, and an index by name.
+#[derive(Debug, Clone, Default)]
+pub struct Tensors {
+    all: Vec<Tensor>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+impl View<'_> {
+    /// Elements in a row; 1 for a scalar.
+    pub fn row_elems(&self) -> u64 {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Rows over all outer dimensions; 1 for a vector and a scalar.
+    pub fn n_rows(&self) -> u64 {
+        self.shape.split_last().map_or(1, |(_, outer)| outer.iter().product())
+    }
+}
+
+impl Tensor {
+    /// The shape as ggml counts it, row length first.
+    ///
+    /// # Errors
+    /// [`ShapeError`]: checkpoints have tensors of more than four dimensions.
+    pub fn shape(&self) -> Result<Shape, ShapeError> {
+        Shape::from_row_major(&self.shape)
+    }
+
+    /// Bytes in the file.
+    pub fn n_bytes(&self) -> u64 {
+        self.end - self.begin
+    }
+}
+
+impl Tensors {
+    /// The tensor of this name. A mixture of experts has tens of thousands, so this is a look into an index.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.by_name.get(name).map(|&index| &self.all[index])
+    }
+}
+
+impl From<Vec<Tensor>> for Tensors {
+    fn from(all: Vec<Tensor>) -> Tensors {
+        let by_name = all.iter().enumerate().map(|(i, tensor)| (tensor.name.as_str().into(), i)).collect();
+        Tensors { all, by_name }
+    }
+}
+
+impl Deref for Tensors {
+    type Target = [Tensor];
+
+    fn deref(&self) -> &[Tensor] {
+        &self.all
+    }
+}
+
+impl<'a> IntoIterator for &'a Tensors {
+    type Item = &'a Tensor;
+    type IntoIter = std::slice::Iter<'a, Tensor>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.iter()
+    }
+}
+
+impl Part {
+    /// The bytes of a tensor; it must be one of this file.
+    pub fn bytes_of(&self, tensor: &Tensor) -> &[u8] {
+        // The range was checked against this map's length when the file was opened.
+        &self.bytes[tensor.begin as usize..tensor.end as usize]
+    }
+
+    /// Tells the system how bytes `range` of a tensor of this file, counted from its first, will be used; with
+    /// [`Advice::DoneWith`] their pages stop counting as this process's memory.
+    pub fn advise(&self, tensor: &Tensor, range: Range<u64>, advice: Advice) {
+        let place = |byte: u64| (tensor.begin + byte.min(tensor.n_bytes())) as usize;
+        self.bytes.advise(advice, place(range.start)..place(range.end));
+    }
+}

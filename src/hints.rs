@@ -1,0 +1,40 @@
+//! What a person at the command line could do about an error.
+//!
+//! Libraries say what is wrong and, where they can, what to do about it; they know no program and no option. Advice
+//! that names one stands here, one function for each library, in the place of theirs.
+
+use convert::export::ExportError;
+
+/// About an error of the crate `convert`, or of one below it.
+pub fn convert(error: &convert::Error) -> Option<String> {
+    use convert::Error;
+    let hint = match error {
+        Error::Gguf(error) => return gguf(error),
+        Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and give it with --imatrix",
+        Error::Requantize { .. } => {
+            "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
+        }
+        Error::NonFinite { .. } => {
+            "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
+        }
+        error => return error.hint(),
+    };
+    Some(hint.to_owned())
+}
+
+/// About an error of the crate `gguf`.
+pub fn gguf(error: &gguf::Error) -> Option<String> {
+    match error {
+        gguf::Error::Exists { .. } => Some("use --force to replace it".to_owned()),
+        error => error.hint().map(str::to_owned),
+    }
+}
+
+/// About an export that failed.
+pub fn export(error: &ExportError) -> Option<String> {
+    match error {
+        ExportError::Convert(error) => convert(error),
+        ExportError::Dtype { .. } => Some("give --type f32, f16 or bf16".to_owned()),
+        error => error.hint(),
+    }
+}
