@@ -6,13 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arch::Layout;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
-    Error, NonFinite, PlannedFile, RunOptions,
-    recipes::{FileType, Recipe, TensorFacts},
+    CheckpointInput, NonFinite, RunOptions,
+    recipes::{FileType, Recipe},
 };
-use source::Checkpoint;
 use tensor::DType;
 
 use crate::{
@@ -21,17 +19,17 @@ use crate::{
         convert_lora::{self, Lora},
         convert_to_hf::{self, ToHf},
         shared::{
+            conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
-            input_kind::{self, Wanted},
-            plan_report::{Origin, Report, stored_as},
-            quantize_options::{OtherSettings, QuantizeOptions, Settings, add_files, paths_of},
+            plan_report::stored_as,
+            quantize_options::{OtherSettings, QuantizeOptions},
             types_help::types_help,
             values,
-            write::{check_output, output_parser, write_and_report},
+            write::output_parser,
         },
         vocab_only::{self, VocabOnly},
     },
-    failure::{EXIT_INTERRUPTED, Failure},
+    failure::Failure,
     ui::Ui,
 };
 
@@ -157,30 +155,13 @@ enum Format {
     Hf,
 }
 
-/// A library's error with its advice; about the input, whose path is said here.
-fn about_input(path: &Path, error: Error) -> Failure {
-    let hint = error.hint();
-    match error {
-        // These carry a path of their own, or none would help.
-        Error::Gguf(_)
-        | Error::OutputInsideInput { .. }
-        | Error::NoFolder { .. }
-        | Error::UnknownPlaceholder { .. }
-        | Error::OneNameForMany { .. } => Failure::new(error),
-        Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
-        Error::Source(_) => Failure::at(path, error).hint(input_kind::advice(path, Wanted::Checkpoint)),
-        error => Failure::at(path, error),
-    }
-    .hint(hint)
-}
-
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     if args.list_architectures {
         return architectures::list(args.json, ui);
     }
-    let run_options = RunOptions { threads: args.threads, level: cpu_level()?, nonfinite };
+    let run_options = RunOptions::default().threads(args.threads).level(cpu_level()?).nonfinite(nonfinite);
     match args.to {
         Some(Format::Hf) => to_hf(&args, &run_options, ui),
         _ if args.vocab_only => vocab(&args, ui),
@@ -193,6 +174,11 @@ impl ConvertArgs {
     /// The input; only the list of architectures has none.
     fn src(&self) -> &Path {
         self.src.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn run_args(&self, options: RunOptions) -> RunArgs<'_> {
+        let ConvertArgs { force, dry_run, json, .. } = *self;
+        RunArgs { out: self.out.as_deref(), force, dry_run, json, options }
     }
 
     fn arch_options(&self) -> arch::Options {
@@ -228,7 +214,7 @@ fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
         dry_run: args.dry_run,
         json: args.json,
     };
-    vocab_only::run(&job, |error| about_input(args.src(), error), ui)
+    vocab_only::run(&job, |error| failure(args.src(), error), ui)
 }
 
 fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
@@ -241,15 +227,10 @@ fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Fai
     let job = Lora {
         input: args.src(),
         base: args.base.as_deref(),
-        out: args.out.as_deref(),
         types: &args.types,
         arch: &args.arch_options(),
-        force: args.force,
-        dry_run: args.dry_run,
-        json: args.json,
-        run: run_options,
     };
-    convert_lora::run(&job, about_input, ui)
+    convert_lora::run(&job, &args.run_args(run_options.clone()), ui)
 }
 
 fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
@@ -286,76 +267,19 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
         via: args.via,
         ..OtherSettings::default()
     })?;
-    let failed = |error| about_input(args.src(), error);
-    let checkpoint = source::open(args.src()).map_err(|error| failed(Error::Source(error)))?;
-    let layout = convert::resolve(&checkpoint, &args.arch_options()).map_err(failed)?;
-    let tensors: Vec<TensorFacts<'_>> = layout
-        .tensors
-        .iter()
-        .map(|it| TensorFacts { name: &it.name, shape: it.shape, dtype: DType::F32 })
-        .collect();
-    settings.warn_of_patterns(&tensors, ui);
-    settings.check_replay(&tensors)?;
-    let files = plan(args, &layout, &settings)?;
-    let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
-    tell(&checkpoint, &layout, ui);
-
-    let coverage = settings.report_coverage(&tensors, &files, ui)?;
-    let origin = Origin {
-        input: args.src(),
+    let input = CheckpointInput::open(args.src(), &args.arch_options())
+        .map_err(|error| failure(args.src(), error))?;
+    let (checkpoint, layout) = (input.checkpoint(), input.layout());
+    let open = OpenInput {
+        path: args.src(),
+        files: Vec::new(),
         format: checkpoint.format,
-        architecture: layout.architecture,
-        dropped: &layout.dropped,
-        notes: [checkpoint.notes.clone(), layout.notes.clone(), coverage].concat(),
-        stored_as: &|choice| stored_as(&checkpoint, &layout.tensors[choice.tensor].data),
+        architecture: layout.architecture.to_owned(),
+        notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
+        dropped: layout.dropped.clone(),
+        stored_as: layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect(),
+        input,
     };
-    let report = Report::new(&origin, &files, args.dry_run);
-    if args.dry_run {
-        settings.save(&tensors, &files, &[], args.force, ui)?;
-        return ui.data(&if args.json { report.json()? } else { report.text() });
-    }
-    let request = settings.request(0);
-    planned.iter().try_for_each(|file| convert::check_ready(&layout, file, &request)).map_err(failed)?;
-    settings.save(&tensors, &files, &[], args.force, ui)?;
-    let ones = convert::ones_for(&planned);
-    let via = settings.recipe_file.via;
-    let works = convert::works(&checkpoint, &layout, &planned, via, &request, &ones).map_err(failed)?;
-    let nonfinite = if settings.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
-    let options = RunOptions { nonfinite, ..run_options.clone() };
-    let sources: Vec<gguf::Mapped> = checkpoint.parts.iter().map(|part| part.bytes.clone()).collect();
-    write_and_report(&works, &files, args.force, &options, &sources, &report, ui).map_err(failed)?;
-    if args.json { ui.data(&report.json()?) } else { Ok(()) }
-}
-
-/// Plans every file and its path, and checks the paths.
-fn plan(
-    args: &ConvertArgs,
-    layout: &Layout,
-    settings: &Settings,
-) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
-    let failed = |error| about_input(args.src(), error);
-    let recipes = settings.recipes(args.types.clone())?;
-    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
-    for (index, recipe) in recipes.iter().enumerate() {
-        let type_name = recipe.alias_of.unwrap_or(recipe.name);
-        let default_name = arch::default_file_name(&layout.metadata, convert::file_type_name(layout, recipe));
-        let path = convert::output_path(args.out.as_deref(), &default_name, type_name).map_err(failed)?;
-        let planned = convert::plan_files(layout, recipe, &settings.request(index)).map_err(failed)?;
-        add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
-    }
-    for (path, _) in &files {
-        // A dry run replaces nothing, so nothing is in its way.
-        check_output(path, args.out.as_deref(), args.src(), args.force || args.dry_run).map_err(failed)?;
-    }
-    Ok(files)
-}
-
-/// What is odd about the checkpoint, and what has no place in the output.
-fn tell(checkpoint: &Checkpoint, layout: &Layout, ui: &Ui) {
-    for note in checkpoint.notes.iter().chain(&layout.notes) {
-        ui.note(note);
-    }
-    for dropped in &layout.dropped {
-        ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
-    }
+    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
+    conversion_run::run(open, args.types.clone(), &settings, &run_args, ui)
 }

@@ -13,6 +13,7 @@ use tensor::DType;
 use crate::{
     commands::shared::table::table,
     failure::{EXIT_INTERRUPTED, Failure},
+    hints,
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
 };
 
@@ -43,7 +44,7 @@ pub struct ToHf<'a> {
 /// Whatever stopped it, with the path that it is about.
 pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
     let failed = |error: ExportError| {
-        let hint = error.hint();
+        let hint = hints::export(&error);
         match error {
             // What is wrong inside of the input; all others name their path.
             ExportError::Layout(_)

@@ -1,33 +1,29 @@
 //! `gguf-quantize IN [OUT] TYPE [THREADS]`: a GGUF file to files of other types, called as
 //! `llama-quantize` is.
 
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::{
-    Error, NonFinite, PlannedFile, RunOptions,
-    recipes::{RECIPES, Recipe, TensorFacts},
+    Error, ModelInput, RunOptions,
+    recipes::{RECIPES, Recipe},
 };
 use gguf::Model;
-use tensor::DType;
 
 use crate::{
     commands::{
         Command,
         shared::{
+            conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
-            plan_report::{Origin, Report},
-            quantize_options::{OtherSettings, QuantizeOptions, Settings, add_files, paths_of},
+            quantize_options::{OtherSettings, QuantizeOptions},
             suggest::nearest,
             types_help::types_help,
-            write::{check_output_name, is_new_folder, write_and_report},
+            write::check_output_name,
         },
     },
-    failure::{EXIT_INTERRUPTED, Failure},
+    failure::Failure,
     ui::Ui,
 };
 
@@ -161,14 +157,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let what = parse_what(&args.what, args.options.has_recipe())?;
     let level = cpu_level()?;
-    let failed = |error| about_input(&what.input, error);
-
     if let Some(out) = &what.out {
         check_output_name(out).map_err(Failure::usage)?;
     }
     let model = Model::open(&what.input).map_err(|error| {
         let advice = input_kind::advice(&what.input, Wanted::Gguf);
-        failed(Error::Gguf(error)).hint(advice)
+        failure(&what.input, Error::Gguf(error)).hint(advice)
     })?;
     let settings = args.options.read(OtherSettings {
         keep_split: args.keep_split,
@@ -176,105 +170,24 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         allow_nonfinite: args.allow_nonfinite,
         via: None,
     })?;
-    let tensors = convert::model_tensors(&model);
-    settings.warn_of_patterns(&tensors, ui);
-    settings.check_replay(&tensors)?;
-    let inputs: Vec<&Path> = model.shards().iter().map(|(path, _)| path.as_path()).collect();
-    let files = plan(&args, &what, &model, &settings, &inputs)?;
-
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
-    let origin = Origin {
-        input: &what.input,
+    let open = OpenInput {
+        path: &what.input,
+        files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         format: "GGUF",
-        architecture,
-        dropped: &[],
-        notes: settings.report_coverage(&tensors, &files, ui)?,
-        stored_as: &|choice| tensors[choice.tensor].dtype.name().to_owned(),
+        architecture: architecture.to_owned(),
+        notes: Vec::new(),
+        dropped: Vec::new(),
+        stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
+        input: ModelInput::new(model),
     };
-    let report = Report::new(&origin, &files, args.dry_run);
-    if args.dry_run {
-        settings.save(&tensors, &files, &inputs, args.force, ui)?;
-        return ui.data(&if args.json { report.json()? } else { report.text() });
-    }
-    let request = settings.request(0);
-    for (_, file) in &files {
-        convert::check_quantized(&model, file, &request, settings.recipe_file.allow_requantize)
-            .map_err(failed)?;
-    }
-    settings.save(&tensors, &files, &inputs, args.force, ui)?;
-    warn_of_loss(&tensors, &files, ui);
-    let planned: Vec<PlannedFile> = files.iter().map(|(_, file)| file.clone()).collect();
-    let ones = convert::ones_for(&planned);
-    let works = convert::quantize_works(&model, &planned, &request, &ones).map_err(failed)?;
-    let nonfinite = if settings.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
-    let options = RunOptions { threads: args.threads.or(what.threads), level, nonfinite };
-    let sources: Vec<gguf::Mapped> = model.shards().iter().map(|(_, file)| file.bytes().clone()).collect();
-    write_and_report(&works, &files, args.force, &options, &sources, &report, ui).map_err(failed)?;
-    if args.json { ui.data(&report.json()?) } else { Ok(()) }
-}
-
-/// Plans every file and its path, and checks the paths.
-fn plan(
-    args: &QuantizeArgs,
-    what: &What,
-    model: &Model,
-    settings: &Settings,
-    inputs: &[&Path],
-) -> Result<Vec<(PathBuf, PlannedFile)>, Failure> {
-    let failed = |error| about_input(&what.input, error);
-    let recipes = settings.recipes(what.recipes.clone())?;
-    let mut files: Vec<(PathBuf, PlannedFile)> = Vec::with_capacity(recipes.len());
-    for (index, recipe) in recipes.iter().enumerate() {
-        let path = plan_path(what, model, recipe).map_err(failed)?;
-        let planned = convert::plan_quantized(model, recipe, &settings.request(index)).map_err(failed)?;
-        add_files(&mut files, paths_of(&path, planned), recipes.len()).map_err(failed)?;
-    }
-    for (path, _) in &files {
-        // A new folder is made before the first file is written.
-        if is_new_folder(what.out.as_deref()) {
-            continue;
-        }
-        // A dry run replaces nothing, so nothing is in its way.
-        convert::check_output_beside(path, inputs, args.force || args.dry_run).map_err(failed)?;
-    }
-    Ok(files)
-}
-
-/// A library's error with its advice and the path of the input.
-fn about_input(path: &Path, error: Error) -> Failure {
-    let hint = error.hint();
-    match error {
-        // These carry a path of their own, or none would help.
-        Error::Gguf(gguf::Error::Io { .. } | gguf::Error::Exists { .. } | gguf::Error::NotAFile { .. })
-        | Error::OutputIsInput { .. }
-        | Error::NoFolder { .. }
-        | Error::UnknownPlaceholder { .. }
-        | Error::OneNameForMany { .. } => Failure::new(error),
-        Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
-        error => Failure::at(path, error),
-    }
-    .hint(hint)
-}
-
-/// The model's name for its file: by the convention, from `general.*` keys.
-fn plan_path(what: &What, model: &Model, recipe: &Recipe) -> Result<PathBuf, Error> {
-    let type_name = recipe.alias_of.unwrap_or(recipe.name);
-    let default_name = arch::default_file_name(model.metadata(), type_name);
-    convert::output_path(what.out.as_deref(), &default_name, type_name)
-}
-
-fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, PlannedFile)], ui: &Ui) {
-    for (path, file) in files {
-        let twice = file.choices.iter().filter(|choice| {
-            let from: DType = tensors[choice.tensor].dtype;
-            from.is_quantized() && from != choice.dtype
-        });
-        let n_twice = twice.count();
-        if n_twice > 0 {
-            ui.warning(&format!(
-                "{}: {n_twice} tensors were quantized already; what was lost then stays lost, and more goes",
-                path.display()
-            ));
-        }
-    }
+    let options = RunOptions::default().threads(args.threads.or(what.threads)).level(level);
+    let run_args = RunArgs {
+        out: what.out.as_deref(),
+        force: args.force,
+        dry_run: args.dry_run,
+        json: args.json,
+        options: options.nonfinite(settings.nonfinite()),
+    };
+    conversion_run::run(open, what.recipes, &settings, &run_args, ui)
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use arch::{Layout, Options};
-use gguf::{DEFAULT_ALIGNMENT, Endian, Plan};
+use gguf::{DEFAULT_ALIGNMENT, Endian, Mapped, Plan};
 use source::Checkpoint;
 use tensor::DType;
 
@@ -59,6 +59,10 @@ impl AdapterInput {
 impl Input for AdapterInput {
     fn tensors(&self, _: &Recipe) -> Vec<TensorFacts<'_>> {
         layout_tensors(&self.layout, DType::BF16)
+    }
+
+    fn sources(&self) -> Vec<Mapped> {
+        self.adapter.parts.iter().map(|part| part.bytes.clone()).collect()
     }
 
     fn file_name(&self, recipe: &Recipe) -> String {

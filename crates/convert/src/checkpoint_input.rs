@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use arch::{Data, ElementMap, Layout, OutTensor};
-use gguf::Metadata;
+use gguf::{Mapped, Metadata};
 use source::Checkpoint;
 use tensor::DType;
 
@@ -64,6 +64,10 @@ impl CheckpointInput {
 impl Input for CheckpointInput {
     fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
         layout_tensors(&self.layout, float_of(recipe))
+    }
+
+    fn sources(&self) -> Vec<Mapped> {
+        self.checkpoint.parts.iter().map(|part| part.bytes.clone()).collect()
     }
 
     /// The name of weights that stay as they are where the reference's converter says so.

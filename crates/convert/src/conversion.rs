@@ -52,7 +52,7 @@ pub struct PlannedConversion<'a, I> {
 /// Planned files of which each can be written: there is a codec for every tensor, and weights where it needs them.
 #[derive(Debug)]
 pub struct CheckedConversion<'a, I> {
-    planned: PlannedConversion<'a, I>,
+    planned: &'a PlannedConversion<'a, I>,
     tasks: Vec<TensorTask<'a>>,
 }
 
@@ -161,7 +161,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     /// [`Error::NeedsImatrix`], [`Error::NotInImatrix`], [`Error::Imatrix`], [`Error::Requantize`],
     /// [`Error::Encode`] where there is no codec, [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where
     /// layout and checkpoint disagree.
-    pub fn check(self) -> Result<CheckedConversion<'a, I>, Error> {
+    pub fn check(&self) -> Result<CheckedConversion<'_, I>, Error> {
         let (input, request) = (self.input(), &self.conversion.request);
         for file in &self.files {
             targets::check(file, &input.tensors(file.recipe), request)?;
@@ -176,8 +176,8 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
 
 impl<'a, I: Input> CheckedConversion<'a, I> {
     /// What was planned.
-    pub fn planned(&self) -> &PlannedConversion<'a, I> {
-        &self.planned
+    pub fn planned(&self) -> &'a PlannedConversion<'a, I> {
+        self.planned
     }
 
     /// Each tensor with the places where it goes.
@@ -197,12 +197,13 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
     pub fn write(&self, out: impl AsRef<Path>, options: &RunOptions) -> Result<Vec<PathBuf>, Error> {
         let paths = self.planned.paths(Some(out.as_ref()))?;
         self.planned.check_paths(&paths, false)?;
-        let watch = Watch { cancel: &AtomicBool::new(false), done: &|_, _| {} };
+        let watch = Watch { cancel: &AtomicBool::new(false), done: &|_, _| {}, sources: &[] };
         self.write_to(&paths, false, options, watch)?;
         Ok(paths)
     }
 
-    /// Writes each of [`PlannedConversion::files`] to the path of the same index.
+    /// Writes each of [`PlannedConversion::files`] to the path of the same index. All files of the input are among
+    /// the sources that are watched.
     ///
     /// # Errors
     /// As [`write()`].
@@ -215,6 +216,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
     ) -> Result<(), Error> {
         let files = self.planned.files().iter().zip(paths);
         let files: Vec<_> = files.map(|(file, path)| (path.as_path(), &file.plan)).collect();
-        write(&self.tasks, &files, force, options, watch)
+        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        write(&self.tasks, &files, force, options, Watch { sources: &sources, ..watch })
     }
 }

@@ -189,7 +189,7 @@ pub enum Error {
         /// The target type.
         dtype: DType,
     },
-    /// Someone asked to stop.
+    /// The run was stopped from outside.
     #[error("interrupted; nothing was written under the final name")]
     Cancelled,
     /// The output would lie in the folder that is read.
@@ -213,7 +213,7 @@ pub enum Error {
     /// Several types that would all get the same name.
     #[error("{n_types} types would be written to `{}`", path.display())]
     OneNameForMany {
-        /// Number of types asked for.
+        /// Number of types to make.
         n_types: usize,
         /// The path.
         path: PathBuf,

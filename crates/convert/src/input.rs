@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use gguf::Mapped;
+
 use crate::{
     Error,
     job::TensorTask,
@@ -18,6 +20,9 @@ pub trait Input {
     /// [`Choice::tensor`](crate::Choice::tensor) is an index into them; their number and their order are the
     /// same for all recipes.
     fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>>;
+
+    /// The files with its weights.
+    fn sources(&self) -> Vec<Mapped>;
 
     /// The name of a file of this recipe, where none is given.
     fn file_name(&self, recipe: &Recipe) -> String;

@@ -9,11 +9,11 @@ use crate::Error;
 pub struct KeyOverride {
     /// The key.
     pub key: String,
-    asked: Asked,
+    value: RequestedValue,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Asked {
+enum RequestedValue {
     Int(i128),
     Float(f64),
     /// A value of a stated type.
@@ -40,13 +40,13 @@ impl KeyOverride {
         let no_number = || wrong(format!("`{value}` is not a value of type `{kind}`"));
         macro_rules! exact {
             ($variant:ident) => {
-                Asked::Exact(Value::$variant(value.parse().map_err(|_| no_number())?))
+                RequestedValue::Exact(Value::$variant(value.parse().map_err(|_| no_number())?))
             };
         }
-        let asked = match kind {
-            "int" => Asked::Int(i128::from(value.parse::<i64>().map_err(|_| no_number())?)),
-            "float" => Asked::Float(value.parse().map_err(|_| no_number())?),
-            "str" => Asked::Exact(value.into()),
+        let requested = match kind {
+            "int" => RequestedValue::Int(i128::from(value.parse::<i64>().map_err(|_| no_number())?)),
+            "float" => RequestedValue::Float(value.parse().map_err(|_| no_number())?),
+            "str" => RequestedValue::Exact(value.into()),
             "bool" => exact!(Bool),
             "u8" => exact!(U8),
             "i8" => exact!(I8),
@@ -60,7 +60,7 @@ impl KeyOverride {
             "f64" => exact!(F64),
             _ => return Err(wrong(format!("`{kind}` is not a type"))),
         };
-        Ok(KeyOverride { key: key.to_owned(), asked })
+        Ok(KeyOverride { key: key.to_owned(), value: requested })
     }
 
     /// Sets the key at the end of `metadata`, where the reference puts it.
@@ -72,11 +72,11 @@ impl KeyOverride {
     /// [`Error::KeyOverrideRange`] for a number that the key's type does not hold.
     pub fn apply(&self, metadata: &mut Metadata) -> Result<(), Error> {
         let old = metadata.get(&self.key);
-        let value = match &self.asked {
-            Asked::Exact(value) => value.clone(),
-            Asked::Float(value) if matches!(old, Some(Value::F64(_))) => Value::F64(*value),
-            Asked::Float(value) => Value::F32(*value as f32),
-            Asked::Int(value) => int(*value, old).ok_or_else(|| Error::KeyOverrideRange {
+        let value = match &self.value {
+            RequestedValue::Exact(value) => value.clone(),
+            RequestedValue::Float(value) if matches!(old, Some(Value::F64(_))) => Value::F64(*value),
+            RequestedValue::Float(value) => Value::F32(*value as f32),
+            RequestedValue::Int(value) => int(*value, old).ok_or_else(|| Error::KeyOverrideRange {
                 key: self.key.clone(),
                 value: value.to_string(),
                 type_name: old.and_then(|old| gguf::type_name(old.type_id())).unwrap_or("u32"),

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use gguf::Model;
+use gguf::{Mapped, Model};
 
 use crate::{
     Error,
@@ -46,6 +46,10 @@ impl Input for ModelInput {
     fn tensors(&self, _: &Recipe) -> Vec<TensorFacts<'_>> {
         let tensors = self.model.tensors().map(|(_, tensor)| tensor);
         tensors.map(|it| TensorFacts { name: &it.name, shape: it.shape, dtype: it.dtype }).collect()
+    }
+
+    fn sources(&self) -> Vec<Mapped> {
+        self.model.shards().iter().map(|(_, file)| file.bytes().clone()).collect()
     }
 
     fn file_name(&self, recipe: &Recipe) -> String {

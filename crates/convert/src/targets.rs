@@ -1,7 +1,5 @@
 //! What planned files need to be written: whether it is there, and which weights each target gets.
 
-use tensor::DType;
-
 use crate::{
     Error,
     imatrix::{MissingPolicy, Substitute, substitute},

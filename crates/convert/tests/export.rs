@@ -11,9 +11,8 @@ use std::{
 
 use arch::Layout;
 use convert::{
-    Error, Request, RunOptions, Watch,
+    CheckpointInput, Conversion, Error, RunOptions, Watch,
     export::{self, ExportError, ExportOptions},
-    recipes::Recipe,
 };
 use gguf::{Array, Metadata, Value};
 use tensor::DType;
@@ -41,13 +40,11 @@ fn resolve(checkpoint: &source::Checkpoint) -> Layout {
 /// Converts a folder to one file of the type `recipe`.
 fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
     let checkpoint = source::open(dir).expect("a golden opens");
-    let layout = resolve(&checkpoint);
-    let recipe = Recipe::from_name(recipe).expect("a recipe");
-    let files = [convert::plan_files(&layout, recipe, &Request::default()).expect("a plan").remove(0)];
-    let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[]).expect("works");
-    let plans = [(path, &files[0].plan)];
-    convert::write(&works, &plans, false, &RunOptions::default(), watch()).expect("written");
-    layout
+    let input = CheckpointInput::open(dir, &options(&checkpoint)).expect("a golden resolves");
+    let conversion = Conversion::new(input).recipe(recipe).expect("a recipe");
+    let plan = conversion.plan().expect("a plan");
+    plan.check().expect("ready").write(path, &RunOptions::default()).expect("written");
+    conversion.input().layout().clone()
 }
 
 fn to_hf(
@@ -251,7 +248,7 @@ fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
     for (dir, threads) in dirs.iter().zip([1, 3]) {
         let file = gguf::File::open(&path).unwrap();
         let plan = export::plan(&file, &ExportOptions::default()).unwrap();
-        let options = RunOptions { threads: std::num::NonZeroUsize::new(threads), ..RunOptions::default() };
+        let options = RunOptions::default().threads(std::num::NonZeroUsize::new(threads));
         export::write(&file, &path, &plan, dir, false, &options, watch()).unwrap();
     }
     assert_eq!(files(&dirs[0]), files(&dirs[1]));

@@ -5,14 +5,11 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
 };
 
-use convert::{Request, RunOptions, Watch, recipes::Recipe};
+use convert::{CheckpointInput, Conversion, RunOptions};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn checkpoints() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch");
@@ -24,15 +21,10 @@ fn checkpoints() -> Vec<PathBuf> {
 }
 
 fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
-    let checkpoint = source::open(folder).expect("a golden opens");
     let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
-    let layout = convert::resolve(&checkpoint, &arch::Options { pre, ..arch::Options::default() })?;
-    let recipe = Recipe::from_name(recipe).expect("a recipe");
-    let files = [convert::plan_files(&layout, recipe, &Request::default())?.remove(0)];
-    let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[])?;
-    let plans = [(path, &files[0].plan)];
-    let watch = Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] };
-    convert::write(&works, &plans, false, &RunOptions::default(), watch)?;
+    let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
+    let conversion = Conversion::new(input).recipe(recipe)?;
+    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
     Ok(())
 }
 

@@ -10,7 +10,8 @@ use std::{
 };
 
 use convert::{
-    Error, JOB_ELEMS, Job, NonFinite, Request, RunOptions, Schedule, Watch, Work, recipes::Recipe,
+    CheckpointInput, Conversion, Error, JOB_ELEMS, Job, NonFinite, OutputRequest, PlannedFile, Request,
+    RunOptions, Schedule, Target, TensorTask, ValueRows, Watch, recipes::Recipe,
 };
 use gguf::Output;
 
@@ -19,16 +20,22 @@ fn golden(name: &str) -> PathBuf {
 }
 
 fn options(threads: usize) -> RunOptions {
-    RunOptions { threads: NonZeroUsize::new(threads), ..RunOptions::default() }
+    RunOptions::default().threads(NonZeroUsize::new(threads))
 }
 
-/// Runs `works` cut into jobs of `job_elems`; gives the bytes of each output.
-fn run_cut(
-    works: &[Work<'_>],
-    files: &[convert::PlannedFile],
-    job_elems: u64,
-    threads: usize,
-) -> Vec<Vec<u8>> {
+/// A checkpoint in several types.
+fn conversion(
+    folder: &Path,
+    recipes: &[&str],
+    request: Request<'static>,
+) -> Conversion<'static, CheckpointInput> {
+    let input = CheckpointInput::open(folder, &arch::Options::default()).unwrap();
+    let outputs = recipes.iter().map(|name| OutputRequest::by_rules(Recipe::from_name(name).unwrap()));
+    Conversion::new(input).outputs(outputs).request(request)
+}
+
+/// Runs `tasks` cut into jobs of `job_elems`; gives the bytes of each output.
+fn run_cut(tasks: &[TensorTask<'_>], files: &[PlannedFile], job_elems: u64, threads: usize) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let path = |i: usize| folder.path().join(i.to_string());
     let outputs: Vec<Output> = files
@@ -42,19 +49,18 @@ fn run_cut(
         .collect();
     let seen = Mutex::new(Vec::<Job>::new());
     let cancel = AtomicBool::new(false);
-    let watch =
-        Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), sources: &[] };
-    let schedule = Schedule::new(works, job_elems);
-    convert::run(works, &schedule, &outputs, &options(threads), watch).unwrap();
-    // Every row of every tensor was told exactly once.
+    let watch = Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), sources: &[] };
+    let schedule = Schedule::new(tasks, job_elems);
+    convert::run(tasks, &schedule, &outputs, &options(threads), watch).unwrap();
+    // Every row of every tensor was reported exactly once.
     let mut seen = seen.into_inner().unwrap();
-    seen.sort_by_key(|job| (job.work, job.rows.start));
-    let mut next = vec![0; works.len()];
+    seen.sort_by_key(|job| (job.task, job.rows.start));
+    let mut next = vec![0; tasks.len()];
     for job in seen {
-        assert_eq!(job.rows.start, next[job.work]);
-        next[job.work] = job.rows.end;
+        assert_eq!(job.rows.start, next[job.task]);
+        next[job.task] = job.rows.end;
     }
-    let n_rows: Vec<u64> = works.iter().map(|work| work.rows.view().n_rows).collect();
+    let n_rows: Vec<u64> = tasks.iter().map(|task| task.rows.view().n_rows).collect();
     assert_eq!(next, n_rows);
     outputs.into_iter().for_each(|output| output.finish().unwrap());
     (0..files.len()).map(|i| fs::read(path(i)).unwrap()).collect()
@@ -64,16 +70,13 @@ fn run_cut(
 fn how_work_is_cut_changes_no_byte() {
     // Heads are cut through, vectors are permuted, experts are stacked.
     for model in ["llama", "llama-bias", "llama-sharded", "mixtral", "llama-tied"] {
-        let checkpoint = source::open(&golden(model)).unwrap();
-        let layout = convert::resolve(&checkpoint, &arch::Options::default()).unwrap();
-        let files: Vec<_> = ["q4_k_m", "f16", "bf16", "f32"]
-            .map(|name| Recipe::from_name(name).unwrap())
-            .map(|recipe| convert::plan_files(&layout, recipe, &Request::default()).unwrap().remove(0))
-            .to_vec();
-        let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[]).unwrap();
-        let whole = run_cut(&works, &files, u64::MAX, 1);
+        let conversion = conversion(&golden(model), &["q4_k_m", "f16", "bf16", "f32"], Request::default());
+        let planned = conversion.plan().unwrap();
+        let checked = planned.check().unwrap();
+        let (tasks, files) = (checked.tasks(), planned.files());
+        let whole = run_cut(tasks, files, u64::MAX, 1);
         for (job_elems, threads) in [(1, 2), (700, 1), (3000, 3), (JOB_ELEMS, 7)] {
-            let cut = run_cut(&works, &files, job_elems, threads);
+            let cut = run_cut(tasks, files, job_elems, threads);
             assert!(cut == whole, "{model}: jobs of {job_elems} elements on {threads} threads");
         }
     }
@@ -111,16 +114,16 @@ fn via_is_conversion_in_two_steps() {
     }
     fs::write(fine.join("model.safetensors"), finer).unwrap();
 
-    let recipe = Recipe::from_name("q4_0").unwrap();
     let made = |folder: &Path, via| {
-        let checkpoint = source::open(folder).unwrap();
-        let layout = convert::resolve(&checkpoint, &arch::Options::default()).unwrap();
-        let files = vec![convert::plan_files(&layout, recipe, &Request::default()).unwrap().remove(0)];
-        let works = convert::works(&checkpoint, &layout, &files, via, &Request::default(), &[]).unwrap();
+        let mut request = Request::default();
+        request.via = via;
+        let conversion = conversion(folder, &["q4_0"], request);
+        let planned = conversion.plan().unwrap();
+        let (checked, files) = (planned.check().unwrap(), planned.files());
         // Norms stay f32 in the converter too, so only what it rounds can be equal.
         let norms: Vec<_> =
             files[0].plan.tensors().iter().filter(|t| t.dtype == tensor::DType::F32).collect();
-        let mut bytes = run_cut(&works, &files, JOB_ELEMS, 2).remove(0);
+        let mut bytes = run_cut(checked.tasks(), files, JOB_ELEMS, 2).remove(0);
         for norm in norms {
             bytes[norm.offset as usize..(norm.offset + norm.n_bytes) as usize].fill(0);
         }
@@ -141,33 +144,29 @@ fn the_first_error_in_order_wins_on_any_number_of_threads() {
     };
     let bad = vec![f32::INFINITY; 64];
     let good = vec![0.5f32; 64];
-    let target = convert::Target { output: 0, dtype: tensor::DType::Q8_0, offset: 0, needs_weights: false };
-    let work = |name: &str, values: &'static [f32]| Work {
-        name: name.to_owned(),
-        rows: convert::TensorRows::Values(values),
-        weights: None,
-        stand_in: None,
-        via: None,
+    let target = Target { output: 0, dtype: tensor::DType::Q8_0, offset: 0, weights: None };
+    let task = |name: &str, values: &'static [f32]| TensorTask {
         targets: vec![target],
+        ..TensorTask::new(name.to_owned(), Box::new(ValueRows(values)))
     };
     let (good, first_bad, bad) = (good.leak(), first_bad.leak(), bad.leak());
-    let mut works: Vec<Work<'_>> = (0..50).map(|i| work(&format!("good {i}"), good)).collect();
-    works.push(work("first", first_bad));
-    works.extend((0..50).map(|i| work(&format!("bad {i}"), bad)));
+    let mut tasks: Vec<TensorTask<'_>> = (0..50).map(|i| task(&format!("good {i}"), good)).collect();
+    tasks.push(task("first", first_bad));
+    tasks.extend((0..50).map(|i| task(&format!("bad {i}"), bad)));
     let folder = tempfile::tempdir().unwrap();
-    let schedule = Schedule::new(&works, JOB_ELEMS);
+    let schedule = Schedule::new(&tasks, JOB_ELEMS);
     let cancel = AtomicBool::new(false);
     let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
     for threads in [1, 2, 3, 8] {
         let outputs = [Output::create(&folder.path().join("x"), 1000, false).unwrap()];
-        let error = convert::run(&works, &schedule, &outputs, &options(threads), watch).unwrap_err();
+        let error = convert::run(&tasks, &schedule, &outputs, &options(threads), watch).unwrap_err();
         assert_eq!(error.to_string(), "tensor `first`: row 0, column 7 is NaN");
-        let allow = RunOptions { nonfinite: NonFinite::Allow, ..options(threads) };
-        convert::run(&works, &schedule, &outputs, &allow, watch).unwrap();
+        let allow = options(threads).nonfinite(NonFinite::Allow);
+        convert::run(&tasks, &schedule, &outputs, &allow, watch).unwrap();
     }
     cancel.store(true, std::sync::atomic::Ordering::Relaxed);
     let outputs = [Output::create(&folder.path().join("x"), 1000, false).unwrap()];
-    let error = convert::run(&works, &schedule, &outputs, &options(2), watch).unwrap_err();
+    let error = convert::run(&tasks, &schedule, &outputs, &options(2), watch).unwrap_err();
     assert!(matches!(error, Error::Cancelled));
     drop(outputs);
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none());

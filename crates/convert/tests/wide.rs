@@ -3,12 +3,10 @@
 //!
 //! `golden/wide` holds no weights: they are the numbers that its maker filled in, made again.
 
-use std::{fmt::Write as _, fs, path::Path, sync::atomic::AtomicBool};
+use std::{fmt::Write as _, fs, path::Path};
 
-use convert::{Request, RunOptions, Watch, recipes::Recipe};
+use convert::{CheckpointInput, Conversion, RunOptions};
 use serde_json::{Value as Json, json};
-
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// A number as bf16: rounded to even.
 fn bf16(value: f32) -> [u8; 2] {
@@ -58,14 +56,10 @@ fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
 
 /// Bytes and digest of the file that a recipe gives.
 fn convert_to(folder: &Path, golden: &Json, recipe: &str, path: &Path) -> Result<Json, convert::Error> {
-    let checkpoint = source::open(folder).expect("a checkpoint");
     let pre = golden["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
-    let layout = convert::resolve(&checkpoint, &arch::Options { pre, ..arch::Options::default() })?;
-    let recipe = Recipe::from_name(recipe).expect("a recipe");
-    let files = [convert::plan_files(&layout, recipe, &Request::default())?.remove(0)];
-    let works = convert::works(&checkpoint, &layout, &files, None, &Request::default(), &[])?;
-    let watch = Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] };
-    convert::write(&works, &[(path, &files[0].plan)], false, &RunOptions::default(), watch)?;
+    let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
+    let conversion = Conversion::new(input).recipe(recipe)?;
+    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
     let bytes = fs::read(path).expect("the file");
     Ok(json!([bytes.len(), testkit::sha256(&bytes)]))
 }

@@ -24,9 +24,9 @@ pub enum ReadError {
     OutOfRange {
         /// The tensor.
         tensor: String,
-        /// First row asked for.
+        /// First of the rows.
         first_row: u64,
-        /// End of the rows asked for.
+        /// End of the rows.
         end_row: u64,
         /// Rows of the tensor.
         n_rows: u64,
@@ -95,7 +95,7 @@ fn to_f32(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
         | Dtype::F6_E3M2
         | Dtype::F4
         | Dtype::C64 => {
-            unreachable!("the caller has asked `is_readable`")
+            unreachable!("the caller has checked `is_readable`")
         }
     }
 }

@@ -297,7 +297,9 @@ fn read(module: &[String], tokens: &[String], sources: &Sources) -> Module {
     let mut read = Module::default();
     let mut at = 0;
     while at < tokens.len() {
-        let is_use = tokens[at] == "use" && at.checked_sub(1).is_none_or(|i| tokens[i] != "::");
+        // `impl Trait + use<'a>` captures and uses no module.
+        let captures = tokens.get(at + 1).is_some_and(|next| next == "<");
+        let is_use = tokens[at] == "use" && !captures && at.checked_sub(1).is_none_or(|i| tokens[i] != "::");
         if is_use {
             let is_export = at > 0 && matches!(tokens[at - 1].as_str(), "pub" | ")");
             let mut leaves = Vec::new();

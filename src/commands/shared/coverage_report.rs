@@ -20,7 +20,7 @@ impl CoverageReport {
     pub fn new(
         imatrix: &Imatrix,
         tensors: &[TensorFacts<'_>],
-        files: &[(PathBuf, PlannedFile)],
+        files: &[(PathBuf, &PlannedFile)],
     ) -> CoverageReport {
         let choices = files.iter().flat_map(|(_, file)| &file.choices);
         let encoded = choices

@@ -1,5 +1,6 @@
 //! What several verbs share: groups of options, reports, tables and lines of progress.
 
+pub(super) mod conversion_run;
 pub(super) mod coverage_report;
 pub(super) mod cpu_level;
 pub(super) mod eval_model;

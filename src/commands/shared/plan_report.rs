@@ -1,6 +1,10 @@
 //! A plan for people (`--dry-run`) and for programs (`--json`).
 
-use std::{collections::BTreeMap, fmt::Write, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use arch::Data;
 use convert::{Choice, PlannedFile, recipes::Reason};
@@ -77,14 +81,14 @@ pub struct Origin<'a> {
     pub dropped: &'a [arch::Dropped],
     /// Things a person should know.
     pub notes: Vec<String>,
-    /// How the input stores what a choice is about.
-    pub stored_as: &'a dyn Fn(&Choice) -> String,
+    /// How the input stores what each of its tensors is made of.
+    pub stored_as: &'a [String],
 }
 
 impl Report {
     /// Of planned files.
-    pub fn new(origin: &Origin<'_>, files: &[(std::path::PathBuf, PlannedFile)], dry_run: bool) -> Report {
-        let output = |(path, file): &(std::path::PathBuf, PlannedFile)| {
+    pub fn new(origin: &Origin<'_>, files: &[(PathBuf, &PlannedFile)], dry_run: bool) -> Report {
+        let output = |(path, file): &(PathBuf, &PlannedFile)| {
             let mut totals: BTreeMap<&'static str, Total> = BTreeMap::new();
             let tensor = |(choice, planned): (&Choice, &PlannedTensor)| {
                 let total = totals.entry(choice.dtype.name()).or_default();
@@ -94,7 +98,7 @@ impl Report {
                 Tensor {
                     name: planned.name.clone(),
                     shape: planned.shape.dims().to_vec(),
-                    from: (origin.stored_as)(choice),
+                    from: origin.stored_as[choice.tensor].clone(),
                     dtype: choice.dtype.name(),
                     offset: planned.offset,
                     bytes: planned.n_bytes,

@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use convert::{
-    Error, Importance, KeyOverride, PlannedFile, Request, Shards,
+    Importance, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, Shards,
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
 };
@@ -19,12 +19,13 @@ use crate::{
     commands::shared::{
         coverage_report::CoverageReport,
         input_kind::{self, Wanted},
-        recipe_file::{ImatrixUse, RecipeFile},
+        recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
         suggest::suggest,
         values,
         write::output_parser,
     },
     failure::Failure,
+    hints,
     ui::Ui,
 };
 
@@ -110,7 +111,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "not a number of bytes, as in 500M or 2G".to_owned())
 }
 
-/// The options with their files read: what to ask the library for.
+/// The options with their files read: what to request of the library.
+#[derive(Debug, Default)]
 pub struct Settings {
     /// The same as it would stand in a recipe file, but for the choices.
     pub recipe_file: RecipeFile,
@@ -227,36 +229,43 @@ fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Failure> {
 }
 
 impl Settings {
-    /// The types to write: those of the recipe file, or else `given`.
+    /// What to make: the types and choices of the recipe file, or else `given` by their rules.
     ///
     /// # Errors
     /// A recipe file with a type that is none.
-    pub fn recipes(&self, given: Vec<&'static Recipe>) -> Result<Vec<&'static Recipe>, Failure> {
+    pub fn outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Failure> {
         if !self.replayed {
-            return Ok(given);
+            return Ok(given.into_iter().map(OutputRequest::by_rules).collect());
         }
-        let types = self.recipe_file.outputs.iter();
-        types.map(|output| Recipe::from_name(&output.file_type).map_err(Failure::usage)).collect()
+        let replay = |output: &OutputRecipe| {
+            let recipe = Recipe::from_name(&output.file_type).map_err(Failure::usage)?;
+            Ok(OutputRequest::decided(recipe, output.dtypes.clone()))
+        };
+        self.recipe_file.outputs.iter().map(replay).collect()
     }
 
-    /// What to ask for the output at `index` among the recipes.
-    pub fn request(&self, index: usize) -> Request<'_> {
+    /// What to request of the library for all outputs.
+    pub fn request(&self) -> Request<'_> {
         let settings = &self.recipe_file;
-        let shards = match (settings.split_max_size, settings.split_max_tensors) {
+        let mut request = Request::default();
+        request.overrides = self.overrides.clone();
+        request.importance = self.importance();
+        request.missing = settings.missing_imatrix;
+        request.prune = settings.prune_layers.iter().copied().collect();
+        request.keys.clone_from(&self.keys);
+        request.shards = match (settings.split_max_size, settings.split_max_tensors) {
             _ if settings.keep_split => Shards::Kept,
             (None, None) => Shards::One,
             (max_bytes, max_tensors) => Shards::Limited { max_bytes, max_tensors },
         };
-        let replayed = settings.outputs.get(index).filter(|_| self.replayed);
-        Request {
-            overrides: self.overrides.clone(),
-            importance: self.importance(),
-            missing: settings.missing_imatrix,
-            prune: settings.prune_layers.iter().copied().collect::<BTreeSet<_>>(),
-            keys: self.keys.clone(),
-            shards,
-            dtypes: replayed.map(|output| output.dtypes.clone()),
-        }
+        request.allow_requantize = settings.allow_requantize;
+        request.via = settings.via;
+        request
+    }
+
+    /// What happens to values that are not finite.
+    pub fn nonfinite(&self) -> NonFinite {
+        if self.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
     }
 
     fn importance(&self) -> Option<Importance<'_>> {
@@ -285,7 +294,7 @@ impl Settings {
     pub fn report_coverage(
         &self,
         tensors: &[TensorFacts<'_>],
-        files: &[(PathBuf, PlannedFile)],
+        files: &[(PathBuf, &PlannedFile)],
         ui: &Ui,
     ) -> Result<Vec<String>, Failure> {
         let (Some(importance), Some(used)) = (self.importance(), &self.recipe_file.imatrix) else {
@@ -330,49 +339,20 @@ impl Settings {
     pub fn save(
         &self,
         tensors: &[TensorFacts<'_>],
-        files: &[(PathBuf, PlannedFile)],
+        files: &[(PathBuf, &PlannedFile)],
         inputs: &[&Path],
         force: bool,
         ui: &Ui,
     ) -> Result<(), Failure> {
         let Some(path) = &self.save_to else { return Ok(()) };
         convert::check_output_beside(path, inputs, force).map_err(|error| {
-            let hint = error.hint();
+            let hint = hints::convert(&error);
             Failure::new(error).hint(hint)
         })?;
         self.recipe_file.clone().with_choices(tensors, files).save(path)?;
         ui.status(&format!("wrote {}", path.display()));
         Ok(())
     }
-}
-
-/// The paths of one output: `path` itself, or one for each shard.
-pub fn paths_of(path: &Path, planned: Vec<PlannedFile>) -> Vec<(PathBuf, PlannedFile)> {
-    let prefix = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let prefix = prefix.strip_suffix(".gguf").unwrap_or(&prefix);
-    let path_of = |file: &PlannedFile| match file.shard {
-        None => path.to_owned(),
-        Some((no, count)) => path.with_file_name(gguf::shard_file_name(prefix, no, count)),
-    };
-    planned.into_iter().map(|file| (path_of(&file), file)).collect()
-}
-
-/// Adds the files of one type, unless one of them has the path of another.
-///
-/// # Errors
-/// [`Error::OneNameForMany`].
-pub fn add_files(
-    files: &mut Vec<(PathBuf, PlannedFile)>,
-    more: Vec<(PathBuf, PlannedFile)>,
-    n_types: usize,
-) -> Result<(), Error> {
-    for (path, file) in more {
-        if files.iter().any(|(other, _)| *other == path) {
-            return Err(Error::OneNameForMany { n_types, path });
-        }
-        files.push((path, file));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -86,14 +86,12 @@ pub struct OutputRecipe {
 }
 
 fn write_policy<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<S::Ok, S::Error> {
-    let name = MissingPolicy::ALL.iter().find(|(_, known)| known == policy).map(|(name, _)| *name);
-    name.serialize(serializer)
+    policy.name().serialize(serializer)
 }
 
 fn read_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MissingPolicy, D::Error> {
     let name = String::deserialize(deserializer)?;
-    let found = MissingPolicy::ALL.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy);
-    found.ok_or_else(|| D::Error::custom(format_args!("`{name}` is not a policy")))
+    MissingPolicy::from_name(&name).ok_or_else(|| D::Error::custom(format_args!("`{name}` is not a policy")))
 }
 
 fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
@@ -138,7 +136,7 @@ impl RecipeFile {
     pub fn with_choices(
         mut self,
         tensors: &[TensorFacts<'_>],
-        files: &[(PathBuf, PlannedFile)],
+        files: &[(PathBuf, &PlannedFile)],
     ) -> RecipeFile {
         self.format = FORMAT.to_owned();
         self.version = VERSION;

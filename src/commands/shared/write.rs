@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use convert::{Error, PlannedFile, RunOptions, Watch, Work};
+use convert::{CheckedConversion, Error, Input, PlannedFile, RunOptions, Watch};
 use gguf::Output;
 
 use super::plan_report::Report;
@@ -75,17 +75,15 @@ pub(in crate::commands) fn make_folder_of(path: &Path) -> Result<(), Error> {
     })
 }
 
-/// Writes planned files with a progress bar, Ctrl-C and a line for each file. `sources` are all files that are
-/// read.
+/// Writes checked files, each to its path, with a progress bar, Ctrl-C and a line for each file.
 ///
 /// # Errors
 /// As the `write` of the crate `convert`.
-pub(in crate::commands) fn write_and_report(
-    works: &[Work<'_>],
-    files: &[(PathBuf, PlannedFile)],
+pub(in crate::commands) fn write_and_report<I: Input>(
+    checked: &CheckedConversion<'_, I>,
+    files: &[(PathBuf, &PlannedFile)],
     force: bool,
     options: &RunOptions,
-    sources: &[gguf::Mapped],
     report: &Report,
     ui: &Ui,
 ) -> Result<(), Error> {
@@ -98,10 +96,10 @@ pub(in crate::commands) fn write_and_report(
     }
     ui.detail(&format!("kernels of CPU level {}", options.level.name()));
     let cancel = cancel_on_interrupt();
-    let progress = ui.progress(works.iter().map(|work| work.rows.input_bytes(work.rows.view().n_rows)).sum());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources };
-    let outputs: Vec<_> = files.iter().map(|(path, file)| (path.as_path(), &file.plan)).collect();
-    let written = convert::write(works, &outputs, force, options, watch);
+    let progress = ui.progress(checked.input_bytes());
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+    let written = checked.write_to(&paths, force, options, watch);
     // The bar goes before anything is said, on an error as well.
     drop(progress);
     written?;

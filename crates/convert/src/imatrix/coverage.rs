@@ -42,7 +42,7 @@ pub struct TensorCoverage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coverage {
-    /// The tensors asked about, in their order.
+    /// The tensors that are reported on, in their order.
     pub tensors: Vec<TensorCoverage>,
     /// Entries that belong to none of them.
     pub unused: Vec<String>,

@@ -2,23 +2,7 @@
 
 use tensor::Shape;
 
-use super::Overrides;
-
-/// Why a tensor is not touched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kept {
-    /// Everything is only copied.
-    Copy,
-    /// One dimension: a vector is too small to gain anything.
-    Vector,
-    /// Its name does not end with `weight`.
-    NotAWeight,
-    /// The output matrix, kept on request.
-    OutputOnRequest,
-    /// A kind of tensor that is small, or that quantization would spoil.
-    Sensitive(&'static str),
-}
+use super::{Kept, Overrides};
 
 /// Parts of the names of tensors that no recipe touches, and what they are.
 ///

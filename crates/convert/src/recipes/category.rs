@@ -18,7 +18,7 @@ pub enum Category {
     AttnQkv,
     /// Keys and values out of a latent.
     AttnKvB,
-    /// The way back from attention.
+    /// The output projection of attention.
     AttnOutput,
     /// Feed-forward, up; experts and shared experts too.
     FfnUp,

@@ -135,7 +135,7 @@ impl<'a> Chooser<'a> {
             When::Falcon => falcon,
             When::NotFalcon => !falcon,
             When::ExpertStack => {
-                // Some architectures have stacks that are no experts; one is told apart.
+                // Some architectures have stacks that are no experts; the reference makes the difference for one.
                 let feed_forward =
                     matches!(category, Category::FfnUp | Category::FfnGate | Category::FfnDown);
                 tensor.shape.dim(2) > 1 && (model.architecture != "bailingmoe3" || feed_forward)

@@ -3,7 +3,7 @@
 use tensor::DType;
 
 /// What is wrong with a recipe, a model's facts or an override.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
     /// Neither a name nor a number of a recipe.
@@ -12,22 +12,9 @@ pub enum RecipeError {
         /// The name as given.
         name: String,
     },
-    /// A key without which the model's facts are not known.
-    #[error("metadata key `{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A key whose value cannot be what it should be.
-    #[error("metadata key `{key}`: expected {expected}, found {found}")]
-    BadKey {
-        /// The key.
-        key: String,
-        /// What it should be.
-        expected: &'static str,
-        /// What it is.
-        found: String,
-    },
+    /// A key without which the model's facts are not known, or whose value cannot be what it should be.
+    #[error(transparent)]
+    Key(#[from] gguf::KeyError),
     /// An expert model's feed-forward tensor whose name tells no layer.
     #[error("tensor `{name}`: its layer is needed and its name does not start with `blk.` and a number")]
     NoLayer {

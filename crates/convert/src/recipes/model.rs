@@ -1,6 +1,6 @@
 //! The facts of a model that recipes depend on, read from its metadata.
 
-use gguf::{Array, Metadata, Value};
+use gguf::{Array, KeyError, Metadata, Value};
 
 use super::RecipeError;
 
@@ -48,12 +48,10 @@ impl ModelFacts {
     /// that have no tensors.
     ///
     /// # Errors
-    /// [`RecipeError::MissingKey`] without architecture or block count, [`RecipeError::BadKey`]
-    /// where a count is none.
+    /// [`RecipeError::Key`] without architecture or block count, and where a count is none.
     pub fn from_metadata(metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
         let key = "general.architecture";
-        let value = metadata.get(key).ok_or_else(|| RecipeError::MissingKey { key: key.to_owned() })?;
-        let architecture = value.as_str().ok_or_else(|| bad(key, "text", value))?.to_owned();
+        let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();
         // A multimodal projector has no such keys; the reference reads none and counts no layers.
         if architecture == "clip" {
             return Ok(ModelFacts { architecture, ..ModelFacts::default() });
@@ -65,13 +63,11 @@ impl ModelFacts {
                 .map(|n| n.max(count("decoder.block_count").ok().flatten().unwrap_or(0))),
             stated => stated,
         };
-        let n_block =
-            n_block.ok_or_else(|| RecipeError::MissingKey { key: format!("{architecture}.block_count") })?;
+        let n_block = n_block.ok_or_else(|| KeyError::missing(format!("{architecture}.block_count")))?;
         let n_next = count("nextn_predict_layers")?.unwrap_or(0);
-        let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| RecipeError::BadKey {
-            key: format!("{architecture}.nextn_predict_layers"),
-            expected: "no more than the block count",
-            found: n_next.to_string(),
+        let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| {
+            let key = format!("{architecture}.nextn_predict_layers");
+            KeyError::value(key, "no more than the block count", &Value::U32(n_next))
         })?;
         let mut n_expert = count("expert_count")?.unwrap_or(0);
         if n_expert <= 1 && matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") {
@@ -94,27 +90,20 @@ impl ModelFacts {
     }
 }
 
-fn bad(key: &str, expected: &'static str, value: &Value) -> RecipeError {
-    // Long arrays are of no use in a message.
-    let found: String = value.to_string().chars().take(40).collect();
-    RecipeError::BadKey { key: key.to_owned(), expected, found }
-}
-
 /// A count, or the first of an array of counts with one for each layer.
-fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, RecipeError> {
-    let Some(value) = metadata.get(key) else { return Ok(None) };
-    let first = match value {
-        Value::Array(Array::U32(items)) => items.first().map(|&item| u64::from(item)),
-        Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
-        Value::Array(Array::U64(items)) => items.first().copied(),
-        Value::Array(Array::I64(items)) => items.first().and_then(|&item| item.try_into().ok()),
-        Value::Array(_) => None,
-        value => value.as_u64(),
+fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
+    let count = |value: &Value| {
+        let first = match value {
+            Value::Array(Array::U32(items)) => items.first().map(|&item| u64::from(item)),
+            Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
+            Value::Array(Array::U64(items)) => items.first().copied(),
+            Value::Array(Array::I64(items)) => items.first().and_then(|&item| item.try_into().ok()),
+            Value::Array(_) => None,
+            value => value.as_u64(),
+        };
+        u32::try_from(first?).ok()
     };
-    match first.and_then(|count| u32::try_from(count).ok()) {
-        Some(count) => Ok(Some(count)),
-        None => Err(bad(key, "a count", value)),
-    }
+    metadata.read(key, "a count", count)
 }
 
 #[cfg(test)]
@@ -155,13 +144,16 @@ mod tests {
     #[test]
     fn what_cannot_be_read() {
         let missing = ModelFacts::from_metadata(&metadata("llama", &[])).unwrap_err();
-        assert_eq!(missing, RecipeError::MissingKey { key: "llama.block_count".to_owned() });
+        assert_eq!(missing, RecipeError::Key(KeyError::missing("llama.block_count")));
         let none = ModelFacts::from_metadata(&Metadata::new()).unwrap_err();
-        assert_eq!(none, RecipeError::MissingKey { key: "general.architecture".to_owned() });
+        assert_eq!(none, RecipeError::Key(KeyError::missing("general.architecture")));
         for wrong in [Value::I32(-1), Value::F32(1.0), Value::Array(Array::U32(vec![])), Value::U64(1 << 40)]
         {
             let error = ModelFacts::from_metadata(&metadata("llama", &[("block_count", wrong)])).unwrap_err();
-            assert!(matches!(error, RecipeError::BadKey { expected: "a count", .. }), "{error}");
+            assert!(
+                matches!(&error, RecipeError::Key(KeyError::Value { expected, .. }) if expected == "a count"),
+                "{error}"
+            );
         }
         let layers = [("encoder.block_count", Value::U32(2)), ("decoder.block_count", Value::U32(4))];
         assert_eq!(ModelFacts::from_metadata(&metadata("whisper", &layers)).unwrap().n_layer, 4);

@@ -2,7 +2,23 @@
 
 use std::fmt;
 
-use super::{Category, Kept, rules::When};
+use super::{Category, rules::When};
+
+/// Why a tensor is not touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kept {
+    /// Everything is only copied.
+    Copy,
+    /// One dimension: a vector is too small to gain anything.
+    Vector,
+    /// Its name does not end with `weight`.
+    NotAWeight,
+    /// The output matrix, kept on request.
+    OutputOnRequest,
+    /// A kind of tensor that is small, or that quantization would spoil.
+    Sensitive(&'static str),
+}
 
 /// What decided about a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,10 +87,10 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Kept(kept) => write!(f, "kept: {kept}"),
-            Reason::TokenEmbeddingOption => f.write_str("asked for: token embedding type"),
-            Reason::OutputOption => f.write_str("asked for: output tensor type"),
-            Reason::TensorType(index) => write!(f, "asked for: tensor type {}", index + 1),
-            Reason::Pure => f.write_str("asked for: one type for all"),
+            Reason::TokenEmbeddingOption => f.write_str("requested: token embedding type"),
+            Reason::OutputOption => f.write_str("requested: output tensor type"),
+            Reason::TensorType(index) => write!(f, "requested: tensor type {}", index + 1),
+            Reason::Pure => f.write_str("requested: one type for all"),
             Reason::Default => f.write_str("default"),
             Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
             Reason::RecipeFile => f.write_str("recipe file"),

@@ -122,7 +122,7 @@ pub(super) const LOW_KEYS: &[Rule] = &[rule(ANY, &[When::EightExperts], Q4_K)];
 pub(super) const LOW_DOWN: &[Rule] =
     &[rule(&[F::IQ2_S, F::IQ2_M], &[When::FirstEighth], IQ3_S), rule(ANY, &[When::FirstEighth], Q2_K)];
 
-/// The way back from attention, below three bits.
+/// The output projection of attention, below three bits.
 pub(super) const LOW_ATTN_OUTPUT: &[Rule] = &[
     rule(ANY, &[When::EightExperts], Q5_K),
     rule(&[F::IQ1_S, F::IQ1_M], &[], IQ2_XXS),
@@ -180,7 +180,7 @@ pub(super) const DOWN: &[Rule] = &[
     rule(&[F::Q5_0], &[When::Weighted, When::FirstEighth], Q5_1),
 ];
 
-/// The way back from attention.
+/// The output projection of attention.
 pub(super) const ATTN_OUTPUT: &[Rule] = &[
     rule(&[F::Q3_K_L], &[When::Falcon], Q4_K),
     rule(

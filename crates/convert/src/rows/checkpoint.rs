@@ -9,7 +9,7 @@ use source::View;
 use tensor::DType;
 
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
-use crate::Error;
+use crate::error::Error;
 
 /// Rows of tensors of a checkpoint, moved by a [`RowMap`] and changed by an [`ElementMap`].
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use quant::Level;
 use source::View;
 
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
-use crate::Error;
+use crate::error::Error;
 
 /// Columns that a job takes at least: 64 bytes of bf16 in each row.
 const PANEL_COLUMNS: u64 = 32;

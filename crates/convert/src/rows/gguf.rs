@@ -8,7 +8,7 @@ use quant::Level;
 use tensor::DType;
 
 use super::RowSource;
-use crate::Error;
+use crate::error::Error;
 
 /// A tensor of a GGUF file, as it is stored.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use source::Dtype;
 use tensor::DType;
 
 use super::{RowSource, RowsFor};
-use crate::Error;
+use crate::error::Error;
 
 /// Elements of a block.
 const BLOCK_ELEMS: u64 = 32;

@@ -8,7 +8,7 @@ use quant::Level;
 use source::Checkpoint;
 use tensor::DType;
 
-use crate::Error;
+use crate::error::Error;
 
 /// The rows of one output tensor: (n_rows, row_elems), row-major, wherever they come from.
 ///

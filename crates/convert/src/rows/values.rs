@@ -6,7 +6,7 @@ use arch::RowView;
 use quant::Level;
 
 use super::RowSource;
-use crate::Error;
+use crate::error::Error;
 
 /// Values in memory, as one row.
 #[derive(Debug, Clone, Copy)]

@@ -3,18 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use convert::{
-    Choice, Conversion, Error, Input, OutputRequest, PlannedFile, RunOptions, Watch,
+    Conversion, Error, Input, PlannedFile, RunOptions,
     recipes::{Recipe, TensorFacts},
 };
 
 use crate::{
-    commands::{
+    commands::shared::{
+        input_kind::{self, Wanted},
         plan_report::{Origin, Report},
         quantize_options::Settings,
+        write::{check_output, is_new_folder, write_and_report},
     },
     failure::{EXIT_INTERRUPTED, Failure},
     hints,
-    ui::{Ui, cancel_on_interrupt, human_bytes},
+    ui::Ui,
 };
 
 /// An input that is open, in the words of a report.
@@ -24,7 +26,7 @@ pub struct OpenInput<'a, I> {
     /// Its path.
     pub path: &'a Path,
     /// Its files, none of which may be written to.
-    pub files: &'a [&'a Path],
+    pub files: Vec<PathBuf>,
     /// Its format.
     pub format: &'static str,
     /// What the model is.
@@ -33,8 +35,8 @@ pub struct OpenInput<'a, I> {
     pub notes: Vec<String>,
     /// Tensors that have no place in the output.
     pub dropped: Vec<arch::Dropped>,
-    /// How it stores what a choice is about.
-    pub stored_as: fn(&I, &Choice) -> String,
+    /// How it stores what each tensor is made of.
+    pub stored_as: Vec<String>,
 }
 
 /// What is wanted of a run beside the types.
@@ -66,17 +68,24 @@ pub fn run<I: Input>(
     let failed = |error| failure(open.path, error);
     let outputs = settings.outputs(recipes)?;
     // Names and shapes are the same for all types.
-    let facts_for = outputs.first().map(|output: &OutputRequest| output.recipe);
+    let first_recipe = outputs.first().map(|output| output.recipe);
     let conversion = Conversion::new(open.input).outputs(outputs).request(settings.request());
-    let tensors = facts_for.map(|recipe| conversion.input().tensors(recipe)).unwrap_or_default();
+    let tensors = first_recipe.map(|recipe| conversion.input().tensors(recipe)).unwrap_or_default();
     settings.warn_of_patterns(&tensors, ui);
     settings.check_replay(&tensors)?;
 
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
-    // A dry run replaces nothing, so nothing is in its way.
-    planned.check_paths(&paths, args.force || args.dry_run).map_err(failed)?;
-    let files: Vec<(PathBuf, &PlannedFile)> = paths.iter().cloned().zip(planned.files()).collect();
+    for path in &paths {
+        // A dry run replaces nothing, so nothing is in its way.
+        let force = args.force || args.dry_run;
+        let checked = match is_new_folder(args.out) {
+            true => check_output(path, args.out, open.path, force),
+            false => planned.input().check_output(path, force),
+        };
+        checked.map_err(failed)?;
+    }
+    let files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
     open.notes.iter().for_each(|note| ui.note(note));
     for dropped in &open.dropped {
         ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
@@ -88,28 +97,18 @@ pub fn run<I: Input>(
         architecture: &open.architecture,
         dropped: &open.dropped,
         notes: [open.notes.clone(), coverage].concat(),
-        stored_as: &|choice| (open.stored_as)(conversion.input(), choice),
+        stored_as: &open.stored_as,
     };
     let report = Report::new(&origin, &files, args.dry_run);
+    let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
     if args.dry_run {
-        settings.save(&tensors, &files, open.files, args.force, ui)?;
+        settings.save(&tensors, &files, &inputs, args.force, ui)?;
         return ui.data(&if args.json { report.json()? } else { report.text() });
     }
-    settings.save(&tensors, &files, open.files, args.force, ui)?;
-    warn_of_loss(&tensors, &files, ui);
-    report.fallbacks().iter().for_each(|line| ui.warning(line));
     let checked = planned.check().map_err(failed)?;
-
-    let cancel = cancel_on_interrupt();
-    let progress = ui.progress(checked.input_bytes());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes) };
-    checked.write_to(&paths, args.force, &args.options, watch).map_err(failed)?;
-    drop(progress);
-    for (path, file) in paths.iter().zip(checked.planned().files()) {
-        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
-        let (path, size) = (path.display(), human_bytes(n_bytes));
-        ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
-    }
+    settings.save(&tensors, &files, &inputs, args.force, ui)?;
+    warn_of_loss(&tensors, &files, ui);
+    write_and_report(&checked, &files, args.force, &args.options, &report, ui).map_err(failed)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -122,6 +121,8 @@ pub fn failure(input: &Path, error: Error) -> Failure {
             gguf::Error::Io { .. }
             | gguf::Error::Exists { .. }
             | gguf::Error::NotAFile { .. }
+            | gguf::Error::DeadLink { .. }
+            | gguf::Error::Changed { .. }
             | gguf::Error::Length { .. },
         )
         | Error::OutputIsInput { .. }
@@ -130,6 +131,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         | Error::UnknownPlaceholder { .. }
         | Error::OneNameForMany { .. } => Failure::new(error),
         Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
+        Error::Source(_) => Failure::at(input, error).hint(input_kind::advice(input, Wanted::Checkpoint)),
         error => Failure::at(input, error),
     }
     .hint(hint)

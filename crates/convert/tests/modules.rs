@@ -1,0 +1,28 @@
+//! The order of this crate's modules: types stand below everyone who names them.
+
+use std::path::Path;
+
+/// From bottom to top.
+const FLOORS: &[&[&str]] = &[
+    &["recipes"],
+    &["imatrix"],
+    &["error"],
+    // Parts that know nothing of each other.
+    &["finite", "key_override", "planned", "prune", "rows"],
+    // What is requested, and what is done.
+    &["job", "request"],
+    &["files", "run", "targets"],
+    &["output"],
+    // What goes in.
+    &["input"],
+    &["checkpoint_input", "model_input"],
+    &["adapter_input", "vocab_only"],
+    // All of it together.
+    &["conversion", "export"],
+];
+
+#[test]
+fn modules_use_only_those_below() {
+    let faults = testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
