@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::ExportError;
+use super::error::ExportError;
 use crate::Error;
 
 /// A folder that is being filled, beside the place where it will be.

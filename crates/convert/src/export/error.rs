@@ -1,0 +1,65 @@
+//! Every way in which an export can fail.
+
+use std::{io, path::PathBuf};
+
+use tensor::DType;
+
+use crate::Error;
+
+/// Why a file cannot be exported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The file has no counterpart among checkpoints.
+    #[error(transparent)]
+    Layout(arch::export::ExportError),
+    /// Reading, encoding or writing failed.
+    #[error(transparent)]
+    Convert(Error),
+    /// Weights of a checkpoint are plain floats.
+    #[error("weights cannot be written as {dtype}; f32, f16 and bf16 can")]
+    Dtype {
+        /// The type asked for.
+        dtype: DType,
+    },
+    /// What is in the output's place stays.
+    #[error("`{}` is not replaced: {why}", path.display())]
+    NotReplaceable {
+        /// The output.
+        path: PathBuf,
+        /// The reason.
+        why: &'static str,
+    },
+    /// The output would replace the folder of its own input.
+    #[error("the input lies inside the output `{}`", path.display())]
+    InputInside {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("`{}`: {error}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl From<Error> for ExportError {
+    fn from(error: Error) -> ExportError {
+        ExportError::Convert(error)
+    }
+}
+
+impl ExportError {
+    /// What a person could do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ExportError::Convert(error) => error.hint(),
+            ExportError::InputInside { .. } => Some("give a folder beside the file".to_owned()),
+            ExportError::NotReplaceable { .. } => Some("give another folder".to_owned()),
+            _ => None,
+        }
+    }
+}
