@@ -33,10 +33,6 @@ fn options(checkpoint: &source::Checkpoint) -> arch::Options {
     arch::Options { pre, ..arch::Options::default() }
 }
 
-fn resolve(checkpoint: &source::Checkpoint) -> Layout {
-    convert::resolve(checkpoint, &options(checkpoint)).expect("a golden resolves")
-}
-
 /// Converts a folder to one file of the type `recipe`.
 fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
     let checkpoint = source::open(dir).expect("a golden opens");

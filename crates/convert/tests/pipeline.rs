@@ -49,7 +49,8 @@ fn run_cut(tasks: &[TensorTask<'_>], files: &[PlannedFile], job_elems: u64, thre
         .collect();
     let seen = Mutex::new(Vec::<Job>::new());
     let cancel = AtomicBool::new(false);
-    let watch = Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), sources: &[] };
+    let watch =
+        Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), sources: &[] };
     let schedule = Schedule::new(tasks, job_elems);
     convert::run(tasks, &schedule, &outputs, &options(threads), watch).unwrap();
     // Every row of every tensor was reported exactly once.

@@ -341,7 +341,7 @@ impl Error {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
             } => "this is a file of the time before gguf",
             Error::Truncated { .. } | Error::OutOfFile { .. } => "was the download or copy complete?",
-Error::DeadLink { .. } => "remove the link, or name the file itself",
+            Error::DeadLink { .. } => "remove the link, or name the file itself",
             Error::Changed { .. } => "run again when no other program changes the file",
             Error::ShardMissing { .. } => "all shards have to lie in one folder under their own names",
             _ => return None,

@@ -15,9 +15,7 @@ use arch::export::{ExportLayout, GgufInput};
 use gguf::{File, Output};
 use tensor::DType;
 
-use crate::{
-    Error, GgufRows, JOB_ELEMS, RowSource, RunOptions, Schedule, Target, TensorTask, Watch, run,
-};
+use crate::{Error, GgufRows, JOB_ELEMS, RowSource, RunOptions, Schedule, Target, TensorTask, Watch, run};
 pub use error::ExportError;
 use folder::Folder;
 pub use rows::ExportRows;
