@@ -80,6 +80,7 @@ impl Input for AdapterInput {
         let mut tensors = Vec::with_capacity(layout.tensors.len());
         let mut choices = Vec::with_capacity(layout.tensors.len());
         for (index, tensor) in layout.tensors.iter().enumerate() {
+            // Rows of the second matrix of a pair are as long as the rank, mostly less than a block of q8_0.
             let fits = tensor.shape.row_elems().is_multiple_of(recipe.default.block_elems());
             let dtype = match (tensor.keep_f32, fits) {
                 (true, _) => DType::F32,

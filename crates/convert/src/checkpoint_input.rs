@@ -90,8 +90,11 @@ impl Input for CheckpointInput {
         let tensors = self.tensors(recipe);
         let (metadata, order) = if converted {
             let file_type = layout.packed_file_type.map_or(recipe.file_type.id(), |(id, _)| id);
+            // The converter writes tensors as it finds them; llama-quantize sorts them.
             (converted_metadata(layout, file_type), (0..tensors.len()).collect())
         } else {
+            // The file between the two steps of the reference is bf16; its keys pass through llama-quantize, which moves two of
+            // them to the end.
             let metadata = converted_metadata(layout, FileType::BF16.id());
             let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
             let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
@@ -118,6 +121,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
             Err(source) => Err(Error::Shape { tensor: name, source }),
         }
     };
+    // By type, shape and bytes: what the reference compares are values, and equal bytes of one type are equal values.
     let same = |a: &str, b: &str| match (checkpoint.tensor(a), checkpoint.tensor(b)) {
         (Some(a), Some(b)) => {
             a.dtype == b.dtype && a.shape == b.shape && checkpoint.view(a).bytes == checkpoint.view(b).bytes

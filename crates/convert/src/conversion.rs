@@ -163,9 +163,12 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     /// layout and checkpoint disagree.
     pub fn check(&self) -> Result<CheckedConversion<'_, I>, Error> {
         let (input, request) = (self.input(), &self.conversion.request);
+        // All files are checked before the tasks of any are made: an error about the last is found before hours of work on the
+        // first.
         for file in &self.files {
             targets::check(file, &input.tensors(file.recipe), request)?;
         }
+        // One task a tensor with a target in each file, so that every row is read once however many types are made.
         let mut tasks = input.tasks(request)?;
         for (output, file) in self.files.iter().enumerate() {
             targets::add_targets(&mut tasks, file, output, &input.tensors(file.recipe), request)?;

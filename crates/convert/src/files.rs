@@ -47,6 +47,7 @@ pub(crate) fn plan(
     request: &Request<'_>,
 ) -> Result<Vec<PlannedFile>, Error> {
     let mut metadata = base.metadata.clone();
+    // Keys first: a user who corrects the number of layers or of experts changes what the rules see.
     for key in &request.keys {
         key.apply(&mut metadata)?;
     }
@@ -61,12 +62,15 @@ pub(crate) fn plan(
         Some(pruning) => pruning.rename(name),
         None => Some(name.to_owned()),
     };
+    // Names with their new layer numbers: the rules and the file know a pruned model by these, the input, its
+    // importance matrix and recipe files by the old ones.
     let kept: Vec<(usize, String)> =
         base.order.iter().filter_map(|&index| Some((index, renamed(base.tensors[index].name)?))).collect();
     let facts: Vec<TensorFacts<'_>> =
         kept.iter().map(|(index, name)| TensorFacts { name, ..base.tensors[*index] }).collect();
     let choices = choose(base, output, request, &model, &kept, &facts)?;
 
+    // After the choices and in this order, as llama-quantize sets them: the order of keys is part of the bytes.
     if let Some(importance) = request.importance {
         for (key, value) in provenance(importance.imatrix, importance.path, true) {
             metadata.set_last(key, value);
@@ -79,6 +83,7 @@ pub(crate) fn plan(
         .iter()
         .zip(choices)
         .map(|(facts, choice)| {
+            // A weight of one column, (n, 1) in torch, is one that differs.
             // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
             let shape = if base.converted { Ok(facts.shape) } else { without_trailing_ones(facts.shape) };
             let shape = shape.map_err(|source| Error::Shape { tensor: facts.name.to_owned(), source })?;
@@ -129,6 +134,7 @@ fn choose(
     let choice = |((index, name), (dtype, reason, fallback, requires_imatrix)): (&(usize, String), _)| {
         let tensor = &base.tensors[*index];
         let choice = Choice { tensor: *index, dtype, reason, fallback, raised_from: None, requires_imatrix };
+        // Weights count by the name that the matrix was made for. What is only copied needs none.
         let is_bare = requires_imatrix && tensor.dtype != dtype && request.weights_of(tensor)?.is_none();
         if !is_bare || request.missing != MissingPolicy::RaiseType {
             return Ok(choice);
@@ -197,6 +203,7 @@ fn into_shards(
             .shape
             .n_bytes(tensor.choice.dtype)
             .map_err(|source| Error::Shape { tensor: tensor.name.clone(), source })?;
+        // The sum is compared with a limit alone: of a size beyond 63 bits the plan complains.
         let size = size.checked_next_multiple_of(DEFAULT_ALIGNMENT.into()).unwrap_or(size);
         let group = groups.last().map_or(&[][..], Vec::as_slice);
         let begins_another = match (shards, group.last()) {
@@ -228,6 +235,7 @@ fn describe_shard(
     shards: Shards,
     [no, count, n_tensors]: [usize; 3],
 ) -> Result<(), Error> {
+    // `split.no` and `split.count` are u16, `split.tensors.count` is i32.
     let too_many = || Error::TooManyShards { count };
     let n_tensors = i32::try_from(n_tensors).map_err(|_| too_many())?;
     let no = (SPLIT_NO_KEY, Value::U16(u16::try_from(no).map_err(|_| too_many())?));

@@ -21,6 +21,8 @@ const EXPONENT: u32 = 0x7f80_0000;
 /// in which infinities and NaNs are the largest; the loop has no branch, so it becomes vectors.
 pub(crate) fn scan(values: &[f32]) -> Scan {
     let max = values.iter().fold(0u32, |max, value| max.max(value.to_bits() & 0x7fff_ffff));
+    // An exponent of all ones is infinity or NaN, and larger than every other magnitude as an integer. So the search for the
+    // place runs only where there is something to find.
     let first_bad = if max < EXPONENT { None } else { values.iter().position(|value| !value.is_finite()) };
     Scan { max_abs: f32::from_bits(max), first_bad }
 }

@@ -105,6 +105,7 @@ impl Schedule {
 
     /// The job at `index`, if there are that many.
     pub fn job(&self, index: usize) -> Option<Job> {
+        // The first task whose jobs reach beyond this index; tasks without rows have none of their own.
         let task = self.tasks.partition_point(|(jobs, ..)| *jobs <= index);
         let (_, n_rows, rows_per_job) = *self.tasks.get(task)?;
         let before = task.checked_sub(1).map_or(0, |before| self.tasks[before].0);

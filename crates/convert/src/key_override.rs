@@ -44,6 +44,7 @@ impl KeyOverride {
             };
         }
         let requested = match kind {
+            // The reference reads 64 bits with a sign.
             "int" => RequestedValue::Int(i128::from(value.parse::<i64>().map_err(|_| no_number())?)),
             "float" => RequestedValue::Float(value.parse().map_err(|_| no_number())?),
             "str" => RequestedValue::Exact(value.into()),
@@ -71,6 +72,7 @@ impl KeyOverride {
     /// # Errors
     /// [`Error::KeyOverrideRange`] for a number that the key's type does not hold.
     pub fn apply(&self, metadata: &mut Metadata) -> Result<(), Error> {
+        // The type of the key as it is decides: `int:` and `float:` say what a person means, not how wide it is stored.
         let old = metadata.get(&self.key);
         let value = match &self.value {
             RequestedValue::Exact(value) => value.clone(),
@@ -82,6 +84,7 @@ impl KeyOverride {
                 type_name: old.and_then(|old| gguf::type_name(old.type_id())).unwrap_or("u32"),
             })?,
         };
+        // gguf_set_kv takes a key out and puts it behind all others.
         metadata.set_last(&self.key, value);
         Ok(())
     }
@@ -98,6 +101,7 @@ fn int(value: i128, old: Option<&Value>) -> Option<Value> {
         Some(Value::I32(_)) => Value::I32(value.try_into().ok()?),
         Some(Value::U64(_)) => Value::U64(value.try_into().ok()?),
         Some(Value::I64(_)) => Value::I64(value.try_into().ok()?),
+        // A new key, or one that was no integer.
         _ => u32::try_from(value)
             .map(Value::U32)
             .or_else(|_| i32::try_from(value).map(Value::I32))

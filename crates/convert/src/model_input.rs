@@ -76,6 +76,7 @@ impl Input for ModelInput {
             reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>())
         };
         let file_type =
+            // What is copied keeps the number that it has.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
         let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
         let base = Base { metadata, tensors: &tensors, order, converted: false, shard_of: Some(shard_of) };
@@ -83,6 +84,7 @@ impl Input for ModelInput {
     }
 
     fn tasks<'a>(&'a self, _: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+        // From the stored type straight to the target: there is no type between.
         let task = |(file, tensor): (&'a gguf::File, &'a gguf::TensorInfo)| {
             TensorTask::new(tensor.name.clone(), Box::new(GgufRows::new(file, tensor)))
         };

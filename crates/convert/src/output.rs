@@ -28,6 +28,7 @@ use crate::{
 /// [`Error::UnknownPlaceholder`].
 pub fn output_path(out: Option<&Path>, default_name: &str, type_name: &str) -> Result<PathBuf, Error> {
     let Some(out) = out else { return Ok(PathBuf::from(default_name)) };
+    // A folder that is not there yet has nothing but its separator to tell it from a file.
     let ends_like_a_folder = out
         .as_os_str()
         .as_encoded_bytes()
@@ -50,6 +51,7 @@ fn fill(name: &str, type_name: &str) -> Result<String, Error> {
         filled += &rest[..at];
         let brace = &rest[at..at + 1];
         rest = &rest[at + 1..];
+        // A doubled brace is one brace, as in Python's format strings, which the names of the reference are.
         if let Some(after) = rest.strip_prefix(brace) {
             filled += brace;
             rest = after;
@@ -84,6 +86,7 @@ pub(crate) fn shard_path(path: &Path, shard: Option<(u32, u32)>) -> PathBuf {
 /// [`Error::NoFolder`], [`Error::OutputInsideInput`], and [`gguf::Error::Exists`] where something
 /// is there and `force` is not given.
 pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(), Error> {
+    // Links are followed on both sides: an output may lead into the input folder by another name.
     let real_folder = real_folder_of(path)?;
     if fs::canonicalize(input_folder).is_ok_and(|input| real_folder.starts_with(input)) {
         return Err(Error::OutputInsideInput { path: path.to_owned() });
@@ -134,12 +137,14 @@ pub fn write(
     watch: Watch<'_>,
 ) -> Result<(), Error> {
     let mut outputs = Vec::with_capacity(files.len());
+    // All files are there and have their space before the first row is read: a disk that is too small says so at once.
     for (path, plan) in files {
         let output = Output::create(path, plan.file_len(), force)?;
         output.write_at(0, plan.header_bytes())?;
         outputs.push(output);
     }
     run(tasks, &Schedule::new(tasks, JOB_ELEMS), &outputs, options, watch)?;
+    // Only when every file is whole does the first get its name.
     outputs.into_iter().try_for_each(|output| Ok(output.finish()?))
 }
 

@@ -18,6 +18,7 @@ pub(crate) struct Pruning {
 
 /// Where `blk.N.` stands in a name first, and N. Any prefix may come before it.
 fn layer_in(name: &str) -> Option<(std::ops::Range<usize>, u32)> {
+    // The first `blk.` that is followed by digits and a point: `v.blk.10.x` of an image encoder counts, `blk.y.z` does not.
     name.match_indices("blk.").find_map(|(at, found)| {
         let start = at + found.len();
         let digits = name[start..].bytes().take_while(u8::is_ascii_digit).count();
@@ -38,6 +39,8 @@ impl Pruning {
         if prune.is_empty() {
             return Ok(None);
         }
+        // Layers are those that tensors name. The number in the metadata may be another: some architectures count layers
+        // without tensors.
         let have: BTreeSet<u32> = names.filter_map(|name| Some(layer_in(name)?.1)).collect();
         if let Some(&layer) = prune.difference(&have).next() {
             return Err(Error::NoSuchLayer { layer, n_layers: have.len() });
@@ -45,6 +48,8 @@ impl Pruning {
         if prune.len() == have.len() {
             return Err(Error::NoLayerLeft { n_layers: have.len() });
         }
+        // Numbers are given in order, so that the k-th layer that stays becomes layer k. The reference starts to count at the
+        // first layer that goes, which matters where the numbers of the input have holes.
         let mut n_left = 0;
         let first_pruned = prune.first().copied().unwrap_or_default();
         let number = |layer: u32| {
@@ -73,6 +78,7 @@ impl Pruning {
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
         let Some(architecture) = architecture.map(str::to_owned) else { return };
         let key = format!("{architecture}.block_count");
+        // By the number before, a list of one item a layer is recognized.
         let n_before = metadata.get(&key).and_then(Value::as_u64);
         let prefix = format!("{architecture}.");
         for (name, value) in metadata.iter_mut().filter(|(name, _)| name.starts_with(&prefix)) {
@@ -88,6 +94,7 @@ impl Pruning {
     }
 
     fn thin(&self, array: &mut Array) {
+        // An item beyond the layers that are known stays: it is about none of those that go.
         let stays = |index: usize| {
             u32::try_from(index).is_ok_and(|layer| self.layers.get(&layer).is_none_or(|to| to.is_some()))
         };

@@ -58,6 +58,7 @@ fn stand_in<'a>(
     request: &Request<'a>,
 ) -> Result<Option<Weights<'a>>, Error> {
     let imatrix = request.importance.map(|importance| importance.imatrix);
+    // The policy asks by the type that is wanted, not by the one that is stored.
     let target = TensorFacts { dtype: choice.dtype, ..*tensor };
     let found = substitute(request.missing, imatrix, &target, recipe.file_type).map_err(Error::Imatrix)?;
     Ok(match found {
@@ -86,6 +87,8 @@ pub(crate) fn add_targets<'a>(
 ) -> Result<(), Error> {
     for (choice, planned) in file.choices.iter().zip(file.plan.tensors()) {
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
+        // Floats take no weights. Each target has its own: of two files from one read, one may need weights in the place
+        // of missing ones while the other does without.
         let weights = if dtype.is_quantized() {
             // An entry of the wrong size has been refused, unless its tensor is only copied.
             let found = request.weights_of(tensor).ok().flatten();

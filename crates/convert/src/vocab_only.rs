@@ -37,6 +37,7 @@ pub fn plan_vocab(layout: &Layout, file_type: FileType) -> Result<Plan, Error> {
 /// # Errors
 /// [`Error::Gguf`].
 pub fn write_vocab(plan: &Plan, path: &Path, force: bool) -> Result<(), Error> {
+    // A header alone is padded for tensors that are not there; gguf-py writes no padding without tensors.
     let bytes = plan.unpadded_header_bytes();
     let output = Output::create(path, bytes.len() as u64, force)?;
     output.write_at(0, bytes)?;

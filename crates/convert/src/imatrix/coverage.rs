@@ -58,6 +58,7 @@ pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
     let rows =
         tensors.iter().map(|tensor| TensorCoverage { name: tensor.name.to_owned(), status: status(tensor) });
     let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+    // Entries of tensors that are only copied are among them: they are of no use to this run.
     let unused = imatrix.entries.keys().filter(|name| !names.contains(name.as_str())).cloned();
     Coverage { tensors: rows.collect(), unused: unused.collect() }
 }
@@ -82,6 +83,7 @@ impl Coverage {
     /// it fits.
     pub fn is_of_another_model(&self) -> bool {
         let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
+        // An empty matrix, or one of which filters have left nothing, fits any model.
         let says = !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
         says && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
     }

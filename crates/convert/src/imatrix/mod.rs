@@ -129,9 +129,11 @@ impl Entry {
     /// means, has already put ones there.
     fn new(entry: imatrix::Entry, format: Format) -> Entry {
         let imatrix::Entry { mut sums, counts } = entry;
+        // sums: (n_matrices, row_elems), counts: (n_matrices,). The mean square of column j of matrix m is sums[m][j] / counts[m].
         let row_elems = (sums.len() / counts.len().max(1)).max(1);
         for (row, &count) in sums.chunks_exact_mut(row_elems).zip(&counts) {
             match format {
+                // In f32, as the reference divides: the sums are f32 too.
                 _ if count > 0 => row.iter_mut().for_each(|sum| *sum /= count as f32),
                 Format::Gguf => row.fill(1.0),
                 Format::Legacy => {}

@@ -23,6 +23,7 @@ pub fn provenance(imatrix: &Imatrix, path: &str, whole_texts: bool) -> Metadata 
     }
     let text = |text: &str| {
         let bytes = text.as_bytes();
+        // The reference keeps a C string, which ends at the first zero byte.
         let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let kept = if whole_texts { bytes.len() } else { bytes.len().min(REFERENCE_TEXT_BYTES) };
         Value::String(bytes[..kept].to_vec())

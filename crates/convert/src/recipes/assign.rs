@@ -42,6 +42,7 @@ fn assign_one(
         return Ok(Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false });
     }
     let (wanted, reason, checked) = wanted(recipe, tensor, overrides, chooser)?;
+    // The rules know nothing of row lengths; what they want must still be whole blocks.
     let (dtype, fallback) =
         if checked { fallback::fit(tensor.name, tensor.shape.row_elems(), wanted)? } else { (wanted, None) };
     let requires_imatrix = requires_imatrix(tensor.name, dtype, recipe.file_type);
@@ -67,6 +68,8 @@ fn wanted(
     if let (Category::Output, Some(dtype)) = (category, overrides.output_type) {
         return Ok((dtype, Reason::OutputOption, options_checked));
     }
+    // Order matters from here on: options by role come before patterns, patterns before rules. The counts of the rules
+    // advance only for tensors that get as far as `choose`, as in the reference.
     let quantized = recipe.default.is_quantized();
     match pattern {
         Some(index) if quantized || overrides.differences.tensor_types_on_floats => {

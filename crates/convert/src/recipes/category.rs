@@ -51,6 +51,7 @@ impl Category {
         match name {
             "output.weight" => Category::Output,
             "token_embd.weight" | "per_layer_token_embd.weight" => Category::TokenEmbd,
+            // `ffn_up` stands in the names of biases and of shared experts too: the reference searches for parts.
             _ => PARTS.iter().find(|(part, _)| name.contains(part)).map_or(Category::Other, |row| row.1),
         }
     }

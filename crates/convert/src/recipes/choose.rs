@@ -59,6 +59,7 @@ impl<'a> Chooser<'a> {
         let file_type = recipe.file_type;
         let low = rules::LOW.contains(&file_type);
         let n_layer = i64::from(self.model.n_layer);
+        // A model whose embedding doubles as output matrix has no tensor `output.weight`; the embedding is treated as one.
         let as_output = category == C::Output || (category == C::TokenEmbd && self.tied);
         // The option for the output matrix also decides for an embedding that doubles as one.
         if let (true, Some(dtype)) = (as_output, self.overrides.output_type) {
@@ -75,12 +76,15 @@ impl<'a> Chooser<'a> {
             C::AttnK => (if low { rules::LOW_KEYS } else { rules::KEYS }, (0, 0)),
             C::AttnQ if !low => (rules::QUERIES, (0, 0)),
             C::AttnOutput => (if low { rules::LOW_ATTN_OUTPUT } else { rules::ATTN_OUTPUT }, (0, 0)),
+            // Below three bits the reference counts the tensors that it has seen; above, it reads the layer off the name where
+            // there are experts. In a model whose tensors come in order both are the same.
             C::FfnDown if low => (rules::LOW_DOWN, (next(&mut self.i_down), n_layer)),
             C::FfnDown => (rules::DOWN, self.layer(tensor.name, |state| &mut state.i_down)?),
             C::FfnGate if !low => (rules::GATE_UP, self.layer(tensor.name, |state| &mut state.i_gate)?),
             C::FfnUp if !low => (rules::GATE_UP, self.layer(tensor.name, |state| &mut state.i_up)?),
             C::AttnQ | C::FfnGate | C::FfnUp | C::Output | C::Other => (&[], (0, 0)),
         };
+        // The first rule that holds; the reference has them as one chain of else-if.
         let found = list.iter().find(|rule| {
             (rule.of.is_empty() || rule.of.contains(&file_type))
                 && rule.when.iter().all(|when| self.holds(*when, tensor, category, place))
@@ -89,6 +93,8 @@ impl<'a> Chooser<'a> {
             Some(rule) => (rule.then, Reason::Rule { category, tied: self.tied, when: rule.when }),
             None => (recipe.default, Reason::Default),
         };
+        // Not in the chain: these come after it and change what it has chosen. A 70B model shares each value head among
+        // eight query heads, so that its values are few and cost little at more bits; eight experts share one attention.
         if category.holds_values() && !low && file_type != FileType::MXFP4_MOE {
             let rule = |when| Reason::Rule { category, tied: false, when };
             if self.model.is_70b && matches!(dtype, DType::Q3_K | DType::Q4_K) {
@@ -104,6 +110,7 @@ impl<'a> Chooser<'a> {
     /// The layer of a feed-forward tensor: counted, or read off the name in models with
     /// experts, whose tensors may come in any order (`layer_info`).
     fn layer(&mut self, name: &str, counter: fn(&mut Self) -> &mut u32) -> Result<Place, RecipeError> {
+        // Counts even where the name decides, as the reference does: the counter is of no consequence then.
         let counted = next(counter(self));
         let n_layer = self.model.n_layer;
         let layer = if self.model.n_expert > 1 {
@@ -119,6 +126,7 @@ impl<'a> Chooser<'a> {
 
     fn holds(&self, when: When, tensor: &TensorFacts<'_>, category: Category, (i, n): Place) -> bool {
         let (model, falcon) = (self.model, self.model.architecture == "falcon");
+        // `use_more_bits`: all of the first and the last eighth, of the layers between every third one.
         let in_outer_eighths = i < n / 8 || i >= 7 * n / 8;
         match when {
             When::Grouped => model.n_gqa() >= 4,

@@ -25,11 +25,14 @@ pub(super) fn fit(
     if row_elems.is_multiple_of(wanted.block_elems()) {
         return Ok((wanted, None));
     }
+    // Blocks of 256 give way to blocks of 32 of about the same size. A type whose blocks are small already has nothing to
+    // give way to: it stays for now, and the next line sees that it does not fit either.
     let dtype = match wanted.smaller_block() {
         Some(dtype) => dtype,
         None if wanted.block_elems() <= 32 => wanted,
         None => return Err(RecipeError::NoFallback { name: name.to_owned(), row_elems, dtype: wanted }),
     };
+    // f16 has blocks of one element: it fits every row, as the last resort.
     let dtype = if row_elems.is_multiple_of(dtype.block_elems()) { dtype } else { DType::F16 };
     Ok((dtype, Some(Fallback { wanted, row_elems })))
 }

@@ -40,6 +40,7 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
             }
         }
     }
+    // In this order, each behind all other keys: that is where gguf_set_kv puts a key that is set again.
     metadata.set_last("general.quantization_version", QUANTIZATION_VERSION);
     metadata.set_last("general.file_type", file_type);
     metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
@@ -60,6 +61,7 @@ pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32
     if let Some(stored) = stored.and_then(|stored| u32::try_from(stored).ok()) {
         return stored;
     }
+    // A file without the key: the loader of the reference takes the type that most tensors have.
     // Of two dtypes with equally many tensors, the one that gets there first counts.
     let mut order: Vec<&TensorFacts<'_>> = tensors.iter().collect();
     order.sort_by(|a, b| compare_names(a.name, b.name));

@@ -65,15 +65,18 @@ impl ModelFacts {
         };
         let n_block = n_block.ok_or_else(|| KeyError::missing(format!("{architecture}.block_count")))?;
         let n_next = count("nextn_predict_layers")?.unwrap_or(0);
+        // Layers that predict further tokens stand behind the others and count as layers, but not for telling a 70B model.
         let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| {
             let key = format!("{architecture}.nextn_predict_layers");
             KeyError::value(key, "no more than the block count", &Value::U32(n_next))
         })?;
         let mut n_expert = count("expert_count")?.unwrap_or(0);
+        // These two write one expert where they mean none.
         if n_expert <= 1 && matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") {
             n_expert = 0;
         }
         let n_head = count("attention.head_count")?.unwrap_or(0);
+        // Without key-value heads of its own every query head has one.
         let n_head_kv = count("attention.head_count_kv")?.unwrap_or(n_head);
         let n_layer = match architecture.as_str() {
             // One more layer routes between adapters.
@@ -98,6 +101,7 @@ fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
             Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
             Value::Array(Array::U64(items)) => items.first().copied(),
             Value::Array(Array::I64(items)) => items.first().and_then(|&item| item.try_into().ok()),
+            // An empty list has no first layer, and lists of other types hold no counts.
             Value::Array(_) => None,
             value => value.as_u64(),
         };

@@ -71,6 +71,7 @@ impl TensorType {
     /// [`RecipeError::TensorTypePattern`].
     pub fn parse(text: &str) -> Result<TensorType, RecipeError> {
         let syntax = |missing| RecipeError::TensorTypeSyntax { text: text.to_owned(), missing };
+        // The first `=` ends the pattern, so that a pattern cannot hold one; names of tensors have none.
         let (pattern, dtype) = text.split_once('=').ok_or_else(|| syntax("`=`"))?;
         if pattern.is_empty() {
             return Err(syntax("the pattern"));
@@ -83,6 +84,7 @@ impl TensorType {
             .map_err(|_| RecipeError::TensorTypeDType { text: text.to_owned(), name: name.to_owned() })?;
         let pattern = Regex::new(&lower_case(pattern)).map_err(|problem| RecipeError::TensorTypePattern {
             text: text.to_owned(),
+            // The compiler draws the place of the error on several lines.
             problem: problem.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
         Ok(TensorType { pattern, dtype })
@@ -102,6 +104,7 @@ impl TensorType {
 fn lower_case(pattern: &str) -> String {
     let mut escaped = false;
     let lower = |letter: char| {
+        // A backslash that is itself escaped escapes nothing.
         let keep = escaped;
         escaped = letter == '\\' && !keep;
         if keep { letter } else { letter.to_ascii_lowercase() }

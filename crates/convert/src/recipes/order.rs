@@ -11,9 +11,11 @@ pub fn layer_of(name: &str) -> Option<i64> {
         b'+' => (1, &number[1..]),
         _ => (1, number),
     };
+    // What sscanf does not read leaves its variable alone; a name without a number has no layer.
     let mut digits = digits.bytes().take_while(u8::is_ascii_digit).peekable();
     digits.peek()?;
     let value =
+        // A number that overflows is undefined in C; here it is the largest.
         digits.fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     Some(sign * value)
 }

@@ -95,6 +95,7 @@ impl fmt::Display for Reason {
             Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
             Reason::RecipeFile => f.write_str("recipe file"),
             Reason::Rule { category, tied, when } => {
+                // Tied says something of the embedding alone; for all others it is a fact about the model.
                 let tied = *tied && *category == Category::TokenEmbd;
                 write!(f, "rule: {category}{}", if tied { " that is the output matrix too" } else { "" })?;
                 for (i, when) in when.iter().enumerate() {

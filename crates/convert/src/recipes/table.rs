@@ -158,6 +158,7 @@ impl Recipe {
         if let Some(recipe) = RECIPES.iter().find(|recipe| recipe.name.eq_ignore_ascii_case(name)) {
             return Ok(recipe);
         }
+        // A number stands for the mix under its own name, not for one of its other names.
         let number = name.parse::<u32>().ok();
         RECIPES
             .iter()

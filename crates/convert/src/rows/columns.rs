@@ -47,6 +47,7 @@ impl<'a> ColumnRows<'a> {
     pub fn new(wanted: RowsFor<'a>, name: &str, matrix: Matrix) -> Result<ColumnRows<'a>, Error> {
         let tensor = wanted.source(name)?;
         let differs = |found, expected, unit| wanted.differs(name, found, expected, unit);
+        // All outer dimensions together are rows: experts are matrices one below the other.
         let [.., n_columns] = tensor.shape[..] else {
             return Err(differs(tensor.shape.len() as u64, 2, "dimensions"));
         };
@@ -133,6 +134,7 @@ impl RowSource for ColumnRows<'_> {
     /// Every panel touches all pages of its matrix, so the pages are given back with the last panel; others
     /// that are still being read come from the disk again.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
+        // Jobs are handed out in order, so that the last panel is begun when all others are done or under way.
         if rows.end == self.wanted.view.n_rows {
             self.file.advise(self.tensor, 0..self.tensor.n_bytes(), advice);
         }

@@ -72,6 +72,7 @@ impl<'a> PackedRows<'a> {
     fn blocks(&self, rows: Range<u64>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.input_bytes(rows.end - rows.start) as usize);
         for row in rows {
+            // codes: (n_rows, n_blocks, 16) bytes, scales: (n_rows, n_blocks) bytes; a block of ggml is its scale, then its codes.
             let first = self.wanted.source_row(row) as usize * self.n_blocks;
             let scales = &self.scales.bytes[first..first + self.n_blocks];
             let (codes, _) = self.codes.bytes.as_chunks::<CODE_BYTES>();
@@ -118,6 +119,7 @@ impl RowSource for PackedRows<'_> {
 
 /// From two neighbours a byte, the first in the low half, to elements `i` and `i + 16` in byte `i`.
 fn reorder(codes: &[u8; CODE_BYTES]) -> [u8; CODE_BYTES] {
+    // In the checkpoint byte i holds elements 2i and 2i + 1, in ggml elements i and i + 16.
     let code = |element: usize| (codes[element / 2] >> (4 * (element % 2))) & 0x0f;
     std::array::from_fn(|i| code(i) | code(i + CODE_BYTES) << 4)
 }

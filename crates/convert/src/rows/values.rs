@@ -14,6 +14,7 @@ pub struct ValueRows<'a>(pub &'a [f32]);
 
 impl RowSource for ValueRows<'_> {
     fn view(&self) -> RowView {
+        // Computed tensors are vectors: rope factors, class weights.
         RowView { n_rows: 1, row_elems: self.0.len() as u64 }
     }
 
