@@ -35,7 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => json!({}),
     };
     let route = Route::named(route).ok_or_else(|| {
-        format!("route `{route}` is none of {}", Route::names().collect::<Vec<_>>().join(", "))
+        format!(
+            "route `{route}` is none of {}",
+            Route::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+        )
     })?;
     let context = VocabContext {
         route,

@@ -8,7 +8,9 @@ use std::{collections::BTreeSet, fs, path::Path};
 use common::{Checkpoint, Place, Ran, golden, sha256, silent};
 
 /// What the converter of the reference says about the tokenizer of these checkpoints.
-const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them\n";
+const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
+    spaces gets other tokens than in training, any other text the same; nothing is to be done, unless prompts hold \
+    such runs\n";
 
 /// Types and digests of `golden/cli/two-step.txt`: float types as the converter alone writes
 /// them, all others as converter at bf16 and llama-quantize do.

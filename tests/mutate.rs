@@ -137,7 +137,7 @@ fn tokenizer_files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 fn mutated_tokenizers() {
     let folders: Vec<_> = files(&golden("tokenizer")).into_iter().filter(|path| path.is_dir()).collect();
     let good: Vec<_> = folders.iter().map(|folder| tokenizer_files(folder)).collect();
-    let routes: Vec<Route> = Route::names().filter_map(Route::named).collect();
+    let routes: Vec<Route> = Route::all().map(|(_, route)| route).collect();
     mutants(1000, |draw| {
         let mut files = draw.of(&good).clone();
         let at = draw.below(files.len());

@@ -19,6 +19,7 @@ mod error;
 pub mod export;
 mod general;
 mod input;
+mod json;
 mod keys;
 mod layout;
 mod models;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
-    &["input", "layout", "options", "naming"],
+    &["input", "json", "layout", "options", "naming"],
     &["vocab"],
     &["error"],
     &["config"],

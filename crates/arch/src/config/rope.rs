@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
 use crate::error::bad;
+use crate::json::is_truthy;
 
 /// Brings both spellings to `rope_parameters`, as transformers' config classes do on loading.
 /// The flat keys are gone afterwards. Says which of transformers' checks the result fails.
@@ -131,17 +132,5 @@ pub fn mirror(map: &Map<String, Json>) -> Result<Map<String, Json>, ArchError> {
 fn set_default(map: &mut Map<String, Json>, key: &str, value: Json) {
     if !map.contains_key(key) {
         map.insert(key.into(), value);
-    }
-}
-
-/// Python's idea of it, for what a config may hold here.
-fn is_truthy(value: &Json) -> bool {
-    match value {
-        Json::Null | Json::Bool(false) => false,
-        Json::String(text) => !text.is_empty(),
-        Json::Array(items) => !items.is_empty(),
-        Json::Object(map) => !map.is_empty(),
-        Json::Number(number) => number.as_f64() != Some(0.0),
-        Json::Bool(true) => true,
     }
 }

@@ -4,11 +4,11 @@ use serde::Deserialize;
 
 use super::hf::Tokens;
 use super::spm_model::SpmModel;
-use crate::Input;
+use super::writer::TokenizerWriter;
 
 /// Notes where tokenizer.json has other tokens than the model. The model is taken, as the
 /// reference does: it has the scores, which tokenizer.json has lost.
-pub(super) fn model_and_json(input: &Input<'_>, model: &SpmModel<'_>, notes: &mut Vec<String>) {
+pub(super) fn model_and_json(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) {
     #[derive(Deserialize)]
     struct File {
         model: Model,
@@ -18,13 +18,14 @@ pub(super) fn model_and_json(input: &Input<'_>, model: &SpmModel<'_>, notes: &mu
         #[serde(default)]
         vocab: Tokens,
     }
-    let Some(bytes) = input.file("tokenizer.json") else { return };
+    let Some(bytes) = writer.file("tokenizer.json") else { return };
     let file: File = match serde_json::from_slice(bytes) {
         Ok(file) => file,
         // Whoever needs this file says what is wrong with it.
         Err(_) => return,
     };
     let why = "`tokenizer.model` is taken: it has the scores, and the reference takes it";
+    // tokenizer.json may list added tokens behind the pieces: these are counted, not compared.
     let (mut differing, mut first, mut more) = (0usize, None, 0usize);
     for (text, id) in &file.model.vocab.0 {
         match model.pieces.get(*id as usize) {
@@ -37,13 +38,13 @@ pub(super) fn model_and_json(input: &Input<'_>, model: &SpmModel<'_>, notes: &mu
         }
     }
     if let Some((id, piece, text)) = first {
-        notes.push(format!(
+        writer.note(format!(
             "`tokenizer.model` and `tokenizer.json` disagree on {differing} tokens: id {id} is `{piece}` and `{text}`; {why}"
         ));
     }
     let listed = file.model.vocab.0.len();
     if listed > 0 && (more > 0 || listed < model.pieces.len()) {
-        notes.push(format!(
+        writer.note(format!(
             "`tokenizer.model` has {} tokens, `tokenizer.json` {listed}; {why}",
             model.pieces.len()
         ));

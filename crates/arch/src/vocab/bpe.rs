@@ -8,9 +8,11 @@ use tokenizers::{Decoder as _, DecoderWrapper};
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed, read_merges_txt};
-use super::keys::{self, Keys, TokenTable, TokenType};
-use super::{VocabContext, check_rows, looks_special, pre, special};
-use crate::Input;
+use super::keys;
+use super::token_table::TokenTable;
+use super::token_type::{TokenType, looks_special};
+use super::writer::TokenizerWriter;
+use super::{pre, special};
 
 /// What the architectures that share this loader do differently.
 #[derive(Debug, Clone, Copy)]
@@ -56,55 +58,51 @@ pub(super) struct Base {
 
 /// Tokens and the name of the pre-tokenizer of a tokenizer that lists its ids.
 pub(super) fn base(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    ctx: &VocabContext,
     style: &Style,
-    notes: &mut Vec<String>,
 ) -> Result<Base, VocabError> {
     let ids = ids_of(hf)?;
     check_merges(hf, &ids)?;
-    let mut added = AddedVocab::read(input, hf, &ids)?;
-    notes.append(&mut added.notes);
-    let table = tokens(hf, &mut added, ctx, style, notes)?;
-    let pre = match (&ctx.pre, style.pre) {
+    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+    writer.notes.append(&mut added.notes);
+    let table = tokens(writer, hf, &mut added, style)?;
+    // A person's word counts most, then the architecture's, then what the tokenizer shows of itself.
+    let pre = match (writer.ctx.pre.clone(), style.pre) {
         (Some(name), _) => {
-            notes.push(pre::chosen(name, hf));
-            name.clone()
+            writer.note(pre::chosen(&name, hf));
+            name
         }
         (None, Some(name)) => name.to_owned(),
-        (None, None) => pre::recognize(input, hf, &added, &ids, notes)?,
+        (None, None) => pre::recognize(writer, hf, &added, &ids)?,
     };
     Ok(Base { table, pre, added })
 }
 
-/// Puts the keys of a byte-level BPE.
-pub(super) fn put(
-    input: &Input<'_>,
+/// Writes the keys of a byte-level BPE.
+pub(super) fn write_keys(
+    writer: &mut TokenizerWriter<'_>,
     mut hf: HfTokenizer,
-    ctx: &VocabContext,
     style: &Style,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
     hf.needs_kind("BPE")?;
+    // `SpecialVocab` looks into merges.txt where tokenizer.json lists no merges.
     if hf.model.merges.0.is_empty()
-        && let Some(bytes) = input.file("merges.txt")
+        && let Some(bytes) = writer.file("merges.txt")
     {
         hf.model.merges.0 = read_merges_txt(bytes)?;
     }
-    let Base { mut table, pre, added } = base(input, &hf, ctx, style, notes)?;
-    keys.put(keys::MODEL, style.model);
-    keys.put(keys::PRE, pre);
-    notes.extend(table.pad_to(ctx.embedding_rows, None));
-    check_rows(table.len(), ctx)?;
-    let n_tokens = table.len();
-    table.put(keys);
-    let merges = merges(std::mem::take(&mut hf.model.merges.0), notes);
+    let Base { mut table, pre, added } = base(writer, &hf, style)?;
+    writer.set(keys::MODEL, style.model);
+    writer.set(keys::PRE, pre);
+    writer.pad_to_rows(&mut table, None)?;
+    let n_tokens = writer.set_tokens(table);
+    let merges = merges(writer, std::mem::take(&mut hf.model.merges.0));
     if merges.is_empty() {
-        notes.push(format!("`{}` has no merges: every text falls apart into bytes", hf.file));
+        writer.note(format!("`{}` has no merges: every text falls apart into bytes", hf.file));
     }
-    keys.put(keys::MERGES, Array::String(merges.into()));
+    writer.set(keys::MERGES, Array::String(merges.into()));
+    // vocab.json and merges.txt know of no special tokens; the reference then looks at the configs alone.
     let tokenizer_json = Some(&hf).filter(|hf| hf.file == "tokenizer.json");
     let mut options = special::Options {
         types: style.types.to_vec(),
@@ -114,13 +112,13 @@ pub(super) fn put(
     for &(name, text) in style.by_text {
         match added.by_id.iter().find(|(_, token)| token.content == text) {
             Some((id, _)) => options.defaults.push((name, *id)),
-            None => notes.push(format!(
+            None => writer.note(format!(
                 "`{}` has no added token `{text}`, which this architecture takes for `{name}`",
                 hf.file
             )),
         }
     }
-    special::put(input, tokenizer_json, &options, n_tokens, keys, notes)
+    special::write_keys(writer, tokenizer_json, &options, n_tokens)
 }
 
 /// Token to id, checked: no id twice.
@@ -134,6 +132,7 @@ pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
         }
         by_id.push((*id, text));
     }
+    // Most files list tokens by id already, and sorting a quarter of a million strings would show.
     if !by_id.is_sorted() {
         by_id.sort_unstable();
     }
@@ -152,6 +151,7 @@ pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
 /// Every merge joins two tokens into a third.
 pub(super) fn check_merges(hf: &HfTokenizer, ids: &Ids<'_>) -> Result<(), VocabError> {
     let prefix = hf.model.continuing_subword_prefix.as_deref().unwrap_or("");
+    // WordPiece-like BPEs mark what continues a word (`##`), and the mark is not in the joined token.
     let mut joined = String::new();
     for (index, (left, right)) in hf.model.merges.0.iter().enumerate() {
         joined.clear();
@@ -174,28 +174,29 @@ pub(super) fn check_merges(hf: &HfTokenizer, ids: &Ids<'_>) -> Result<(), VocabE
 
 /// The tokens by id, free ids below the config's `vocab_size` as `[PAD{id}]`.
 fn tokens(
+    writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
     added: &mut AddedVocab,
-    ctx: &VocabContext,
     style: &Style,
-    notes: &mut Vec<String>,
 ) -> Result<TokenTable, VocabError> {
     let n_known = hf.model.vocab.0.len()
         + added.by_id.keys().filter(|id| **id as usize >= hf.model.vocab.0.len()).count();
     // The default of the reference: as many as there are tokens, whatever their ids.
-    let vocab_size = ctx.vocab_size.unwrap_or_else(|| {
+    let vocab_size = writer.ctx.vocab_size.unwrap_or_else(|| {
         let last_named = added.only_named.len() as u64;
         (n_known as u64).max(last_named)
     });
-    check_rows(usize::try_from(vocab_size).unwrap_or(usize::MAX), ctx)?;
+    writer.check_rows(usize::try_from(vocab_size).unwrap_or(usize::MAX))?;
     for id in added.only_named.iter().copied().filter(|id| u64::from(*id) >= vocab_size).collect::<Vec<_>>() {
         if let Some(token) = added.by_id.remove(&id) {
-            notes.push(format!(
+            writer.note(format!(
                 "special token `{}` is in no vocabulary file and has no room: left out",
                 token.content
             ));
         }
     }
+    // One slot for each id. Two tokens with one id are an error only if their texts differ: added tokens are
+    // often in the model's own list as well.
     let mut slots: Vec<Option<&str>> = vec![None; slots_len(vocab_size, hf.file)?];
     let listed = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
     for (id, text) in listed.chain(added.by_id.iter().map(|(id, token)| (*id, token.content.as_str()))) {
@@ -213,6 +214,8 @@ fn tokens(
             }
         }
     }
+    // The decoder turns the byte alphabet into text. The reference encodes and decodes a token with the
+    // whole tokenizer; for a token that is found before the model sees the text only the decoder acts.
     let decoder: Option<DecoderWrapper> = match &hf.decoder {
         serde_json::Value::Null => None,
         json => Some(
@@ -223,7 +226,7 @@ fn tokens(
     let last = slots.iter().rposition(Option::is_some).unwrap_or(0);
     let holes = slots[..last].iter().filter(|slot| slot.is_none()).count();
     if holes > 0 {
-        notes.push(format!(
+        writer.note(format!(
             "{holes} ids below {last} have no token in `{}`; unused tokens `[PAD...]` stand there",
             hf.file
         ));
@@ -239,11 +242,10 @@ fn tokens(
             continue;
         };
         // llama.cpp looks for added tokens in plain text, so those that are kept in the model's
-        // alphabet are brought back to what they stand for.
+        // alphabet are decoded to what they stand for.
         let mut plain = token.content.clone();
         if style.plain_added {
-            let kind = if token.special { TokenType::Control } else { TokenType::UserDefined };
-            table.push(plain, kind);
+            table.push(plain, TokenType::of_added(token.special));
             continue;
         }
         if let (false, Some(decoder)) = (token.is_normalized(), &decoder) {
@@ -252,6 +254,7 @@ fn tokens(
         if token.special || looks_special(&plain) || style.control.contains(&plain.as_str()) {
             table.push(plain, TokenType::Control);
         } else {
+            // Gemma's user-defined tokens hold SentencePiece's sign for a space, which texts do not.
             table.push(plain.replace('\u{2581}', " "), TokenType::UserDefined);
         }
     }
@@ -261,6 +264,7 @@ fn tokens(
 /// A vocabulary's size as a length, refused where no file could hold it: the number comes from a
 /// config, and memory is taken by it.
 pub(super) fn slots_len(vocab_size: u64, file: &str) -> Result<usize, VocabError> {
+    // 64 times the vocabulary of Gemma 3 (2^18), the largest of the architectures here.
     const MOST: u64 = 1 << 24;
     match usize::try_from(vocab_size) {
         Ok(len) if vocab_size <= MOST => Ok(len),
@@ -270,7 +274,7 @@ pub(super) fn slots_len(vocab_size: u64, file: &str) -> Result<usize, VocabError
 
 /// Merges as the reference writes them: two tokens with a space between; a space inside a token
 /// (possible in the newer spelling only) as the character that stands for it in byte-level text.
-pub(super) fn merges(pairs: Vec<(String, String)>, notes: &mut Vec<String>) -> Vec<Vec<u8>> {
+pub(super) fn merges(writer: &mut TokenizerWriter<'_>, pairs: Vec<(String, String)>) -> Vec<Vec<u8>> {
     const SPACE: &str = "\u{120}";
     let mut with_spaces = 0;
     let merges = pairs
@@ -287,7 +291,7 @@ pub(super) fn merges(pairs: Vec<(String, String)>, notes: &mut Vec<String>) -> V
         })
         .collect();
     if with_spaces > 0 {
-        notes.push(format!("{with_spaces} merges hold spaces, which are written as `{SPACE}`"));
+        writer.note(format!("{with_spaces} merges hold spaces, which are written as `{SPACE}`"));
     }
     merges
 }

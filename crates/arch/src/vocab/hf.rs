@@ -50,16 +50,16 @@ pub(super) struct HfModel {
     /// Whether a word that is a token is taken without looking at merges.
     #[serde(default)]
     pub ignore_merges: Option<bool>,
-    /// All else that the tokenizer library knows of a BPE.
+    /// The text of the token for what the vocabulary cannot spell.
     #[serde(default)]
     pub unk_token: Option<String>,
-    /// See the tokenizer library.
+    /// Whether neighbouring unknown characters become one unknown token.
     #[serde(default)]
     pub fuse_unk: Option<bool>,
-    /// See the tokenizer library.
+    /// What marks a token that continues a word (`##`).
     #[serde(default)]
     pub continuing_subword_prefix: Option<String>,
-    /// See the tokenizer library.
+    /// What marks a token that ends a word (`</w>`).
     #[serde(default)]
     pub end_of_word_suffix: Option<String>,
     /// The id of a unigram's unknown token.
@@ -325,7 +325,7 @@ impl HfTokenizer {
             "Qwen2Tokenizer" => (
                 serde_json::json!({"type": "NFC"}),
                 serde_json::json!({"type": "Sequence", "pretokenizers": [
-                    {"type": "Split", "pattern": {"Regex": super::pre::QWEN2}, "behavior": "Isolated", "invert": false},
+                    {"type": "Split", "pattern": {"Regex": super::pre::expressions::QWEN2}, "behavior": "Isolated", "invert": false},
                     byte_level(false)
                 ]}),
             ),

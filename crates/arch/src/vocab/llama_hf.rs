@@ -14,9 +14,11 @@ use serde_json::Value as Json;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
-use super::keys::{self, Keys, TokenTable, TokenType};
-use super::{VocabContext, bpe, check_rows, special, spm};
-use crate::Input;
+use super::keys;
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, special, spm};
 
 /// The score of every token.
 const SCORE: f32 = -1000.0;
@@ -29,39 +31,30 @@ pub(super) fn is_one(hf: &HfTokenizer) -> bool {
         && hf.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
 }
 
-/// Puts the keys of a llama tokenizer.
-pub(super) fn put(
-    input: &Input<'_>,
-    hf: &HfTokenizer,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    let mut table = table(input, hf, ctx, notes)?;
+/// Writes the keys of a llama tokenizer.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
+    let mut table = table(writer, hf)?;
     let ids = bpe::ids_of(hf)?;
-    if ctx.scores_from_merges {
+    if writer.ctx.scores_from_merges {
         rank(&mut table, hf, &ids);
-        if !says_space(keys) && !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
-            keys.put(keys::ADD_SPACE_PREFIX, false);
+        if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
+            writer.set(keys::ADD_SPACE_PREFIX, false);
         }
     } else {
-        warn_of_loss(hf, &ids, keys, notes);
+        note_losses(writer, hf, &ids);
     }
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::PRE, "default");
-    let n_tokens = table.len();
-    table.put(keys);
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, "default");
+    let n_tokens = writer.set_tokens(table);
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+    special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
-fn says_space(keys: &Keys) -> bool {
-    keys.0.iter().any(|(key, _)| key == keys::ADD_SPACE_PREFIX)
-}
-
-/// Scores by merges: of a token, the negative position of the first merge that makes it.
+/// Scores by merges: of a token, the negative position of the first merge that makes it. llama.cpp joins
+/// the pair whose token has the highest score, so the earliest merge is taken first.
 fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
     let mut joined = String::new();
+    // From the last to the first, so that of several merges into one token the first one stays.
     for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
         joined.clear();
         joined.push_str(left);
@@ -72,9 +65,11 @@ fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
     }
 }
 
-/// Tells in what llama.cpp will cut text otherwise than the model: its keys are the reference's,
-/// which lose the order of merges and may not say that no space is put in front.
-fn warn_of_loss(hf: &HfTokenizer, ids: &Ids<'_>, keys: &Keys, notes: &mut Vec<String>) {
+/// Notes where llama.cpp will cut text otherwise than the model: the keys are the reference's, which
+/// lose the order of merges and may not say that no space is put in front.
+fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>) {
+    // With equal scores llama.cpp joins the leftmost pair. That is the model's order only by chance; where
+    // ids grow with merges, whoever reads the file can at least restore the order from them.
     let mut joined = String::new();
     let mut last = 0;
     let in_order = hf.model.merges.0.iter().all(|(left, right)| {
@@ -87,14 +82,14 @@ fn warn_of_loss(hf: &HfTokenizer, ids: &Ids<'_>, keys: &Keys, notes: &mut Vec<St
         grows
     });
     let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
-    notes.push(format!(
+    writer.note(format!(
         "`{}` has no scores, and the reference gives every token the same: llama.cpp joins from left to right, \
-         the model by its merges, of which {order} tells; with `tokenizer.model` beside it or `--scores-from-merges` \
-         scores are written",
+         the model by its merges, of which {order} tells; scores are written where `tokenizer.model` is beside it or \
+         `scores_from_merges` is chosen",
         hf.file
     ));
-    if !says_space(keys) && !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
-        notes.push(format!(
+    if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
+        writer.note(format!(
             "`{}` puts no space in front of a text, but llama.cpp does where no key says so, and the reference \
              writes one only for `add_prefix_space` in `tokenizer_config.json`",
             hf.file
@@ -102,43 +97,36 @@ fn warn_of_loss(hf: &HfTokenizer, ids: &Ids<'_>, keys: &Keys, notes: &mut Vec<St
     }
 }
 
-/// As [`put`], for families of which the reference reads tokenizer.model only. The scores are
-/// made of the merges, so that llama.cpp joins in their order. Added tokens lie where the files state, as beside a
-/// tokenizer.model.
-pub(super) fn put_ranked(
-    input: &Input<'_>,
+/// As [`write_keys`], for families of which the reference reads tokenizer.model only. The scores are
+/// made of the merges, so that llama.cpp joins in their order. Added tokens get the ids
+/// that the files state, as beside a tokenizer.model.
+pub(super) fn write_ranked(
+    writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    ctx: &VocabContext,
     style: spm::Style,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
-    notes.push(format!(
+    writer.note(format!(
         "no `tokenizer.model`, without which the reference stops: the vocabulary comes from `{}`, scores from its merges",
         hf.file
     ));
-    let mut table = ranked_tokens(input, hf, ctx, style, notes)?;
-    notes.extend(table.pad_to(ctx.embedding_rows, Some(spm::SCORE_OF_NONE)));
-    check_rows(table.len(), ctx)?;
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::PRE, if style == spm::Style::ChatGlm3 { "chatglm-spm" } else { "default" });
-    let n_tokens = table.len();
-    table.put(keys);
+    let mut table = ranked_tokens(writer, hf, style)?;
+    writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, if style == spm::Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    let n_tokens = writer.set_tokens(table);
     // What llama.cpp does where nothing is said is to put a space in front.
-    if !adds_space(&hf.normalizer) && !adds_space(&hf.pre_tokenizer) {
-        keys.put(keys::ADD_SPACE_PREFIX, false);
+    if !puts_space_in_front(hf) {
+        writer.set(keys::ADD_SPACE_PREFIX, false);
     }
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+    special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
 /// The model's tokens with scores by merges, then the added ones.
 fn ranked_tokens(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    ctx: &VocabContext,
     style: spm::Style,
-    notes: &mut Vec<String>,
 ) -> Result<TokenTable, VocabError> {
     let ids = bpe::ids_of(hf)?;
     bpe::check_merges(hf, &ids)?;
@@ -149,19 +137,20 @@ fn ranked_tokens(
     for token in &hf.added_tokens {
         let id = ids.get(token.content.as_str()).map(|id| *id as usize);
         if let Some(kind) = id.and_then(|id| table.types.get_mut(id)) {
-            *kind = if token.special { TokenType::Control } else { TokenType::UserDefined } as i32;
+            *kind = TokenType::of_added(token.special);
         }
     }
     if style == spm::Style::ChatGlm3 {
-        return spm::chatglm3(table, ctx);
+        return spm::chatglm3(writer, table);
     }
-    let mut added = spm::listed_tokens(input)?;
+    // Behind the model's own: what tokenizer_config.json lists, then what only tokenizer.json does.
+    let mut added = spm::listed_tokens(writer.input)?;
     for token in hf.added_tokens.iter().filter(|token| !ids.contains_key(token.content.as_str())) {
         added.extend(token.id.map(|id| (hf.file, u64::from(id), token.content.clone(), token.special)));
     }
     let n_known =
         added.iter().map(|(_, id, ..)| id.saturating_add(1)).max().unwrap_or(0).max(table.len() as u64);
-    let n_tokens = bpe::slots_len(ctx.vocab_size.unwrap_or(n_known), "config.json")?;
+    let n_tokens = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_known), "config.json")?;
     if n_tokens < table.len() {
         return Err(VocabError::VocabTooLarge {
             token: String::from_utf8_lossy(&table.texts[n_tokens]).into_owned(),
@@ -169,20 +158,24 @@ fn ranked_tokens(
             vocab_size: n_tokens as u64,
         });
     }
-    check_rows(n_tokens, ctx)?;
-    for id in table.len()..n_tokens {
-        table.push_scored(format!("[PAD{id}]"), TokenType::Unused, spm::SCORE_OF_NONE);
-    }
+    writer.check_rows(n_tokens)?;
+    table.fill(n_tokens, Some(spm::SCORE_OF_NONE));
     for (file, id, text, special) in added {
-        if ids.get(text.as_str()).is_some_and(|own| u64::from(*own) == id) {
-            let at = ids[text.as_str()] as usize;
-            table.types[at] = if special { TokenType::Control } else { TokenType::UserDefined } as i32;
+        // A token that the model has too keeps the score of its merge and changes its type alone.
+        if let Some(own) = ids.get(text.as_str()).filter(|own| u64::from(**own) == id) {
+            table.types[*own as usize] = TokenType::of_added(special);
             continue;
         }
-        let kind = if special { TokenType::Control } else { TokenType::UserDefined };
-        spm::set(&mut table, file, id, &text, (kind, SCORE), notes);
+        let kind = TokenType::of_added(special);
+        spm::set(writer, &mut table, file, id, &text, (kind, SCORE));
     }
     Ok(table)
+}
+
+/// Whether the tokenizer puts a space in front of a text. Older files do it in the normalizer
+/// (`Prepend`), newer ones in the pre-tokenizer (`Metaspace`).
+fn puts_space_in_front(hf: &HfTokenizer) -> bool {
+    adds_space(&hf.normalizer) || adds_space(&hf.pre_tokenizer)
 }
 
 /// Whether a step, or one of a sequence, puts a space in front of a text.
@@ -206,13 +199,7 @@ fn adds_space(step: &Json) -> bool {
 /// Gemma 4: tokens as of a llama tokenizer, merges, and a name of its own.
 ///
 /// Source: `Gemma4Model.set_vocab` in `conversion/gemma.py`.
-pub(super) fn put_gemma4(
-    input: &Input<'_>,
-    hf: &HfTokenizer,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
+pub(super) fn write_gemma4(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
     /// Control tokens that programs want to see.
     const VISIBLE: [&str; 7] = [
         "<|channel>",
@@ -224,71 +211,60 @@ pub(super) fn put_gemma4(
         "<|\"|>",
     ];
     hf.needs_kind("BPE")?;
-    let mut table = table(input, hf, ctx, notes)?;
+    let mut table = table(writer, hf)?;
     for (text, kind) in table.texts.iter().zip(&mut table.types) {
         if VISIBLE.iter().any(|visible| visible.as_bytes() == text) {
-            *kind = TokenType::UserDefined as i32;
+            *kind = TokenType::UserDefined;
         }
     }
-    keys.put(keys::MODEL, "gemma4");
-    let n_tokens = table.len();
-    table.put(keys);
-    keys.put(keys::MERGES, Array::String(bpe::merges(hf.model.merges.0.clone(), notes).into()));
-    special::put(input, Some(hf), &special::Options::default(), n_tokens, keys, notes)?;
-    keys.put(keys::ADD_SPACE_PREFIX, false);
-    keys.put(keys::ADD_BOS, true);
+    writer.set(keys::MODEL, "gemma4");
+    let n_tokens = writer.set_tokens(table);
+    let merges = bpe::merges(writer, hf.model.merges.0.clone());
+    writer.set(keys::MERGES, Array::String(merges.into()));
+    special::write_keys(writer, Some(hf), &special::Options::default(), n_tokens)?;
+    writer.set(keys::ADD_SPACE_PREFIX, false);
+    writer.set(keys::ADD_BOS, true);
     Ok(())
 }
 
 /// Xverse: no scores, and a name for the token that is a zero byte.
 ///
 /// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
-pub(super) fn put_xverse(
-    input: &Input<'_>,
-    hf: &HfTokenizer,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
+pub(super) fn write_xverse(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
     hf.needs_kind("BPE")?;
     let ids = bpe::ids_of(hf)?;
-    let added = AddedVocab::read(input, hf, &ids)?;
-    let mut table = table(input, hf, ctx, notes)?;
+    let added = AddedVocab::read(writer.input, hf, &ids)?;
+    let mut table = table(writer, hf)?;
     table.scores.clear();
     for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
         let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
+        // C would take a zero byte for the end of the text; the reference spells it as Python does.
         if text.as_slice() == b"\0" {
             *text = b"<b'\\x00'>".to_vec();
-            *kind = TokenType::Byte as i32;
-        } else if *kind != TokenType::Byte as i32 && *kind != TokenType::Unused as i32 {
+            *kind = TokenType::Byte;
+        } else if *kind != TokenType::Byte && *kind != TokenType::Unused {
             *kind = match token {
                 Some(token) if token.special => TokenType::Control,
                 Some(_) => TokenType::UserDefined,
                 None => TokenType::Normal,
-            } as i32;
+            };
         }
     }
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::PRE, "default");
-    let n_tokens = table.len();
-    table.put(keys);
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, "default");
+    let n_tokens = writer.set_tokens(table);
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, Some(hf), &options, n_tokens, keys, notes)
+    special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
 /// The checked tokens, as many as the embedding has rows.
-fn table(
-    input: &Input<'_>,
-    hf: &HfTokenizer,
-    ctx: &VocabContext,
-    notes: &mut Vec<String>,
-) -> Result<TokenTable, VocabError> {
+fn table(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<TokenTable, VocabError> {
     let ids = bpe::ids_of(hf)?;
     bpe::check_merges(hf, &ids)?;
-    let mut added = AddedVocab::read(input, hf, &ids)?;
-    notes.append(&mut added.notes);
+    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+    writer.notes.append(&mut added.notes);
     let mut table = tokens(hf, &added)?;
-    if let Some(vocab_size) = ctx.vocab_size.filter(|n| *n < table.len() as u64) {
+    if let Some(vocab_size) = writer.ctx.vocab_size.filter(|n| *n < table.len() as u64) {
         let last = table.len() - 1;
         return Err(VocabError::VocabTooLarge {
             token: String::from_utf8_lossy(&table.texts[last]).into_owned(),
@@ -296,8 +272,7 @@ fn table(
             vocab_size,
         });
     }
-    check_rows(table.len(), ctx)?;
-    notes.extend(table.pad_to(ctx.embedding_rows, Some(SCORE)));
+    writer.pad_to_rows(&mut table, Some(SCORE))?;
     Ok(table)
 }
 
@@ -325,12 +300,13 @@ fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError
         };
         table.push_scored(text, kind, SCORE);
     }
+    // Added tokens must follow without a gap: the format of a llama tokenizer has no free places.
     for (id, token) in added.by_id.range(u32::try_from(n_model).unwrap_or(u32::MAX)..) {
         if *id as usize != table.len() {
             return Err(missing(table.len()));
         }
         let special = specials.contains(token.content.as_str());
-        let kind = if special { TokenType::Control } else { TokenType::UserDefined };
+        let kind = TokenType::of_added(special);
         table.push_scored(token.content.as_str(), kind, SCORE);
     }
     Ok(table)

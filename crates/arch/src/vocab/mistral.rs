@@ -13,10 +13,13 @@ use serde::Deserialize;
 
 use super::error::VocabError;
 use super::hf::malformed;
-use super::keys::{self, Keys, TokenTable, TokenType};
+use super::keys;
 use super::ranks::{ByBytes, Ranks, text_of};
 use super::spm_model::SpmModel;
-use super::{VocabContext, base64, bpe, check_rows, spm, template};
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{base64, bpe, spm, template};
 use crate::Input;
 
 const TEKKEN: &str = "tekken.json";
@@ -91,41 +94,35 @@ fn versioned<'a>(input: &Input<'a>) -> Option<(String, String, &'a [u8])> {
         .max_by(|one, other| one.0.cmp(&other.0))
 }
 
-/// Puts the keys of Mistral's files. `native` for a checkpoint in Mistral's own format, whose
+/// Writes the keys of Mistral's files. `native` for a checkpoint in Mistral's own format, whose
 /// template file counts.
-pub(super) fn put(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    native: bool,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    let (version, kind) = if let Some(bytes) = input.file(TEKKEN) {
-        (put_tekken(bytes, ctx, keys, notes)?, "-tekken")
-    } else if let Some((file, version, bytes)) = versioned(input) {
-        put_spm(&file, bytes, ctx, keys, notes)?;
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, native: bool) -> Result<(), VocabError> {
+    let (version, kind) = if let Some(bytes) = writer.file(TEKKEN) {
+        (write_tekken(writer, bytes)?, "-tekken")
+    } else if let Some((file, version, bytes)) = versioned(writer.input) {
+        write_spm(writer, &file, bytes)?;
         (version, "")
-    } else if let Some(bytes) = input.file("tokenizer.model") {
-        put_spm("tokenizer.model", bytes, ctx, keys, notes)?;
+    } else if let Some(bytes) = writer.file("tokenizer.model") {
+        write_spm(writer, "tokenizer.model", bytes)?;
         ("1".to_owned(), "")
     } else {
         return Err(VocabError::NoTokenizer {
             looked_for: "`tekken.json`; `tokenizer.model` with or without a version",
         });
     };
-    keys.put(keys::ADD_BOS, true);
-    keys.put(keys::ADD_EOS, false);
-    if native && let Some(text) = template::jinja_file(input)? {
-        template::note_if_bad("chat_template.jinja", &text, notes);
-        keys.put(keys::CHAT_TEMPLATE, text);
+    writer.set(keys::ADD_BOS, true);
+    writer.set(keys::ADD_EOS, false);
+    if native && let Some(text) = template::jinja_file(writer.input)? {
+        template::note_if_bad(writer, "chat_template.jinja", &text);
+        writer.set(keys::CHAT_TEMPLATE, text);
         return Ok(());
     }
     // llama.cpp has the templates of these versions built in, by name.
     let number = version.split('m').next().unwrap_or_default();
     match (number, kind) {
-        ("1", _) => keys.put(keys::CHAT_TEMPLATE, "mistral-v1"),
-        ("3" | "7", kind) => keys.put(keys::CHAT_TEMPLATE, format!("mistral-v{number}{kind}")),
-        _ => notes.push(format!(
+        ("1", _) => writer.set(keys::CHAT_TEMPLATE, "mistral-v1"),
+        ("3" | "7", kind) => writer.set(keys::CHAT_TEMPLATE, format!("mistral-v{number}{kind}")),
+        _ => writer.note(format!(
             "no chat template: none is built in for version {version} of Mistral's tokenizers"
         )),
     }
@@ -133,18 +130,14 @@ pub(super) fn put(
 }
 
 /// tekken.json; gives its version without `v`.
-fn put_tekken(
-    bytes: &[u8],
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<String, VocabError> {
+fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String, VocabError> {
     let file: Tekken = serde_json::from_slice(bytes).map_err(|error| malformed(TEKKEN, &error))?;
     let n_tokens = bpe::slots_len(file.config.default_vocab_size, TEKKEN)?;
     let n_special = bpe::slots_len(file.config.default_num_special_tokens, TEKKEN)?;
     let n_ranks = n_tokens.checked_sub(n_special).ok_or_else(|| {
         malformed(TEKKEN, &format!("{n_special} special tokens in a vocabulary of {n_tokens}"))
     })?;
+    // Ids: special tokens 0..n_special, then the ranks 0..n_ranks of the vocabulary.
     let named: Vec<String> = match file.special_tokens {
         Some(listed) => listed.into_iter().map(|token| token.token_str).collect(),
         None => SPECIALS.map(str::to_owned).to_vec(),
@@ -154,6 +147,7 @@ fn put_tekken(
             format!("{} special tokens, but `default_num_special_tokens` is {n_special}", named.len());
         return Err(malformed(TEKKEN, &problem));
     }
+    // The file lists more ranks than the model has; those from `n_ranks` on are cut off.
     let mut tokens = Vec::with_capacity(file.vocab.len().min(n_ranks));
     for entry in file.vocab.into_iter().filter(|entry| (entry.rank as usize) < n_ranks) {
         let bytes = base64::decode(entry.token_bytes.as_bytes()).ok_or_else(|| {
@@ -173,26 +167,26 @@ fn put_tekken(
     let specials: Vec<String> = named.into_iter().chain(filler).collect();
     specials.iter().for_each(|text| table.push(text.as_str(), TokenType::Control));
     ranks.tokens.iter().for_each(|(bytes, _)| table.push(text_of(bytes), TokenType::Normal));
-    notes.extend(table.pad_to(ctx.embedding_rows, None));
-    check_rows(table.len(), ctx)?;
-    keys.put(keys::MODEL, "gpt2");
-    keys.put(keys::PRE, ctx.pre.as_deref().unwrap_or("tekken"));
-    keys.put(keys::MERGES, Array::String(all_merges(&ranks)?.into()));
+    writer.pad_to_rows(&mut table, None)?;
+    let pre = writer.ctx.pre.clone().unwrap_or_else(|| "tekken".into());
+    writer.set(keys::MODEL, "gpt2");
+    writer.set(keys::PRE, pre);
+    writer.set(keys::MERGES, Array::String(all_merges(&ranks)?.into()));
     let id_of =
         |text: &str| specials.iter().position(|have| have == text).and_then(|id| u32::try_from(id).ok());
     for (key, text) in
         [(keys::BOS_ID, "<s>"), (keys::EOS_ID, "</s>"), (keys::UNK_ID, "<unk>"), (keys::PAD_ID, "<pad>")]
     {
         match id_of(text) {
-            Some(id) => keys.put(key, id),
-            None => notes.push(format!("`{TEKKEN}` has no special token `{text}`: `{key}` is left out")),
+            Some(id) => writer.set(key, id),
+            None => writer.note(format!("`{TEKKEN}` has no special token `{text}`: `{key}` is left out")),
         }
     }
     // The reference writes a zero for each token, as an integer.
-    let scores = vec![0; table.len()];
-    keys.put(keys::TOKENS, Array::String(std::mem::take(&mut table.texts).into()));
-    keys.put(keys::SCORES, Array::I32(scores));
-    keys.put(keys::TOKEN_TYPE, Array::I32(table.types));
+    let (scores, types) = (vec![0; table.len()], table.type_ids());
+    writer.set(keys::TOKENS, Array::String(table.texts.into()));
+    writer.set(keys::SCORES, Array::I32(scores));
+    writer.set(keys::TOKEN_TYPE, Array::I32(types));
     Ok(file.config.version.trim_start_matches('v').to_owned())
 }
 
@@ -203,6 +197,8 @@ fn all_merges(ranks: &Ranks) -> Result<Vec<Vec<u8>>, VocabError> {
     let by_bytes: ByBytes<'_> = ranks.by_bytes();
     let mut merges = Vec::with_capacity(ranks.tokens.len() * 2);
     let mut ways: Vec<(u32, u32, usize)> = Vec::new();
+    // The first 256 ranks are the bytes themselves. Unlike in a tiktoken file, where the ranks alone decide
+    // (`Ranks::merges`), every way to cut a token in two is a merge; llama.cpp takes the first that fits.
     for (bytes, rank) in ranks.tokens.iter().skip(256) {
         ways.clear();
         for cut in 1..bytes.len() {
@@ -224,22 +220,15 @@ fn all_merges(ranks: &Ranks) -> Result<Vec<Vec<u8>>, VocabError> {
 }
 
 /// A SentencePiece model without Hugging Face's files.
-fn put_spm(
-    file: &str,
-    bytes: &[u8],
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
+fn write_spm(writer: &mut TokenizerWriter<'_>, file: &str, bytes: &[u8]) -> Result<(), VocabError> {
     let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
     let mut table = spm::pieces(&model, model.pieces.len());
-    notes.extend(table.pad_to(ctx.embedding_rows, Some(spm::SCORE_OF_NONE)));
-    check_rows(table.len(), ctx)?;
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::BOS_ID, model.bos_id);
-    keys.put(keys::EOS_ID, model.eos_id);
-    keys.put(keys::UNK_ID, model.unk_id);
-    keys.put(keys::PAD_ID, if model.pad_id == u32::MAX { model.eos_id } else { model.pad_id });
-    table.put(keys);
+    writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::BOS_ID, model.bos_id);
+    writer.set(keys::EOS_ID, model.eos_id);
+    writer.set(keys::UNK_ID, model.unk_id);
+    writer.set(keys::PAD_ID, if model.pad_id == u32::MAX { model.eos_id } else { model.pad_id });
+    writer.set_tokens(table);
     Ok(())
 }

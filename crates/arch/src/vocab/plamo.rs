@@ -8,22 +8,20 @@ use serde_json::Value as Json;
 
 use super::error::VocabError;
 use super::hf::{malformed, tokenizer_config};
-use super::keys::{self, Keys, TokenTable, TokenType};
-use super::{VocabContext, bpe, check_rows, special, template};
-use crate::Input;
+use super::keys;
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, template};
+use crate::json::is_truthy;
 
 const FILE: &str = "tokenizer.jsonl";
 /// `<|plamo:op|>`, which ends a turn.
 const EOT: u32 = 4;
 
-/// Puts the keys of a PLaMo tokenizer.
-pub(super) fn put(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    let bytes = input.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.jsonl`" })?;
+/// Writes the keys of a PLaMo tokenizer.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.jsonl`" })?;
     let mut table = TokenTable::default();
     let lines = bytes.split(|byte| *byte == b'\n').enumerate();
     for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
@@ -45,13 +43,12 @@ pub(super) fn put(
     }
     // The reference numbers these from 1.
     let have = table.len();
-    let wanted = bpe::slots_len(ctx.vocab_size.unwrap_or(have as u64), FILE)?;
+    let wanted = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(have as u64), FILE)?;
     for number in 1..=wanted.saturating_sub(have) {
         table.push_scored(format!("[PAD{number}]"), TokenType::Unused, -1000.0);
     }
-    notes.extend(table.pad_to(ctx.embedding_rows, Some(-1000.0)));
-    check_rows(table.len(), ctx)?;
-    let config = tokenizer_config(input)?.unwrap_or_default();
+    writer.pad_to_rows(&mut table, Some(-1000.0))?;
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
     let mut ids = Vec::new();
     for (name, key) in [
         ("bos_token", keys::BOS_ID),
@@ -70,35 +67,30 @@ pub(super) fn put(
             }
         }
     }
-    keys.put(keys::MODEL, "plamo2");
-    keys.put(keys::PRE, "default");
-    table.put(keys);
+    writer.set(keys::MODEL, "plamo2");
+    writer.set(keys::PRE, "default");
+    writer.set_tokens(table);
     for (key, id) in ids {
-        keys.put(key, id);
+        writer.set(key, id);
     }
-    keys.put(keys::EOT_ID, EOT);
-    keys.put(keys::ADD_SPACE_PREFIX, false);
+    writer.set(keys::EOT_ID, EOT);
+    writer.set(keys::ADD_SPACE_PREFIX, false);
     Ok(())
 }
 
-/// As [`put`], then the chat template: chat_template.jinja, else `chat_template` of
+/// As [`write_keys`], then the chat template: chat_template.jinja, else `chat_template` of
 /// tokenizer_config.json; an empty one is none.
-pub(super) fn put_with_template(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    put(input, ctx, keys, notes)?;
-    let config = tokenizer_config(input)?.unwrap_or_default();
-    let value = match template::jinja_file(input)? {
+pub(super) fn write_with_template(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    write_keys(writer)?;
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
+    let value = match template::jinja_file(writer.input)? {
         Some(text) => Json::String(text),
         None => config.get("chat_template").cloned().unwrap_or_default(),
     };
     match template::of_value(&value) {
-        Ok(Some(templates)) if special::is_true(&value) => template::put(&templates, keys, Some(notes)),
+        Ok(Some(templates)) if is_truthy(&value) => template::write_keys(writer, &templates),
         Ok(_) => {}
-        Err(problem) => notes.push(problem.into()),
+        Err(problem) => writer.note(problem),
     }
     Ok(())
 }

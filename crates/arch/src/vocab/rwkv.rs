@@ -10,28 +10,26 @@
 
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed};
-use super::keys::{self, Keys, TokenTable, TokenType};
-use super::{VocabContext, bpe, check_rows, special};
-use crate::Input;
+use super::keys;
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, special};
 
 pub(crate) const FILE: &str = "rwkv_vocab_v20230424.txt";
 
 const TEMPLATE: &str = include_str!("rwkv_world.jinja");
 
-/// Puts the keys of a world vocabulary.
-pub(super) fn put(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
+/// Writes the keys of a world vocabulary.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     let bytes =
-        input.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`rwkv_vocab_v20230424.txt`" })?;
+        writer.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`rwkv_vocab_v20230424.txt`" })?;
     let text = std::str::from_utf8(bytes).map_err(|error| malformed(FILE, &error))?;
-    let vocab_size = ctx.vocab_size.unwrap_or(65536);
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(65536);
     let n_tokens = bpe::slots_len(vocab_size, FILE)?;
     let mut table = TokenTable::default();
     table.push("<s>", TokenType::Control);
+    // The file numbers its tokens from 1, line by line; 0 is the token before, which stands for no text.
     let lines = text.split('\n').filter(|line| !line.is_empty());
     for (index, line) in lines.enumerate() {
         let token = token_of(line.trim_end_matches('\r'))
@@ -42,15 +40,11 @@ pub(super) fn put(
         }
         table.push(printed(&token), TokenType::Normal);
     }
-    for id in table.len()..n_tokens {
-        table.push(format!("[PAD{id}]"), TokenType::Unused);
-    }
-    notes.extend(table.pad_to(ctx.embedding_rows, None));
-    check_rows(table.len(), ctx)?;
-    keys.put(keys::MODEL, "rwkv");
-    let n_tokens = table.len();
-    table.put(keys);
-    let hf = HfTokenizer::read_without_model(input)?;
+    table.fill(n_tokens, None);
+    writer.pad_to_rows(&mut table, None)?;
+    writer.set(keys::MODEL, "rwkv");
+    let n_tokens = writer.set_tokens(table);
+    let hf = HfTokenizer::read_without_model(writer.input)?;
     let options = special::Options {
         // An empty line ends a turn; bos and eos are the token that is no text.
         defaults: vec![("eot", 261)],
@@ -58,7 +52,7 @@ pub(super) fn put(
         template_if_none: Some(TEMPLATE.trim_ascii_end()),
         ..special::Options::default()
     };
-    special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)
+    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }
 
 /// The bytes of a line's token.

@@ -1,9 +1,9 @@
 //! What all kinds share: special ids, `add_bos_token` and its like, chat templates, normalizer
 //! flags, in the reference's order.
 //!
-//! Three files are asked. tokenizer.json's post-processor tells what is put around a text, and
-//! may name special tokens that tokenizer_config.json does not; that file names special tokens by
-//! text; config.json has ids, which count last. The first that speaks decides.
+//! Three files are read. tokenizer.json's post-processor says what is put around a text, and may name
+//! special tokens that tokenizer_config.json does not; that file names special tokens by text;
+//! config.json has ids, which count last. The first file that has a value decides.
 //!
 //! Source: `SpecialVocab` in `gguf-py/gguf/vocab.py`.
 
@@ -11,10 +11,11 @@ use gguf::Value;
 use serde_json::{Map, Value as Json};
 
 use super::error::VocabError;
-use super::hf::{AddedToken, HfTokenizer, json_object, tokenizer_config};
-use super::keys::{self, Keys};
-use super::template;
-use crate::Input;
+use super::hf::{AddedToken, HfTokenizer, tokenizer_config};
+use super::post_processor::{ByName, PostProcessor, set, set_default};
+use super::writer::TokenizerWriter;
+use super::{keys, template};
+use crate::json::list;
 
 /// What a caller wants of the special tokens.
 #[derive(Debug, Default)]
@@ -53,60 +54,58 @@ const ID_KEYS: [(&str, &str); 8] = [
 /// Special token and the key that says whether texts get it.
 const ADD_KEYS: [(&str, &str); 3] = [("bos", keys::ADD_BOS), ("eos", keys::ADD_EOS), ("sep", keys::ADD_SEP)];
 
-/// Values by name, in the order in which the names came first.
-type ByName<T> = Vec<(&'static str, T)>;
-
-fn set<T>(list: &mut ByName<T>, name: &'static str, value: T) {
-    match list.iter_mut().find(|(have, _)| *have == name) {
-        Some((_, old)) => *old = value,
-        None => list.push((name, value)),
-    }
-}
-
-fn set_default<T>(list: &mut ByName<T>, name: &'static str, value: T) {
-    if !list.iter().any(|(have, _)| *have == name) {
-        list.push((name, value));
-    }
-}
-
 /// What the files say so far.
-#[derive(Default)]
-struct Special<'a> {
+struct Special<'s, 'w> {
+    writer: &'s mut TokenizerWriter<'w>,
     types: Vec<&'static str>,
     n_vocab: Option<usize>,
     ids: ByName<u32>,
     add: ByName<bool>,
     lowercase: Option<Json>,
     strip_accents: Option<Json>,
-    notes: Option<&'a mut Vec<String>>,
 }
 
-/// Puts special ids, flags, templates and normalizer flags.
+/// Writes special ids, flags, templates and normalizer flags, in this order.
 ///
-/// `hf` is tokenizer.json, if there is one; its vocabulary does not count here.
-pub(super) fn put(
-    input: &Input<'_>,
+/// `hf` is tokenizer.json, if there is one; its vocabulary does not count here. Ids from `n_tokens` on are
+/// written with a note.
+pub(super) fn write_keys(
+    writer: &mut TokenizerWriter<'_>,
     hf: Option<&HfTokenizer>,
     options: &Options,
     n_tokens: usize,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
+    let input = writer.input;
     let types = match options.types.as_slice() {
         [] => vec!["bos", "eos", "unk", "sep", "pad", "cls", "mask"],
         types => types.to_vec(),
     };
-    let mut special = Special { types, n_vocab: options.n_vocab, notes: Some(notes), ..Special::default() };
+    let mut special = Special {
+        writer,
+        types,
+        n_vocab: options.n_vocab,
+        ids: Vec::new(),
+        add: Vec::new(),
+        lowercase: None,
+        strip_accents: None,
+    };
+    // 1. The post-processor: flags, and names that the config lacks. Python takes an empty config for none.
     let mut config = tokenizer_config(input)?.filter(|config| !config.is_empty());
     if let Some(hf) = hf {
         special.read_normalizer(&hf.normalizer);
-        special.read_post_processor(&hf.post_processor, &mut config);
+        let mut processor = PostProcessor::new(config, std::mem::take(&mut special.types));
+        processor.read(&hf.post_processor);
+        (special.types, special.add, config) = (processor.types, processor.add, processor.config);
+        special.writer.notes.append(&mut processor.notes);
     }
+    // 2. tokenizer_config.json: flags that are not set yet, and tokens by text, whose ids stand in
+    // tokenizer.json.
     let mut templates = None;
     if let Some(config) = &config {
-        templates = template::read(input, config, special.notes.as_deref_mut())?;
+        templates = template::read(special.writer, config)?;
         special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()))?;
     }
+    // 3. config.json: ids of what has none yet. Then what the architecture knows by itself.
     special.read_ids(&input.config)?;
     if special.ids.is_empty() {
         special.ids.extend(&options.if_none);
@@ -122,41 +121,35 @@ pub(super) fn put(
             set(&mut special.ids, name, id);
         }
     }
-    special.put(n_tokens, keys);
+    special.write_ids_and_flags(n_tokens);
+    let Special { writer, lowercase, strip_accents, .. } = special;
     match (templates, options.template_if_none) {
         _ if options.without_template => {}
-        (Some(templates), _) => template::put(&templates, keys, special.notes.as_deref_mut()),
-        (None, Some(name)) => keys.put(keys::CHAT_TEMPLATE, name),
+        (Some(templates), _) => template::write_keys(writer, &templates),
+        (None, Some(name)) => writer.set(keys::CHAT_TEMPLATE, name),
         (None, None) => {}
     }
-    for (key, value) in [(keys::LOWERCASE, &special.lowercase), (keys::STRIP_ACCENTS, &special.strip_accents)]
-    {
+    for (key, value) in [(keys::LOWERCASE, lowercase), (keys::STRIP_ACCENTS, strip_accents)] {
         if let Some(Json::Bool(value)) = value {
-            keys.put(key, *value);
+            writer.set(key, value);
         }
     }
     Ok(())
 }
 
-impl Special<'_> {
-    fn note(&mut self, note: String) {
-        if let Some(notes) = &mut self.notes {
-            notes.push(note);
-        }
-    }
-
-    fn put(&mut self, n_tokens: usize, keys: &mut Keys) {
+impl Special<'_, '_> {
+    fn write_ids_and_flags(&mut self, n_tokens: usize) {
         for (name, id) in std::mem::take(&mut self.ids) {
             if let Some((_, key)) = ID_KEYS.iter().find(|(have, _)| *have == name) {
                 if id as usize >= n_tokens {
-                    self.note(format!("`{key}` is {id}, but there are {n_tokens} tokens"));
+                    self.writer.note(format!("`{key}` is {id}, but there are {n_tokens} tokens"));
                 }
-                keys.put(key, id);
+                self.writer.set(key, id);
             }
         }
         for (name, value) in &self.add {
             if let Some((_, key)) = ADD_KEYS.iter().find(|(have, _)| have == name) {
-                keys.put(key, Value::Bool(*value));
+                self.writer.set(key, Value::Bool(*value));
             }
         }
     }
@@ -176,169 +169,11 @@ impl Special<'_> {
                 }
             }
             Some("Sequence") => {
-                for step in items(normalizer, "normalizers") {
+                for step in list(normalizer, "normalizers") {
                     self.read_normalizer(step);
                 }
             }
             _ => {}
-        }
-    }
-
-    /// What is put around a text. `config` gains the special tokens that only the processor names.
-    fn read_post_processor(&mut self, processor: &Json, config: &mut Option<Map<String, Json>>) {
-        let get = |config: &Option<Map<String, Json>>, name: &str| {
-            config.as_ref().and_then(|config| config.get(name)).filter(|value| is_true(value)).cloned()
-        };
-        let write = |config: &mut Option<Map<String, Json>>, name: &str, value: &Option<Json>| {
-            if let Some(config) = config {
-                config.insert(name.to_owned(), value.clone().unwrap_or(Json::Null));
-            }
-        };
-        let mut names = Names {
-            bos: get(config, "bos_token"),
-            cls: get(config, "cls_token"),
-            eos: get(config, "eos_token"),
-            sep: get(config, "sep_token"),
-        };
-        if names.bos.is_none() && names.cls.is_some() {
-            names.bos = names.cls.clone();
-            write(config, "bos_token", &names.bos);
-        }
-        if names.eos.is_none() && names.sep.is_some() {
-            names.eos = names.sep.clone();
-            write(config, "eos_token", &names.eos);
-        }
-        if !is_true(processor) {
-            return;
-        }
-        let one = std::slice::from_ref(processor);
-        let steps = processor.get("processors").and_then(Json::as_array).map_or(one, Vec::as_slice);
-        for step in steps {
-            match step.get("type").and_then(Json::as_str) {
-                Some("ByteLevel") => {
-                    set_default(&mut self.add, "bos", false);
-                    set_default(&mut self.add, "eos", false);
-                }
-                Some("RobertaProcessing") => {
-                    for name in ["bos", "eos", "sep"] {
-                        set(&mut self.add, name, true);
-                    }
-                    let named = |key: &str, other: &Option<Json>| match step.get(key) {
-                        Some(pair) => pair.get(0).cloned(),
-                        None => other.clone(),
-                    };
-                    if names.cls.is_none() && config.is_some() {
-                        names.cls = named("cls", &names.bos);
-                        write(config, "cls_token", &names.cls);
-                    }
-                    if names.sep.is_none() && config.is_some() {
-                        names.sep = named("sep", &names.eos);
-                        write(config, "sep_token", &names.sep);
-                    }
-                }
-                Some("TemplateProcessing") => self.read_template(step, &mut names, config, write),
-                _ => {}
-            }
-        }
-    }
-
-    /// A template for one text and one for a pair: whether bos, eos and sep are put around them.
-    fn read_template(
-        &mut self,
-        step: &Json,
-        names: &mut Names,
-        config: &mut Option<Map<String, Json>>,
-        write: impl Fn(&mut Option<Map<String, Json>>, &str, &Option<Json>),
-    ) {
-        let single = items(step, "single");
-        let (mut first, mut last) = (None, None);
-        if single.len() > 1 {
-            first = special_of(single.first());
-            if let Some(token) = &first {
-                let is_first = |name: &Option<Json>| name.as_ref() == Some(token);
-                if config.is_none() {
-                    names.bos = first.clone();
-                } else if !is_first(&names.bos) && !is_first(&names.cls) {
-                    if names.bos.is_none() {
-                        names.bos = first.clone();
-                        write(config, "bos_token", &names.bos);
-                    }
-                    if names.cls.is_none() {
-                        names.cls = first.clone();
-                        write(config, "cls_token", &names.cls);
-                    }
-                }
-                let known = is_first(&names.bos) || is_first(&names.cls);
-                set(&mut self.add, "bos", known);
-                if !known {
-                    self.note(format!(
-                        "the post-processor puts {token} before a text, which is not the bos token"
-                    ));
-                }
-            }
-            last = special_of(single.last());
-            if let Some(token) = &last {
-                if config.is_none() {
-                    names.eos = last.clone();
-                } else if names.eos.as_ref() != Some(token) {
-                    // The token that ends a text is not the one that tokenizer_config.json calls
-                    // eos: that one then ends a turn, or a message.
-                    if let Some(name) = ["eot", "eom"].into_iter().find(|name| !self.types.contains(name)) {
-                        self.types.push(name);
-                        write(config, &format!("{name}_token"), &names.eos);
-                    } else {
-                        self.note(format!("the post-processor's {token} takes the place of the eos token"));
-                    }
-                    names.eos = last.clone();
-                    write(config, "eos_token", &names.eos);
-                }
-                let known = names.eos.as_ref() == Some(token);
-                set(&mut self.add, "eos", known);
-            }
-        }
-        self.read_pair(items(step, "pair"), &first, &last, names, config, write);
-    }
-
-    /// The template for a pair: whether a separator stands between its texts.
-    fn read_pair(
-        &mut self,
-        mut pair: &[Json],
-        first: &Option<Json>,
-        last: &Option<Json>,
-        names: &Names,
-        config: &mut Option<Map<String, Json>>,
-        write: impl Fn(&mut Option<Map<String, Json>>, &str, &Option<Json>),
-    ) {
-        if pair.is_empty() {
-            return;
-        }
-        if first.is_some() && special_of(pair.first()) == *first {
-            pair = &pair[1..];
-        }
-        if last.is_some() && special_of(pair.last()) == *last {
-            pair = &pair[..pair.len() - 1];
-        }
-        let text = |part: Option<&Json>| {
-            part.and_then(|part| part.get("Sequence")?.get("id")?.as_str().map(str::to_owned))
-        };
-        if text(pair.first()).as_deref() != Some("A")
-            || text(pair.last()).as_deref() != Some("B")
-            || pair.len() < 3
-        {
-            return;
-        }
-        let between = &pair[1..pair.len() - 1];
-        let separates = |part: &Json| {
-            special_of(Some(part))
-                .is_some_and(|token| Some(&token) == names.sep.as_ref() || Some(&token) == names.eos.as_ref())
-        };
-        let mut add_sep = separates(&between[0]) && last.is_none();
-        if between.len() == 2 && separates(&between[1]) {
-            add_sep = true;
-        }
-        set(&mut self.add, "sep", add_sep);
-        if add_sep && names.sep.is_none() {
-            write(config, "sep_token", &names.eos);
         }
     }
 
@@ -350,11 +185,12 @@ impl Special<'_> {
     ) -> Result<(), VocabError> {
         for name in self.types.clone() {
             if let Some(Json::Bool(wanted)) = config.get(&format!("add_{name}_token")) {
+                // What the post-processor does counts more than what the config says.
                 match self.add.iter().find(|(have, _)| *have == name) {
                     None => self.add.push((name, *wanted)),
                     Some((_, does)) if does != wanted => {
                         let does = *does;
-                        self.note(format!(
+                        self.writer.note(format!(
                             "tokenizer_config.json says `add_{name}_token` = {wanted}, the post-processor does {does}: the latter counts"
                         ));
                     }
@@ -398,46 +234,11 @@ impl Special<'_> {
             }
             (_, n_vocab) => {
                 let room = n_vocab.map_or(u64::from(u32::MAX), |n| n as u64);
-                self.note(format!(
+                self.writer.note(format!(
                     "`{file}`: `{name}_token_id` is {id}, but there are {room} tokens: left out"
                 ));
             }
         }
         Ok(())
     }
-}
-
-/// Special tokens as tokenizer_config.json spells them: a text, or an object that holds it.
-struct Names {
-    bos: Option<Json>,
-    cls: Option<Json>,
-    eos: Option<Json>,
-    sep: Option<Json>,
-}
-
-/// The special token of a template's part.
-fn special_of(part: Option<&Json>) -> Option<Json> {
-    part?.get("SpecialToken")?.get("id").filter(|id| is_true(id)).cloned()
-}
-
-/// A list in an object; nothing if it is absent.
-fn items<'a>(object: &'a Json, key: &str) -> &'a [Json] {
-    object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// Python's idea of truth, by which the reference decides whether a value is there.
-pub(super) fn is_true(value: &Json) -> bool {
-    match value {
-        Json::Null => false,
-        Json::Bool(value) => *value,
-        Json::Number(number) => number.as_f64() != Some(0.0),
-        Json::String(text) => !text.is_empty(),
-        Json::Array(items) => !items.is_empty(),
-        Json::Object(items) => !items.is_empty(),
-    }
-}
-
-/// The text of chat_template.json's only key.
-pub(super) fn template_of_json(input: &Input<'_>) -> Result<Option<Json>, VocabError> {
-    Ok(json_object(input, "chat_template.json")?.and_then(|mut object| object.remove("chat_template")))
 }

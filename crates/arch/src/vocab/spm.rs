@@ -7,10 +7,14 @@ use serde_json::Value as Json;
 
 use super::error::VocabError;
 use super::hf::{HfTokenizer, json_object, malformed, tokenizer_config};
-use super::keys::{self, Keys, TokenTable, TokenType};
-use super::spm_model::{PieceType, SpmModel, SpmModelType};
-use super::{VocabContext, agree, bpe, check_rows, looks_special, special};
+use super::keys;
+use super::spm_model::{SpmModel, SpmModelType};
+use super::token_table::TokenTable;
+use super::token_type::{TokenType, looks_special};
+use super::writer::TokenizerWriter;
+use super::{agree, bpe, special};
 use crate::Input;
+use crate::json::is_truthy;
 
 const FILE: &str = "tokenizer.model";
 /// The score of an id that no piece has.
@@ -36,61 +40,64 @@ pub(super) enum Style {
     ChatGlm3,
 }
 
-/// Puts the keys of a SentencePiece model.
-pub(super) fn put(
-    input: &Input<'_>,
-    ctx: &VocabContext,
+/// Writes the keys of tokenizer.model.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: Style) -> Result<(), VocabError> {
+    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.model`" })?;
+    write_model(writer, bytes, style)
+}
+
+/// As [`write_keys`], of a model that may have come under another name.
+pub(super) fn write_model(
+    writer: &mut TokenizerWriter<'_>,
+    bytes: &[u8],
     style: Style,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
-    let bytes = input.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.model`" })?;
     let model = SpmModel::read(bytes).map_err(|problem| malformed(FILE, &problem))?;
-    agree::model_and_json(input, &model, notes);
+    agree::model_and_json(writer, &model);
     let mut turn_end = None;
     let mut table = match style {
-        Style::Plain => tokens(input, &model, ctx, notes)?,
-        Style::ChatGlm3 => chatglm3(pieces(&model, model.pieces.len()), ctx)?,
-        Style::Arctic => arctic(input, &model, ctx, notes)?,
-        Style::Phi3 | Style::InternLm2 => tokens_of_three(input, &model, ctx, style, &mut turn_end, notes)?,
+        Style::Plain => tokens(writer, &model)?,
+        Style::ChatGlm3 => chatglm3(writer, pieces(&model, model.pieces.len()))?,
+        Style::Arctic => arctic(writer, &model)?,
+        Style::Phi3 | Style::InternLm2 => tokens_of_three(writer, &model, style, &mut turn_end)?,
     };
-    notes.extend(table.pad_to(ctx.embedding_rows, Some(SCORE_OF_NONE)));
-    check_rows(table.len(), ctx)?;
-    note_differences(&model, style, keys, notes);
-    keys.put(keys::MODEL, "llama");
-    keys.put(keys::PRE, if style == Style::ChatGlm3 { "chatglm-spm" } else { "default" });
-    let n_tokens = table.len();
-    table.put(keys);
+    writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+    note_differences(writer, &model, style);
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, if style == Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    let n_tokens = writer.set_tokens(table);
     if style == Style::InternLm2 {
-        keys.put(keys::ADD_SPACE_PREFIX, model.add_dummy_prefix);
+        writer.set(keys::ADD_SPACE_PREFIX, model.add_dummy_prefix);
     }
-    let hf = HfTokenizer::read_without_model(input)?;
+    // A quarter of a million tokens of tokenizer.json are skipped: only its special tokens count here.
+    let hf = HfTokenizer::read_without_model(writer.input)?;
     let mut options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
     if let Some(id) = turn_end {
         options.replacements.push(("eos", id));
-        notes.push(format!("eos is `<|im_end|>` ({id}), so that a chat ends"));
+        writer.note(format!("eos is `<|im_end|>` ({id}), so that a chat ends"));
     }
-    special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)
+    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }
 
-/// Where llama.cpp's tokenizer does not do what the model says, a person should know.
-fn note_differences(model: &SpmModel<'_>, style: Style, keys: &Keys, notes: &mut Vec<String>) {
+/// Notes where llama.cpp's tokenizer does not do what the model says.
+fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, style: Style) {
     if model.kind != SpmModelType::Bpe {
-        notes.push(format!("`{FILE}` is a {} model; llama.cpp reads it as a BPE", model.kind.name()));
+        writer.note(format!("`{FILE}` is a {} model; llama.cpp reads it as a BPE", model.kind.name()));
     }
-    if !model.add_dummy_prefix
-        && style != Style::InternLm2
-        && !keys.0.iter().any(|(key, _)| key == keys::ADD_SPACE_PREFIX)
-    {
-        notes.push(format!(
+    // InternLM 2 gets the key right behind the arrays, all others only from tokenizer_config.json.
+    if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
+        writer.note(format!(
             "`{FILE}` adds no space in front of a text; llama.cpp does without `add_space_prefix`"
         ));
     }
     if model.remove_extra_whitespaces {
-        notes.push(format!("`{FILE}` makes one space of several; llama.cpp keeps them"));
+        writer.note(format!(
+            "`{FILE}` makes one space of several; llama.cpp keeps them: a text with runs of spaces gets other tokens \
+             than in training, any other text the same; nothing is to be done, unless prompts hold such runs"
+        ));
     }
     if !model.charsmap.is_empty() {
-        notes.push(format!("`{FILE}` normalizes characters; llama.cpp takes them as they are"));
+        writer.note(format!("`{FILE}` normalizes characters; llama.cpp takes them as they are"));
     }
 }
 
@@ -100,31 +107,23 @@ pub(super) fn pieces(model: &SpmModel<'_>, n_tokens: usize) -> TokenTable {
     for piece in model.pieces.iter().take(n_tokens) {
         let kind = match piece.kind {
             // The reference has no branch for these: llama.cpp finds them by their score.
-            PieceType::Normal | PieceType::UserDefined => TokenType::Normal,
-            PieceType::Unknown => TokenType::Unknown,
-            PieceType::Control => TokenType::Control,
-            PieceType::Unused => TokenType::Unused,
-            PieceType::Byte => TokenType::Byte,
+            TokenType::UserDefined => TokenType::Normal,
+            kind => kind,
         };
         table.push_scored(piece.text, kind, piece.score);
     }
-    for id in table.len()..n_tokens {
-        table.push_scored(format!("[PAD{id}]"), TokenType::Unused, SCORE_OF_NONE);
-    }
+    table.fill(n_tokens, Some(SCORE_OF_NONE));
     table
 }
 
 /// `vocab_size`, or the number of pieces, as a length that has rows in the embedding.
-fn n_tokens_of(
-    model: &SpmModel<'_>,
-    ctx: &VocabContext,
-    notes: &mut Vec<String>,
-) -> Result<usize, VocabError> {
-    let vocab_size = ctx.vocab_size.filter(|n| *n != 0).unwrap_or(model.pieces.len() as u64);
+fn n_tokens_of(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<usize, VocabError> {
+    // Python's `or`: a size of 0 is none.
+    let vocab_size = writer.ctx.vocab_size.filter(|n| *n != 0).unwrap_or(model.pieces.len() as u64);
     let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
-    check_rows(n_tokens, ctx)?;
+    writer.check_rows(n_tokens)?;
     if model.pieces.len() > n_tokens {
-        notes.push(format!(
+        writer.note(format!(
             "`{FILE}` has {} pieces; those from {n_tokens} on are left out, as `vocab_size` says",
             model.pieces.len()
         ));
@@ -134,20 +133,20 @@ fn n_tokens_of(
 
 /// Puts an added token in its place, if there is one.
 pub(super) fn set(
+    writer: &mut TokenizerWriter<'_>,
     table: &mut TokenTable,
     file: &str,
     id: u64,
     text: &str,
     (kind, score): (TokenType, f32),
-    notes: &mut Vec<String>,
 ) {
     match usize::try_from(id).ok().filter(|id| *id < table.len()) {
         Some(at) => {
             table.texts[at] = text.as_bytes().to_vec();
-            table.types[at] = kind as i32;
+            table.types[at] = kind;
             table.scores[at] = score;
         }
-        None => notes.push(format!(
+        None => writer.note(format!(
             "`{file}`: token `{text}` has id {id}, but there are {} tokens: left out",
             table.len()
         )),
@@ -156,15 +155,14 @@ pub(super) fn set(
 
 /// Tokens of added_tokens.json over what was there before.
 pub(super) fn added_tokens_json(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     table: &mut TokenTable,
-    notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
     let file = "added_tokens.json";
-    for (text, id) in json_object(input, file)?.unwrap_or_default() {
+    for (text, id) in json_object(writer.input, file)?.unwrap_or_default() {
         let number =
             id.as_u64().ok_or_else(|| malformed(file, &format!("`{text}`: {id} is not a token id")))?;
-        set(table, file, number, &text, (TokenType::UserDefined, SCORE_OF_ADDED), notes);
+        set(writer, table, file, number, &text, (TokenType::UserDefined, SCORE_OF_ADDED));
     }
     Ok(())
 }
@@ -192,25 +190,21 @@ pub(super) fn listed_tokens(input: &Input<'_>) -> Result<Vec<(&'static str, u64,
 
 /// Whether an entry says that it is special.
 fn is_special(token: &Json) -> bool {
-    token.get("special").is_some_and(special::is_true)
+    token.get("special").is_some_and(is_truthy)
 }
 
 /// Pieces, then added_tokens.json, then tokenizer_config.json, each over what was there before.
-fn tokens(
-    input: &Input<'_>,
-    model: &SpmModel<'_>,
-    ctx: &VocabContext,
-    notes: &mut Vec<String>,
-) -> Result<TokenTable, VocabError> {
-    let mut table = pieces(model, n_tokens_of(model, ctx, notes)?);
-    added_tokens_json(input, &mut table, notes)?;
+fn tokens(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
+    let mut table = pieces(model, n_tokens_of(writer, model)?);
+    added_tokens_json(writer, &mut table)?;
     let file = "tokenizer_config.json";
-    for (id, text, token) in listed(input)? {
+    for (id, text, token) in listed(writer.input)? {
         if is_special(&token) || looks_special(&text) {
-            set(&mut table, file, id, &text, (TokenType::Control, SCORE_OF_ADDED), notes);
+            set(writer, &mut table, file, id, &text, (TokenType::Control, SCORE_OF_ADDED));
         } else {
+            // llama.cpp looks for user-defined tokens in the text as it is, which has plain spaces.
             let text = text.replace('\u{2581}', " ");
-            set(&mut table, file, id, &text, (TokenType::UserDefined, SCORE_OF_ADDED), notes);
+            set(writer, &mut table, file, id, &text, (TokenType::UserDefined, SCORE_OF_ADDED));
         }
     }
     Ok(table)
@@ -218,34 +212,31 @@ fn tokens(
 
 /// Pieces, then all three files that list added tokens; `turn_end` gets the id of `<|im_end|>`.
 fn tokens_of_three(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     model: &SpmModel<'_>,
-    ctx: &VocabContext,
     style: Style,
     turn_end: &mut Option<u32>,
-    notes: &mut Vec<String>,
 ) -> Result<TokenTable, VocabError> {
-    let mut table = pieces(model, n_tokens_of(model, ctx, notes)?);
+    let mut table = pieces(model, n_tokens_of(writer, model)?);
     if style == Style::InternLm2 {
         for (text, kind) in table.texts.iter_mut().zip(&mut table.types) {
             if text.starts_with(b"[UNUSED") {
-                *kind = TokenType::Unused as i32;
+                *kind = TokenType::Unused;
             } else if text.as_slice() == b"\0" {
-                // A text that C takes for an empty one.
+                // C takes this text for an empty one; the reference writes a dragon in its place.
                 *text = "\u{1f409}".into();
             }
         }
         // Behind all others, whatever their ids.
-        for text in
-            json_object(input, "added_tokens.json")?.unwrap_or_default().into_iter().map(|(text, _)| text)
-        {
+        for (text, _) in json_object(writer.input, "added_tokens.json")?.unwrap_or_default() {
             table.push_scored(text, TokenType::UserDefined, SCORE_OF_ADDED);
         }
     } else {
-        added_tokens_json(input, &mut table, notes)?;
+        added_tokens_json(writer, &mut table)?;
     }
-    let mut all = listed_tokens(input)?;
-    let hf = HfTokenizer::read_without_model(input)?;
+    let mut all = listed_tokens(writer.input)?;
+    // The last word on a token is tokenizer.json's.
+    let hf = HfTokenizer::read_without_model(writer.input)?;
     for token in hf.into_iter().flat_map(|hf| hf.added_tokens) {
         if let Some(id) = token.id {
             all.push(("tokenizer.json", id.into(), token.content, token.special));
@@ -255,35 +246,33 @@ fn tokens_of_three(
         if style == Style::InternLm2 && text == "<|im_end|>" {
             *turn_end = u32::try_from(id).ok();
         }
-        let kind = if special { TokenType::Control } else { TokenType::UserDefined };
-        set(&mut table, file, id, &text, (kind, SCORE_OF_ADDED), notes);
+        let kind = TokenType::of_added(special);
+        set(writer, &mut table, file, id, &text, (kind, SCORE_OF_ADDED));
     }
     Ok(table)
 }
 
 /// Pieces, some of which tokenizer_config.json renames.
-fn arctic(
-    input: &Input<'_>,
-    model: &SpmModel<'_>,
-    ctx: &VocabContext,
-    notes: &mut Vec<String>,
-) -> Result<TokenTable, VocabError> {
-    let mut table = pieces(model, n_tokens_of(model, ctx, notes)?);
-    let config = tokenizer_config(input)?.unwrap_or_default();
+fn arctic(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
+    let mut table = pieces(model, n_tokens_of(writer, model)?);
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
     let unknown = config.get("unk_token").and_then(Json::as_str);
-    for (id, text, token) in listed(input)? {
+    for (id, text, token) in listed(writer.input)? {
         let kind = match is_special(&token) {
             true if unknown == Some(text.as_str()) => (TokenType::Unknown, 0.0),
             true => (TokenType::Control, 0.0),
             false => (TokenType::UserDefined, SCORE_OF_NONE),
         };
-        set(&mut table, "tokenizer_config.json", id, &text, kind, notes);
+        set(writer, &mut table, "tokenizer_config.json", id, &text, kind);
     }
     Ok(table)
 }
 
 /// Pieces, then the nine special tokens of ChatGLM 3.
-pub(super) fn chatglm3(mut table: TokenTable, ctx: &VocabContext) -> Result<TokenTable, VocabError> {
+pub(super) fn chatglm3(
+    writer: &TokenizerWriter<'_>,
+    mut table: TokenTable,
+) -> Result<TokenTable, VocabError> {
     const SPECIAL: [&str; 9] = [
         "[MASK]",
         "[gMASK]",
@@ -296,7 +285,7 @@ pub(super) fn chatglm3(mut table: TokenTable, ctx: &VocabContext) -> Result<Toke
         "<|observation|>",
     ];
     let n_known = table.len() + SPECIAL.len();
-    let n_tokens = bpe::slots_len(ctx.vocab_size.unwrap_or(n_known as u64), "config.json")?;
+    let n_tokens = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_known as u64), "config.json")?;
     if n_tokens < n_known {
         let vocab_size = n_tokens as u64;
         return Err(VocabError::VocabTooLarge {
@@ -305,15 +294,14 @@ pub(super) fn chatglm3(mut table: TokenTable, ctx: &VocabContext) -> Result<Toke
             vocab_size,
         });
     }
-    check_rows(n_tokens, ctx)?;
+    writer.check_rows(n_tokens)?;
+    // The model calls its first three pieces `<unk>`, `<s>`, `</s>`; the family's code does not.
     for (text, name) in table.texts.iter_mut().zip(["<unk>", "<bos>", "<eos>"]) {
         *text = name.into();
     }
     for text in SPECIAL {
         table.push_scored(text, TokenType::Control, 0.0);
     }
-    for id in n_known..n_tokens {
-        table.push_scored(format!("[PAD{id}]"), TokenType::Unused, 0.0);
-    }
+    table.fill(n_tokens, Some(0.0));
     Ok(table)
 }

@@ -7,6 +7,8 @@
 //! Source: `sentencepiece_model.proto` of SentencePiece 0.2: `ModelProto`, `TrainerSpec`,
 //! `NormalizerSpec`.
 
+use super::token_type::TokenType;
+
 /// A SentencePiece model.
 #[derive(Debug, PartialEq)]
 pub(super) struct SpmModel<'a> {
@@ -38,24 +40,7 @@ pub(super) struct Piece<'a> {
     /// Its score.
     pub score: f32,
     /// What it is.
-    pub kind: PieceType,
-}
-
-/// What a piece is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PieceType {
-    /// 1, the default.
-    Normal,
-    /// 2
-    Unknown,
-    /// 3
-    Control,
-    /// 4
-    UserDefined,
-    /// 5
-    Unused,
-    /// 6
-    Byte,
+    pub kind: TokenType,
 }
 
 /// How text is cut.
@@ -98,6 +83,8 @@ impl<'a> SpmModel<'a> {
             charsmap: &[],
         };
         let not_one = |problem: String| format!("not a SentencePiece model: {problem}");
+        // `ModelProto`: 1 a piece (repeated), 2 the trainer's settings, 3 the normalizer's. Values that a
+        // message does not state have the defaults of the schema, as above.
         for field in Fields::of(bytes) {
             match field.map_err(not_one)? {
                 (1, Field::Bytes(piece)) => {
@@ -122,6 +109,7 @@ impl<'a> SpmModel<'a> {
         for field in Fields::of(spec) {
             // Ids are signed; a negative one (none) has the bits of a large one.
             let id = |value: u64| value as u32;
+            // `TrainerSpec`: 3 model_type, 40 to 43 unk_id, bos_id, eos_id, pad_id.
             match field? {
                 (3, Field::Varint(kind)) => {
                     self.kind = match kind {
@@ -144,6 +132,7 @@ impl<'a> SpmModel<'a> {
 
     fn read_normalizer(&mut self, spec: &'a [u8]) -> Result<(), String> {
         for field in Fields::of(spec) {
+            // `NormalizerSpec`: 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces.
             match field? {
                 (2, Field::Bytes(map)) => self.charsmap = map,
                 (3, Field::Varint(on)) => self.add_dummy_prefix = on != 0,
@@ -157,23 +146,17 @@ impl<'a> SpmModel<'a> {
 
 impl<'a> Piece<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, String> {
-        let mut piece = Piece { text: "", score: 0.0, kind: PieceType::Normal };
+        let mut piece = Piece { text: "", score: 0.0, kind: TokenType::Normal };
         for field in Fields::of(bytes) {
+            // `SentencePiece`: 1 piece, 2 score (float), 3 type.
             match field? {
                 (1, Field::Bytes(text)) => {
                     piece.text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
                 }
                 (2, Field::Fixed32(bits)) => piece.score = f32::from_bits(bits),
                 (3, Field::Varint(kind)) => {
-                    piece.kind = match kind {
-                        1 => PieceType::Normal,
-                        2 => PieceType::Unknown,
-                        3 => PieceType::Control,
-                        4 => PieceType::UserDefined,
-                        5 => PieceType::Unused,
-                        6 => PieceType::Byte,
-                        _ => return Err(format!("type {kind} is unknown")),
-                    }
+                    let known = i32::try_from(kind).ok().and_then(TokenType::from_id);
+                    piece.kind = known.ok_or_else(|| format!("type {kind} is unknown"))?;
                 }
                 (1..=3, _) => return Err("a field has the wrong wire type".into()),
                 _ => {}
@@ -209,12 +192,14 @@ impl<'a> Fields<'a> {
         Fields { rest: bytes, failed: false }
     }
 
+    /// A base-128 number: seven bits a byte, the lowest first; the highest bit says that more follow.
     fn varint(&mut self) -> Result<u64, String> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.rest.split_first().ok_or("it ends inside a number")?;
             self.rest = rest;
             let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for one bit of the 64.
             if shift == 63 && bits > 1 {
                 break;
             }
@@ -236,6 +221,9 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    /// A field: a varint of its number and its wire type, `number << 3 | type`, then the value, whose length
+    /// the wire type tells: 0 varint, 1 eight bytes, 2 a length and as many bytes, 5 four bytes. 3 and 4
+    /// began and ended groups, which no model has.
     fn field(&mut self) -> Result<(u64, Field<'a>), String> {
         let tag = self.varint()?;
         let value = match tag & 7 {
@@ -297,8 +285,8 @@ mod tests {
         let model = SpmModel::read(&bytes).unwrap();
         assert_eq!(model.kind, SpmModelType::Bpe);
         assert!(!model.add_dummy_prefix && model.remove_extra_whitespaces && model.charsmap.is_empty());
-        assert_eq!(model.pieces[1], Piece { text: "ab", score: -1.5, kind: PieceType::Normal });
-        assert_eq!(model.pieces[0].kind, PieceType::Unknown);
+        assert_eq!(model.pieces[1], Piece { text: "ab", score: -1.5, kind: TokenType::Normal });
+        assert_eq!(model.pieces[0].kind, TokenType::Unknown);
     }
 
     #[test]

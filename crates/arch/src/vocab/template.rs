@@ -10,9 +10,9 @@ use gguf::Array;
 use serde_json::{Map, Value as Json};
 
 use super::error::VocabError;
-use super::hf::malformed;
-use super::keys::{self, Keys};
-use super::special::template_of_json;
+use super::hf::{json_object, malformed};
+use super::keys;
+use super::writer::TokenizerWriter;
 use crate::Input;
 
 /// One template, or several with names.
@@ -26,21 +26,20 @@ pub(super) enum Templates {
 /// The templates of a checkpoint. The files are read only where tokenizer_config.json has no
 /// `chat_template`; one that is null there means none.
 pub(super) fn read(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     config: &Map<String, Json>,
-    notes: Option<&mut Vec<String>>,
 ) -> Result<Option<Templates>, VocabError> {
     let value = match config.get("chat_template") {
         Some(value) => value.clone(),
-        None => match input.file("chat_template.jinja") {
-            Some(bytes) => return from_files(input, bytes).map(Some),
-            None => template_of_json(input)?.unwrap_or(Json::Null),
+        None => match writer.file("chat_template.jinja") {
+            Some(bytes) => return from_files(writer.input, bytes).map(Some),
+            None => template_of_json(writer.input)?.unwrap_or(Json::Null),
         },
     };
     match of_value(&value) {
         Ok(templates) => Ok(templates),
         Err(problem) => {
-            notes.into_iter().for_each(|notes| notes.push(problem.into()));
+            writer.note(problem);
             Ok(None)
         }
     }
@@ -61,6 +60,11 @@ pub(super) fn of_value(value: &Json) -> Result<Option<Templates>, &'static str> 
         Json::Null => Ok(None),
         _ => Err("`chat_template` is neither text nor a list: left out"),
     }
+}
+
+/// The text of chat_template.json's only key.
+fn template_of_json(input: &Input<'_>) -> Result<Option<Json>, VocabError> {
+    Ok(json_object(input, "chat_template.json")?.and_then(|mut object| object.remove("chat_template")))
 }
 
 fn from_files(input: &Input<'_>, default: &[u8]) -> Result<Templates, VocabError> {
@@ -87,35 +91,36 @@ fn text(file: &str, bytes: &[u8]) -> Result<String, VocabError> {
     Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-/// Puts templates: named ones first, each under its own key, then the list of names, then the
+/// Writes templates: named ones first, each under its own key, then the list of names, then the
 /// default.
-pub(super) fn put(templates: &Templates, keys: &mut Keys, notes: Option<&mut Vec<String>>) {
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, templates: &Templates) {
     let named = match templates {
         Templates::One(text) => {
-            notes.into_iter().for_each(|notes| note_if_bad("chat_template", text, notes));
-            return keys.put(keys::CHAT_TEMPLATE, text.as_str());
+            note_if_bad(writer, "chat_template", text);
+            return writer.set(keys::CHAT_TEMPLATE, text.as_str());
         }
         Templates::Named(named) => named,
     };
-    if let Some(notes) = notes {
-        named.iter().for_each(|(name, text)| note_if_bad(&format!("chat_template.{name}"), text, notes));
+    for (name, text) in named {
+        note_if_bad(writer, &format!("chat_template.{name}"), text);
     }
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut default = None;
     for (name, text) in named {
+        // A name becomes a part of a key.
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         if name == "default" {
             default = Some(text);
         } else if !name.is_empty() {
-            keys.put(&format!("{}.{name}", keys::CHAT_TEMPLATE), text.as_str());
+            writer.set(&format!("{}.{name}", keys::CHAT_TEMPLATE), text.as_str());
             if !names.contains(&name.as_bytes().to_vec()) {
                 names.push(name.into_bytes());
             }
         }
     }
-    keys.put(keys::CHAT_TEMPLATES, Array::String(names.into()));
+    writer.set(keys::CHAT_TEMPLATES, Array::String(names.into()));
     if let Some(default) = default {
-        keys.put(keys::CHAT_TEMPLATE, default.as_str());
+        writer.set(keys::CHAT_TEMPLATE, default.as_str());
     }
 }
 
@@ -129,11 +134,13 @@ pub(super) fn jinja_file(input: &Input<'_>) -> Result<Option<String>, VocabError
 ///
 /// minijinja parses the same language but for `{% generation %}`, with which transformers marks
 /// what a model is trained on; those tags are taken out first.
-pub(super) fn note_if_bad(place: &str, text: &str, notes: &mut Vec<String>) {
+pub(super) fn note_if_bad(writer: &mut TokenizerWriter<'_>, place: &str, text: &str) {
+    // Mistral's own format states the name of a template that llama.cpp has built in.
     let is_name = !text.contains('{') && !text.contains(char::is_whitespace);
     if is_name {
         return;
     }
+    // Copy the text tag by tag, without `{% generation %}` and `{% endgeneration %}`.
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("{%") {
@@ -150,6 +157,6 @@ pub(super) fn note_if_bad(place: &str, text: &str, notes: &mut Vec<String>) {
     if let Err(error) = minijinja::Environment::new().template_from_str(&plain) {
         let line = error.line().map_or(String::new(), |line| format!(" (line {line})"));
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-        notes.push(format!("`{place}` is not a valid Jinja template: {detail}{line}; it is kept as it is"));
+        writer.note(format!("`{place}` is not a valid Jinja template: {detail}{line}; it is kept as it is"));
     }
 }

@@ -15,9 +15,13 @@ use serde_json::json;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{AddedToken, HfModel, HfTokenizer, Merges, Tokens, malformed, tokenizer_config};
-use super::keys::{self, Keys, TokenTable, TokenType};
+use super::keys;
+use super::pre::expressions;
 use super::ranks::{Ranks, text_of};
-use super::{VocabContext, bpe, check_rows, pre, special};
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, pre, special};
 use crate::Input;
 
 /// A family that has tiktoken files.
@@ -61,7 +65,7 @@ const NONE: Family = Family {
 const FAMILIES: &[Family] = &[
     Family {
         file: "qwen.tiktoken",
-        split: Some(pre::QWEN2),
+        split: Some(expressions::QWEN2),
         specials: |_| {
             let named = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(str::to_owned);
             named.into_iter().chain(numbered("<|extra_", 0..205)).collect()
@@ -72,7 +76,7 @@ const FAMILIES: &[Family] = &[
     },
     Family {
         file: "hy.tiktoken",
-        split: Some(pre::QWEN2),
+        split: Some(expressions::QWEN2),
         pre: Some("hunyuan"),
         first_special: Some(127_957),
         specials: |_| {
@@ -93,7 +97,7 @@ const FAMILIES: &[Family] = &[
     Family {
         file: "tokenizer.model",
         n_ranks: Some(128_000),
-        split: Some(pre::LLAMA3),
+        split: Some(expressions::LLAMA3),
         specials: llama3_specials,
         ids: &[
             ("bos", "<|begin_of_text|>"),
@@ -107,7 +111,7 @@ const FAMILIES: &[Family] = &[
     Family {
         file: "tokenizer.model",
         n_ranks: Some(200_000),
-        split: Some(pre::GPT4O),
+        split: Some(expressions::GPT4O),
         specials: llama4_specials,
         ids: &[
             ("bos", "<|begin_of_text|>"),
@@ -121,7 +125,7 @@ const FAMILIES: &[Family] = &[
     },
     // GLM 4 and whoever else puts ranks under this name: special tokens from
     // tokenizer_config.json.
-    Family { file: "tokenizer.model", split: Some(pre::LLAMA3), ..NONE },
+    Family { file: "tokenizer.model", split: Some(expressions::LLAMA3), ..NONE },
 ];
 
 /// `start0|>`, `start1|>`, ...
@@ -176,7 +180,7 @@ fn llama4_specials(_: usize) -> Vec<String> {
     all
 }
 
-/// Whether the checkpoint has a file of ranks that `put` would read.
+/// Whether the checkpoint has a file of ranks that [`write_keys`] would read.
 pub(super) fn is_there(input: &Input<'_>) -> bool {
     find(input).is_some()
 }
@@ -188,14 +192,9 @@ fn find<'a>(input: &Input<'a>) -> Option<(&'static str, &'a [u8])> {
     })
 }
 
-/// Puts the keys of a tiktoken file.
-pub(super) fn put(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    let (file, bytes) = find(input).ok_or(VocabError::NoTokenizer {
+/// Writes the keys of a tiktoken file.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let (file, bytes) = find(writer.input).ok_or(VocabError::NoTokenizer {
         looked_for: "`qwen.tiktoken`; `hy.tiktoken`; `tiktoken.model`; `tokenizer.model` with ranks",
     })?;
     let ranks = Ranks::read(file, bytes)?;
@@ -204,13 +203,15 @@ pub(super) fn put(
         .iter()
         .find(|family| family.file == file && family.n_ranks.is_none_or(|n| n == n_ranks))
         .unwrap_or(&NONE);
-    let specials = specials(input, family, n_ranks, ctx)?;
+    let specials = specials(writer, family, n_ranks)?;
     let (pairs, unreached) = ranks.merges();
     if unreached > 0 {
-        notes.push(format!(
+        writer.note(format!(
             "`{file}`: no merge leads to {unreached} of {n_ranks} tokens: texts never hold them"
         ));
     }
+    // The rest is done as for a tokenizer.json, so one is made of the ranks: a rank is an id, and a word that
+    // is a token is taken whole, as tiktoken does (`ignore_merges`).
     let vocab: Vec<(String, u32)> =
         ranks.tokens.iter().map(|(bytes, rank)| (text_of(bytes), *rank)).collect();
     let hf = HfTokenizer {
@@ -231,23 +232,24 @@ pub(super) fn put(
     };
     let mut added = AddedVocab::default();
     added.by_id.extend(specials.iter().map(|(id, text)| (*id, AddedToken::special(text))));
-    let name = match (&ctx.pre, family.pre) {
-        (Some(name), _) => name.clone(),
+    let name = match (writer.ctx.pre.clone(), family.pre) {
+        (Some(name), _) => {
+            writer.note(pre::chosen(&name, &hf));
+            name
+        }
         (None, Some(name)) => name.to_owned(),
         (None, None) => {
             let ids: Ids<'_> = hf.model.vocab.0.iter().map(|(text, id)| (text.as_str(), *id)).collect();
-            pre::recognize(input, &hf, &added, &ids, notes)?
+            pre::recognize(writer, &hf, &added, &ids)?
         }
     };
-    let mut table = tokens(file, &hf, &specials, ctx)?;
-    notes.extend(table.pad_to(ctx.embedding_rows, None));
-    check_rows(table.len(), ctx)?;
-    keys.put(keys::MODEL, "gpt2");
-    keys.put(keys::PRE, name);
-    let n_tokens = table.len();
-    table.put(keys);
+    let mut table = tokens(writer, file, &hf, &specials)?;
+    writer.pad_to_rows(&mut table, None)?;
+    writer.set(keys::MODEL, "gpt2");
+    writer.set(keys::PRE, name);
+    let n_tokens = writer.set_tokens(table);
     let merges = hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}")).collect();
-    keys.put(keys::MERGES, Array::String(merges));
+    writer.set(keys::MERGES, Array::String(merges));
     let id_of = |&(name, text): &(&'static str, &str)| {
         specials.iter().find(|(_, have)| have == text).map(|(id, _)| (name, *id))
     };
@@ -257,22 +259,21 @@ pub(super) fn put(
         overrides: family.overrides.iter().filter_map(id_of).collect(),
         ..special::Options::default()
     };
-    let hf = HfTokenizer::read_without_model(input)?;
-    special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)?;
+    let hf = HfTokenizer::read_without_model(writer.input)?;
+    special::write_keys(writer, hf.as_ref(), &options, n_tokens)?;
     if let Some(add_bos) = family.add_bos
-        && !keys.0.iter().any(|(key, _)| key == keys::ADD_BOS)
+        && !writer.has(keys::ADD_BOS)
     {
-        keys.put(keys::ADD_BOS, add_bos);
+        writer.set(keys::ADD_BOS, add_bos);
     }
     Ok(())
 }
 
 /// Special tokens by id: those of the family, under the names that tokenizer_config.json gives.
 fn specials(
-    input: &Input<'_>,
+    writer: &TokenizerWriter<'_>,
     family: &Family,
     n_ranks: usize,
-    ctx: &VocabContext,
 ) -> Result<Vec<(u32, String)>, VocabError> {
     let too_many = || malformed(family.file, &"more ids than 2^32");
     let first = match family.first_special {
@@ -285,7 +286,8 @@ fn specials(
             u32::try_from(offset).ok().and_then(|offset| first.checked_add(offset)).ok_or_else(too_many)?;
         specials.insert(id, text);
     }
-    let config = tokenizer_config(input)?.unwrap_or_default();
+    // The checkpoint's own names win over the family's: releases name some of the reserved tokens.
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
     for (id, token) in
         config.get("added_tokens_decoder").and_then(|map| map.as_object()).into_iter().flatten()
     {
@@ -297,7 +299,7 @@ fn specials(
         specials.insert(number, text.to_owned());
     }
     // Kimi counts its reserved tokens up to the size that the config states.
-    if let Some(size) = ctx.vocab_size.filter(|_| family.file == "tiktoken.model") {
+    if let Some(size) = writer.ctx.vocab_size.filter(|_| family.file == "tiktoken.model") {
         specials.retain(|id, _| u64::from(*id) < size);
     }
     Ok(specials.into_iter().collect())
@@ -305,17 +307,17 @@ fn specials(
 
 /// Ranks and special tokens by id.
 fn tokens(
+    writer: &TokenizerWriter<'_>,
     file: &'static str,
     hf: &HfTokenizer,
     specials: &[(u32, String)],
-    ctx: &VocabContext,
 ) -> Result<TokenTable, VocabError> {
     let listed = || {
         let ranks = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str(), TokenType::Normal));
         ranks.chain(specials.iter().map(|(id, text)| (*id, text.as_str(), TokenType::Control)))
     };
     let needed = listed().map(|(id, ..)| u64::from(id) + 1).max().unwrap_or(0);
-    let vocab_size = ctx.vocab_size.unwrap_or(needed);
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(needed);
     let mut slots: Vec<Option<(&str, TokenType)>> = vec![None; bpe::slots_len(vocab_size, file)?];
     for (id, text, kind) in listed() {
         match slots.get_mut(id as usize) {

@@ -8,18 +8,20 @@
 //! Source: `T5Model.set_vocab` in `conversion/t5.py`, `BertModel._xlmroberta_set_vocab` in
 //! `conversion/bert.py`.
 
-use gguf::{Array, Value};
+use gguf::Array;
 use serde_json::Value as Json;
 
 use super::added::AddedVocab;
 use super::base64;
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed, tokenizer_config};
-use super::keys::{self, Keys, TokenTable, TokenType};
+use super::keys;
 use super::spm::{self, SCORE_OF_NONE, Style};
 use super::spm_model::{SpmModel, SpmModelType};
-use super::{VocabContext, bpe, check_rows, special};
-use crate::Input;
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, special};
 
 /// Names under which a unigram model of SentencePiece comes, in the reference's order.
 pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
@@ -45,53 +47,47 @@ impl Normalization {
 
 /// T5: a SentencePiece model under one of two names, else tokenizer.json, which the reference
 /// does not read. A BPE is written as one, as for Pile-T5.
-pub(super) fn put_t5(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    let found = T5_FILES.into_iter().find_map(|file| input.file(file).map(|bytes| (file, bytes)));
+pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let found = T5_FILES.into_iter().find_map(|file| writer.file(file).map(|bytes| (file, bytes)));
     let Some((file, bytes)) = found else {
-        let hf = HfTokenizer::read(input)?.ok_or(VocabError::NoTokenizer {
+        let hf = HfTokenizer::read(writer.input)?.ok_or(VocabError::NoTokenizer {
             looked_for: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
         })?;
-        notes.push("the vocabulary comes from `tokenizer.json`: there is no SentencePiece model".into());
-        let (table, how) = from_json(input, &hf, ctx, notes)?;
-        return put(input, ctx, table, &how, false, keys, notes);
+        writer.note("the vocabulary comes from `tokenizer.json`: there is no SentencePiece model");
+        let (table, how) = from_json(writer, &hf)?;
+        return write_keys(writer, table, &how, false);
     };
     let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
     match model.kind {
-        SpmModelType::Bpe => return spm::put(input, ctx, Style::Plain, keys, notes),
+        SpmModelType::Bpe => return spm::write_keys(writer, Style::Plain),
         SpmModelType::Unigram => {}
         other => {
             return Err(VocabError::NotSupported { what: format!("`{file}`: a {} model", other.name()) });
         }
     }
-    let vocab_size = ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
     if let Some(piece) = usize::try_from(vocab_size).ok().and_then(|size| model.pieces.get(size)) {
         return Err(VocabError::VocabTooLarge { token: piece.text.to_owned(), id: vocab_size, vocab_size });
     }
     let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
-    check_rows(n_tokens, ctx)?;
+    writer.check_rows(n_tokens)?;
     let mut table = spm::pieces(&model, n_tokens);
-    spm::added_tokens_json(input, &mut table, notes)?;
-    put(input, ctx, table, &Normalization::of(&model), false, keys, notes)
+    spm::added_tokens_json(writer, &mut table)?;
+    write_keys(writer, table, &Normalization::of(&model), false)
 }
 
 /// XLM-RoBERTa: the SentencePiece model, whose ids are not the ones of the network, else
 /// tokenizer.json, which has them right.
-pub(super) fn put_xlm_roberta(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    let Some(bytes) = input.file(XLMR_FILE) else {
-        let hf = HfTokenizer::read(input)?
+pub(super) fn write_xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let (table, how) = xlm_roberta(writer)?;
+    write_keys(writer, table, &how, true)
+}
+
+fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normalization), VocabError> {
+    let Some(bytes) = writer.file(XLMR_FILE) else {
+        let hf = HfTokenizer::read(writer.input)?
             .ok_or(VocabError::NoTokenizer { looked_for: "`sentencepiece.bpe.model`; `tokenizer.json`" })?;
-        let (table, how) = from_json(input, &hf, ctx, notes)?;
-        return put(input, ctx, table, &how, true, keys, notes);
+        return from_json(writer, &hf);
     };
     let model = SpmModel::read(bytes).map_err(|problem| malformed(XLMR_FILE, &problem))?;
     if model.kind != SpmModelType::Unigram {
@@ -102,10 +98,11 @@ pub(super) fn put_xlm_roberta(
             ),
         });
     }
-    let vocab_size = ctx.vocab_size.unwrap_or(0).max(model.pieces.len() as u64);
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(model.pieces.len() as u64);
     let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
     let mut listed = spm::pieces(&model, n_tokens);
-    // The network counts <s>, <pad>, </s>, <unk> first, so pieces from the fourth on move by one.
+    // The network counts <s>, <pad>, </s>, <unk> first, where the model has <unk>, <s>, </s>: pieces from
+    // the fourth on move by one, and of the fillers behind them one is lost.
     let mut table = TokenTable::default();
     for (text, kind) in [
         ("<s>", TokenType::Control),
@@ -119,55 +116,41 @@ pub(super) fn put_xlm_roberta(
     table.texts.extend(listed.texts.drain(moved.clone()));
     table.types.extend(listed.types.drain(moved.clone()));
     table.scores.extend(listed.scores.drain(moved));
-    check_rows(table.len(), ctx)?;
-    put(input, ctx, table, &Normalization::of(&model), true, keys, notes)
+    writer.check_rows(table.len())?;
+    Ok((table, Normalization::of(&model)))
 }
 
 /// Nomic's mixture of experts: as XLM-RoBERTa, and the mask token, which the model lacks.
-pub(super) fn put_nomic(
-    input: &Input<'_>,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
-    /// The id of the mask token in XLM-RoBERTa's vocabulary.
+pub(super) fn write_nomic(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    /// The id of the mask token in XLM-RoBERTa's vocabulary: behind its 250,000 pieces, moved by one.
     const MASK: usize = 250_001;
-    put_xlm_roberta(input, ctx, keys, notes)?;
-    if input.file(XLMR_FILE).is_none() {
-        return Ok(());
-    }
-    for (key, value) in keys.0.iter_mut() {
-        match (key, value) {
-            (keys::TOKENS, Value::Array(Array::String(texts))) if texts.len() > MASK => {
-                let mut all = texts.to_vecs();
-                all[MASK] = b"<mask>".to_vec();
-                *texts = all.into();
-            }
-            (keys::SCORES, Value::Array(Array::F32(scores))) if scores.len() > MASK => scores[MASK] = 0.0,
-            (keys::TOKEN_TYPE, Value::Array(Array::I32(types))) if types.len() > MASK => {
-                types[MASK] = TokenType::Control as i32;
-            }
-            _ => {}
+    let (mut table, how) = xlm_roberta(writer)?;
+    // tokenizer.json has the mask token; of a model a filler stands in its place, if there is room.
+    if writer.file(XLMR_FILE).is_some() {
+        writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+        if table.len() > MASK {
+            table.texts[MASK] = b"<mask>".to_vec();
+            table.scores[MASK] = 0.0;
+            table.types[MASK] = TokenType::Control;
         }
     }
-    Ok(())
+    write_keys(writer, table, &how, true)
 }
 
 /// Tokens and normalization of a unigram in tokenizer.json.
 fn from_json(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    ctx: &VocabContext,
-    notes: &mut Vec<String>,
 ) -> Result<(TokenTable, Normalization), VocabError> {
     hf.needs_kind("Unigram")?;
     let scores = &hf.model.vocab.1;
     let ids = bpe::ids_of(hf)?;
-    let mut added = AddedVocab::read(input, hf, &ids)?;
-    notes.append(&mut added.notes);
+    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+    writer.notes.append(&mut added.notes);
     let n_pieces = hf.model.vocab.0.len() as u64;
-    let vocab_size = ctx.vocab_size.unwrap_or(0).max(n_pieces);
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(n_pieces);
     let n_tokens = bpe::slots_len(vocab_size, hf.file)?;
+    // `added_vocab.get(unk_token)`, else the model's own word, else XLM-RoBERTa's place for it.
     let unknown = added
         .by_id
         .iter()
@@ -189,28 +172,26 @@ fn from_json(
         table.push_scored(text.as_str(), kind, *score as f32);
     }
     let room = table.len();
-    for id in room..n_tokens {
-        table.push_scored(format!("[PAD{id}]"), TokenType::Unused, SCORE_OF_NONE);
-    }
+    table.fill(n_tokens, Some(SCORE_OF_NONE));
     for (id, token) in &added.by_id {
         let at = *id as usize;
         if at >= n_tokens {
-            notes.push(format!(
+            writer.note(format!(
                 "added token `{}` has id {id}, but there are {n_tokens} tokens: left out",
                 token.content
             ));
         } else if at >= room {
-            notes.push(format!(
+            writer.note(format!(
                 "added token `{}` with id {id} is not in the unigram's vocabulary: `[PAD{id}]` stands for it, as in the reference",
                 token.content
             ));
         }
     }
-    check_rows(table.len(), ctx)?;
-    let config = tokenizer_config(input)?.unwrap_or_default();
+    writer.check_rows(table.len())?;
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
     let charsmap = charsmap_of(&hf.normalizer)?;
     if charsmap.is_empty() && !hf.normalizer.is_null() {
-        notes.push(format!(
+        writer.note(format!(
             "the normalizer of `{}` has no table of characters; llama.cpp takes texts as they are",
             hf.file
         ));
@@ -247,28 +228,24 @@ fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
     }
 }
 
-/// Puts the keys; `bert` for the ones that have a number of token types.
-fn put(
-    input: &Input<'_>,
-    ctx: &VocabContext,
+/// Writes the keys; `bert` for the ones that have a number of token types.
+fn write_keys(
+    writer: &mut TokenizerWriter<'_>,
     mut table: TokenTable,
     how: &Normalization,
     bert: bool,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
 ) -> Result<(), VocabError> {
-    notes.extend(table.pad_to(ctx.embedding_rows, Some(SCORE_OF_NONE)));
-    let n_tokens = table.len();
-    keys.put(keys::MODEL, "t5");
-    keys.put(keys::PRE, "default");
-    table.put(keys);
-    keys.put(keys::ADD_SPACE_PREFIX, how.add_space_prefix);
+    writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+    writer.set(keys::MODEL, "t5");
+    writer.set(keys::PRE, "default");
+    let n_tokens = writer.set_tokens(table);
+    writer.set(keys::ADD_SPACE_PREFIX, how.add_space_prefix);
     if bert {
-        keys.put(keys::TOKEN_TYPE_COUNT, ctx.token_types());
+        writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
     }
-    keys.put(keys::REMOVE_EXTRA_WHITESPACES, how.remove_extra_whitespaces);
-    keys.put(keys::PRECOMPILED_CHARSMAP, Array::U8(how.charsmap.clone()));
-    let hf = HfTokenizer::read_without_model(input)?;
+    writer.set(keys::REMOVE_EXTRA_WHITESPACES, how.remove_extra_whitespaces);
+    writer.set(keys::PRECOMPILED_CHARSMAP, Array::U8(how.charsmap.clone()));
+    let hf = HfTokenizer::read_without_model(writer.input)?;
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, hf.as_ref(), &options, n_tokens, keys, notes)
+    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }

@@ -1,4 +1,4 @@
-//! WordPiece (BERT and its kin): `tokenizer.ggml.model` = `bert`.
+//! WordPiece (BERT and its family): `tokenizer.ggml.model` = `bert`.
 //!
 //! BERT marks the parts of a word that continue it (`##ing`); llama.cpp marks those that begin
 //! one, with the sign that SentencePiece has for a space. So `##` goes, and every token but the
@@ -9,34 +9,29 @@
 use super::bpe::{self, Base, Style};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
-use super::keys::{self, Keys, TokenType};
-use super::{VocabContext, check_rows, special};
-use crate::Input;
+use super::keys;
+use super::special;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
 
 /// The mark of a part that continues a word.
 const CONTINUES: &[u8] = b"##";
 /// llama.cpp's mark of a part that begins one.
 const BEGINS: &str = "\u{2581}";
 
-/// Puts the keys of a WordPiece tokenizer, after the number of token types (sentence A and B),
+/// Writes the keys of a WordPiece tokenizer, after the number of token types (sentence A and B),
 /// against which llama.cpp checks an embedding.
 ///
 /// The kind is not checked in the reference, which writes any tokenizer this way; here a BPE or a
 /// unigram is refused, because llama.cpp would cut every text at the wrong places.
-pub(super) fn put(
-    input: &Input<'_>,
-    hf: &HfTokenizer,
-    ctx: &VocabContext,
-    keys: &mut Keys,
-    notes: &mut Vec<String>,
-) -> Result<(), VocabError> {
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
     hf.needs_kind("WordPiece")?;
-    let Base { mut table, pre, .. } = bpe::base(input, hf, ctx, &Style::GPT2, notes)?;
-    notes.extend(table.pad_to(ctx.embedding_rows, None));
-    check_rows(table.len(), ctx)?;
-    keys.put(keys::TOKEN_TYPE_COUNT, ctx.token_types());
+    let Base { mut table, pre, .. } = bpe::base(writer, hf, &Style::GPT2)?;
+    writer.pad_to_rows(&mut table, None)?;
+    writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
+    // `##ing` -> `ing`, `the` -> `\u{2581}the`, `[CLS]` -> `[CLS]`: fillers get the mark as well.
     for (text, kind) in table.texts.iter_mut().zip(&table.types) {
-        if *kind == TokenType::Control as i32 {
+        if *kind == TokenType::Control {
             continue;
         }
         if text.starts_with(CONTINUES) {
@@ -45,11 +40,10 @@ pub(super) fn put(
             text.splice(..0, BEGINS.bytes());
         }
     }
-    keys.put(keys::MODEL, "bert");
-    keys.put(keys::PRE, pre);
-    let n_tokens = table.len();
-    table.put(keys);
+    writer.set(keys::MODEL, "bert");
+    writer.set(keys::PRE, pre);
+    let n_tokens = writer.set_tokens(table);
     let tokenizer_json = Some(hf).filter(|hf| hf.file == "tokenizer.json");
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
-    special::put(input, tokenizer_json, &options, n_tokens, keys, notes)
+    special::write_keys(writer, tokenizer_json, &options, n_tokens)
 }

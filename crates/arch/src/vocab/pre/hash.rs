@@ -6,7 +6,7 @@
 //! Source: `get_vocab_base_pre` in `conversion/base.py`; `test_text.txt` and `hashes.txt` are
 //! its data.
 
-use std::{collections::HashSet, panic::catch_unwind};
+use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -17,6 +17,7 @@ use tokenizers::{
 
 use super::super::added::{AddedVocab, Ids};
 use super::super::hf::{HfTokenizer, tokenizer_config};
+use super::quiet::without_panic;
 use crate::Input;
 
 const TEST_TEXT: &str = include_str!("test_text.txt");
@@ -37,7 +38,7 @@ pub(super) fn hashes(
 ) -> Result<Vec<String>, String> {
     // The library panics on some files that contradict themselves: a template with a token that it does not define,
     // a prefix longer than what it begins.
-    let encoded = catch_unwind(|| -> Result<_, String> {
+    let encoded = without_panic(|| -> Result<_, String> {
         let tokenizer = small_tokenizer(hf, added, ids)?;
         let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
@@ -45,7 +46,7 @@ pub(super) fn hashes(
         };
         Ok((encode(true)?, encode(false)?))
     });
-    let (full, bare) = encoded.unwrap_or_else(|_| {
+    let (full, bare) = encoded.unwrap_or_else(|| {
         Err("none: the tokenizers library fails on what the file says of itself".into())
     })?;
     let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
@@ -58,6 +59,7 @@ pub(super) fn hashes(
     };
     let flagged: Vec<u32> =
         wanted("bos").into_iter().chain(bare.iter().copied()).chain(wanted("eos")).collect();
+    // The order in which they are looked up: what transformers 5 gives, what transformers 4 gave, none.
     let mut all = vec![hash_of(&full)];
     for other in [flagged, bare] {
         let hash = hash_of(&other);
@@ -86,6 +88,8 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .any(|affix| affix.as_deref().is_some_and(|affix| !affix.is_empty()));
     let unknown = model.unk_token.as_deref();
     let word_piece = model.kind.as_deref() == Some("WordPiece");
+    // Affixes make other texts of the same bytes, so that nothing can be left out then; WordPiece has one,
+    // which `parts` looks behind. Byte tokens and the unknown one stand in for what is not in the text.
     let can_appear = |token: &str| {
         (affixed && !word_piece)
             || parts.contain(token.strip_prefix("##").unwrap_or(token))
@@ -159,6 +163,7 @@ fn text_of_model(hf: &HfTokenizer) -> Result<String, String> {
             .map_err(|error| problem("pre_tokenizer", &error))?;
         pre.pre_tokenize(&mut words).map_err(|error| problem("pre_tokenizer", &error))?;
     }
+    // Joined again, because a token is a part of a word and so a part of all words together.
     let words = words.get_splits(OffsetReferential::Normalized, OffsetType::None);
     Ok(words.into_iter().map(|(word, _, _)| word).collect())
 }

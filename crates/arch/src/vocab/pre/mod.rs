@@ -6,33 +6,37 @@
 //! made; where it is not, the reference gives up, and the expressions decide here.
 
 mod canon;
+pub(crate) mod expressions;
 mod hash;
+mod names;
+mod quiet;
 mod steps;
 mod table;
 
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
-use crate::Input;
+use super::keys;
+use super::writer::TokenizerWriter;
 
-pub(super) use table::{GPT4O, LLAMA3, QWEN2};
+pub(super) use names::names;
 
 /// The name for `tokenizer.ggml.pre`.
 pub(super) fn recognize(
-    input: &Input<'_>,
+    writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
     added: &AddedVocab,
     ids: &Ids<'_>,
-    notes: &mut Vec<String>,
 ) -> Result<String, VocabError> {
-    let hashes = hash::hashes(input, hf, added, ids);
+    // Both kinds of evidence are gathered, though one may decide: a person reads where they differ.
+    let hashes = hash::hashes(writer.input, hf, added, ids);
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
     let by_steps = table::by_steps(&steps, hf.model.ignore_merges.unwrap_or(false));
     if steps.space_first {
-        notes.push("a space is put in front of a text; llama.cpp does not do that for byte-level BPE".into());
+        writer.note("a space is put in front of a text; llama.cpp does not do that for byte-level BPE");
     }
     if !steps.normalizers.is_empty() && hf.model.kind.as_deref() == Some("BPE") {
-        notes.push(format!(
+        writer.note(format!(
             "text is normalized first ({}): no key says so, and llama.cpp does not do it for byte-level BPE",
             steps.normalizers.join(", ")
         ));
@@ -46,7 +50,7 @@ pub(super) fn recognize(
             }
             None => format!("no name is known for its expressions ({steps})"),
         };
-        notes.push(format!("pre-tokenizer `{name}`: by its token hash {hash}; {other}"));
+        writer.note(format!("pre-tokenizer `{name}`: by its token hash {hash}; {other}"));
         return Ok(name.to_owned());
     }
     let hash = match &hashes {
@@ -57,7 +61,7 @@ pub(super) fn recognize(
     let by_kind = (hf.model.kind.as_deref() == Some("WordPiece")).then_some("bert-bge");
     match by_steps.or(by_kind) {
         Some(name) => {
-            notes.push(format!("pre-tokenizer `{name}`: by its expressions; the reference does not know its token hash {hash}"));
+            writer.note(format!("pre-tokenizer `{name}`: by its expressions; the reference does not know its token hash {hash}"));
             Ok(name.to_owned())
         }
         None => {
@@ -73,16 +77,31 @@ pub(super) fn recognize(
     }
 }
 
-/// A note on a name that a person chose: whether llama.cpp knows it.
+/// What is noted of a name that a person chose.
 pub(super) fn chosen(name: &str, hf: &HfTokenizer) -> String {
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
-    match names().any(|known| known == name) {
-        true => format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}"),
-        false => format!("pre-tokenizer `{name}`: as chosen, but llama.cpp loads no file with that name"),
-    }
+    format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}")
 }
 
-/// Every name that llama.cpp loads, in its order.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    include_str!("names.txt").lines().filter(|line| !line.starts_with('#'))
+/// Notes a name that a person chose where llama.cpp knows no such name, or where the kind of tokenizer that was
+/// found has none to choose.
+pub(super) fn note_choice(writer: &mut TokenizerWriter<'_>) {
+    let Some(name) = writer.ctx.pre.clone() else { return };
+    match writer.entries.get(keys::PRE).and_then(|value| value.as_str()) {
+        Some(written) if written == name => {
+            if !names().any(|known| known == name) {
+                let nearest = names::nearest(&name).join("`, `");
+                writer.note(format!(
+                    "pre-tokenizer `{name}`: as chosen, but llama.cpp loads no file with that name; the nearest that it \
+                     knows are `{nearest}`"
+                ));
+            }
+        }
+        written => {
+            let written = written.map_or("no pre-tokenizer".to_owned(), |written| format!("`{written}`"));
+            writer.note(format!(
+                "pre-tokenizer `{name}` was chosen, but this kind of tokenizer has none to choose: the file has {written}"
+            ));
+        }
+    }
 }

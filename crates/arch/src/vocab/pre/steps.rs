@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use super::table::GPT2;
+use super::expressions::GPT2;
+use crate::json::list;
 
 /// The normal form.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,7 @@ impl Steps {
         match kind(normalizer) {
             "" => {}
             "Sequence" => list(normalizer, "normalizers").iter().for_each(|step| self.add_normalizer(step)),
+            // Only that there is one counts: no key of GGUF says what it does.
             kind => self.normalizers.push(kind.to_owned()),
         }
     }
@@ -44,6 +46,7 @@ impl Steps {
         match kind(step) {
             "" => {}
             "Sequence" => list(step, "pretokenizers").iter().for_each(|step| self.add(step)),
+            // Splits by GPT-2's expression unless told not to, and spells what is left in the byte alphabet.
             "ByteLevel" => {
                 self.byte_level = true;
                 self.space_first |= flag("add_prefix_space", true);
@@ -51,13 +54,14 @@ impl Steps {
                     self.splits.push(GPT2.to_owned());
                 }
             }
+            // Digits have no expression in the file; these are what the library does.
             "Digits" if flag("individual_digits", false) => self.splits.push(r"\p{N}".to_owned()),
             "Digits" => self.splits.push(r"\p{N}+".to_owned()),
             "Split" => match expression_of(step).filter(|expression| splits_only(step, expression)) {
                 Some(expression) => self.splits.push(expression),
                 None => self.other.push(step.to_string()),
             },
-            // Unicode's punctuation and what else ASCII has.
+            // `is_punctuation` of the library: Unicode's punctuation and what else ASCII has.
             "Punctuation" if step.get("behavior").and_then(Json::as_str) == Some("Isolated") => {
                 self.splits.push(r"[\p{P}\$\+<=>\^~\|`]".to_owned());
             }
@@ -96,10 +100,6 @@ fn splits_only(step: &Json, expression: &str) -> bool {
 /// The `type` of a step; nothing where there is no step.
 fn kind(step: &Json) -> &str {
     step.get("type").and_then(Json::as_str).unwrap_or("")
-}
-
-fn list<'a>(step: &'a Json, key: &str) -> &'a [Json] {
-    step.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Files spell line ends in expressions as the characters themselves or as escapes.

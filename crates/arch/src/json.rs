@@ -1,0 +1,21 @@
+//! JSON values as Python code sees them.
+
+use serde_json::Value as Json;
+
+/// Python's truth of a value, by which the reference and transformers decide whether something is
+/// there: null, false, 0 and everything empty are not.
+pub(crate) fn is_truthy(value: &Json) -> bool {
+    match value {
+        Json::Null => false,
+        Json::Bool(value) => *value,
+        Json::Number(number) => number.as_f64() != Some(0.0),
+        Json::String(text) => !text.is_empty(),
+        Json::Array(items) => !items.is_empty(),
+        Json::Object(items) => !items.is_empty(),
+    }
+}
+
+/// The list under a key of an object; an empty one if there is none.
+pub(crate) fn list<'a>(object: &'a Json, key: &str) -> &'a [Json] {
+    object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+}

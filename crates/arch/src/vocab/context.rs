@@ -1,0 +1,34 @@
+//! What an architecture and a person want of a tokenizer.
+
+use super::route::Route;
+
+/// What an architecture wants of its tokenizer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VocabContext {
+    /// Which kinds are tried, in which order.
+    pub route: Route,
+    /// `vocab_size` of the (text) config: the number of tokens that is written; free ids below
+    /// it are filled with `[PAD{id}]`. `None` where the config does not say.
+    pub vocab_size: Option<u64>,
+    /// Rows of the token embedding: every token must have one, and rows without a token get
+    /// `[PAD{id}]`.
+    pub embedding_rows: Option<u64>,
+    /// A name for `tokenizer.ggml.pre` that a person chose; taken as it is.
+    pub pre: Option<String>,
+    /// `type_vocab_size` of the config: kinds of sentences that a BERT tells apart; 1 if the
+    /// config does not say.
+    pub type_vocab_size: Option<u64>,
+    /// Whether the tokenizer's own file goes into the metadata as well, as it is
+    /// (`tokenizer.huggingface.json`, `tokenizer.rwkv.world`).
+    pub embed_json: bool,
+    /// Whether a llama tokenizer that is there as tokenizer.json only gets scores made of its merges,
+    /// by which llama.cpp cuts text as the model does. The reference gives every token the same.
+    pub scores_from_merges: bool,
+}
+
+impl VocabContext {
+    /// The number of token types, for `tokenizer.ggml.token_type_count`.
+    pub(super) fn token_types(&self) -> u32 {
+        self.type_vocab_size.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
+    }
+}

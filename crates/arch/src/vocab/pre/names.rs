@@ -1,0 +1,29 @@
+//! The names of pre-tokenizers that llama.cpp loads.
+
+/// How many names are offered for one that is not known.
+const OFFERED: usize = 3;
+
+/// Every name that llama.cpp loads, in its order.
+pub(in super::super) fn names() -> impl Iterator<Item = &'static str> {
+    include_str!("names.txt").lines().filter(|line| !line.starts_with('#'))
+}
+
+/// The names that are most like one that is not known, the nearest first.
+pub(in super::super) fn nearest(name: &str) -> Vec<&'static str> {
+    let name: String = name.to_lowercase().chars().take(100).collect();
+    let mut nearest: Vec<&'static str> = names().collect();
+    nearest.sort_by_cached_key(|known| (strsim::levenshtein(known, &name), *known));
+    nearest.truncate(OFFERED);
+    nearest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_nearest_names_come_first() {
+        assert_eq!(nearest("qwen-2")[0], "qwen2");
+        assert_eq!(nearest("LLAMA-BPE")[0], "llama-bpe");
+    }
+}
