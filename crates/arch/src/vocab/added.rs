@@ -40,10 +40,13 @@ pub(super) type Ids<'a> = HashMap<&'a str, u32, ahash::RandomState>;
 impl AddedVocab {
     /// Brings together what the files say.
     pub(super) fn read(input: &Input<'_>, hf: &HfTokenizer, ids: &Ids<'_>) -> Result<Self, VocabError> {
+        // 1. tokenizer.json's own list. The library gives ids itself: those of the vocabulary, or the next free
+        // ones, whatever the file states.
         let mut all = AddedVocab::default();
         let mut texts = HashMap::new();
         let last_of_model = ids.values().copied().max().unwrap_or(0);
         for token in &hf.added_tokens {
+            // A new token may be given the id of another one, where the vocabulary has holes.
             let known = texts.contains_key(&token.content) || ids.contains_key(token.content.as_str());
             let id = all.add(token.clone(), &mut texts, ids);
             let taken =
@@ -67,11 +70,13 @@ impl AddedVocab {
         all.unknown = config.get("unk_token").and_then(token_text);
         let specials = Specials::read(input, hf, &config)?;
 
+        // 2. tokenizer_config.json's list, in the order of ids; it may change the flags of those above.
         let listed = listed_tokens(input, hf, &config, &specials)?;
         for mut token in listed.into_values() {
             token.special |= specials.named.contains(&token.content);
             all.add(token, &mut texts, ids);
         }
+        // 3. Special tokens that only have a name: transformers adds them to whatever there is.
         for text in specials.named.iter().chain(&specials.extra) {
             if !text.is_empty() && !texts.contains_key(text) {
                 let id = all.add(AddedToken::special(text), &mut texts, ids);
@@ -89,6 +94,7 @@ impl AddedVocab {
     /// Adds a token or replaces its flags; the id comes from where its text is known already,
     /// else it is the next free one.
     fn add(&mut self, token: AddedToken, texts: &mut HashMap<String, u32>, ids: &Ids<'_>) -> u32 {
+        // `add_tokens`: behind the vocabulary at least, and behind the last token that was added.
         let known = texts.get(&token.content).or_else(|| ids.get(token.content.as_str())).copied();
         let id = known.unwrap_or_else(|| {
             let n_model = u32::try_from(ids.len()).unwrap_or(u32::MAX);
@@ -141,12 +147,15 @@ struct Specials {
 
 impl Specials {
     fn read(input: &Input<'_>, hf: &HfTokenizer, config: &Map<String, Json>) -> Result<Self, VocabError> {
+        // Since the list of ids is in tokenizer_config.json, that file has all; before, part was in
+        // special_tokens_map.json, which then wins.
         let mut merged = config.clone();
         if !config.contains_key("added_tokens_decoder")
             && let Some(map) = json_object(input, "special_tokens_map.json")?
         {
             merged.extend(map);
         }
+        // The defaults are those of `__init__` of each class: a token that no file names is added all the same.
         let byte_level = hf.pre_tokenizer.to_string().contains("\"ByteLevel\"");
         let defaults: &[(&str, &str)] = match class_as_loaded(input).as_str() {
             "GPT2Tokenizer" => &[
@@ -200,6 +209,7 @@ impl Specials {
         for (name, text) in defaults {
             merged.entry(*name).or_insert_with(|| Json::from(*text));
         }
+        // Names of a model's own (`image_token`) count as special, behind the usual ones.
         let named_otherwise =
             merged.keys().filter(|key| key.ends_with("_token") && !NAMES.contains(&key.as_str()));
         let order: Vec<&str> = NAMES.into_iter().chain(named_otherwise.map(String::as_str)).collect();
@@ -209,6 +219,7 @@ impl Specials {
             Some(Json::Object(items)) => items.values().filter_map(token_text).collect(),
             _ => Vec::new(),
         };
+        // transformers 5 calls the list `extra_special_tokens`, 4 `additional_special_tokens`.
         let mut extra = list("extra_special_tokens");
         if extra.is_empty() {
             extra = list("additional_special_tokens");
@@ -244,6 +255,7 @@ fn listed_tokens(
         }
         return Ok(tokens);
     }
+    // Older folders: added_tokens.json gives ids, and whether one is special hangs on who names it.
     for (text, id) in json_object(input, "added_tokens.json")?.unwrap_or_default() {
         let number = id
             .as_u64()

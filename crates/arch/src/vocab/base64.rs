@@ -5,6 +5,7 @@
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    // `bits` holds the `n_bits` bits that no byte has yet, fewer than 8 after each round.
     let (mut bits, mut n_bits) = (0u32, 0);
     for &c in text {
         let value = match c {
@@ -23,6 +24,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
             bits &= (1 << n_bits) - 1;
         }
     }
+    // Six bits left are a letter too many; bits that are not 0 were cut off in the middle of a byte.
     (bits == 0 && n_bits < 6).then_some(bytes)
 }
 
@@ -33,6 +35,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        // n bytes fill n + 1 letters; the rest of four is padding.
         for at in 0..4 {
             let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
             text.push(if at <= three.len() { char::from(letter) } else { '=' });

@@ -140,6 +140,8 @@ impl<'de> Deserialize<'de> for Tokens {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tokens, A::Error> {
+                // Entry by entry into a vector: a map of a quarter of a million strings would be built only to be
+                // taken apart again, and would lose tokens that are listed twice.
                 let mut tokens = Vec::new();
                 while let Some(entry) = map.next_entry::<String, u32>()? {
                     tokens.push(entry);
@@ -203,6 +205,7 @@ impl<'de> Deserialize<'de> for Merge {
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Merge, E> {
+                // One space exactly: with more, nobody could say where the left token ends.
                 match text.split_once(' ') {
                     Some((left, right)) if !right.contains(' ') => {
                         Ok(Merge(left.to_owned(), right.to_owned()))
@@ -231,6 +234,7 @@ impl HfTokenizer {
         if let Some(bytes) = input.file("tokenizer.json") {
             return Self::from_json::<HfModel>(bytes).map(Some);
         }
+        // transformers reads the pair only where there is no tokenizer.json.
         if let (Some(vocab), Some(merges)) = (input.file("vocab.json"), input.file("merges.txt")) {
             return Self::from_pair(vocab, merges, &class_of(input)).map(Some);
         }
@@ -246,6 +250,7 @@ impl HfTokenizer {
             let id = u32::try_from(id).map_err(|error| malformed("vocab.txt", &error))?;
             vocab.push((line.to_owned(), id));
         }
+        // `BertTokenizer.__init__`: small letters and Chinese characters apart unless told otherwise.
         let config = tokenizer_config(input)?.unwrap_or_default();
         let flag = |name: &str, default| config.get(name).and_then(Json::as_bool).unwrap_or(default);
         Ok(HfTokenizer {
@@ -303,6 +308,7 @@ impl HfTokenizer {
             #[serde(default)]
             decoder: Json,
         }
+        // `M` is the model, or `IgnoredAny`, which reads over it without keeping a string.
         let file: File<M> =
             serde_json::from_slice(bytes).map_err(|error| malformed("tokenizer.json", &error))?;
         Ok(HfTokenizer {
@@ -321,6 +327,7 @@ impl HfTokenizer {
     fn from_pair(vocab: &[u8], merges: &[u8], class: &str) -> Result<Self, VocabError> {
         let vocab: Tokens = serde_json::from_slice(vocab).map_err(|error| malformed("vocab.json", &error))?;
         let byte_level = |use_regex: bool| serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
+        // What `Qwen2Tokenizer` and `GPT2Tokenizer` build around a vocabulary and merges.
         let (normalizer, pre_tokenizer) = match class {
             "Qwen2Tokenizer" => (
                 serde_json::json!({"type": "NFC"}),
@@ -351,6 +358,7 @@ impl HfTokenizer {
 /// `#` is a comment, empty lines are nothing.
 pub(super) fn read_merges_txt(bytes: &[u8]) -> Result<Vec<(String, String)>, VocabError> {
     let text = std::str::from_utf8(bytes).map_err(|error| malformed("merges.txt", &error))?;
+    // `#version: 0.2` stands on the first line; a later `#` is a token.
     let mut merges = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if (index == 0 && line.trim_start().starts_with('#')) || line.trim().is_empty() {

@@ -91,6 +91,7 @@ fn versioned<'a>(input: &Input<'a>) -> Option<(String, String, &'a [u8])> {
         .files
         .iter()
         .filter_map(|(name, bytes)| version_of(name).map(|version| (name.clone(), version, *bytes)))
+        // The reference sorts the names and takes the last.
         .max_by(|one, other| one.0.cmp(&other.0))
 }
 
@@ -118,6 +119,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, native: bool) -> Resu
         return Ok(());
     }
     // llama.cpp has the templates of these versions built in, by name.
+    // `7m1` is version 7 with images, whose template is that of 7.
     let number = version.split('m').next().unwrap_or_default();
     match (number, kind) {
         ("1", _) => writer.set(keys::CHAT_TEMPLATE, "mistral-v1"),
@@ -163,6 +165,7 @@ fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String
         return Err(VocabError::MissingId { file: TEKKEN, id: id as u64, tokens: ranks.tokens.len() as u64 });
     }
     let mut table = TokenTable::default();
+    // Reserved places among the special tokens have names in mistral-common.
     let filler = (named.len()..n_special).map(|id| format!("<SPECIAL_{id}>"));
     let specials: Vec<String> = named.into_iter().chain(filler).collect();
     specials.iter().for_each(|text| table.push(text.as_str(), TokenType::Control));
@@ -211,6 +214,7 @@ fn all_merges(ranks: &Ranks) -> Result<Vec<Vec<u8>>, VocabError> {
                 format!("token `{}` of rank {rank} cannot be joined from two others", text_of(bytes));
             return Err(malformed(TEKKEN, &problem));
         }
+        // `sorted(local, key=lambda x: (vocab[x[0]], vocab[x[1]], x[2]))`: by the ranks of the parts.
         ways.sort_unstable();
         for &(_, _, cut) in &ways {
             merges.push(format!("{} {}", text_of(&bytes[..cut]), text_of(&bytes[cut..])).into_bytes());

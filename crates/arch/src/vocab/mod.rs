@@ -58,6 +58,7 @@ pub struct Vocab {
 ///
 /// When the files that the route needs are absent or contradict themselves or the config.
 pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabError> {
+    // The route writes all keys of the reference; what is behind them has no counterpart there.
     let mut writer = TokenizerWriter::new(input, ctx);
     routes::write_keys(&mut writer)?;
     pre::note_choice(&mut writer);

@@ -32,6 +32,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
             .get(1)
             .and_then(Json::as_f64)
             .ok_or_else(|| problem(&format!("the score of token `{text}` is not a number")))?;
+        // The third item is the type; the token's own spelling marks further control tokens.
         let kind = match entry.get(2).and_then(Json::as_str) {
             Some("UNKNOWN") => TokenType::Unknown,
             Some("CONTROL") => TokenType::Control,
@@ -57,6 +58,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         ("sep_token", keys::SEP_ID),
         ("unk_token", keys::UNK_ID),
     ] {
+        // Ids are found by text: the file has no numbers.
         let Some(text) = config.get(name).and_then(Json::as_str) else { continue };
         let at = table.texts.iter().position(|have| have == text.as_bytes());
         match at.and_then(|at| u32::try_from(at).ok()) {

@@ -38,6 +38,7 @@ impl Ranks {
 
     /// Whether a file looks like one.
     pub(super) fn is_one(bytes: &[u8]) -> bool {
+        // A SentencePiece model begins with a tag and a length, which no base64 text does.
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         first.len() < 256 && entry(first.trim_ascii()).is_some()
     }
@@ -81,6 +82,7 @@ impl Ranks {
             if bytes.len() == 1 {
                 continue;
             }
+            // With all joins of lower rank made, two parts are left, and the join of these is the token's own.
             match parts(&by_bytes, bytes, *rank).as_slice() {
                 [left, right] => merges.push((text_of(left), text_of(right))),
                 _ => unreached += 1,
@@ -93,6 +95,7 @@ impl Ranks {
 /// A line's token and rank.
 fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     let at = line.iter().position(|byte| *byte == b' ')?;
+    // `IQ== 0`: the byte `!`, joined before all others.
     let bytes = base64::decode(&line[..at])?;
     let rank = std::str::from_utf8(line[at..].trim_ascii()).ok()?.parse().ok()?;
     (!bytes.is_empty()).then_some((bytes, rank))
@@ -102,12 +105,14 @@ fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
 fn parts<'a>(by_bytes: &ByBytes<'_>, token: &'a [u8], limit: u32) -> Vec<&'a [u8]> {
     // Start of each part, and the rank of it joined with the next.
     let rank_of = |from: usize, to: usize| by_bytes.get(&token[from..to]).copied().unwrap_or(u32::MAX);
+    // A token has few bytes, so vectors that shrink are faster than any heap.
     let mut starts: Vec<usize> = (0..=token.len()).collect();
     let mut joined: Vec<u32> = starts.windows(3).map(|w| rank_of(w[0], w[2])).collect();
     while let Some((at, rank)) = joined.iter().copied().enumerate().min_by_key(|(_, rank)| *rank) {
         if rank >= limit {
             break;
         }
+        // Join parts `at` and `at + 1`; only the pairs with a neighbour on either side change their rank.
         starts.remove(at + 1);
         joined.remove(at);
         if at < joined.len() {
@@ -129,6 +134,8 @@ pub(super) fn text_of(bytes: &[u8]) -> String {
 }
 
 fn char_of(byte: u8) -> char {
+    // The 68 bytes that do not print get the characters from U+0100 on, in their order: 0 to 32 the first 33,
+    // 127 to 160 the next 34, 173 the last.
     let moved = |offset: u32| char::from_u32(0x100 + offset).unwrap_or('?');
     match byte {
         b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),

@@ -28,13 +28,16 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
             writer.add_prefix_space()
         }
         Route::LlamaHf => writer.llama_hf(),
+        // The reference tries the model first and takes a missing file for a no.
         Route::SentencePieceOrGpt2 if writer.has_spm() => writer.spm(spm::Style::Plain),
         Route::SentencePieceOrGpt2 => writer.gpt2(&Style::GPT2),
         Route::SentencePieceOrLlamaHf if writer.has_spm() => writer.spm(spm::Style::Plain),
         Route::SentencePieceOrLlamaHf => writer.llama_hf(),
         Route::Mpt => writer.mpt(),
+        // Nemotron 51B has Llama 3's vocabulary, DeciLM 7B Llama 2's. Without a size the former is meant.
         Route::Deci if writer.ctx.vocab_size.is_none_or(|n| n == 128_256) => writer.gpt2(&Style::GPT2),
         Route::Deci => writer.llama_hf(),
+        // (multiple that is fixed, multiple where the config states none, whether tokenizer.model goes first)
         Route::Mamba => writer.rounded(None, 8, false),
         Route::Mamba2 => writer.rounded(None, 16, true),
         Route::GraniteHybrid => writer.rounded(Some(8), 8, true),
@@ -45,6 +48,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         Route::XlmRoberta => unigram::write_xlm_roberta(writer),
         Route::NomicBert => writer.nomic(),
         Route::JinaBert => writer.jina(),
+        // These flags come first: the file's own, read later, take their places but not their order.
         Route::ModernBert => {
             for key in [keys::ADD_BOS, keys::ADD_EOS, keys::ADD_SEP] {
                 writer.set(key, true);
@@ -59,6 +63,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         Route::RwkvWorld => rwkv::write_keys(writer),
         Route::Qwen => tiktoken::write_keys(writer),
         Route::StableLm | Route::DeepSeek2 | Route::Hunyuan => writer.gpt2(&Style::GPT2),
+        // Phi 4 has Phi 3's class and GPT-4's tokens; only the tokenizer's class tells them apart.
         Route::Phi3 if hf::class_of(writer.input) == "GPT2Tokenizer" => writer.gpt2(&Style::GPT2),
         Route::Phi3 => writer.spm(spm::Style::Phi3),
         Route::InternLm2 => writer.spm(spm::Style::InternLm2),
@@ -119,6 +124,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
             ..Style::GPT2
         }),
         Route::Dots3 => writer.gpt2(&Style { by_text: &[("eot", "<|endofassistant|>")], ..Style::GPT2 }),
+        // 151643 is `<|endoftext|>` of Qwen's vocabulary.
         Route::InternS1 => writer.gpt2(&Style { by_id: &[("bos", 151_643)], ..Style::GPT2 }),
         Route::Llada => {
             writer.gpt2(&Style { plain_added: true, ..Style::GPT2 })?;
@@ -268,7 +274,7 @@ impl TokenizerWriter<'_> {
             Some(bytes) => spm::write_model(self, bytes, spm::Style::Plain)?,
             None => spm::write_keys(self, spm::Style::Plain)?,
         }
-        // What `_set_vocab_sentencepiece` finds in the configs is replaced by Replit's fixed ids.
+        // Fixed ids in the place of what the configs say: SEA-LION's, which Replit shares.
         self.set(keys::ADD_BOS, false);
         for (key, id) in [(keys::PAD_ID, 3u32), (keys::EOS_ID, 1), (keys::UNK_ID, 0)] {
             self.set(key, id);
@@ -284,6 +290,7 @@ impl TokenizerWriter<'_> {
             let key = "pad_vocab_size_multiple";
             config.get(key).or_else(|| config.get("text_config")?.get(key)).and_then(Json::as_u64)
         };
+        // Rows of matrices that are multiples of 8 or 16 are what kernels like; the extra ones have no token.
         let multiple = multiple.or_else(stated).filter(|n| *n > 0).unwrap_or(default);
         if let Some(size) = self.ctx.vocab_size {
             let rounded = size.div_ceil(multiple).saturating_mul(multiple);
@@ -331,7 +338,8 @@ impl TokenizerWriter<'_> {
             "BertTokenizer" => self.wordpiece(),
             "RobertaTokenizer" => {
                 let hf = self.tokenizer_json()?;
-                // The German and Chinese embeddings cut text at whitespace alone, which has a model of its own.
+                // A tokenizer of whole words, which the reference writes as a model of its own
+                // (`_set_vocab_whitespace`); its hash is that of another, so the name is not looked up.
                 let mut style = bpe::Style::GPT2;
                 if hf.pre_tokenizer.get("type").and_then(Json::as_str) == Some("Whitespace") {
                     (style.model, style.pre) = ("whitespace", Some("whitespace"));

@@ -57,6 +57,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
 
 /// The bytes of a line's token.
 fn token_of(line: &str) -> Result<Vec<u8>, &'static str> {
+    // `id literal length`; the literal may hold spaces, the other two do not.
     let (_, rest) = line.split_once(' ').ok_or("no token")?;
     let (literal, len) = rest.rsplit_once(' ').ok_or("no length")?;
     let token = literal_of(literal).ok_or("not a Python literal")?;
@@ -78,6 +79,7 @@ pub(crate) fn literal_of(literal: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(body.len());
     let mut chars = body.chars();
     while let Some(c) = chars.next() {
+        // In a bytes literal an escape is a byte, in a text literal a character, written as UTF-8.
         let value = if c == '\\' { escape(&mut chars, is_bytes)? } else { u32::from(c) };
         if c == quote || (is_bytes && value > 0xff) {
             return None;
@@ -113,6 +115,7 @@ fn escape(chars: &mut std::str::Chars<'_>, is_bytes: bool) -> Option<u32> {
 /// Bytes as Python prints them, without `b` and quotes: the single quote is escaped only where
 /// the double quote is there too.
 fn printed(bytes: &[u8]) -> String {
+    // `repr` of Python's bytes prefers single quotes, unless only double ones need no escape.
     let both = bytes.contains(&b'\'') && bytes.contains(&b'"');
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -138,6 +138,7 @@ pub(super) fn write_keys(
 }
 
 impl Special<'_, '_> {
+    /// `SpecialVocab.add_to_gguf`: ids, then flags; names without a key are passed over.
     fn write_ids_and_flags(&mut self, n_tokens: usize) {
         for (name, id) in std::mem::take(&mut self.ids) {
             if let Some((_, key)) = ID_KEYS.iter().find(|(have, _)| *have == name) {
@@ -202,6 +203,7 @@ impl Special<'_, '_> {
                 Some(Json::Object(token)) => token.get("content").and_then(Json::as_str),
                 _ => None,
             };
+            // The first entry counts; a token that only the model's list has gets no id here.
             let Some(text) = text else { continue };
             let id = added_tokens.iter().find(|token| token.content == text).and_then(|token| token.id);
             self.set_id(name, "tokenizer.json", id.map(Json::from).as_ref())?;
@@ -213,6 +215,7 @@ impl Special<'_, '_> {
     fn read_ids(&mut self, config: &Json) -> Result<(), VocabError> {
         for name in self.types.clone() {
             let key = format!("{name}_token_id");
+            // A null at the top lets the one of `text_config` count.
             let is_there = |value: &&Json| !value.is_null();
             let id = config.get(&key).filter(is_there).or_else(|| config.get("text_config")?.get(&key));
             self.set_id(name, "config.json", id)?;

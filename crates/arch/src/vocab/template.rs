@@ -80,6 +80,7 @@ fn from_files(input: &Input<'_>, default: &[u8]) -> Result<Templates, VocabError
     if named.is_empty() {
         return Ok(Templates::One(default));
     }
+    // By name, with the one without a name first.
     named.sort();
     named.insert(0, ("default".to_owned(), default));
     Ok(Templates::Named(named))
@@ -118,6 +119,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, templates: &Templates
             }
         }
     }
+    // The reference writes the list behind the named ones, and the default last.
     writer.set(keys::CHAT_TEMPLATES, Array::String(names.into()));
     if let Some(default) = default {
         writer.set(keys::CHAT_TEMPLATE, default.as_str());

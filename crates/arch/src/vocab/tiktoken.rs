@@ -187,6 +187,7 @@ pub(super) fn is_there(input: &Input<'_>) -> bool {
 
 fn find<'a>(input: &Input<'a>) -> Option<(&'static str, &'a [u8])> {
     FAMILIES.iter().find_map(|family| {
+        // The name alone says nothing: `tokenizer.model` is as often a SentencePiece model.
         let (_, bytes) = input.files.iter().find(|(name, _)| name == family.file)?;
         Ranks::is_one(bytes).then_some((family.file, *bytes))
     })
@@ -199,6 +200,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     })?;
     let ranks = Ranks::read(file, bytes)?;
     let n_ranks = ranks.tokens.len();
+    // Llama 3, Llama 4 and GLM 4 share a file name; the number of ranks tells the first two.
     let family = FAMILIES
         .iter()
         .find(|family| family.file == file && family.n_ranks.is_none_or(|n| n == n_ranks))
@@ -277,9 +279,11 @@ fn specials(
 ) -> Result<Vec<(u32, String)>, VocabError> {
     let too_many = || malformed(family.file, &"more ids than 2^32");
     let first = match family.first_special {
+        // Hunyuan leaves a gap between ranks and special tokens.
         Some(first) => first,
         None => u32::try_from(n_ranks).map_err(|_| too_many())?,
     };
+    // The family's tokens follow each other from the first id on.
     let mut specials = std::collections::BTreeMap::new();
     for (offset, text) in (family.specials)(n_ranks).into_iter().enumerate() {
         let id =
@@ -316,6 +320,7 @@ fn tokens(
         let ranks = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str(), TokenType::Normal));
         ranks.chain(specials.iter().map(|(id, text)| (*id, text.as_str(), TokenType::Control)))
     };
+    // Without a size in the config: as many as it takes to hold the largest id.
     let needed = listed().map(|(id, ..)| u64::from(id) + 1).max().unwrap_or(0);
     let vocab_size = writer.ctx.vocab_size.unwrap_or(needed);
     let mut slots: Vec<Option<(&str, TokenType)>> = vec![None; bpe::slots_len(vocab_size, file)?];

@@ -171,6 +171,7 @@ fn from_json(
         };
         table.push_scored(text.as_str(), kind, *score as f32);
     }
+    // The reference fills places of added tokens only from the unigram's own list: behind it are fillers.
     let room = table.len();
     table.fill(n_tokens, Some(SCORE_OF_NONE));
     for (id, token) in &added.by_id {

@@ -17,6 +17,8 @@
 
 /// An expression's alternatives in canonical spelling.
 pub(super) fn canonical(expression: &str) -> Vec<String> {
+    // Parse into alternatives of (atom, quantifier), each atom in canonical spelling as it is read; then flatten
+    // groups, print, and sort what has no order.
     let chars: Vec<char> = expression.chars().collect();
     let mut parser = Parser { chars: &chars, at: 0 };
     let mut sequences = parser.alternatives(false);
@@ -28,10 +30,13 @@ pub(super) fn canonical(expression: &str) -> Vec<String> {
     let mut texts: Vec<String> = sequences.iter().map(|sequence| render(sequence)).collect();
     sort_contractions(&mut texts);
     for text in &mut texts {
+        // `\s*` takes the whole run of whitespace and gives back what follows its last line end, so that one line
+        // end more or less at the end of the expression matches the same text.
         if text == r"\s*[\n\r]" {
             text.push('+');
         }
     }
+    // See the header: what `|\s+` would match alone, the split leaves standing alone.
     let n = texts.len();
     if n > 1 && texts[n - 2] == r"\s+(?!\S)" && [r"\s+", r"\s"].contains(&texts[n - 1].as_str()) {
         texts.pop();
@@ -110,6 +115,7 @@ impl Parser<'_> {
             ("(?<=", "(?<="),
             ("(?<!", "(?<!"),
         ];
+        // A capturing group is one that does not capture: splits use no captures.
         let known = OPENINGS.into_iter().find(|(opening, _)| self.starts(opening));
         let (opening, kind) = known.unwrap_or(("(", "(?:"));
         self.at += opening.chars().count();
@@ -120,10 +126,12 @@ impl Parser<'_> {
 
     /// An escape in one spelling.
     fn escape(&mut self) -> String {
+        // An expression that ends with a backslash is none, but must have a spelling too.
         self.at += 1;
         let Some(c) = self.peek() else { return "\\".into() };
         self.at += 1;
         match c {
+            // `\p{Letter}`: long names become short ones.
             'p' | 'P' if self.peek() == Some('{') => {
                 let start = self.at + 1;
                 while self.peek().is_some_and(|c| c != '}') {
@@ -140,11 +148,13 @@ impl Parser<'_> {
                 };
                 format!("\\{c}{{{name}}}")
             }
+            // `\pL`
             'p' | 'P' => {
                 let name = self.peek().unwrap_or_default();
                 self.at += 1;
                 format!("\\{c}{{{name}}}")
             }
+            // `\x0a`, `\u000a`: the character itself, in its canonical spelling.
             'x' | 'u' => {
                 let hex: String =
                     self.chars[self.at..].iter().take_while(|c| c.is_ascii_hexdigit()).take(4).collect();
@@ -192,6 +202,7 @@ impl Parser<'_> {
                 return Atom::Text(self.chars[start..self.at.min(self.chars.len())].iter().collect());
             }
             let from = self.member(any_case);
+            // `a-z`; a `-` before the closing bracket is a character.
             if self.peek() == Some('-') && self.chars.get(self.at + 1).is_some_and(|c| *c != ']') {
                 self.at += 1;
                 let to = self.member(false);
@@ -201,9 +212,11 @@ impl Parser<'_> {
             }
         }
         self.at += usize::from(self.peek().is_some());
+        // A class is a set: its members have no order.
         members.sort_unstable();
         members.dedup();
         if !negated {
+            // `[sS]` is `s` without regard to case, as `(?i:s)` spells it.
             if let [lower, upper] = members.as_slice()
                 && let (Some(l), Some(u)) = (only_char(lower), only_char(upper))
                 && l.is_alphabetic()
@@ -211,6 +224,7 @@ impl Parser<'_> {
             {
                 return Atom::Text(letter(l, true));
             }
+            // `[x]` is `x`.
             if let [one] = members.as_slice() {
                 return Atom::Text(one.clone());
             }
@@ -252,6 +266,7 @@ impl Parser<'_> {
             }
             _ => return String::new(),
         };
+        // `++` is possessive, which makes no difference (see the header); `+?` is lazy, which does.
         match self.peek() {
             Some('+') => self.at += 1,
             Some('?') => {
@@ -297,6 +312,8 @@ fn only_char(text: &str) -> Option<char> {
 fn flatten(sequences: &mut Vec<Sequence>) {
     let mut flat = Vec::with_capacity(sequences.len());
     for sequence in sequences.drain(..) {
+        // `(a|b)` as a whole alternative is `a|b`, and `'(a|b)` is `'a|'b`: only so are contractions, written
+        // either way, the same list.
         let after_apostrophe =
             sequence.len() == 2 && matches!(&sequence[0].0, Atom::Text(text) if text == "'");
         let prefix = &sequence[..sequence.len().saturating_sub(1)];
@@ -350,6 +367,7 @@ fn sort_contractions(texts: &mut [String]) {
             rest.chars().all(|c| c == '~' || c.is_alphabetic()) && (1..=2).contains(&letters.count())
         })
     };
+    // Only neighbours: an alternative between two contractions may match the start of one of them.
     let mut start = 0;
     while start < texts.len() {
         let len = texts[start..].iter().take_while(|text| is_one(text)).count();

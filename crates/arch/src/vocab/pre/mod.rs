@@ -41,6 +41,7 @@ pub(super) fn recognize(
             steps.normalizers.join(", ")
         ));
     }
+    // The first of several hashes that the reference knows decides.
     let known = hashes.iter().flatten().find_map(|hash| hash::name_of(hash).map(|name| (hash, name)));
     if let Some((hash, name)) = known {
         let other = match by_steps {
@@ -59,6 +60,7 @@ pub(super) fn recognize(
     };
     // llama.cpp has one way to cut text for WordPiece, whatever the name.
     let by_kind = (hf.model.kind.as_deref() == Some("WordPiece")).then_some("bert-bge");
+    // The reference stops where it knows no hash; expressions that llama.cpp has are evidence enough.
     match by_steps.or(by_kind) {
         Some(name) => {
             writer.note(format!("pre-tokenizer `{name}`: by its expressions; the reference does not know its token hash {hash}"));

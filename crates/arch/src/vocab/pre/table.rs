@@ -121,10 +121,12 @@ pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
     let own = own.map(|known| (known.name, canonical_splits(known.splits)));
     let theirs = loaded().iter().filter(|row| row.byte_level);
     let theirs = theirs.filter_map(|row| Some((row.names.first()?.as_str(), canonical_splits(&row.splits))));
+    // The distance counts alternatives that only one side has, step by step; the fewest are nearest.
     own.chain(theirs)
         .map(|(name, known)| {
             let (mut lacks, mut has) = (Vec::new(), Vec::new());
             for at in 0..splits.len().max(known.len()) {
+                // A step that one side lacks altogether has all its alternatives missing there.
                 let (ours, theirs) = (splits.get(at), known.get(at));
                 let missing = |from: Option<&Vec<String>>, of: Option<&Vec<String>>| -> Vec<String> {
                     let absent = |part: &&String| !of.is_some_and(|of| of.contains(part));
