@@ -8,7 +8,7 @@ use std::fs;
 
 use common::{Place, golden, largest_difference};
 use eval::{
-    Features, Model, Options, Session, Window,
+    Features, Model, Options, Sequence, Session,
     embed::{Pooling, embed},
 };
 use gguf::Value;
@@ -16,7 +16,7 @@ use gguf::Value;
 /// The largest difference that is allowed, as a part of the range of the logits.
 const ALLOWED: f32 = 2e-4;
 
-/// The same of one pass and a session that is told token by token. Checkpoints whose layers nearly cancel out
+/// The same between one pass and a session that gets token by token. Checkpoints whose layers nearly cancel out
 /// (dbrx) make much of a last bit.
 const ALLOWED_IN_SESSIONS: f32 = 5e-5;
 
@@ -24,11 +24,11 @@ const ALLOWED_IN_SESSIONS: f32 = 5e-5;
 const POOLED_DIFFERENT: &[(&str, &str)] =
     &[("bert-classifier", "the reference leaves out the pooler, through which the classifier sees its row")];
 
-/// The same for checkpoints whose names begin so. They are noise in which what is remembered is faint: without any
-/// memory they would predict the same to 1e-4 of the range (RWKV 6) or 3e-4 (Mamba). Of what Whisper hears, a frame is
-/// as faint.
-const FAINT: &[&str] = &["arwkv", "mamba", "rwkv", "whisper"];
-const ALLOWED_OF_FAINT: f32 = 1e-6;
+/// The same for checkpoints whose names begin so. Their weights are noise, in which a state contributes little: without
+/// any state they would predict the same to 1e-4 of the range (RWKV 6) or 3e-4 (Mamba). A frame of Whisper's input
+/// contributes as little.
+const WEAK_STATE: &[&str] = &["arwkv", "mamba", "rwkv", "whisper"];
+const ALLOWED_OF_WEAK_STATE: f32 = 1e-6;
 
 /// What `golden/logits/NAME.bin` holds.
 struct Expected {
@@ -40,18 +40,18 @@ struct Expected {
     rows: Vec<f32>,
     is_hidden: bool,
     pooled: Option<Pooled>,
-    heard: Option<Heard>,
+    audio: Option<Audio>,
 }
 
-/// What a model of sound hears before the tokens.
-struct Heard {
+/// The features that an audio model gets before the tokens.
+struct Audio {
     n_mels: usize,
     n_frames: usize,
     /// (n_mels, n_frames).
     values: Vec<f32>,
 }
 
-impl Heard {
+impl Audio {
     fn features(&self) -> Features<'_> {
         Features { values: &self.values, n_mels: self.n_mels, n_frames: self.n_frames }
     }
@@ -73,9 +73,9 @@ fn expected(name: &str) -> Expected {
     };
     let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
     let mut rows: Vec<f32> = values.collect();
-    let heard = head["features"].as_array().map(|shape| {
+    let audio = head["features"].as_array().map(|shape| {
         let [n_mels, n_frames] = [0, 1].map(|i| shape[i].as_u64().unwrap() as usize);
-        Heard { n_mels, n_frames, values: rows.split_off(rows.len() - n_mels * n_frames) }
+        Audio { n_mels, n_frames, values: rows.split_off(rows.len() - n_mels * n_frames) }
     });
     let pooled = head["pooled"].as_str().map(|how| Pooled {
         how: Pooling::ALL.into_iter().find(|pooling| pooling.name() == how).unwrap(),
@@ -90,12 +90,12 @@ fn expected(name: &str) -> Expected {
         rows,
         is_hidden: head["hidden"].as_bool().unwrap_or(false),
         pooled,
-        heard,
+        audio,
     }
 }
 
 /// The largest differences of rows, of the pooled row and of a session from one pass, as parts of their ranges; where
-/// tokens see later ones, a session says something else.
+/// tokens see later ones, a session predicts something else.
 struct Differences {
     rows: f32,
     pooled: Option<f32>,
@@ -117,10 +117,10 @@ fn difference(name: &str) -> Result<Differences, String> {
     let options = Options { threads: Some(1), ..Options::default() };
     let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
     let expected = expected(name);
-    if let Some(heard) = &expected.heard {
-        return of_sound(&model, heard, &expected).map_err(|error| error.to_string());
+    if let Some(audio) = &expected.audio {
+        return audio_differences(&model, audio, &expected).map_err(|error| error.to_string());
     }
-    let hidden = model.run(&[Window::new(&expected.tokens)], None).map_err(|error| error.to_string())?;
+    let hidden = model.run(&[Sequence::new(&expected.tokens)], None).map_err(|error| error.to_string())?;
     let width = if expected.is_hidden { model.n_embd() } else { model.n_vocab() };
     let mut rows = vec![0.0; hidden.n_rows() * width];
     if expected.is_hidden {
@@ -135,8 +135,8 @@ fn difference(name: &str) -> Result<Differences, String> {
         let want = &expected.rows[i * expected.n_vocab..][..n];
         worst = worst.max(largest_difference(want, &rows[position * width..][..n]));
     }
-    if model.answers() {
-        worst = worst.max(answered(&model, &expected).map_err(|error| error.to_string())?);
+    if model.is_encoder_decoder() {
+        worst = worst.max(decoder_difference(&model, &expected).map_err(|error| error.to_string())?);
     }
     let tokens = expected.tokens.clone();
     let pooled = match &expected.pooled {
@@ -152,16 +152,18 @@ fn difference(name: &str) -> Result<Differences, String> {
     let causal = format!("{}.attention.causal", model.architecture());
     let is_causal =
         model.file().metadata().iter().all(|(key, value)| *key != causal || *value == Value::Bool(true));
-    let session = match expected.is_hidden || model.answers() || !is_causal {
+    let session = match expected.is_hidden || model.is_encoder_decoder() || !is_causal {
         true => None,
-        false => Some(told(&model, &tokens, &rows).map_err(|error| error.to_string())? / expected.range),
+        false => Some(
+            session_difference(&model, &tokens, &rows).map_err(|error| error.to_string())? / expected.range,
+        ),
     };
     Ok(Differences { rows: worst / expected.range, pooled, session })
 }
 
 /// The largest difference when a model with encoder and decoder reads the tokens and is then given
 /// them one by one.
-fn answered(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
+fn decoder_difference(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
     let mut session = Session::new();
     let mut hidden = model.begin(&mut session, &expected.tokens)?;
     let mut worst = 0.0f32;
@@ -177,11 +179,11 @@ fn answered(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
     Ok(worst)
 }
 
-/// The differences of a model that hears: of sessions that are told all tokens to a position at once, and of one
-/// that is told one at a time from those.
-fn of_sound(model: &Model, heard: &Heard, expected: &Expected) -> Result<Differences, eval::Error> {
+/// The differences of an audio model: of sessions that get all tokens to a position at once, and of one that gets one
+/// at a time from those.
+fn audio_differences(model: &Model, audio: &Audio, expected: &Expected) -> Result<Differences, eval::Error> {
     let mut fresh = Session::new();
-    model.listen(&mut fresh, heard.features())?;
+    model.encode_audio(&mut fresh, audio.features())?;
     let mut session = fresh.clone();
     let (mut row, mut worst, mut apart) = (vec![0.0; model.n_vocab()], 0.0f32, 0.0f32);
     for (position, token) in expected.tokens.iter().enumerate() {
@@ -190,18 +192,18 @@ fn of_sound(model: &Model, heard: &Heard, expected: &Expected) -> Result<Differe
         let want = &expected.rows[i * expected.n_vocab..][..expected.n_vocab];
         model.logits(&hidden, 0..1, None, &mut row)?;
         worst = worst.max(largest_difference(want, &row));
-        let told = row.clone();
+        let one_at_a_time = row.clone();
         let hidden = model.continue_with(&mut fresh.clone(), &expected.tokens[..=position])?;
         model.logits(&hidden, 0..1, None, &mut row)?;
         worst = worst.max(largest_difference(want, &row));
-        apart = apart.max(largest_difference(&row, &told));
+        apart = apart.max(largest_difference(&row, &one_at_a_time));
     }
     let range = expected.range;
     Ok(Differences { rows: worst / range, pooled: None, session: Some(apart / range) })
 }
 
-/// The largest difference from the rows of one pass in a session that is told three tokens and then one at a time.
-fn told(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, eval::Error> {
+/// The largest difference from the rows of one pass in a session that gets three tokens and then one at a time.
+fn session_difference(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, eval::Error> {
     let (mut session, mut row, mut worst) = (Session::new(), vec![0.0; model.n_vocab()], 0.0f32);
     for at in std::iter::once(0..3).chain((3..tokens.len()).map(|i| i..i + 1)) {
         let hidden = model.continue_with(&mut session, &tokens[at.clone()])?;
@@ -212,7 +214,7 @@ fn told(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, eval::Error>
 }
 
 #[test]
-fn tiny_checkpoints_predict_as_elsewhere_at_once_and_token_by_token() {
+fn logits_match_the_reference_in_one_pass_and_token_by_token() {
     let mut names: Vec<String> = fs::read_dir(golden("logits"))
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
@@ -232,8 +234,8 @@ fn tiny_checkpoints_predict_as_elsewhere_at_once_and_token_by_token() {
                 };
                 let (pooled_text, session_text) = (text("pooled", pooled), text("in a session", session));
                 println!("{name}: {rows:.1e} of the range{pooled_text}{session_text}");
-                let is_faint = FAINT.iter().any(|start| name.starts_with(start));
-                if rows > if is_faint { ALLOWED_OF_FAINT } else { ALLOWED } {
+                let is_weak = WEAK_STATE.iter().any(|start| name.starts_with(start));
+                if rows > if is_weak { ALLOWED_OF_WEAK_STATE } else { ALLOWED } {
                     problems.push(format!("{name}: {rows:.1e} of the range"));
                 }
                 if pooled.is_some_and(|pooled| (pooled <= ALLOWED) == is_in(POOLED_DIFFERENT)) {
@@ -258,58 +260,58 @@ fn converted(name: &str) -> Model {
 }
 
 #[test]
-fn sound_is_heard_frame_by_frame_and_only_in_its_shape() {
+fn every_audio_frame_counts_and_other_shapes_are_refused() {
     let (model, expected) = (converted("whisper"), expected("whisper"));
-    let heard = expected.heard.as_ref().unwrap();
-    assert_eq!(model.hears(), Some((heard.n_mels, heard.n_frames)));
-    let said = |values: &[f32]| {
+    let audio = expected.audio.as_ref().unwrap();
+    assert_eq!(model.audio_input(), Some((audio.n_mels, audio.n_frames)));
+    let logits_of = |values: &[f32]| {
         let mut session = Session::new();
-        model.listen(&mut session, Features { values, ..heard.features() }).unwrap();
+        model.encode_audio(&mut session, Features { values, ..audio.features() }).unwrap();
         let hidden = model.continue_with(&mut session, &expected.tokens).unwrap();
         let mut row = vec![0.0; model.n_vocab()];
         model.logits(&hidden, 0..1, None, &mut row).unwrap();
         row
     };
-    // Without a difference here, that to the golden would say nothing of the encoder. Each frame tells, the first
-    // and the last among them, and so does the order.
-    let as_it_is = said(&heard.values);
-    let mut others: Vec<Vec<f32>> = (0..heard.n_frames)
+    // Without a difference here, the comparison with the golden would not test the encoder. Each frame makes one, the
+    // first and the last among them, and so does their order.
+    let as_it_is = logits_of(&audio.values);
+    let mut others: Vec<Vec<f32>> = (0..audio.n_frames)
         .map(|frame| {
-            let mut values = heard.values.clone();
-            values.iter_mut().skip(frame).step_by(heard.n_frames).for_each(|value| *value = -*value);
+            let mut values = audio.values.clone();
+            values.iter_mut().skip(frame).step_by(audio.n_frames).for_each(|value| *value = -*value);
             values
         })
         .collect();
-    others.push(heard.values.iter().rev().copied().collect());
+    others.push(audio.values.iter().rev().copied().collect());
     for (i, values) in others.iter().enumerate() {
-        let apart = largest_difference(&as_it_is, &said(values)) / expected.range;
-        assert!(apart > 10.0 * ALLOWED_OF_FAINT, "{i}: {apart:.1e}");
+        let apart = largest_difference(&as_it_is, &logits_of(values)) / expected.range;
+        assert!(apart > 10.0 * ALLOWED_OF_WEAK_STATE, "{i}: {apart:.1e}");
     }
 
-    let shapes = [(heard.n_mels, heard.n_frames - 2), (heard.n_frames, heard.n_mels), (usize::MAX, 2)];
+    let shapes = [(audio.n_mels, audio.n_frames - 2), (audio.n_frames, audio.n_mels), (usize::MAX, 2)];
     let mut session = Session::new();
     for (n_mels, n_frames) in shapes {
-        let features = Features { values: &heard.values, n_mels, n_frames };
-        let error = model.listen(&mut session, features).unwrap_err();
+        let features = Features { values: &audio.values, n_mels, n_frames };
+        let error = model.encode_audio(&mut session, features).unwrap_err();
         assert!(matches!(error, eval::Error::FeatureShape { found, .. } if found == (n_mels, n_frames)));
     }
-    let features = Features { values: &heard.values[1..], ..heard.features() };
-    let error = model.listen(&mut session, features).unwrap_err();
+    let features = Features { values: &audio.values[1..], ..audio.features() };
+    let error = model.encode_audio(&mut session, features).unwrap_err();
     assert!(matches!(error, eval::Error::FeatureShape { .. }) && error.hint().is_some(), "{error}");
     for error in [
         model.continue_with(&mut session, &expected.tokens).unwrap_err(),
         model.begin(&mut session, &expected.tokens).unwrap_err(),
-        model.run(&[Window::new(&expected.tokens)], None).unwrap_err(),
+        model.run(&[Sequence::new(&expected.tokens)], None).unwrap_err(),
         model.need_next_token().unwrap_err(),
         embed(&model, std::slice::from_ref(&expected.tokens), Pooling::Mean).unwrap_err(),
     ] {
         assert!(matches!(error, eval::Error::NoFeatures { .. }) && error.hint().is_some(), "{error}");
     }
-    model.listen(&mut session, heard.features()).unwrap();
+    model.encode_audio(&mut session, audio.features()).unwrap();
     let too_many = vec![3; expected.tokens.len() + 1];
     let error = model.continue_with(&mut session, &too_many).unwrap_err();
     assert!(matches!(error, eval::Error::TooLong { limit: 20, .. }), "{error}");
 
-    let error = converted("llama").listen(&mut session, heard.features()).unwrap_err();
-    assert!(matches!(error, eval::Error::NoHearing { .. }), "{error}");
+    let error = converted("llama").encode_audio(&mut session, audio.features()).unwrap_err();
+    assert!(matches!(error, eval::Error::NoAudioInput { .. }), "{error}");
 }

@@ -16,7 +16,7 @@ use arch::{
 };
 use common::{Place, golden};
 use eval::{
-    Model, Window,
+    Model, Sequence,
     choice::{HellaSwag, MultipleChoice, Winogrande},
     logits_file::LogitsFile,
     tokenize::Tokenizer,
@@ -271,7 +271,7 @@ fn mutated_models() {
         let options = eval::Options { threads: Some(1), ..eval::Options::default() };
         let Ok(model) = Model::open(&path, &options) else { return false };
         let _may_be_unknown = model.tokenizer().encode("a text", true, true);
-        let Ok(hidden) = model.run(&[Window::new(&[1, 5, 2, 7, 3])], None) else { return false };
+        let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
         model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
     });

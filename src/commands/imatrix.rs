@@ -192,7 +192,7 @@ fn collect(
     };
     let cancel = cancel_on_interrupt();
     let mut progress = ProgressLine::new("windows", cuts.len());
-    let at_once = model.windows_at_once(args.context as usize);
+    let at_once = model.sequences_at_once(args.context as usize);
     let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
     let (mut n_read, mut n_saved) = (n_done, n_done);
     for batch in cuts.get(n_done..).unwrap_or_default().chunks(at_once) {

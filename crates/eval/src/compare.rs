@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    Error, Hidden, Model, Window,
+    Error, Hidden, Model, Sequence,
     logits_file::{LogitsFile, Writer},
     perplexity::{Cut, Settings, cut},
     stats::{Position, compare_logits, compare_packed},
@@ -66,19 +66,19 @@ pub fn run(
     let all = || base_model.into_iter().chain(others);
     all().try_for_each(Model::need_next_token)?;
     let context = cuts.first().map_or(1, |cut| cut.tokens.len());
-    let windows_at_once = all().map(|model| model.windows_at_once(context)).min().unwrap_or(1);
+    let sequences_at_once = all().map(|model| model.sequences_at_once(context)).min().unwrap_or(1);
     let rows_at_once = all().map(Model::logit_rows_at_once).min().unwrap_or(1);
     let (mut base_logits, mut logits) = (Vec::new(), Vec::new());
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); others.len()];
-    for (batch, cuts) in cuts.chunks(windows_at_once).enumerate() {
-        let windows: Vec<Window<'_>> = cuts.iter().map(Cut::window).collect();
-        let base_hidden = base_model.map(|model| model.run(&windows, None)).transpose()?;
+    for (batch, cuts) in cuts.chunks(sequences_at_once).enumerate() {
+        let sequences: Vec<Sequence<'_>> = cuts.iter().map(Cut::sequence).collect();
+        let base_hidden = base_model.map(|model| model.run(&sequences, None)).transpose()?;
         let hidden: Vec<Hidden> =
-            others.iter().map(|model| model.run(&windows, None)).collect::<Result<_, _>>()?;
+            others.iter().map(|model| model.run(&sequences, None)).collect::<Result<_, _>>()?;
         let targets: Vec<u32> = cuts.iter().flat_map(|cut| cut.targets.iter().copied()).collect();
         let n_positions = cuts[0].targets.len();
         // Where a row of this batch is: its window, and its place among the counted positions.
-        let place = |row: usize| (batch * windows_at_once + row / n_positions, row % n_positions);
+        let place = |row: usize| (batch * sequences_at_once + row / n_positions, row % n_positions);
         for start in (0..targets.len()).step_by(rows_at_once) {
             let rows = start..(start + rows_at_once).min(targets.len());
             let n_floats = rows.len() * n_vocab;
@@ -114,7 +114,7 @@ pub fn run(
                 positions.extend(compared);
             }
         }
-        if !watch(batch * windows_at_once + cuts.len(), &found) {
+        if !watch(batch * sequences_at_once + cuts.len(), &found) {
             break;
         }
     }

@@ -109,22 +109,22 @@ pub enum Error {
         /// The architecture.
         architecture: String,
     },
-    /// A model that writes down what it hears was given nothing to hear.
+    /// A model that writes down speech was given no features of a sound.
     #[error("architecture `{architecture}` predicts tokens of sound, and there is none")]
     NoFeatures {
         /// The architecture.
         architecture: String,
     },
     /// Features were given to a model that reads text alone.
-    #[error("architecture `{architecture}` hears no sound")]
-    NoHearing {
+    #[error("architecture `{architecture}` takes no sound")]
+    NoAudioInput {
         /// The architecture.
         architecture: String,
     },
-    /// Features in another shape than the model hears.
+    /// Features in another shape than the model takes.
     #[error("{n_values} features as {found:?}, expected {expected:?} (bands, frames)")]
     FeatureShape {
-        /// Bands and frames that the model hears.
+        /// Bands and frames that the model takes.
         expected: (usize, usize),
         /// Bands and frames given.
         found: (usize, usize),
@@ -227,11 +227,11 @@ impl Error {
             Error::NoNextToken { .. } => {
                 Some("`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders")
             }
-            Error::NoFeatures { .. } => {
-                Some("`gguf-eval` reads no sound; a program gives a spectrogram to `eval::Model::listen`")
-            }
+            Error::NoFeatures { .. } => Some(
+                "`gguf-eval` reads no sound; a program gives a spectrogram to `eval::Model::encode_audio`",
+            ),
             Error::FeatureShape { .. } => {
-                Some("pad the sound, or cut it, to the length that the model hears")
+                Some("pad the sound, or cut it, to the length that the model takes")
             }
             Error::NoVectors { .. } => Some("`gguf-eval generate` lets it answer"),
             Error::NoPooling { .. } => {

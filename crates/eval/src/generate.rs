@@ -90,7 +90,7 @@ pub fn generate(
     sampler: &mut Sampler,
     watch: &mut dyn FnMut(u32) -> bool,
 ) -> Result<Vec<u32>, Error> {
-    if !model.answers() {
+    if !model.is_encoder_decoder() {
         model.need_next_token()?;
     }
     let ends = model.tokenizer().ends();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use imatrix::{Entry, Sums};
 
-use crate::{Error, Model, Observer, Part, Window, perplexity::Cut};
+use crate::{Error, Model, Observer, Part, Sequence, perplexity::Cut};
 
 /// Adds up the squares of what goes into each column.
 #[derive(Debug, Clone, Default)]
@@ -58,8 +58,8 @@ impl Collector {
     /// # Errors
     /// As [`Model::run`] and [`Model::logits`].
     pub fn add(&mut self, model: &Model, cuts: &[Cut]) -> Result<(), Error> {
-        let windows: Vec<Window<'_>> = cuts.iter().map(|cut| Window::new(&cut.tokens)).collect();
-        let hidden = model.run(&windows, Some(self))?;
+        let sequences: Vec<Sequence<'_>> = cuts.iter().map(|cut| Sequence::new(&cut.tokens)).collect();
+        let hidden = model.run(&sequences, Some(self))?;
         if self.with_output {
             let at_once = model.logit_rows_at_once();
             let mut logits = Vec::new();

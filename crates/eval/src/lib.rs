@@ -2,11 +2,12 @@
 //!
 //! This crate has never heard of safetensors, tokenizer.json or architectures as the converter
 //! knows them; it reads GGUF only. It turns text into tokens ([`tokenize`]), runs them through a
-//! [`Model`], measures how well they were predicted ([`perplexity`]), lets it speak ([`generate`],
+//! [`Model`], measures how well they were predicted ([`perplexity`]), generates text ([`generate`],
 //! [`chat`]), and makes vectors of texts ([`embed`]).
 
 pub mod chat;
 pub mod choice;
+mod classifier;
 pub mod compare;
 mod decoder;
 pub mod embed;
@@ -18,14 +19,20 @@ mod keys;
 pub mod logits_file;
 mod model;
 mod models;
+mod observe;
 mod ops;
+mod pass;
 pub mod perplexity;
+mod pooling;
 pub mod report;
+mod session;
 pub mod stats;
 pub mod tensor_error;
 pub mod tokenize;
 mod weights;
 
 pub use error::Error;
-pub use model::{Activations, Features, Hidden, Model, Observer, Options, Part, Session, Window};
+pub use model::{Hidden, Model, Options};
 pub use models::architectures;
+pub use observe::{Observer, Part};
+pub use session::{Activations, Features, Sequence, Session};

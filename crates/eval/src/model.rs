@@ -1,23 +1,21 @@
 //! A model: a file, ready to turn tokens into predictions.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, ops::Range, path::Path};
 
-use ndarray::{ArrayView2, ArrayViewMut2, s};
+use ndarray::{ArrayViewMut2, s};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
-    embed::{Classifier, Pooling},
-    graph::{Pass, Prepared, Span},
+    classifier::Classifier,
+    graph::Prepared,
     keys::Keys,
     models,
+    observe::{Observer, Part},
     ops::Rows,
+    pass::{Pass, Span},
+    pooling::Pooling,
+    session::{Activations, Features, Sequence, Session},
     tokenize::Tokenizer,
     weights::Weights,
 };
@@ -31,94 +29,12 @@ pub struct Options {
     pub activations: Activations,
 }
 
-/// What goes into products with weights.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Activations {
-    /// What the layers before made, in f32: figures then tell of the weights alone.
-    #[default]
-    F32,
-    /// The same, rounded as llama.cpp's CPU kernels round it: to 8 bits in blocks before quantized weights, to
-    /// f16 or bf16 before weights of those, keys and values to f16. Figures are then llama.cpp's, nearly.
-    Rounded,
-}
-
-impl Activations {
-    /// Every kind.
-    pub const ALL: &[Activations] = &[Activations::F32, Activations::Rounded];
-
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Activations::F32 => "f32",
-            Activations::Rounded => "rounded",
-        }
-    }
-}
-
-/// Tokens that stand for themselves: nothing before the first is seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window<'a> {
-    /// The tokens, in order.
-    pub tokens: &'a [u32],
-    /// The positions whose predictions are wanted.
-    pub wanted: Range<usize>,
-}
-
-impl<'a> Window<'a> {
-    /// A window whose positions are all wanted.
-    pub fn new(tokens: &'a [u32]) -> Window<'a> {
-        Window { tokens, wanted: 0..tokens.len() }
-    }
-}
-
-/// The log-mel spectrogram of a sound, as a model that hears was trained on it: decoding and transforming
-/// sound is left to the caller.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Features<'a> {
-    /// (n_mels, n_frames), row-major: all frames of a band next to each other, as transformers has
-    /// `input_features`.
-    pub values: &'a [f32],
-    /// Bands.
-    pub n_mels: usize,
-    /// Frames in time.
-    pub n_frames: usize,
-}
-
-/// Which part of a tensor was multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// All of it.
-    Whole,
-    /// One of so many matrices, with those rows that were routed to it.
-    Expert {
-        /// Which, from 0.
-        index: usize,
-        /// Of how many.
-        n: usize,
-    },
-    /// One of so many matrices, each of which sees every row its own way.
-    Head {
-        /// Which, from 0.
-        index: usize,
-        /// Of how many.
-        n: usize,
-    },
-}
-
-/// Sees what weights are multiplied with: importance matrices are made of it.
-pub trait Observer: Send {
-    /// A part of `tensor` was multiplied with `input` (n_rows, n_in), row-major. The rows of an expert may be
-    /// none.
-    fn mul_mat(&mut self, tensor: &str, part: Part, input: &[f32], n_in: usize);
-}
-
-/// What a graph makes of windows: a row for every wanted position, one step before the logits.
+/// What a graph makes of sequences: a row for every wanted position, one step before the logits.
 #[derive(Debug, Clone)]
 pub struct Hidden {
     /// (n_rows, n_embd).
     rows: Rows,
-    /// Behind the last row of each window.
+    /// The index behind the last row of each sequence.
     ends: Vec<usize>,
 }
 
@@ -128,78 +44,16 @@ impl Hidden {
         self.rows.nrows()
     }
 
-    /// The rows that belong to the wanted positions of a window, in order.
-    pub fn rows_of(&self, window: usize) -> Range<usize> {
-        let start = if window == 0 { 0 } else { self.ends[window - 1] };
-        start..self.ends[window]
+    /// The rows that belong to the wanted positions of a sequence, in order.
+    pub fn rows_of(&self, sequence: usize) -> Range<usize> {
+        let start = if sequence == 0 { 0 } else { self.ends[sequence - 1] };
+        start..self.ends[sequence]
     }
 
     /// One row: (n_embd).
     pub fn row(&self, row: usize) -> &[f32] {
         let width = self.rows.ncols();
-        let all = self.rows.as_slice().expect("activations are contiguous");
-        &all[row * width..(row + 1) * width]
-    }
-}
-
-/// What was said before: keys and values of every layer that attends, the state of every layer that
-/// recurs, for one window that grows.
-#[derive(Debug, Clone, Default)]
-pub struct Session {
-    n_past: usize,
-    /// Keys and values of each layer, with room to grow.
-    layers: Vec<(Rows, Rows)>,
-    /// Keys and values of a prompt, for each layer of what answers it.
-    pub(crate) across: Option<Arc<Vec<(Rows, Rows)>>>,
-    /// States of fixed size, by layer and by part of the layer.
-    states: BTreeMap<(usize, usize), Vec<f32>>,
-}
-
-impl Session {
-    /// Nothing said yet.
-    pub fn new() -> Session {
-        Session::default()
-    }
-
-    /// Tokens that were said.
-    pub fn n_past(&self) -> usize {
-        self.n_past
-    }
-
-    /// The state that a part of a layer left behind; `len` zeros at first.
-    pub(crate) fn recall(&mut self, index: usize, part: usize, len: usize) -> Vec<f32> {
-        let state = self.states.remove(&(index, part)).filter(|state| state.len() == len);
-        state.unwrap_or_else(|| vec![0.0; len])
-    }
-
-    /// Keeps the state of a part of a layer.
-    pub(crate) fn remember(&mut self, index: usize, part: usize, state: Vec<f32>) {
-        self.states.insert((index, part), state);
-    }
-
-    /// Appends rows of a layer and returns all of them, with rows without meaning behind.
-    pub(crate) fn append(
-        &mut self,
-        index: usize,
-        key: Rows,
-        value: Rows,
-    ) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
-        if self.layers.len() <= index {
-            self.layers.resize_with(index + 1, Default::default);
-        }
-        let end = self.n_past + key.nrows();
-        let (keys, values) = &mut self.layers[index];
-        for (all, new) in [(&mut *keys, key), (&mut *values, value)] {
-            if all.nrows() < end {
-                let mut grown = Rows::zeros((end.next_power_of_two().max(64), new.ncols()));
-                if self.n_past > 0 {
-                    grown.slice_mut(s![..self.n_past, ..]).assign(&all.slice(s![..self.n_past, ..]));
-                }
-                *all = grown;
-            }
-            all.slice_mut(s![self.n_past..end, ..]).assign(&new);
-        }
-        (keys.view(), values.view())
+        &self.rows.as_slice()[row * width..(row + 1) * width]
     }
 }
 
@@ -235,9 +89,10 @@ impl Model {
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
         let keys = Keys::new(file.metadata())?;
         let mut weights = Weights::new(&file)?;
-        let prepared = models::open(&keys, &mut weights)?;
-        let classifier = Classifier::open(&keys, &mut weights, prepared.n_embd)?;
-        let decoded = weights.finish(&keys.architecture)?;
+        let row = models::find(&keys, &weights)?;
+        let prepared = row.open(&keys, &mut weights)?;
+        let classifier = Classifier::open(row.classifier(), &keys, &mut weights, prepared.n_embd)?;
+        let decoded = weights.check_all_known(&keys.architecture)?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -276,8 +131,8 @@ impl Model {
         &self.tokenizer
     }
 
-    /// Whether rows are multiplied with a tensor as a matrix; not so with norms, biases, convolutions, shares
-    /// of a mix.
+    /// Whether rows are multiplied with a tensor as a matrix; not so with norms, biases, convolutions and factors of
+    /// token shifts.
     pub(crate) fn is_multiplied(&self, tensor: &str) -> bool {
         !self.decoded.contains(tensor)
     }
@@ -312,15 +167,15 @@ impl Model {
         self.is_causal
     }
 
-    /// Whether the model reads a prompt with an encoder and answers it with a decoder.
-    pub fn answers(&self) -> bool {
-        self.prepared.graph.answers()
+    /// Whether an encoder reads the prompt and a decoder writes the answer, as in T5.
+    pub fn is_encoder_decoder(&self) -> bool {
+        self.prepared.graph.is_encoder_decoder()
     }
 
-    /// Bands and frames of the features that the model must be given before tokens ([`Model::listen`]);
+    /// Bands and frames of the features that the model must be given before tokens ([`Model::encode_audio`]);
     /// none for one that reads text alone.
-    pub fn hears(&self) -> Option<(usize, usize)> {
-        self.prepared.graph.hears()
+    pub fn audio_input(&self) -> Option<(usize, usize)> {
+        self.prepared.graph.audio_input()
     }
 
     /// Fails unless the model predicts the next token of a text.
@@ -332,10 +187,10 @@ impl Model {
         if self.prepared.head.is_none() {
             return Err(Error::NoLogits { architecture: architecture() });
         }
-        if self.answers() || !self.is_causal {
+        if self.is_encoder_decoder() || !self.is_causal {
             return Err(Error::NoNextToken { architecture: architecture() });
         }
-        if self.hears().is_some() {
+        if self.audio_input().is_some() {
             return Err(Error::NoFeatures { architecture: architecture() });
         }
         Ok(())
@@ -350,9 +205,9 @@ impl Model {
         self.pool.install(work)
     }
 
-    /// How many windows of so many tokens to run together: enough rows that decoding weights costs
+    /// How many sequences of so many tokens to run together: enough rows that decoding weights costs
     /// little beside multiplying with them, few enough that activations stay below 200 MB.
-    pub fn windows_at_once(&self, context: usize) -> usize {
+    pub fn sequences_at_once(&self, context: usize) -> usize {
         const ROWS: usize = 2048;
         const BYTES: usize = 200 << 20;
         let row_bytes = self.prepared.row_floats.max(1) * size_of::<f32>();
@@ -365,13 +220,17 @@ impl Model {
         (BYTES / (self.n_vocab().max(1) * size_of::<f32>())).max(1)
     }
 
-    /// Runs windows together, so that each weight is decoded once for all of them.
+    /// Runs sequences together, so that each weight is decoded once for all of them.
     ///
     /// # Errors
-    /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`]; [`Error::NoFeatures`] for a model that
-    /// hears, which runs in sessions alone.
-    pub fn run(&self, windows: &[Window<'_>], observer: Option<&mut dyn Observer>) -> Result<Hidden, Error> {
-        self.pass(windows, 0, observer, None)
+    /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`]; [`Error::NoFeatures`] for a model with
+    /// [`Model::audio_input`], which runs in sessions alone.
+    pub fn run(
+        &self,
+        sequences: &[Sequence<'_>],
+        observer: Option<&mut dyn Observer>,
+    ) -> Result<Hidden, Error> {
+        self.pass(sequences, 0, observer, None)
     }
 
     /// Reads a prompt: the prediction behind it is wanted, or in a model with encoder and decoder
@@ -381,35 +240,33 @@ impl Model {
     /// As [`Model::run`].
     pub fn begin(&self, session: &mut Session, prompt: &[u32]) -> Result<Hidden, Error> {
         let spans = vec![Span { rows: 0..prompt.len(), position: 0, wanted: 0..0 }];
-        let mut pass = Pass::new(prompt.to_vec(), spans, None, None);
-        pass.activations = self.activations;
+        let mut pass = Pass::new(prompt.to_vec(), spans, self.activations, None, None);
         match self.pool.install(|| self.prepared.graph.encode(&mut pass))? {
             Some(encoded) => {
-                *session = Session { across: Some(Arc::new(encoded.across)), ..Session::new() };
+                *session = Session::with_cross_kv(encoded.cross_kv);
                 self.continue_with(session, &[encoded.start])
             }
             None => self.continue_with(session, prompt),
         }
     }
 
-    /// Hears a sound: the session forgets what was before, and the tokens that it is then told
-    /// ([`Model::continue_with`]), from the first on, are of this sound.
+    /// Runs the encoder over a sound. The session forgets what was before, and the tokens that
+    /// [`Model::continue_with`] then gets, from the first on, belong to this sound.
     ///
     /// # Errors
-    /// [`Error::NoHearing`] for a model that reads text alone, [`Error::FeatureShape`] unless the features are
-    /// those that [`Model::hears`] says.
-    pub fn listen(&self, session: &mut Session, features: Features<'_>) -> Result<(), Error> {
-        let no_hearing = || Error::NoHearing { architecture: self.architecture.clone() };
-        let expected = self.hears().ok_or_else(no_hearing)?;
+    /// [`Error::NoAudioInput`] for a model that reads text alone, [`Error::FeatureShape`] unless the features are
+    /// those that [`Model::audio_input`] says.
+    pub fn encode_audio(&self, session: &mut Session, features: Features<'_>) -> Result<(), Error> {
+        let no_input = || Error::NoAudioInput { architecture: self.architecture.clone() };
+        let expected = self.audio_input().ok_or_else(no_input)?;
         let (found, n_values) = ((features.n_mels, features.n_frames), features.values.len());
         if found != expected || found.0.checked_mul(found.1) != Some(n_values) {
             return Err(Error::FeatureShape { expected, found, n_values });
         }
         let spans = vec![Span { rows: 0..features.n_frames / 2, position: 0, wanted: 0..0 }];
-        let mut pass = Pass::new(Vec::new(), spans, None, None);
-        pass.activations = self.activations;
-        let across = self.pool.install(|| self.prepared.graph.hear(features, &mut pass))?;
-        *session = Session { across: Some(Arc::new(across)), ..Session::new() };
+        let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
+        let cross_kv = self.pool.install(|| self.prepared.graph.encode_audio(features, &mut pass))?;
+        *session = Session::with_cross_kv(cross_kv);
         Ok(())
     }
 
@@ -419,36 +276,36 @@ impl Model {
     /// # Errors
     /// As [`Model::run`].
     pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
-        let window = Window { tokens, wanted: tokens.len().saturating_sub(1)..tokens.len() };
-        let hidden = self.pass(&[window], session.n_past, None, Some(session))?;
+        let sequence = Sequence { tokens, wanted: tokens.len().saturating_sub(1)..tokens.len() };
+        let hidden = self.pass(&[sequence], session.n_past, None, Some(session))?;
         session.n_past += tokens.len();
         Ok(hidden)
     }
 
     fn pass(
         &self,
-        windows: &[Window<'_>],
+        sequences: &[Sequence<'_>],
         position: usize,
         observer: Option<&mut dyn Observer>,
         session: Option<&mut Session>,
     ) -> Result<Hidden, Error> {
         let (mut tokens, mut spans, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let mut n_wanted = 0;
-        for window in windows {
-            let Range { start, end } = window.wanted;
-            if start > end || end > window.tokens.len() {
-                return Err(Error::WantedRange { start, end, len: window.tokens.len() });
+        for sequence in sequences {
+            let Range { start, end } = sequence.wanted;
+            if start > end || end > sequence.tokens.len() {
+                return Err(Error::WantedRange { start, end, len: sequence.tokens.len() });
             }
             let first = tokens.len();
-            tokens.extend_from_slice(window.tokens);
+            tokens.extend_from_slice(sequence.tokens);
             spans.push(Span { rows: first..tokens.len(), position, wanted: first + start..first + end });
             n_wanted += end - start;
             ends.push(n_wanted);
         }
-        let mut pass = Pass::new(tokens, spans, observer, session);
-        pass.activations = self.activations;
+        let mut pass = Pass::new(tokens, spans, self.activations, observer, session);
         let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
-        Ok(Hidden { rows, ends })
+        // Hidden rows may be kept for as long as the caller likes; the pass's memory need not be.
+        Ok(Hidden { rows: rows.detached(), ends })
     }
 
     /// Logits of some rows of `hidden`: `out` (rows, n_vocab), row-major.
@@ -469,7 +326,7 @@ impl Model {
         let head = self.prepared.head.as_ref().ok_or_else(no_logits)?;
         let x = hidden.rows.slice(s![rows, ..]);
         if let Some(observer) = observer {
-            let rows = x.as_slice().expect("activations are contiguous");
+            let rows = x.as_slice().expect("whole rows are contiguous");
             observer.mul_mat(&head.weight.name, Part::Whole, rows, head.weight.n_in);
         }
         let shape = (x.nrows(), self.prepared.n_vocab);

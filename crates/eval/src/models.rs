@@ -1,11 +1,12 @@
 //! Which graph runs which architecture.
 
-mod crossed;
+mod cross_attention;
 mod t5;
 mod whisper;
 
 use crate::{
     Error,
+    classifier::ClassifierSpec,
     decoder::{self, Spec},
     graph::Prepared,
     keys::Keys,
@@ -16,7 +17,7 @@ use crate::{
 pub(crate) enum Graph {
     /// By the decoder that families share, encoders among them, with what sets this one apart.
     Decoder(Spec),
-    /// By one of its own.
+    /// By a graph of its own.
     Own(Open),
 }
 
@@ -98,11 +99,11 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("qwen2", Spec::NEOX),
     decoder("qwen2moe", Spec::QWEN2_MOE),
     decoder("qwen2vl", Spec::NEOX),
-    decoder("qwen3", Spec::NEOX),
+    decoder("qwen3", Spec::QWEN3),
     decoder("qwen3moe", Spec::NEOX),
     decoder("qwen3next", Spec::SEED_OSS),
     decoder("refact", Spec::REFACT),
-    decoder("rwkv", Spec::RWKV),
+    decoder("rwkv", Spec::RWKV4),
     decoder("rwkv6", Spec::RWKV),
     decoder("rwkv6qwen2", Spec::LLAMA),
     decoder("rwkv7", Spec::RWKV),
@@ -112,22 +113,40 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("starcoder", Spec::GPT2),
     decoder("starcoder2", Spec::STARCODER2),
     own("t5", t5::open),
-    own("t5encoder", t5::open),
+    own("t5encoder", t5::open_encoder),
     own("whisper", whisper::open),
     decoder("xverse", Spec::LLAMA),
 ];
 
-/// The graph of a file.
-pub(crate) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
-    let row = MODELS.iter().find(|row| row.name == keys.architecture);
-    // Lists of what layers differ in are made before their tensors are looked for.
+/// The row of a file's architecture.
+///
+/// # Errors
+/// [`Error::UnknownArchitecture`], [`Error::BadKey`] for more layers than the file has tensors.
+pub(crate) fn find(keys: &Keys<'_>, weights: &Weights<'_>) -> Result<&'static Row, Error> {
+    // Lists of what layers differ in are made before their tensors are looked for: a header that claims too many
+    // layers must not decide how much is allocated.
     if keys.count("block_count")?.is_some_and(|n| n > weights.n_tensors()) {
         return Err(keys.wrong("block_count", "at most the number of tensors"));
     }
-    match row.map(|row| &row.graph) {
-        Some(Graph::Decoder(spec)) => decoder::open(*spec, keys, weights),
-        Some(Graph::Own(open)) => open(keys, weights),
-        None => Err(Error::UnknownArchitecture { name: keys.architecture.clone() }),
+    let row = MODELS.iter().find(|row| row.name == keys.architecture);
+    row.ok_or_else(|| Error::UnknownArchitecture { name: keys.architecture.clone() })
+}
+
+impl Row {
+    /// Reads the graph of a file.
+    pub fn open(&self, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+        match self.graph {
+            Graph::Decoder(spec) => decoder::open(spec, keys, weights),
+            Graph::Own(open) => open(keys, weights),
+        }
+    }
+
+    /// What a classifier of this architecture is like.
+    pub fn classifier(&self) -> ClassifierSpec {
+        match self.graph {
+            Graph::Decoder(spec) => spec.classifier,
+            Graph::Own(_) => ClassifierSpec::BERT,
+        }
     }
 }
 

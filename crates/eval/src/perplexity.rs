@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::{Error, Model, Window};
+use crate::{Error, Model, Sequence};
 
 /// How perplexity is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +85,8 @@ pub struct Cut {
 
 impl Cut {
     /// What a model is to be run on.
-    pub fn window(&self) -> Window<'_> {
-        Window { tokens: &self.tokens, wanted: self.counted.clone() }
+    pub fn sequence(&self) -> Sequence<'_> {
+        Sequence { tokens: &self.tokens, wanted: self.counted.clone() }
     }
 }
 
@@ -144,9 +144,9 @@ pub fn measure(
     let rows_at_once = model.logit_rows_at_once();
     let mut logits = Vec::new();
     let mut figures = Perplexity::default();
-    for cuts in cuts.chunks(model.windows_at_once(settings.context)) {
-        let windows: Vec<Window<'_>> = cuts.iter().map(Cut::window).collect();
-        let hidden = model.run(&windows, None)?;
+    for cuts in cuts.chunks(model.sequences_at_once(settings.context)) {
+        let sequences: Vec<Sequence<'_>> = cuts.iter().map(Cut::sequence).collect();
+        let hidden = model.run(&sequences, None)?;
         let targets: Vec<u32> = cuts.iter().flat_map(|cut| cut.targets.iter().copied()).collect();
         let mut found = Vec::with_capacity(targets.len());
         for first in (0..targets.len()).step_by(rows_at_once) {

@@ -28,7 +28,8 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// The type that the reference rounds inputs to before it multiplies them with this.
+    /// The type that the reference rounds activations to before it multiplies them with this; none where it takes
+    /// them as they are.
     pub fn activation_dtype(&self) -> Option<DType> {
         self.dtype.activation_dtype()
     }
@@ -41,10 +42,12 @@ impl Weight {
     }
 }
 
-/// The tensors of a file, and which of them were asked for.
+/// The tensors of a file, and which of them the graph has a use for.
 pub(crate) struct Weights<'a> {
     file: &'a gguf::Model,
-    asked: BTreeSet<String>,
+    /// Those that the graph took, and those that it knows and ignores.
+    known: BTreeSet<String>,
+    /// Those that were decoded whole: no rows are multiplied with them.
     decoded: BTreeSet<String>,
 }
 
@@ -53,7 +56,7 @@ impl<'a> Weights<'a> {
         if file.shards().iter().any(|(_, shard)| shard.endian() == Endian::Big) {
             return Err(Error::BigEndian);
         }
-        Ok(Weights { file, asked: BTreeSet::new(), decoded: BTreeSet::new() })
+        Ok(Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new() })
     }
 
     /// Tensors of the file.
@@ -61,7 +64,7 @@ impl<'a> Weights<'a> {
         self.file.tensors().count()
     }
 
-    /// The shape of a tensor, if there is one of this name; asking is not using.
+    /// The shape of a tensor, if there is one of this name. This alone does not count as a use of it.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.file.tensor(name).map(|(_, info)| info.shape)
     }
@@ -85,7 +88,7 @@ impl<'a> Weights<'a> {
         n_stack: usize,
     ) -> Result<Option<Weight>, Error> {
         let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
-        self.asked.insert(name.to_owned());
+        self.known.insert(name.to_owned());
         let expected = [n_in as u64, n_out as u64, n_stack as u64, 1];
         if (0..4).any(|i| info.shape.dim(i) != expected[i]) {
             let expected = if n_stack == 1 { format!("[{n_in}, {n_out}]") } else { format!("{expected:?}") };
@@ -95,6 +98,7 @@ impl<'a> Weights<'a> {
             return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
         }
         let at = file.range(info)?;
+        // Rows of all matrices of the stack lie one after the other and are equally long in every format.
         let row_bytes = at.len() / (n_out * n_stack).max(1);
         let (dtype, bytes) = (info.dtype, file.bytes().clone());
         Ok(Some(Weight {
@@ -113,7 +117,7 @@ impl<'a> Weights<'a> {
     /// All elements of a small tensor in f32, whatever its shape, if there is one of this name.
     pub fn vector(&mut self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
-        self.asked.insert(name.to_owned());
+        self.known.insert(name.to_owned());
         self.decoded.insert(name.to_owned());
         if info.shape.n_elems() != n as u64 {
             let expected = format!("{n} elements");
@@ -125,19 +129,29 @@ impl<'a> Weights<'a> {
         Ok(Some(values))
     }
 
-    /// Counts the tensors of the layers from `first` to before `end` as used.
-    pub fn pass_over_layers(&mut self, first: usize, end: usize) {
-        let layer = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
-        let names = self.file.tensors().map(|(_, info)| &info.name);
-        let passed = names.filter(|name| layer(name).is_some_and(|layer| (first..end).contains(&layer)));
-        self.asked.extend(passed.cloned());
+    /// All elements of a small tensor in f32, whatever its shape.
+    pub fn need_vector(&mut self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
+        self.vector(name, n)?.ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
     }
 
-    /// Refuses a file with tensors that nobody asked for; gives the names of those that were decoded
-    /// whole, with which no rows are multiplied.
-    pub fn finish(self, architecture: &str) -> Result<BTreeSet<String>, Error> {
+    /// States that the graph knows this tensor and has no use for it.
+    pub fn ignore(&mut self, name: &str) {
+        self.known.insert(name.to_owned());
+    }
+
+    /// The same for all tensors of the layers from `first` to before `end`.
+    pub fn ignore_layers(&mut self, first: usize, end: usize) {
+        let layer = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
+        let names = self.file.tensors().map(|(_, info)| &info.name);
+        let ignored = names.filter(|name| layer(name).is_some_and(|layer| (first..end).contains(&layer)));
+        self.known.extend(ignored.cloned());
+    }
+
+    /// Refuses a file with tensors that the graph does not know, so that nothing is passed over in silence. Returns the
+    /// names of those that were decoded whole.
+    pub fn check_all_known(self, architecture: &str) -> Result<BTreeSet<String>, Error> {
         let all = self.file.tensors().map(|(_, info)| &info.name);
-        let names: Vec<String> = all.filter(|name| !self.asked.contains(*name)).cloned().collect();
+        let names: Vec<String> = all.filter(|name| !self.known.contains(*name)).cloned().collect();
         if names.is_empty() {
             return Ok(self.decoded);
         }

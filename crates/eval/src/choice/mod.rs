@@ -16,7 +16,7 @@ mod winogrande;
 
 use serde::Serialize;
 
-use crate::{Error, Model, Window, stats::LogSoftmax, tokenize::Tokenizer};
+use crate::{Error, Model, Sequence, stats::LogSoftmax, tokenize::Tokenizer};
 
 pub use hellaswag::HellaSwag;
 pub use multiple_choice::MultipleChoice;
@@ -113,12 +113,12 @@ impl Sequences {
     fn run(&self, model: &Model) -> Result<Vec<Logits>, Error> {
         model.need_next_token()?;
         let first = self.n_shared.saturating_sub(1);
-        let windows: Vec<Window<'_>> =
-            self.tokens.iter().map(|tokens| Window { tokens, wanted: first..tokens.len() }).collect();
-        let hidden = model.run(&windows, None)?;
+        let sequences: Vec<Sequence<'_>> =
+            self.tokens.iter().map(|tokens| Sequence { tokens, wanted: first..tokens.len() }).collect();
+        let hidden = model.run(&sequences, None)?;
         let n_vocab = model.n_vocab();
-        let logits = (0..windows.len()).map(|window| {
-            let rows = hidden.rows_of(window);
+        let logits = (0..sequences.len()).map(|sequence| {
+            let rows = hidden.rows_of(sequence);
             let mut values = vec![0.0; rows.len() * n_vocab];
             model.logits(&hidden, rows, None, &mut values)?;
             Ok(Logits { first, n_vocab, values })

@@ -1,42 +1,54 @@
 //! The feed-forward part of a layer, as a mixture of experts.
 //!
+//! For each token, with `E` experts of which `k` are used:
+//!
+//! ```text
+//! p = softmax(W_r h) or sigmoid(W_r h)               h (n_embd), W_r (E, n_embd), p (E)
+//! S = the k largest of p + bias                      bias (E) chooses and does not count in the weight (DeepSeek 3);
+//!                                                    with groups, only experts of the best groups take part
+//! w_e = scale * p_e / (norm_topk_prob ? sum over S of p : 1)    gpt-oss: the softmax over S of W_r h
+//! y = sum over S of w_e MLP_e(h)                     Llama 4: MLP_e(w_e h), the weight before the function
+//!   + sigmoid(W_s h) MLP_shared(h)                   where there is a shared expert; without W_s the factor is 1
+//! ```
+//!
+//! Rows are sorted by expert first, so that the weights of each expert are decoded once for all of its rows.
+//!
 //! Source: `llm_graph_context::build_moe_ffn` of llama.cpp (llama-cpp-python 0.3.36).
 
-use ndarray::Axis;
-
-use super::{Gating, Shape, linear::Linear, mlp::Mlp};
+use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
 use crate::{
     Error,
-    graph::Pass,
     keys::Keys,
     ops::{Activation, Product, Rows, softmax},
+    pass::Pass,
     weights::{Weight, Weights},
 };
 
 pub(super) struct Experts {
     router: Linear,
-    choice: Choice,
-    /// Whether what goes into an expert is weighed, not what comes out.
-    weigh_input: bool,
+    routing: Routing,
+    /// Whether the input of an expert is multiplied with its weight, not the output.
+    scale_input: bool,
     activation: Activation,
     gate: Option<Stack>,
     up: Stack,
     down: Stack,
     shared: Option<Mlp>,
-    /// How much of the shared expert is added, for each token.
+    /// To one logit: the sigmoid of it is the factor of the shared expert.
     shared_gate: Option<Linear>,
 }
 
-/// Which experts a token goes to.
-struct Choice {
-    /// What is added to choose, and not counted in the weight.
+/// Which experts a token goes to, and with which weights.
+struct Routing {
+    /// (E): what is added for the choice, and not counted in the weight.
     bias: Option<Vec<f32>>,
     gating: Gating,
-    /// Experts in groups, of which the best are chosen first.
-    groups: usize,
-    used_groups: usize,
+    /// Groups of equally many experts, of which the best are chosen first.
+    n_group: usize,
+    n_group_used: usize,
+    /// Experts for each token: `k`.
     n_used: usize,
-    renormalize: bool,
+    norm_topk_prob: bool,
     scale: f32,
 }
 
@@ -75,7 +87,7 @@ impl Stack {
     fn add_bias(&self, expert: usize, rows: &mut Rows) {
         if let Some(bias) = &self.bias {
             let n = self.weight.n_out;
-            crate::ops::add_bias(rows, &bias[expert * n..(expert + 1) * n]);
+            rows.add_bias(&bias[expert * n..(expert + 1) * n]);
         }
     }
 }
@@ -83,19 +95,19 @@ impl Stack {
 impl Experts {
     /// The experts of a layer, if it has a router.
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
     ) -> Result<Option<Experts>, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
-        let n_embd = shape.n_embd;
+        let n_embd = params.n_embd;
         let n = keys.count("expert_count")?.unwrap_or(0);
         if n == 0 {
             return Ok(None);
         }
         let Some(router) = Linear::open(weights, &blk("ffn_gate_inp"), n_embd, n)? else { return Ok(None) };
-        let per_layer = |key: &str| keys.counts(key, shape.n_layer).map(|counts| counts.map(|c| c[i]));
+        let per_layer = |key: &str| keys.counts(key, params.n_layer).map(|counts| counts.map(|c| c[i]));
         let n_used = per_layer("expert_used_count")?.ok_or_else(|| keys.missing("expert_used_count"))?;
         if n_used == 0 || n_used > n {
             return Err(keys.wrong("expert_used_count", "a part of the experts"));
@@ -105,10 +117,10 @@ impl Experts {
             None => per_layer("feed_forward_length")?.ok_or_else(|| keys.missing("feed_forward_length"))?,
         };
         let gating = match keys.count("expert_gating_func")? {
-            None | Some(0) => shape.spec.gating,
+            None | Some(0) => params.spec.gating,
             Some(1) => Gating::Softmax,
             Some(2) => Gating::Sigmoid,
-            Some(3) => Gating::SoftmaxOfChosen,
+            Some(3) => Gating::SoftmaxOfTopK,
             Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2 or 3")),
         };
         let bias = weights.vector(&blk("exp_probs_b.bias"), n)?;
@@ -117,29 +129,31 @@ impl Experts {
             (Gating::ByBias, None) => Gating::Softmax,
             (gating, _) => gating,
         };
-        let groups = keys.count("expert_group_count")?.unwrap_or(0).max(1);
-        let used_groups = keys.count("expert_group_used_count")?.unwrap_or(0);
-        let used_groups = if used_groups == 0 { groups } else { used_groups };
-        if n % groups != 0 || used_groups > groups || used_groups * (n / groups) < n_used {
+        // 0 and absent mean that there are no groups.
+        let n_group = keys.count("expert_group_count")?.unwrap_or(0).max(1);
+        let n_group_used = keys.count("expert_group_used_count")?.unwrap_or(0);
+        let n_group_used = if n_group_used == 0 { n_group } else { n_group_used };
+        if n % n_group != 0 || n_group_used > n_group || n_group_used * (n / n_group) < n_used {
             return Err(keys.wrong("expert_group_count", "groups that hold the experts that are used"));
         }
         let has_shared = weights.shape(&blk("ffn_down_shexp.weight")).is_some();
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}_shexp")));
-        let shared = has_shared.then(|| Mlp::open(shape, weights, names)).transpose()?;
+        let shared =
+            has_shared.then(|| Mlp::open(params.spec.activation, n_embd, weights, names)).transpose()?;
         let stated = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
         Ok(Some(Experts {
             router,
-            choice: Choice {
+            routing: Routing {
                 bias,
                 gating,
-                groups,
-                used_groups,
+                n_group,
+                n_group_used,
                 n_used,
-                renormalize: keys.flag("expert_weights_norm", shape.spec.renormalize)?,
+                norm_topk_prob: keys.flag("expert_weights_norm", params.spec.norm_topk_prob)?,
                 scale: stated.unwrap_or(1.0),
             },
-            weigh_input: shape.spec.weigh_input,
-            activation: shape.spec.activation,
+            scale_input: params.spec.scale_expert_input,
+            activation: params.spec.activation,
             gate: Stack::open(weights, &blk("ffn_gate_exps"), n_embd, n_ff, n)?,
             up: Stack::need(weights, &blk("ffn_up_exps"), n_embd, n_ff, n)?,
             down: Stack::need(weights, &blk("ffn_down_exps"), n_ff, n_embd, n)?,
@@ -156,46 +170,50 @@ impl Experts {
 
     /// `h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        // Step 1: route. For each expert, the rows that go to it and their weights.
         let logits = self.router.run(h, pass);
-        // For each expert, the rows that are routed to it and their weights.
         let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
         for (row, logits) in logits.rows().into_iter().enumerate() {
-            for (expert, weight) in self.choice.choose(logits.to_vec()) {
+            for (expert, weight) in self.routing.route(logits.to_vec()) {
                 routed[expert].0.push(row);
                 routed[expert].1.push(weight);
             }
         }
-        pass.give(logits);
+        drop(logits);
+
+        // Step 2: the shared expert, which sees every row.
         let mut out = match &self.shared {
-            None => Rows::zeros(h.raw_dim()),
+            None => pass.zeros(h.nrows(), h.ncols()),
             Some(shared) => {
                 let mut out = shared.run(h, pass);
                 if let Some(gate) = &self.shared_gate {
                     let gate = gate.run(h, pass);
-                    for (mut row, gate) in out.rows_mut().into_iter().zip(&gate) {
+                    for (mut row, gate) in out.rows_mut().into_iter().zip(gate.iter()) {
                         row *= 1.0 / (1.0 + (-gate).exp());
                     }
                 }
                 out
             }
         };
+
+        // Step 3: gather the rows of each expert, run it, and add what it gives to the rows that they came from.
         for (expert, (rows, weights)) in routed.iter().enumerate().filter(|(_, (rows, _))| !rows.is_empty()) {
-            let mut routed = h.select(Axis(0), rows);
-            if self.weigh_input {
-                routed.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
+            let mut x = h.select_rows(rows);
+            if self.scale_input {
+                x.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
             }
-            let made = self.run_one(expert, &routed, pass);
-            for ((row, weight), made) in rows.iter().zip(weights).zip(made.rows()) {
-                out.row_mut(*row).scaled_add(if self.weigh_input { 1.0 } else { *weight }, &made);
+            let y = self.run_one(expert, &x, pass);
+            for ((row, weight), y) in rows.iter().zip(weights).zip(y.rows()) {
+                out.row_mut(*row).scaled_add(if self.scale_input { 1.0 } else { *weight }, &y);
             }
-            pass.give(made);
         }
         out
     }
 
+    /// One expert: `h (n_rows, n_embd) -> (n_rows, n_embd)`, with the equations of [`Mlp`].
     fn run_one(&self, expert: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let n_rows = h.nrows();
-        let mut up = pass.take(n_rows, self.up.weight.n_out);
+        let mut up = pass.scratch(n_rows, self.up.weight.n_out);
         let inner = match &self.gate {
             None => {
                 let out = up.view_mut();
@@ -205,7 +223,7 @@ impl Experts {
                 up
             }
             Some(gates) => {
-                let mut gate = pass.take(n_rows, gates.weight.n_out);
+                let mut gate = pass.scratch(n_rows, gates.weight.n_out);
                 pass.mul_mat(
                     h.view(),
                     vec![
@@ -216,22 +234,20 @@ impl Experts {
                 gates.add_bias(expert, &mut gate);
                 self.up.add_bias(expert, &mut up);
                 self.activation.apply_gated(&mut gate, &up);
-                pass.give(up);
                 gate
             }
         };
-        let mut out = pass.take(n_rows, self.down.weight.n_out);
+        let mut out = pass.scratch(n_rows, self.down.weight.n_out);
         let product = Product { weight: &self.down.weight, index: expert, out: out.view_mut() };
         pass.mul_mat(inner.view(), vec![product]);
         self.down.add_bias(expert, &mut out);
-        pass.give(inner);
         out
     }
 }
 
-impl Choice {
+impl Routing {
     /// The chosen experts and their weights.
-    fn choose(&self, logits: Vec<f32>) -> Vec<(usize, f32)> {
+    fn route(&self, logits: Vec<f32>) -> Vec<(usize, f32)> {
         if self.gating == Gating::SparseMixer {
             return sparse_mixer(logits, self.n_used);
         }
@@ -239,8 +255,10 @@ impl Choice {
         match self.gating {
             Gating::Softmax | Gating::ByBias => softmax(&mut probabilities, None),
             Gating::Sigmoid => probabilities.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
-            Gating::SoftmaxOfChosen | Gating::SparseMixer => {}
+            // The softmax of these comes after the choice: logits choose as well as their softmax would.
+            Gating::SoftmaxOfTopK | Gating::SparseMixer => {}
         }
+        // Scores choose; the weights are the probabilities without bias.
         let mut scores = probabilities.clone();
         if let Some(bias) = &self.bias {
             scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
@@ -249,10 +267,10 @@ impl Choice {
         let mut order = from_largest(&scores);
         order.truncate(self.n_used);
         let mut weights: Vec<f32> = order.iter().map(|expert| probabilities[*expert]).collect();
-        if self.gating == Gating::SoftmaxOfChosen {
+        if self.gating == Gating::SoftmaxOfTopK {
             softmax(&mut weights, None);
         }
-        if self.renormalize {
+        if self.norm_topk_prob {
             // The smallest normal number of half precision keeps the quotient finite.
             let sum = weights.iter().sum::<f32>().max(6.103_515_6e-5);
             weights.iter_mut().for_each(|weight| *weight /= sum);
@@ -265,16 +283,16 @@ impl Choice {
     /// A group is as good as its two best experts together (DeepSeek 3), or with a softmax as its best (DeepSeek
     /// 2); the reference takes two for both.
     fn drop_groups(&self, scores: &mut [f32]) {
-        if self.used_groups == self.groups {
+        if self.n_group_used == self.n_group {
             return;
         }
-        let n = scores.len() / self.groups;
+        let n = scores.len() / self.n_group;
         let n_counted = if self.gating == Gating::Softmax { 1 } else { 2 };
         let value = |group: &[f32]| {
             from_largest(group).into_iter().take(n_counted).map(|expert| group[expert]).sum::<f32>()
         };
         let values: Vec<f32> = scores.chunks(n).map(value).collect();
-        for group in from_largest(&values).into_iter().skip(self.used_groups) {
+        for group in from_largest(&values).into_iter().skip(self.n_group_used) {
             scores[group * n..(group + 1) * n].fill(f32::NEG_INFINITY);
         }
     }
@@ -287,10 +305,13 @@ fn from_largest(values: &[f32]) -> Vec<usize> {
     order
 }
 
-/// The experts of the largest logits, one after the other, each with its share of those that are left and
-/// within 2 % of it.
+/// SparseMixer: `k` times the expert of the largest logit that is left, with
 ///
-/// Source: `sparsemixer` of PhiMoE in transformers, without training's noise; its share of jitter is 0.01 in all
+/// ```text
+/// w = 1 / sum over j of exp(x_j - max)    over those left with (max - x_j) / max(|x_j|, max) <= 2 * jitter
+/// ```
+///
+/// Source: `sparsemixer` of PhiMoE in transformers, without training's noise; `router_jitter_noise` is 0.01 in all
 /// published models.
 fn sparse_mixer(mut logits: Vec<f32>, n_used: usize) -> Vec<(usize, f32)> {
     const JITTER: f32 = 0.01;
@@ -311,14 +332,15 @@ fn sparse_mixer(mut logits: Vec<f32>, n_used: usize) -> Vec<(usize, f32)> {
 mod tests {
     use super::*;
 
-    fn choice(gating: Gating) -> Choice {
-        Choice { bias: None, gating, groups: 1, used_groups: 1, n_used: 2, renormalize: false, scale: 1.0 }
+    fn routing(gating: Gating) -> Routing {
+        let (n_group, n_group_used, n_used) = (1, 1, 2);
+        Routing { bias: None, gating, n_group, n_group_used, n_used, norm_topk_prob: false, scale: 1.0 }
     }
 
     #[test]
-    fn a_bias_chooses_and_does_not_weigh() {
+    fn bias_chooses_and_is_not_in_the_weight() {
         let of =
-            |bias: Option<Vec<f32>>| Choice { bias, ..choice(Gating::Sigmoid) }.choose(vec![0.0, 2.0, -1.0]);
+            |bias: Option<Vec<f32>>| Routing { bias, ..routing(Gating::Sigmoid) }.route(vec![0.0, 2.0, -1.0]);
         assert_eq!(of(None)[1], (0, 0.5));
         let biased = of(Some(vec![0.0, 0.0, 0.6]));
         assert_eq!((biased[0].0, biased[1].0), (1, 2));
@@ -327,16 +349,16 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_chosen_by_two_or_by_one() {
-        let grouped = |gating| Choice { groups: 2, used_groups: 1, ..choice(gating) };
+    fn groups_are_rated_by_their_two_best_experts_or_by_one() {
+        let grouped = |gating| Routing { n_group: 2, n_group_used: 1, ..routing(gating) };
         let logits = vec![3.0, -3.0, 1.0, 1.5];
-        let of = |gating| grouped(gating).choose(logits.clone()).into_iter().map(|(expert, _)| expert);
+        let of = |gating| grouped(gating).route(logits.clone()).into_iter().map(|(expert, _)| expert);
         assert_eq!(of(Gating::Sigmoid).collect::<Vec<_>>(), [3, 2]);
         assert_eq!(of(Gating::Softmax).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
-    fn near_ones_share_in_a_sparse_mixture() {
+    fn sparse_mixer_counts_near_logits_only() {
         let chosen = sparse_mixer(vec![1.0, 0.99, -4.0, 0.5], 2);
         assert_eq!((chosen[0].0, chosen[1].0), (0, 1));
         assert!((chosen[0].1 - 1.0 / (1.0 + (-0.01f32).exp())).abs() < 1e-6);

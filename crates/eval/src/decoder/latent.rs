@@ -1,55 +1,74 @@
-//! Attention to latent rows, from which keys and values of all heads are made.
+//! Multi-head latent attention (MLA): keys and values of all heads are products of one narrow row.
 //!
-//! Keys and values are never made: a query goes the keys' way backwards into latent space, is compared with
-//! the latent rows there, and what is seen is turned into values once for each head. What a position
-//! leaves behind is one latent row and one turned part that all heads share.
+//! As the paper (arXiv 2405.04434, section 2.1) has it, for the token j and each head:
+//!
+//! ```text
+//! [c_j, k_rope_j] = W_kv_a h_j                          c_j (rank), normalized; k_rope_j (n_rot), shared by all heads
+//! k_j = [W_uk c_j, k_rope_j]    v_j = W_uv c_j          W_uk (n_nope, rank), W_uv (value_width, rank)
+//! s_ij = scale * (q_nope_i . W_uk c_j + q_rope_i . k_rope_j)
+//! o_i = sum_j softmax(s_i)_j W_uv c_j
+//! ```
+//!
+//! Keys and values are never made. Since `q . W_uk c = (W_uk^T q) . c` and `W_uv` does not depend on j, both matrices are
+//! absorbed (multi-query attention with one head of keys `[c_j, k_rope_j]` and values `c_j`):
+//!
+//! ```text
+//! q_absorbed_i = W_uk^T q_nope_i
+//! s_ij = scale * (q_absorbed_i . c_j + q_rope_i . k_rope_j)
+//! o_i = W_uv (sum_j softmax(s_i)_j c_j)
+//! ```
+//!
+//! What a position leaves behind is `rank + n_rot` floats, whatever the number of heads.
 //!
 //! Source: `llama_model_deepseek2::graph` of llama.cpp (llama-cpp-python 0.3.36).
 
 use ndarray::s;
 
-use super::{Shape, Temperature, linear::Linear};
+use super::{linear::Linear, mixer::Mixer, params::DecoderParams, rope_scaling, spec::Temperature};
 use crate::{
     Error,
-    graph::Pass,
     keys::Keys,
-    ops::{Attention, Mask, Norm, Product, Rope, Rows, Scaling},
+    ops::{Attention, Mask, Norm, Product, Rope, Rows},
+    pass::Pass,
     weights::{Weight, Weights},
 };
 
 pub(super) struct Latent {
     query: Query,
-    /// To a latent row and the turned part of the key: (n_embd) -> (rank + n_rot).
-    key_value: Linear,
+    /// To a latent row and the rotated part of the key: (n_embd) -> (rank + n_rot).
+    kv_a: Linear,
     /// Of latent rows.
-    norm: Option<Norm>,
-    /// For each head, from a query to latent space: (n_plain) -> (rank).
-    key: Weight,
-    /// For each head, from latent space to a value: (rank) -> (value_width).
-    value: Weight,
+    kv_norm: Option<Norm>,
+    /// `W_uk^T` of each head: (n_nope) -> (rank).
+    w_uk: Weight,
+    /// `W_uv` of each head: (rank) -> (value_width).
+    w_uv: Weight,
     output: Linear,
     rope: Rope,
     temperature: Option<Temperature>,
     n_head: usize,
     /// Elements of a latent row.
     rank: usize,
-    /// Elements of a query, and of its part that does not turn.
+    /// Elements of a query of one head.
     key_width: usize,
-    n_plain: usize,
+    /// Elements of its part that is not rotated, which comes first.
+    n_nope: usize,
     value_width: usize,
     scale: f32,
 }
 
-/// Queries at once, or by way of a narrow row; boxed because they are large.
+/// From rows to queries; boxed because they are large.
 enum Query {
+    /// `q = W_q h`.
     Direct(Box<Linear>),
-    Narrow(Box<(Linear, Option<Norm>, Linear)>),
+    /// `q = W_uq norm(W_dq h)`.
+    LowRank(Box<(Linear, Option<Norm>, Linear)>),
 }
 
 impl Latent {
     /// The attention of a layer, if it is of this kind.
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
@@ -58,9 +77,9 @@ impl Latent {
         if weights.shape(&blk("attn_kv_a_mqa.weight")).is_none() {
             return Ok(None);
         }
-        let n_embd = shape.n_embd;
+        let n_embd = params.n_embd;
         let heads = "attention.head_count";
-        let n_head = keys.counts(heads, shape.n_layer)?.ok_or_else(|| keys.missing(heads))?[i];
+        let n_head = keys.counts(heads, params.n_layer)?.ok_or_else(|| keys.missing(heads))?[i];
         let rank = keys.need_count("attention.kv_lora_rank")?;
         let key_width = keys.need_count("attention.key_length_mla")?;
         let value_width = keys.need_count("attention.value_length_mla")?;
@@ -71,16 +90,16 @@ impl Latent {
         if n_head == 0 || rank == 0 || value_width == 0 {
             return Err(keys.wrong(heads, "one head at least, of one element at least"));
         }
-        let n_plain = key_width - n_rot;
+        let n_nope = key_width - n_rot;
         let n_query = n_head * key_width;
         let query = match weights.shape(&blk("attn_q_a.weight")) {
             None => Query::Direct(Box::new(Linear::need(weights, &blk("attn_q"), n_embd, n_query)?)),
-            Some(narrow) => {
-                let n_narrow = narrow.dim(1) as usize;
-                let to = Linear::need(weights, &blk("attn_q_a"), n_embd, n_narrow)?;
-                let norm = shape.norm_if_there(weights, &blk("attn_q_a_norm"), n_narrow)?;
-                let from = Linear::need(weights, &blk("attn_q_b"), n_narrow, n_query)?;
-                Query::Narrow(Box::new((to, norm, from)))
+            Some(stored) => {
+                let query_rank = stored.dim(1) as usize;
+                let w_dq = Linear::need(weights, &blk("attn_q_a"), n_embd, query_rank)?;
+                let norm = params.norm_if_there(weights, &blk("attn_q_a_norm"), query_rank)?;
+                let w_uq = Linear::need(weights, &blk("attn_q_b"), query_rank, n_query)?;
+                Query::LowRank(Box::new((w_dq, norm, w_uq)))
             }
         };
         let mut stack = |name: &str, n_in: usize, n_out: usize| {
@@ -90,11 +109,11 @@ impl Latent {
             weight.is_by_head = true;
             Ok::<_, Error>(weight)
         };
-        let (key, value) = (stack("attn_k_b", n_plain, rank)?, stack("attn_v_b", rank, value_width)?);
-        let scaling = Scaling::new(keys)?;
+        let (w_uk, w_uv) = (stack("attn_k_b", n_nope, rank)?, stack("attn_v_b", rank, value_width)?);
+        let scaling = rope_scaling::read(&params.spec, keys)?;
         let base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
-        let kind = shape.spec.rope.ok_or_else(|| keys.wrong("rope.dimension_count", "0"))?;
-        let factors = weights.vector("rope_freqs.weight", n_rot / 2)?;
+        let kind = params.spec.rope.ok_or_else(|| keys.wrong("rope.dimension_count", "0"))?;
+        let divisors = weights.vector("rope_freqs.weight", n_rot / 2)?;
         let length = keys.float("attention.temperature_length")?.filter(|length| *length > 0.0);
         let temperature = keys.float("attention.temperature_scale")?.filter(|scale| *scale != 0.0);
         let temperature = match (temperature, length) {
@@ -104,64 +123,68 @@ impl Latent {
         };
         Ok(Some(Latent {
             query,
-            key_value: Linear::need(weights, &blk("attn_kv_a_mqa"), n_embd, rank + n_rot)?,
-            norm: shape.norm_if_there(weights, &blk("attn_kv_a_norm"), rank)?,
-            key,
-            value,
+            kv_a: Linear::need(weights, &blk("attn_kv_a_mqa"), n_embd, rank + n_rot)?,
+            kv_norm: params.norm_if_there(weights, &blk("attn_kv_a_norm"), rank)?,
+            w_uk,
+            w_uv,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
-            rope: Rope::new(kind, n_rot, base, &scaling, factors.as_deref()),
+            rope: Rope::new(kind, n_rot, base, &scaling, divisors.as_deref()),
             temperature,
             n_head,
             rank,
             key_width,
-            n_plain,
+            n_nope,
             value_width,
-            scale: scaling.sharpness / (key_width as f32).sqrt(),
+            scale: scaling.mscale_squared / (key_width as f32).sqrt(),
         }))
     }
+}
 
-    /// Floats that are alive at once for each token, about.
-    pub fn row_floats(&self) -> usize {
+impl Mixer for Latent {
+    fn row_floats(&self) -> usize {
         self.n_head * (2 * self.key_width + 2 * self.rank) + 2 * self.rank
     }
 
-    /// `h (n, n_embd) -> (n, n_embd)`.
-    pub fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let n = h.nrows();
+        let (rank, n_nope, n_rot) = (self.rank, self.n_nope, self.key_width - self.n_nope);
+        // Step 1: queries (n, n_head * (n_nope + n_rot)) and latent rows (n, rank + n_rot), rotated in their last part.
         let mut query = self.query.run(h, pass);
-        let mut key = self.key_value.run(h, pass);
-        let turns = pass.turns(&self.rope);
-        self.rope.apply(&mut [&mut query], self.key_width, self.n_plain, &turns);
-        self.rope.apply(&mut [&mut key], self.rank + self.key_width - self.n_plain, self.rank, &turns);
-        let mut value = pass.take(n, self.rank);
-        value.assign(&key.slice(s![.., ..self.rank]));
-        if let Some(norm) = &self.norm {
-            norm.apply(&mut value);
+        let mut key = self.kv_a.run(h, pass);
+        let cache = pass.rope_cache(&self.rope);
+        self.rope.apply(&mut [&mut query], self.key_width, n_nope, &cache);
+        self.rope.apply(&mut [&mut key], rank + n_rot, rank, &cache);
+        // The value of a position is its latent row c, which is the first part of its key too.
+        let mut c = pass.columns(&key, 0..rank);
+        if let Some(norm) = &self.kv_norm {
+            norm.apply(&mut c);
         }
-        key.slice_mut(s![.., ..self.rank]).assign(&value);
+        key.slice_mut(s![.., ..rank]).assign(&*c);
 
-        // Each head's query: its way into latent space, then the part that turns.
-        let width = key.ncols();
-        let mut asking = pass.take(n, self.n_head * width);
-        let mut plain = pass.take(n, self.n_plain);
+        // Step 2: absorb W_uk. For each head q_absorbed = [W_uk^T q_nope, q_rope], (n_nope) -> (rank), then n_rot as they
+        // are.
+        let width = rank + n_rot;
+        let mut q_absorbed = pass.scratch(n, self.n_head * width);
+        let mut q_nope = pass.scratch(n, n_nope);
         for head in 0..self.n_head {
             let (from, to) = (head * self.key_width, head * width);
-            plain.assign(&query.slice(s![.., from..from + self.n_plain]));
-            let out = asking.slice_mut(s![.., to..to + self.rank]);
-            pass.mul_mat(plain.view(), vec![Product { weight: &self.key, index: head, out }]);
-            let turned = query.slice(s![.., from + self.n_plain..from + self.key_width]);
-            asking.slice_mut(s![.., to + self.rank..to + width]).assign(&turned);
+            q_nope.assign(&query.slice(s![.., from..from + n_nope]));
+            let out = q_absorbed.slice_mut(s![.., to..to + rank]);
+            pass.mul_mat(q_nope.view(), vec![Product { weight: &self.w_uk, index: head, out }]);
+            let q_rope = query.slice(s![.., from + n_nope..from + self.key_width]);
+            q_absorbed.slice_mut(s![.., to + rank..to + width]).assign(&q_rope);
         }
-        pass.give(plain);
-        pass.give(query);
+        drop((q_nope, query));
         if let Some(temperature) = self.temperature {
-            temperature.apply(&mut asking, pass.positions());
+            temperature.apply(&mut q_absorbed, pass.positions());
         }
+
+        // Step 3: attention of all heads to one head of keys and values.
         let attention = Attention {
             n_head: self.n_head,
             n_head_kv: 1,
             key_width: width,
-            value_width: self.rank,
+            value_width: rank,
             scale: self.scale,
             soft_cap: None,
             mask: Mask::Causal,
@@ -169,21 +192,19 @@ impl Latent {
             sinks: None,
             bias: None,
         };
-        let latent = pass.attend(index, &attention, &asking, key, value);
-        pass.give(asking);
+        let o_latent = pass.attend(index, &attention, &q_absorbed, key, c);
+        drop(q_absorbed);
 
-        let mut seen = pass.take(n, self.n_head * self.value_width);
-        let mut one = pass.take(n, self.rank);
+        // Step 4: o = W_uv o_latent for each head, (rank) -> (value_width), then the output matrix.
+        let mut o = pass.scratch(n, self.n_head * self.value_width);
+        let mut of_head = pass.scratch(n, rank);
         for head in 0..self.n_head {
-            one.assign(&latent.slice(s![.., head * self.rank..(head + 1) * self.rank]));
-            let out = seen.slice_mut(s![.., head * self.value_width..(head + 1) * self.value_width]);
-            pass.mul_mat(one.view(), vec![Product { weight: &self.value, index: head, out }]);
+            of_head.assign(&o_latent.slice(s![.., head * rank..(head + 1) * rank]));
+            let out = o.slice_mut(s![.., head * self.value_width..(head + 1) * self.value_width]);
+            pass.mul_mat(of_head.view(), vec![Product { weight: &self.w_uv, index: head, out }]);
         }
-        pass.give(one);
-        pass.give(latent);
-        let out = self.output.run(&seen, pass);
-        pass.give(seen);
-        out
+        drop((of_head, o_latent));
+        self.output.run(&o, pass)
     }
 }
 
@@ -191,16 +212,14 @@ impl Query {
     /// `h (n, n_embd) -> (n, n_head * key_width)`.
     fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         match self {
-            Query::Direct(direct) => direct.run(h, pass),
-            Query::Narrow(narrow) => {
-                let (to, norm, from) = narrow.as_ref();
-                let mut inner = to.run(h, pass);
+            Query::Direct(w_q) => w_q.run(h, pass),
+            Query::LowRank(low_rank) => {
+                let (w_dq, norm, w_uq) = low_rank.as_ref();
+                let mut c = w_dq.run(h, pass);
                 if let Some(norm) = norm {
-                    norm.apply(&mut inner);
+                    norm.apply(&mut c);
                 }
-                let query = from.run(&inner, pass);
-                pass.give(inner);
-                query
+                w_uq.run(&c, pass)
             }
         }
     }

@@ -1,39 +1,56 @@
-//! A layer: attention or what stands for it, and a feed-forward part, around a residual stream.
+//! A layer: attention or another mixer, and a feed-forward part, around a residual stream.
+//!
+//! Which norms there are decides the order of steps. With `A` for the mixers, `F` for the feed-forward part and `n1..`
+//! for norms:
+//!
+//! ```text
+//! pre-norm       Llama, Qwen, GPT-2, ...            x += A(n1 x);          x += F(n2 x)
+//! post-norm      OLMo 2, EXAONE 4                   x += n1 A(x);          x += n2 F(x)
+//! sandwich       Gemma 2 and 3, GLM 4               x += n2 A(n1 x);       x += n4 F(n3 x)
+//! parallel       GPT-J, Phi 2, Command R, Falcon 7B x += A(n1 x) + F(n1 x)
+//! parallel, two  GPT-NeoX; Falcon 40B               x += A(n1 x) + F(n2 x)
+//! of the stream  BERT and its kind                  x = n1(x + A(x));      x = n2(x + F(x))
+//! twice          Jina's code embeddings             y = n1(x + A(x)); x = n2(y + x); x = n3(x + F(x))
+//! mixer alone    Mamba                              x += A(n1 x)
+//! ```
+//!
+//! Granite and MiniCPM multiply what is added to `x` with a factor.
 
 use super::{
-    Shape,
     experts::Experts,
-    mixer::{self, ChannelMix, Mixer},
+    mixer::{ChannelMix, Mixer},
     mlp::Mlp,
+    params::DecoderParams,
+    select,
 };
 use crate::{
     Error,
-    graph::Pass,
     keys::Keys,
-    ops::{Norm, Rows, add_scaled, copy},
+    ops::{Norm, Rows},
+    pass::Pass,
     weights::Weights,
 };
 
 pub(super) struct Layer {
     attention_norm: Option<Norm>,
-    /// Of the attention alone, where the feed-forward part has [`Layer::attention_norm`].
+    /// Before the attention alone, where the feed-forward part has [`Layer::attention_norm`] (Falcon 40B).
     second_norm: Option<Norm>,
-    /// What lets tokens see earlier ones; what several of them give adds up.
+    /// What lets tokens see earlier ones; the outputs of several are added up (Falcon-H1).
     mixers: Vec<Box<dyn Mixer>>,
     attention_post_norm: Option<Norm>,
-    /// Of the stream behind the attention.
+    /// Of the residual stream behind the attention.
     stream_norm: Option<Norm>,
-    /// The same once more, with what was before the attention added again.
+    /// The same once more, with the stream from before the attention added again.
     second_stream_norm: Option<Norm>,
     mlp_norm: Option<Norm>,
     feed_forward: Option<FeedForward>,
     mlp_post_norm: Option<Norm>,
-    /// Of the stream behind the layer.
+    /// Of the residual stream behind the layer.
     end_norm: Option<Norm>,
-    /// Whether the feed-forward part takes what the attention takes, not what it gives.
+    /// Whether the feed-forward part reads the same rows as the attention.
     is_parallel: bool,
     residual_scale: f32,
-    /// What the stream is multiplied with behind the layer.
+    /// What the residual stream is multiplied with behind the layer.
     rescale: Option<f32>,
 }
 
@@ -44,31 +61,40 @@ enum FeedForward {
 }
 
 impl Layer {
-    pub fn open(shape: &Shape, keys: &Keys<'_>, weights: &mut Weights<'_>, i: usize) -> Result<Layer, Error> {
+    pub fn open(
+        params: &DecoderParams,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        i: usize,
+    ) -> Result<Layer, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
-        let n_embd = shape.n_embd;
-        let attention_norm = shape.norm(weights, &blk("attn_norm"), n_embd)?;
-        let mlp_norm = shape.norm(weights, &blk(shape.spec.mlp_norm), n_embd)?;
-        let attention_post_norm = match shape.spec.mlp_norm {
+        let n_embd = params.n_embd;
+        let attention_norm = params.norm(weights, &blk("attn_norm"), n_embd)?;
+        let mlp_norm = params.norm(weights, &blk(params.spec.mlp_norm), n_embd)?;
+        // Two names mean one thing in most files and another in some: where the norm before the feed-forward part is stored
+        // under a name, that name is not the norm behind the attention.
+        let attention_post_norm = match params.spec.mlp_norm {
             "post_attention_norm" => None,
-            _ => shape.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?,
+            _ => params.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?,
         };
-        let mlp_post_norm = shape.norm_if_there(weights, &blk("post_ffw_norm"), n_embd)?;
-        let stream_norm = match shape.spec.mlp_norm {
+        let mlp_post_norm = params.norm_if_there(weights, &blk("post_ffw_norm"), n_embd)?;
+        let stream_norm = match params.spec.mlp_norm {
             "attn_output_norm" => None,
-            _ => shape.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?,
+            _ => params.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?,
         };
-        let mixers = mixer::open_all(shape, keys, weights, i)?;
-        let feed_forward = FeedForward::open(shape, keys, weights, i)?;
-        // What a second norm is for: Jina's code embeddings normalize the stream once more, RWKV what goes into
-        // the feed-forward part, others what goes into attention.
-        let second_norm = shape.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
+        let mixers = select::mixers(params, keys, weights, i)?;
+        let feed_forward = FeedForward::open(params, keys, weights, i)?;
+        // What `attn_norm_2` is depends on the rest: in Jina's code embeddings a further norm of the stream, in RWKV the one
+        // before the feed-forward part, in Falcon 40B the one before the attention.
+        let second_norm = params.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
         let (second_norm, second_stream_norm, mlp_norm) = match &feed_forward {
             _ if stream_norm.is_some() => (None, second_norm, mlp_norm),
             Some(FeedForward::ChannelMix(_)) => (None, None, mlp_norm.or(second_norm)),
             _ => (second_norm, None, mlp_norm),
         };
+        // Where nothing else normalizes for the feed-forward part, it shares the attention's norm.
         let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
+        // RWKV 6 halves the stream every few layers to stay in the range of f16, and its weights are stored for that.
         let period = keys.count("rescale_every_n_layers")?.unwrap_or(0);
         Ok(Layer {
             attention_norm,
@@ -80,9 +106,9 @@ impl Layer {
             mlp_norm,
             feed_forward,
             mlp_post_norm,
-            end_norm: shape.norm_if_there(weights, &blk("layer_output_norm"), n_embd)?,
+            end_norm: params.norm_if_there(weights, &blk("layer_output_norm"), n_embd)?,
             is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
-            residual_scale: shape.residual_scale,
+            residual_scale: params.residual_scale,
             rescale: (period != 0 && (i + 1).is_multiple_of(period)).then_some(0.5),
         })
     }
@@ -93,89 +119,86 @@ impl Layer {
         self.mixers.iter().map(|mixer| mixer.row_floats()).max().unwrap_or(0).max(feed_forward)
     }
 
-    /// Adds what attention and the feed-forward part make of `x` (n, n_embd) to it.
+    /// Adds what the mixers and the feed-forward part make of `x` (n, n_embd) to it.
     pub fn run(&self, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
-        let mut normed = pass.take(x.nrows(), x.ncols());
+        let mut h = pass.scratch(x.nrows(), x.ncols());
         let norm = |norm: &Option<Norm>, from: &Rows, to: &mut Rows| match norm {
             Some(norm) => norm.apply_into(from, to),
-            None => copy(from, to),
+            None => to.copy_from(from),
         };
-        norm(
-            if self.second_norm.is_some() { &self.second_norm } else { &self.attention_norm },
-            x,
-            &mut normed,
-        );
-        let mut seen = self.mix(index, &normed, pass);
+        // Step 1: the mixers, of the normalized stream.
+        norm(if self.second_norm.is_some() { &self.second_norm } else { &self.attention_norm }, x, &mut h);
+        let mut mixed = self.mix(index, &h, pass);
         if let Some(norm) = &self.attention_post_norm {
-            norm.apply(&mut seen);
+            norm.apply(&mut mixed);
         }
+
+        // Step 2: what the feed-forward part reads. In parallel it is the stream before the mixers were added, with the
+        // norm that `h` holds already unless there are two; else the stream with what they gave.
         if self.is_parallel {
             if self.mlp_norm.is_some() {
-                norm(&self.mlp_norm, x, &mut normed);
+                norm(&self.mlp_norm, x, &mut h);
             } else if self.second_norm.is_some() {
-                norm(&self.attention_norm, x, &mut normed);
+                norm(&self.attention_norm, x, &mut h);
             }
-            add_scaled(x, self.residual_scale, &seen);
+            x.add_scaled(self.residual_scale, &mixed);
         } else {
-            add_scaled(x, self.residual_scale, &seen);
+            x.add_scaled(self.residual_scale, &mixed);
             if let Some(norm) = &self.stream_norm {
                 norm.apply(x);
             }
             if let Some(norm) = &self.second_stream_norm {
-                // Such layers normalize nothing before the attention.
-                add_scaled(x, 1.0, &normed);
+                // Such layers normalize nothing before the attention, so `h` is the stream from before it.
+                x.add_scaled(1.0, &h);
                 norm.apply(x);
             }
-            norm(&self.mlp_norm, x, &mut normed);
+            norm(&self.mlp_norm, x, &mut h);
         }
-        pass.give(seen);
+        drop(mixed);
+
+        // Step 3: the feed-forward part, and what is done to the stream behind it.
         if let Some(feed_forward) = &self.feed_forward {
-            let mut made = feed_forward.run(index, &normed, pass);
+            let mut y = feed_forward.run(index, &h, pass);
             if let Some(norm) = &self.mlp_post_norm {
-                norm.apply(&mut made);
+                norm.apply(&mut y);
             }
-            add_scaled(x, self.residual_scale, &made);
-            pass.give(made);
+            x.add_scaled(self.residual_scale, &y);
         }
         if let Some(norm) = &self.end_norm {
             norm.apply(x);
         }
-        pass.give(normed);
         if let Some(rescale) = self.rescale {
             *x *= rescale;
         }
     }
 
-    /// What all mixers make of the same rows, added up.
+    /// The sum of what all mixers make of the same rows.
     fn mix(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let mut seen: Option<Rows> = None;
+        let mut sum: Option<Rows> = None;
         for mixer in &self.mixers {
             let more = mixer.run(index, h, pass);
-            match &mut seen {
-                None => seen = Some(more),
-                Some(seen) => {
-                    add_scaled(seen, 1.0, &more);
-                    pass.give(more);
-                }
+            match &mut sum {
+                None => sum = Some(more),
+                Some(sum) => sum.add_scaled(1.0, &more),
             }
         }
-        seen.unwrap_or_else(|| Rows::zeros(h.raw_dim()))
+        sum.unwrap_or_else(|| pass.zeros(h.nrows(), h.ncols()))
     }
 }
 
 impl FeedForward {
     /// That of layer `i`; the layers of Mamba have none.
     fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
     ) -> Result<Option<FeedForward>, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
-        if let Some(mix) = ChannelMix::open(shape, keys, weights, i)? {
+        if let Some(mix) = ChannelMix::open(params, weights, i)? {
             return Ok(Some(FeedForward::ChannelMix(Box::new(mix))));
         }
-        if let Some(experts) = Experts::open(shape, keys, weights, i)? {
+        if let Some(experts) = Experts::open(params, keys, weights, i)? {
             return Ok(Some(FeedForward::Experts(Box::new(experts))));
         }
         let has = |name: &str| weights.shape(&blk(name)).is_some();
@@ -183,10 +206,10 @@ impl FeedForward {
             return Ok(None);
         }
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
-        // Jina's code embeddings have the halves the other way round than its text embeddings, and a second
-        // norm of the stream. The reference takes them for the same.
+        // In Jina's code embeddings, known by their second norm of the stream, the gate is the second half of the fused
+        // matrix; in its text embeddings the first. The reference takes them for the same.
         let gate_first = !(has("attn_output_norm.weight") && has("attn_norm_2.weight"));
-        let mut mlp = Mlp::open(shape, weights, names)?;
+        let mut mlp = Mlp::open(params.spec.activation, params.n_embd, weights, names)?;
         mlp.gate_first = gate_first;
         Ok(Some(FeedForward::Mlp(Box::new(mlp))))
     }

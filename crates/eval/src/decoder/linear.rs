@@ -2,8 +2,8 @@
 
 use crate::{
     Error,
-    graph::Pass,
-    ops::{Product, Rows, add_bias},
+    ops::{Product, Rows},
+    pass::Pass,
     weights::{Weight, Weights},
 };
 
@@ -32,21 +32,22 @@ impl Linear {
             .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
     }
 
-    /// The products of several with the same input.
+    /// The products of several with the same input, which the kernels then read once.
     pub fn run_all<const N: usize>(all: [&Linear; N], x: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; N] {
-        let mut out = all.map(|linear| pass.take(x.nrows(), linear.weight.n_out));
+        let mut out = all.map(|linear| pass.scratch(x.nrows(), linear.weight.n_out));
         let products = all.iter().zip(&mut out);
         let products =
             products.map(|(linear, out)| Product { weight: &linear.weight, index: 0, out: out.view_mut() });
         pass.mul_mat(x.view(), products.collect());
         for (linear, out) in all.iter().zip(&mut out) {
             if let Some(bias) = &linear.bias {
-                add_bias(out, bias);
+                out.add_bias(bias);
             }
         }
         out
     }
 
+    /// `x (n, n_in) -> x W^T + b (n, n_out)`.
     pub fn run(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let [out] = Linear::run_all([self], x, pass);
         out

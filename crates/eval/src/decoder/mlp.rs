@@ -1,10 +1,15 @@
-//! The feed-forward part of a layer.
+//! The feed-forward part of a layer (MLP).
+//!
+//! ```text
+//! gated:  y = W_down (f(W_gate h) * W_up h)     h (n_embd); W_gate, W_up (n_ff, n_embd); W_down (n_embd, n_ff)
+//! plain:  y = W_down f(W_up h)
+//! ```
 
-use super::{Shape, linear::Linear};
+use super::linear::Linear;
 use crate::{
     Error,
-    graph::Pass,
     ops::{Activation, Rows},
+    pass::Pass,
     weights::Weights,
 };
 
@@ -12,9 +17,9 @@ pub(crate) struct Mlp {
     activation: Activation,
     gate: Option<Linear>,
     up: Linear,
-    /// Whether `up` holds gates too.
+    /// Whether `up` holds the gate too: (2 n_ff, n_embd).
     is_fused: bool,
-    /// Whether it is its first half that goes through the function.
+    /// Whether the gate is its first half.
     pub gate_first: bool,
     down: Linear,
 }
@@ -23,18 +28,18 @@ impl Mlp {
     /// Matrices of these names, without their ending. How many elements are between them is what the last
     /// one says: the key is not true of every file (Phi 2).
     pub fn open(
-        shape: &Shape,
+        activation: Activation,
+        n_embd: usize,
         weights: &mut Weights<'_>,
         [gate, up, down]: [String; 3],
     ) -> Result<Mlp, Error> {
-        let n_embd = shape.n_embd;
         let n_ff = weights.shape(&format!("{down}.weight")).map_or(0, |shape| shape.dim(0) as usize);
         let gate = Linear::open(weights, &gate, n_embd, n_ff)?;
         let n_up = weights.shape(&format!("{up}.weight")).map_or(0, |shape| shape.dim(1));
         let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;
         let up = Linear::need(weights, &up, n_embd, if is_fused { 2 * n_ff } else { n_ff })?;
         let down = Linear::need(weights, &down, n_ff, n_embd)?;
-        Ok(Mlp { activation: shape.spec.activation, gate, up, is_fused, gate_first: true, down })
+        Ok(Mlp { activation, gate, up, is_fused, gate_first: true, down })
     }
 
     /// Floats that are alive at once for each token, about.
@@ -48,21 +53,20 @@ impl Mlp {
             Some(gate) => {
                 let [mut gate, up] = Linear::run_all([gate, &self.up], h, pass);
                 self.activation.apply_gated(&mut gate, &up);
-                pass.give(up);
                 gate
             }
             None => {
                 let mut up = self.up.run(h, pass);
                 if self.is_fused {
-                    up = self.activation.apply_halves(&up, self.gate_first);
+                    let mut inner = pass.scratch(up.nrows(), up.ncols() / 2);
+                    self.activation.apply_halves(&up, self.gate_first, &mut inner);
+                    inner
                 } else {
                     self.activation.apply(&mut up);
+                    up
                 }
-                up
             }
         };
-        let out = self.down.run(&inner, pass);
-        pass.give(inner);
-        out
+        self.down.run(&inner, pass)
     }
 }

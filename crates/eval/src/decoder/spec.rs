@@ -1,122 +1,156 @@
 //! What sets one family of decoders apart from another, as data.
 
-use crate::ops::{Activation, NormKind, RopeKind};
+use crate::{
+    classifier::ClassifierSpec,
+    ops::{Activation, NormKind, RopeKind},
+};
 
-/// A family of decoders, or of encoders, whose layers see what follows where the file says so.
+/// A family of decoders, or of encoders, whose layers see later tokens too where the file says so.
 ///
-/// What a file's tensors show by being there needs no field: biases, norms of queries and keys,
-/// norms behind attention and feed-forward parts, before or after these are added, one norm for both parts in parallel, fused
-/// projections, gates, experts, shared experts, learned positions, a norm of the embedding, factors of
-/// rotary positions, an output matrix of its own.
+/// What a file's tensors show by being there needs no field: biases, norms of queries and keys, norms behind attention
+/// and feed-forward parts, one norm for both parts in parallel, fused projections, gates, experts, shared experts,
+/// learned positions, a norm of the embedding, divisors of RoPE frequencies, an output matrix of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spec {
     /// The kind of every norm.
     pub norm: NormKind,
     /// Whether layers and the output are normalized although no weights say so.
-    pub plain_norms: bool,
+    pub weightless_norms: bool,
     /// Whether queries and keys are normalized over all heads together, not each head by itself.
-    pub wide_head_norms: bool,
+    pub qk_norm_over_heads: bool,
     /// The name of the norm before the feed-forward part.
     pub mlp_norm: &'static str,
-    /// Whether the norm of the output is stored under the name of one of the embedding.
-    pub early_norm_name: bool,
+    /// Whether the norm of the output is stored as `token_embd_norm`.
+    pub output_norm_is_token_embd_norm: bool,
     /// Whether a fused projection holds query, key and value of one head after the other.
-    pub fused_by_head: bool,
-    /// How positions turn queries and keys; none where they do not.
+    pub qkv_by_head: bool,
+    /// Which pairs of a head RoPE rotates; none where it rotates nothing.
     pub rope: Option<RopeKind>,
-    /// In which layers they do.
+    /// In which layers it does.
     pub rope_layers: RopeLayers,
-    /// Whether stretching by YaRN passes from one frequency to another at whole ones.
-    pub whole_ramp: bool,
-    /// Whether queries and keys are normalized, without weights, after they were turned.
-    pub turned_norms: bool,
-    /// How queries grow with their position in layers where it does not turn them.
+    /// Whether YaRN's bounds are rounded to whole pairs.
+    pub yarn_truncate: bool,
+    /// What YaRN's magnitude is applied to.
+    pub yarn_mscale: YarnMscale,
+    /// Whether queries and keys are normalized, without weights, after the rotation.
+    pub post_rope_norm: Option<PostRopeNorm>,
+    /// How queries grow with their position in layers without RoPE.
     pub temperature: Option<Temperature>,
-    /// What is added by distance.
+    /// Biases by distance.
     pub alibi: Alibi,
-    /// Which layers look back over a window only.
-    pub sliding: Option<Sliding>,
-    /// The number of layers of the model whose products of query and key are scaled by the width of
-    /// the embedding over the number of heads.
-    pub scale_by_embedding: Option<usize>,
-    /// Caps of attention and of logits where no key says otherwise; 0 for none.
-    pub soft_caps: (f32, f32),
+    /// Which layers have a sliding window, and what is different there.
+    pub sliding: Option<SlidingWindow>,
+    /// In a model of so many layers scores are scaled by `1 / sqrt(n_embd / n_head)`, where all others have
+    /// `1 / sqrt(key_width)`.
+    pub score_scale_of_embedding: Option<usize>,
+    /// Caps where no key says otherwise.
+    pub soft_caps: SoftCaps,
     /// Between the halves of a feed-forward part.
     pub activation: Activation,
     /// How logits of the router become weights, where no key says so.
     pub gating: Gating,
     /// Whether the weights of the chosen experts are made to sum to one, where no key says so.
-    pub renormalize: bool,
-    /// Whether what goes into an expert is weighed, not what comes out.
-    pub weigh_input: bool,
+    pub norm_topk_prob: bool,
+    /// Whether the input of an expert is multiplied with its weight, not the output.
+    pub scale_expert_input: bool,
     /// Whether rows become predictions of tokens; those of encoders are what is wanted.
-    pub predicts: bool,
+    pub has_lm_head: bool,
     /// What the embedding is multiplied with.
     pub embedding_scale: EmbeddingScale,
+    /// What both parts of a layer are multiplied with before they are added to the residual stream.
+    pub residual_scale: ResidualScale,
     /// What the key `logit_scale` means.
     pub logit_scale: LogitScale,
+    /// Whether the factors of RWKV's token shift are stored as those of the token itself, not of the one before.
+    pub lerp_is_of_current: bool,
+    /// What the classifier is like, if a file has one.
+    pub classifier: ClassifierSpec,
 }
 
-/// In which layers positions turn queries and keys.
+/// In which layers RoPE rotates queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RopeLayers {
     All,
-    /// In those with a window, where there are any.
+    /// In those with a sliding window; in all where no layer has one.
     Sliding,
-    /// In all but every so-manieth.
-    AllBut(usize),
+    /// In all but every n-th.
+    AllButEveryNth(usize),
 }
 
-/// What is added to products of query and key by distance.
+/// What YaRN's magnitude is applied to; see [`RopeScaling`](crate::ops::RopeScaling).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum YarnMscale {
+    /// Cosines and sines.
+    Rotation,
+    /// Scores alone, where the file states `yarn_log_multiplier`: DeepSeek 2 and 3 have the same multiplier for both,
+    /// so that what would be left for the rotation is a quotient of 1.
+    Scores,
+}
+
+/// Norms of queries and keys after the rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PostRopeNorm {
+    /// A model of so many experts has none.
+    pub not_with_experts: usize,
+}
+
+/// Biases of scores by distance (ALiBi): `-slope_h * |i - j|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Alibi {
     None,
-    /// With the largest slope's exponent.
+    /// With the exponent of the largest slope.
     Always(f32),
     /// With what the key `attention.max_alibi_bias` says.
     Key,
-    /// Instead of rotary positions, in a model of so many layers.
+    /// Instead of RoPE, in a model of so many layers.
     OfLayers(usize, f32),
 }
 
-/// Which layers look back over a window only, and how positions turn there.
+/// Which layers have a sliding window, and how RoPE is different there.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Sliding {
-    /// The window where no key says so; without either there is none.
+pub(crate) struct SlidingWindow {
+    /// Positions in the window where no key says so; without either there is no window.
     pub window: Option<usize>,
-    /// Of so many layers the last sees everything, where no key says so.
+    /// Of each group of so many layers one sees everything, where no key says which.
     pub period: usize,
-    /// Whether it is the first instead.
+    /// Whether this is the first of the group instead of the last.
     pub full_first: bool,
     /// Only a model of so many layers has windows.
-    pub only_of_layers: Option<usize>,
-    /// The base of the frequencies there, where no key says so: that of the others, or 10000.
+    pub only_with_layers: Option<usize>,
+    /// Whether RoPE has the base of the other layers there, where no key says so; 10000 if not.
     pub same_base: bool,
-    /// Whether positions are stretched there as in the others.
+    /// Whether RoPE is scaled there as in the other layers.
     pub same_scaling: bool,
-    /// Whether positions come in chunks as long as the window, and nothing before its own is seen.
+    /// Whether positions are cut into chunks as long as the window, and nothing before a query's own chunk is seen.
     pub chunked: bool,
 }
 
-impl Sliding {
-    const EVERY: Sliding = Sliding {
+impl SlidingWindow {
+    const EVERY_FOURTH_FULL: SlidingWindow = SlidingWindow {
         window: None,
         period: 4,
         full_first: false,
-        only_of_layers: None,
+        only_with_layers: None,
         same_base: true,
         same_scaling: true,
         chunked: false,
     };
 }
 
-/// How logits of a router become weights.
+/// Bounds `c` of `c * tanh(x / c)`; 0 for none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SoftCaps {
+    pub scores: f32,
+    pub logits: f32,
+}
+
+/// How logits of a router become weights of experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gating {
     Softmax,
     Sigmoid,
     /// The softmax of the chosen ones alone.
-    SoftmaxOfChosen,
+    SoftmaxOfTopK,
     /// By sigmoids where a bias chooses, as in DeepSeek 3, else by softmax, as in DeepSeek 2: in the spelling of
     /// transformers 5 a config says neither, and the reference then writes nothing and reads softmax.
     ByBias,
@@ -124,7 +158,7 @@ pub(crate) enum Gating {
     SparseMixer,
 }
 
-/// How queries grow with their position: by `1 + scale * ln(1 + floor((position + offset) / length))`.
+/// How queries grow with their position `p`: by `1 + scale * ln(1 + floor((p + offset) / length))`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Temperature {
     pub scale: f32,
@@ -137,8 +171,16 @@ pub(crate) struct Temperature {
 pub(crate) enum EmbeddingScale {
     /// What the key `embedding_scale` says, or this.
     Key(f32),
-    /// The root of the embedding's width.
-    Root,
+    /// `sqrt(n_embd)`.
+    SqrtWidth,
+}
+
+/// What the parts of a layer are multiplied with, where the key `residual_scale` does not say it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum ResidualScale {
+    One,
+    /// This over `sqrt(n_layer)`.
+    OverSqrtLayers(f32),
 }
 
 /// What the key `logit_scale` means.
@@ -152,123 +194,166 @@ impl Spec {
     /// Llama, which most others differ from in a line or two.
     pub const LLAMA: Spec = Spec {
         norm: NormKind::Rms,
-        plain_norms: false,
-        wide_head_norms: false,
+        weightless_norms: false,
+        qk_norm_over_heads: false,
         mlp_norm: "ffn_norm",
-        early_norm_name: false,
-        fused_by_head: false,
+        output_norm_is_token_embd_norm: false,
+        qkv_by_head: false,
         rope: Some(RopeKind::Normal),
         rope_layers: RopeLayers::All,
-        whole_ramp: true,
-        turned_norms: false,
+        yarn_truncate: true,
+        yarn_mscale: YarnMscale::Rotation,
+        post_rope_norm: None,
         temperature: None,
         alibi: Alibi::None,
         sliding: None,
-        scale_by_embedding: None,
-        soft_caps: (0.0, 0.0),
+        score_scale_of_embedding: None,
+        soft_caps: SoftCaps { scores: 0.0, logits: 0.0 },
         activation: Activation::Silu,
         gating: Gating::Softmax,
-        renormalize: true,
-        weigh_input: false,
-        predicts: true,
+        norm_topk_prob: true,
+        scale_expert_input: false,
+        has_lm_head: true,
         embedding_scale: EmbeddingScale::Key(1.0),
+        residual_scale: ResidualScale::One,
         logit_scale: LogitScale::Multiply,
+        lerp_is_of_current: false,
+        classifier: ClassifierSpec::BERT,
     };
-    /// Llama with the halves of a head turned together.
+    /// Llama with RoPE on the halves of a head.
     pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA };
-    pub const QWEN2_MOE: Spec = Spec { renormalize: false, ..Spec::NEOX };
+    pub const QWEN3: Spec = Spec { classifier: ClassifierSpec::QWEN3, ..Spec::NEOX };
+    pub const QWEN2_MOE: Spec = Spec { norm_topk_prob: false, ..Spec::NEOX };
     pub const GEMMA: Spec =
-        Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::Root, ..Spec::NEOX };
+        Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::SqrtWidth, ..Spec::NEOX };
+    /// 46 layers are Gemma 2 27B, whose `query_pre_attn_scalar` is `n_embd / n_head`, not the width of a head.
     pub const GEMMA2: Spec = Spec {
-        sliding: Some(Sliding { window: Some(4096), period: 2, ..Sliding::EVERY }),
-        scale_by_embedding: Some(46),
-        soft_caps: (50.0, 30.0),
+        sliding: Some(SlidingWindow { window: Some(4096), period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
+        score_scale_of_embedding: Some(46),
+        soft_caps: SoftCaps { scores: 50.0, logits: 30.0 },
         ..Spec::GEMMA
     };
+    /// 62 layers are Gemma 3 27B, with the same exception. Of six layers one sees everything; the others have RoPE of base
+    /// 10000 without scaling.
     pub const GEMMA3: Spec = Spec {
-        sliding: Some(Sliding { period: 6, same_base: false, same_scaling: false, ..Sliding::EVERY }),
-        scale_by_embedding: Some(62),
+        sliding: Some(SlidingWindow {
+            period: 6,
+            same_base: false,
+            same_scaling: false,
+            ..SlidingWindow::EVERY_FOURTH_FULL
+        }),
+        score_scale_of_embedding: Some(62),
         ..Spec::GEMMA
     };
     pub const PHI2: Spec = Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX };
-    pub const OLMO: Spec = Spec { norm: NormKind::Layer, plain_norms: true, ..Spec::LLAMA };
+    /// Layer norms without weights.
+    pub const OLMO: Spec = Spec { norm: NormKind::Layer, weightless_norms: true, ..Spec::LLAMA };
+    /// OLMo 2 has no windows; OLMo 3, written under the same name, has, with RoPE unscaled there.
     pub const OLMO2: Spec = Spec {
-        wide_head_norms: true,
-        sliding: Some(Sliding { same_scaling: false, ..Sliding::EVERY }),
+        qk_norm_over_heads: true,
+        sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
         ..Spec::NEOX
     };
-    pub const OLMOE: Spec = Spec { wide_head_norms: true, renormalize: false, ..Spec::NEOX };
+    pub const OLMOE: Spec = Spec { qk_norm_over_heads: true, norm_topk_prob: false, ..Spec::NEOX };
     pub const GRANITE: Spec = Spec { logit_scale: LogitScale::Divide, ..Spec::LLAMA };
-    pub const MINICPM: Spec = Spec { embedding_scale: EmbeddingScale::Key(12.0), ..Spec::GRANITE };
+    /// Where older files state neither: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
+    pub const MINICPM: Spec = Spec {
+        embedding_scale: EmbeddingScale::Key(12.0),
+        residual_scale: ResidualScale::OverSqrtLayers(1.4),
+        ..Spec::GRANITE
+    };
     pub const STABLELM: Spec = Spec { norm: NormKind::Layer, ..Spec::NEOX };
     pub const STARCODER2: Spec = Spec { activation: Activation::GeluTanh, ..Spec::STABLELM };
     pub const COMMAND_R: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
-    pub const COHERE2: Spec =
-        Spec { rope_layers: RopeLayers::Sliding, sliding: Some(Sliding::EVERY), ..Spec::COMMAND_R };
+    /// RoPE in the layers with a window alone; those that see everything have no positions.
+    pub const COHERE2: Spec = Spec {
+        rope_layers: RopeLayers::Sliding,
+        sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
+        ..Spec::COMMAND_R
+    };
+    /// 64 layers are EXAONE 4.0 32B; the 1.2B, of 30 layers, has no windows.
     pub const EXAONE4: Spec = Spec {
         rope_layers: RopeLayers::Sliding,
-        sliding: Some(Sliding { window: Some(4096), only_of_layers: Some(64), ..Sliding::EVERY }),
+        sliding: Some(SlidingWindow {
+            window: Some(4096),
+            only_with_layers: Some(64),
+            ..SlidingWindow::EVERY_FOURTH_FULL
+        }),
         ..Spec::NEOX
     };
     pub const NEMOTRON: Spec = Spec { activation: Activation::ReluSquared, ..Spec::STABLELM };
-    pub const PERSIMMON: Spec = Spec { fused_by_head: true, ..Spec::NEMOTRON };
-    pub const SMOLLM3: Spec = Spec { rope_layers: RopeLayers::AllBut(4), ..Spec::LLAMA };
+    pub const PERSIMMON: Spec = Spec { qkv_by_head: true, ..Spec::NEMOTRON };
+    /// `no_rope_layer_interval` of SmolLM3 3B is 4.
+    pub const SMOLLM3: Spec = Spec { rope_layers: RopeLayers::AllButEveryNth(4), ..Spec::LLAMA };
     pub const ARCEE: Spec = Spec { activation: Activation::ReluSquared, ..Spec::LLAMA };
+    /// 40 layers are Baichuan 13B, with ALiBi; the 7B, of 32, has RoPE.
     pub const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::LLAMA };
     pub const SEED_OSS: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX };
-    pub const JAMBA: Spec = Spec { rope: None, renormalize: false, ..Spec::LLAMA };
-    pub const LFM2: Spec = Spec { early_norm_name: true, ..Spec::NEOX };
+    pub const JAMBA: Spec = Spec { rope: None, norm_topk_prob: false, ..Spec::LLAMA };
+    pub const LFM2: Spec = Spec { output_norm_is_token_embd_norm: true, ..Spec::NEOX };
     pub const RWKV: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
+    /// Its checkpoints hold `time_mix_k` and such as factors of the token itself; RWKV 6 turned that round.
+    pub const RWKV4: Spec = Spec { lerp_is_of_current: true, ..Spec::RWKV };
     pub const GPT2: Spec =
         Spec { norm: NormKind::Layer, rope: None, activation: Activation::GeluTanh, ..Spec::LLAMA };
     pub const GPT_NEOX: Spec = Spec { activation: Activation::GeluErf, ..Spec::STABLELM };
     pub const BLOOM: Spec = Spec { alibi: Alibi::Always(8.0), ..Spec::GPT2 };
     pub const MPT: Spec =
-        Spec { alibi: Alibi::Key, wide_head_norms: true, activation: Activation::GeluErf, ..Spec::GPT2 };
+        Spec { alibi: Alibi::Key, qk_norm_over_heads: true, activation: Activation::GeluErf, ..Spec::GPT2 };
     pub const BERT: Spec = Spec {
         norm: NormKind::Layer,
         rope: None,
         activation: Activation::GeluErf,
-        predicts: false,
+        has_lm_head: false,
         ..Spec::LLAMA
     };
     pub const NOMIC_BERT: Spec =
         Spec { rope: Some(RopeKind::Neox), activation: Activation::Silu, ..Spec::BERT };
-    pub const JINA_BERT_V2: Spec = Spec { alibi: Alibi::Always(8.0), wide_head_norms: true, ..Spec::BERT };
+    pub const JINA_BERT_V2: Spec = Spec { alibi: Alibi::Always(8.0), qk_norm_over_heads: true, ..Spec::BERT };
+    /// Of three layers the first sees everything (`global_attn_every_n_layers`).
     pub const MODERN_BERT: Spec = Spec {
+        classifier: ClassifierSpec::MODERN_BERT,
         rope: Some(RopeKind::Neox),
-        sliding: Some(Sliding { period: 3, full_first: true, ..Sliding::EVERY }),
+        sliding: Some(SlidingWindow { period: 3, full_first: true, ..SlidingWindow::EVERY_FOURTH_FULL }),
         ..Spec::BERT
     };
     pub const GPTJ: Spec = Spec { rope: Some(RopeKind::Normal), ..Spec::PHI2 };
-    pub const DEEPSEEK: Spec = Spec { renormalize: false, ..Spec::LLAMA };
-    pub const DEEPSEEK2: Spec = Spec { gating: Gating::ByBias, ..Spec::DEEPSEEK };
+    pub const DEEPSEEK: Spec = Spec { norm_topk_prob: false, ..Spec::LLAMA };
+    pub const DEEPSEEK2: Spec =
+        Spec { gating: Gating::ByBias, yarn_mscale: YarnMscale::Scores, ..Spec::DEEPSEEK };
     pub const DOTS1: Spec = Spec { gating: Gating::Sigmoid, ..Spec::QWEN2_MOE };
     pub const GLM4_MOE: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::DOTS1 };
-    pub const MINIMAX_M2: Spec = Spec { wide_head_norms: true, gating: Gating::Sigmoid, ..Spec::NEOX };
+    pub const MINIMAX_M2: Spec = Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX };
     pub const DBRX: Spec = Spec { norm: NormKind::Layer, mlp_norm: "attn_output_norm", ..Spec::NEOX };
+    /// Windows in every other layer, and YaRN's bounds as they are computed (`truncate: false` in its config).
     pub const GPT_OSS: Spec = Spec {
         mlp_norm: "post_attention_norm",
-        whole_ramp: false,
-        sliding: Some(Sliding { period: 2, ..Sliding::EVERY }),
+        yarn_truncate: false,
+        sliding: Some(SlidingWindow { period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
         activation: Activation::ClampedSwish,
-        gating: Gating::SoftmaxOfChosen,
-        renormalize: false,
+        gating: Gating::SoftmaxOfTopK,
+        norm_topk_prob: false,
         ..Spec::NEOX
     };
+    /// 128 experts are Llama 4 Maverick, whose `use_qk_norm` is false; Scout, of 16, has the norm. Layers without RoPE see
+    /// everything and have the temperature (`attn_scale` 0.1, `floor_scale` 8192).
     pub const LLAMA4: Spec = Spec {
         rope_layers: RopeLayers::Sliding,
-        turned_norms: true,
+        post_rope_norm: Some(PostRopeNorm { not_with_experts: 128 }),
         temperature: Some(Temperature { scale: 0.1, length: 8192.0, offset: 1.0 }),
-        sliding: Some(Sliding { window: Some(8192), chunked: true, ..Sliding::EVERY }),
+        sliding: Some(SlidingWindow {
+            window: Some(8192),
+            chunked: true,
+            ..SlidingWindow::EVERY_FOURTH_FULL
+        }),
         gating: Gating::Sigmoid,
-        renormalize: false,
-        weigh_input: true,
+        norm_topk_prob: false,
+        scale_expert_input: true,
         ..Spec::LLAMA
     };
     /// The reference normalizes by the root of the mean of squares and makes the weights of the two experts
     /// sum to one; the models do neither.
     pub const PHIMOE: Spec =
-        Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, renormalize: false, ..Spec::NEOX };
+        Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, norm_topk_prob: false, ..Spec::NEOX };
     pub const REFACT: Spec = Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::LLAMA };
 }

@@ -1,21 +1,29 @@
-//! T5: an encoder, and a decoder that looks at what the encoder made of a prompt.
+//! T5: an encoder, and a decoder with cross-attention to what the encoder made of a prompt.
 //!
-//! Attention is not scaled, and what is added to it by distance is learned: distances fall into
-//! buckets, near ones into their own, far ones into buckets that grow with them.
+//! Scores are not scaled and get a learned bias by distance, the same for all layers or each layer's own:
+//!
+//! ```text
+//! s_ij = q_i . k_j + B[bucket(j - i), head]      B (n_buckets, n_head)
+//! bucket(d) = |d|                                              for |d| < near
+//!           = near + floor(ln(|d| / near) / ln(128 / near) * (n - near)), at most n - 1, beyond
+//! ```
+//!
+//! with `n = n_buckets, near = n / 2` in a decoder; an encoder has half of the buckets for each direction:
+//! `n = n_buckets / 2`, and keys behind the query use the second half.
 //!
 //! Sources: `src/models/t5.cpp`, `t5encoder.cpp` and `llama_relative_position_bucket` of llama.cpp
 //! (llama-cpp-python 0.3.36). Unlike it, rows are divided by the root of their width before an output
 //! matrix that is the embedding: the first T5 were trained so, and later ones have a matrix of their own.
 
-use ndarray::Axis;
-
-use super::crossed::{self, Heads, Layer, Projections};
+use super::cross_attention::{self, Heads, Layer, Projections};
 use crate::{
     Error,
-    decoder::{Mlp, Shape, Spec},
-    graph::{Encoded, Graph, Head, Pass, Prepared},
+    decoder::Mlp,
+    graph::{Encoded, Graph, Head, Prepared},
     keys::Keys,
     ops::{Activation, Attention, Mask, Norm, NormKind, Rows},
+    pass::Pass,
+    session::KeyValue,
     weights::{Weight, Weights},
 };
 
@@ -30,34 +38,43 @@ struct T5 {
 struct Stack {
     heads: Heads,
     layers: Vec<Layer>,
-    /// What is added by distance in each layer: (n_buckets, n_head); that of the first where there is none.
+    /// The bias by distance of each layer: (n_buckets, n_head); that of the first where a layer has none.
     biases: Vec<Option<Vec<f32>>>,
     norm: Norm,
     n_buckets: usize,
     sees_all: bool,
-    /// The number of the first layer in what a session remembers.
+    /// The index of the first layer in a session: those of the decoder follow those of the encoder.
     first: usize,
 }
 
-/// Reads an encoder, and its decoder where the file has one.
+/// Reads an encoder and its decoder.
 pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+    open_stacks(keys, weights, true)
+}
+
+/// Reads an encoder that stands alone.
+pub(super) fn open_encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+    open_stacks(keys, weights, false)
+}
+
+fn open_stacks(keys: &Keys<'_>, weights: &mut Weights<'_>, has_decoder: bool) -> Result<Prepared, Error> {
     let n_embd = keys.need_count("embedding_length")?;
     let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
     let embedding = weights.need_matrix("token_embd.weight", n_embd, n_vocab)?;
     let n_layer = keys.need_count("block_count")?;
     let encoder = Stack::open(keys, weights, "enc", n_layer, 0)?;
-    let n_answer_layers = keys.count("decoder_block_count")?.unwrap_or(n_layer);
+    let n_decoder_layers = keys.count("decoder_block_count")?.unwrap_or(n_layer);
     let output = weights.matrix("output.weight", n_embd, n_vocab)?;
-    let (decoder, head) = if keys.architecture == "t5" {
+    let (decoder, head) = if has_decoder {
         let start = keys.count("decoder_start_token_id")?.unwrap_or(0) as u32;
         let scale = if output.is_some() { 1.0 } else { 1.0 / (n_embd as f32).sqrt() };
         let weight = output.unwrap_or_else(|| embedding.clone());
-        let decoder = Stack::open(keys, weights, "dec", n_answer_layers, n_layer)?;
+        let decoder = Stack::open(keys, weights, "dec", n_decoder_layers, n_layer)?;
         (Some((decoder, start)), Some(Head { weight, bias: None, scale, soft_cap: None }))
     } else {
         (None, None)
     };
-    let row_floats = 3 * n_embd + crossed::row_floats(&encoder.layers, encoder.heads);
+    let row_floats = 3 * n_embd + cross_attention::row_floats(&encoder.layers, encoder.heads);
     let graph = Box::new(T5 { embedding, encoder, decoder });
     Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
 }
@@ -96,16 +113,17 @@ impl Stack {
             let blk = |name: &str| format!("{side}.blk.{i}.{name}");
             let cross = match is_decoder {
                 true => {
-                    // Stored in files of the first T5, and used by nobody.
+                    // Stored in files of the first T5; cross-attention has no bias by distance. Read as a vector, so that
+                    // nobody takes it for a matrix that an importance matrix should cover.
                     weights.vector(&blk("cross_attn_rel_b.weight"), n_head * n_buckets)?;
                     let norm = norm(weights, blk("cross_attn_norm.weight"))?;
                     Some((norm, Projections::open(weights, &blk("cross_attn"), "o", n_embd, heads)?))
                 }
                 false => None,
             };
+            // T5 1.1 and later have gated GELU; the first T5 has ReLU without a gate.
             let gated = weights.shape(&blk("ffn_gate.weight")).is_some();
             let activation = if gated { Activation::GeluTanh } else { Activation::Relu };
-            let shape = Shape::plain(Spec { activation, ..Spec::LLAMA }, n_embd, n_layer);
             let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
             let biases = weights.vector(&blk("attn_rel_b.weight"), n_head * n_buckets)?;
             let layer = Layer {
@@ -113,7 +131,7 @@ impl Stack {
                 attention: Projections::open(weights, &blk("attn"), "o", n_embd, heads)?,
                 cross,
                 mlp_norm: norm(weights, blk("ffn_norm.weight"))?,
-                mlp: Mlp::open(&shape, weights, names)?,
+                mlp: Mlp::open(activation, n_embd, weights, names)?,
             };
             Ok((layer, biases))
         };
@@ -126,8 +144,8 @@ impl Stack {
         Ok(Stack { heads, layers, biases, norm, n_buckets, sees_all: !is_decoder, first })
     }
 
-    /// `x (n, n_embd) -> (n, n_embd)`; `across` are keys and values for each layer to look at.
-    fn run(&self, mut x: Rows, across: &[(Rows, Rows)], pass: &mut Pass<'_, '_>) -> Rows {
+    /// `x (n, n_embd) -> (n, n_embd)`; `cross_kv` are keys and values for the cross-attention of each layer.
+    fn run(&self, mut x: Rows, cross_kv: &[KeyValue], pass: &mut Pass<'_, '_>) -> Rows {
         let buckets = buckets(self.n_buckets, self.sees_all, pass.end());
         let n_head = self.heads.n_head;
         let mask = if self.sees_all { Mask::All } else { Mask::Causal };
@@ -139,14 +157,14 @@ impl Stack {
                 biases.map_or(0.0, |biases| biases[bucket * n_head + head])
             };
             let own = Attention { bias: Some(&bias), ..self.heads.attention(mask) };
-            layer.run(self.first + i, &mut x, &own, across.get(i), pass);
+            layer.run(self.first + i, &mut x, &own, cross_kv.get(i), pass);
         }
         self.norm.apply(&mut x);
         x
     }
 }
 
-/// The bucket of each distance, of keys at or before the query and of those behind it.
+/// The bucket of each distance: of keys at or before the query, and of those behind it.
 struct Buckets {
     before: Vec<usize>,
     behind: Vec<usize>,
@@ -172,17 +190,18 @@ fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
 }
 
 impl Graph for T5 {
-    /// Of an encoder alone its rows. A decoder writes again what the encoder reads: row i
-    /// predicts token i behind the tokens before it.
+    /// Of an encoder alone its rows. With a decoder, teacher forcing: the decoder writes again what the encoder reads,
+    /// and row i predicts token i from the tokens before it.
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
-        let remembered = pass.across();
+        let cross_kv = pass.cross_kv();
         let x = pass.embed(&self.embedding)?;
-        let x = match (&self.decoder, remembered) {
+        let x = match (&self.decoder, cross_kv) {
             (None, _) => self.encoder.run(x, &[], pass),
-            (Some((decoder, _)), Some(across)) => decoder.run(x, &across, pass),
+            (Some((decoder, _)), Some(cross_kv)) => decoder.run(x, &cross_kv, pass),
             (Some((decoder, start)), None) => {
                 let encoded = self.encoder.run(x, &[], pass);
-                let across = crossed::across(&decoder.layers, &encoded, pass);
+                let cross_kv = cross_attention::cross_kv(&decoder.layers, &encoded, pass);
+                // The decoder's input is the text moved by one, with the start token in front.
                 let mut written = pass.tokens.clone();
                 for span in pass.spans.iter().filter(|span| !span.rows.is_empty()) {
                     written[span.rows.clone()].rotate_right(1);
@@ -190,13 +209,13 @@ impl Graph for T5 {
                 }
                 pass.tokens = written;
                 let x = pass.embed(&self.embedding)?;
-                decoder.run(x, &across, pass)
+                decoder.run(x, &cross_kv, pass)
             }
         };
-        Ok(x.select(Axis(0), &pass.wanted_rows()))
+        Ok(x.select_rows(&pass.wanted_rows()))
     }
 
-    fn answers(&self) -> bool {
+    fn is_encoder_decoder(&self) -> bool {
         self.decoder.is_some()
     }
 
@@ -204,7 +223,8 @@ impl Graph for T5 {
         let Some((decoder, start)) = &self.decoder else { return Ok(None) };
         let x = pass.embed(&self.embedding)?;
         let encoded = self.encoder.run(x, &[], pass);
-        Ok(Some(Encoded { across: crossed::across(&decoder.layers, &encoded, pass), start: *start }))
+        let cross_kv = cross_attention::cross_kv(&decoder.layers, &encoded, pass);
+        Ok(Some(Encoded { cross_kv, start: *start }))
     }
 }
 

@@ -1,21 +1,27 @@
-//! Whisper: an encoder of sound, and a decoder that looks at what the encoder made of it.
+//! Whisper: an encoder of sound, and a decoder with cross-attention to what the encoder made of it.
 //!
-//! Two convolutions over time, the second of which takes every other frame, make rows of a spectrogram;
-//! positions are stored on both sides, and keys have no bias.
+//! Two convolutions over time, the second of which takes every other frame, make rows of a spectrogram:
+//!
+//! ```text
+//! y_t = gelu(b + sum_k W_k x_(t stride + k - 1))     k = 0, 1, 2; x_t (n_in), y_t (n_out), W_k (n_out, n_in)
+//! ```
+//!
+//! Positions are stored on both sides, and keys have no bias.
 //!
 //! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key says the epsilon
 //! of its norms or its function: every Whisper has that of torch, and the GELU by the error function.
 
-use ndarray::{Array2, ArrayView2, Axis};
-use tensor::Shape as TensorShape;
+use ndarray::{Array2, ArrayView2};
 
-use super::crossed::{self, Heads, Layer, Projections};
+use super::cross_attention::{self, Heads, Layer, Projections};
 use crate::{
-    Error, Features,
-    decoder::{Mlp, Shape, Spec},
-    graph::{Graph, Head, Pass, Prepared},
+    Error,
+    decoder::Mlp,
+    graph::{Graph, Head, Prepared},
     keys::Keys,
-    ops::{Activation, Mask, Norm, NormKind, Rows, add_bias, add_scaled, dense},
+    ops::{Activation, Mask, Norm, NormKind, Rows, dense},
+    pass::Pass,
+    session::{Features, KeyValue},
     weights::{Weight, Weights},
 };
 
@@ -69,7 +75,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepare
     let output = weights.matrix("output.weight", n_embd, n_vocab)?;
     let weight = output.unwrap_or_else(|| embedding.clone());
     let head = Some(Head { weight, bias: None, scale: 1.0, soft_cap: None });
-    let row_floats = 3 * n_embd + crossed::row_floats(&decoder.layers, decoder.heads);
+    let row_floats = 3 * n_embd + cross_attention::row_floats(&decoder.layers, decoder.heads);
     let graph = Box::new(Whisper { convolutions, n_mels, encoder, embedding, decoder });
     Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
 }
@@ -84,7 +90,7 @@ impl Convolution {
     ) -> Result<Convolution, Error> {
         let missing = |name: &str| Error::MissingTensor { name: name.to_owned() };
         let (weight_name, bias_name) = (format!("{name}.weight"), format!("{name}.bias"));
-        let found: TensorShape = weights.shape(&weight_name).ok_or_else(|| missing(&weight_name))?;
+        let found = weights.shape(&weight_name).ok_or_else(|| missing(&weight_name))?;
         let expected = [KERNEL as u64, n_in as u64, n_out as u64, 1];
         if (0..4).any(|i| found.dim(i) != expected[i]) {
             let expected = format!("[{KERNEL}, {n_in}, {n_out}]");
@@ -97,11 +103,13 @@ impl Convolution {
         Ok(Convolution { weight, bias, stride })
     }
 
-    /// `x (n, n_in) -> (n / stride, n_out)`, through the function too; there is silence around the frames.
+    /// `x (n, n_in) -> (n / stride, n_out)`, through the function too; frames before the first and after the last are 0.
     fn run(&self, x: ArrayView2<'_, f32>) -> Rows {
         let n_out = x.nrows().div_ceil(self.stride);
-        let mut seen = Rows::zeros((n_out, self.weight.ncols()));
-        for (i, mut row) in seen.rows_mut().into_iter().enumerate() {
+        // The frames that each output sees, side by side (im2col), so that the convolution is one product:
+        // (n / stride, n_in * KERNEL) @ (n_in * KERNEL, n_out).
+        let mut patches = Rows::zeros(n_out, self.weight.ncols());
+        for (i, mut row) in patches.rows_mut().into_iter().enumerate() {
             for k in 0..KERNEL {
                 let frame = (i * self.stride + k).checked_sub(KERNEL / 2);
                 if let Some(frame) = frame.filter(|frame| *frame < x.nrows()) {
@@ -110,9 +118,9 @@ impl Convolution {
                 }
             }
         }
-        let mut out = Rows::zeros((n_out, self.weight.nrows()));
-        dense(1.0, seen.view(), self.weight.t(), out.view_mut());
-        add_bias(&mut out, &self.bias);
+        let mut out = Rows::zeros(n_out, self.weight.nrows());
+        dense(1.0, patches.view(), self.weight.t(), out.view_mut());
+        out.add_bias(&self.bias);
         Activation::GeluErf.apply(&mut out);
         out
     }
@@ -153,14 +161,13 @@ impl Stack {
                 )),
                 false => None,
             };
-            let spec = Spec { activation: Activation::GeluErf, ..Spec::LLAMA };
             let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
             Ok(Layer {
                 attention_norm: norm(weights, &blk("attn_norm"), n_embd)?,
                 attention: Projections::open(weights, &blk("attn"), "output", n_embd, heads)?,
                 cross,
                 mlp_norm: norm(weights, &blk("ffn_norm"), n_embd)?,
-                mlp: Mlp::open(&Shape::plain(spec, n_embd, n_layer), weights, names)?,
+                mlp: Mlp::open(Activation::GeluErf, n_embd, weights, names)?,
             })
         };
         let layers = (0..n_layer).map(layer).collect::<Result<Vec<_>, Error>>()?;
@@ -169,12 +176,12 @@ impl Stack {
         Ok(Stack { positions, heads, mask, layers, norm })
     }
 
-    /// `x (n, n_embd) -> (n, n_embd)`; `across` are keys and values for each layer to look at.
-    fn run(&self, mut x: Rows, across: &[(Rows, Rows)], pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
-        add_scaled(&mut x, 1.0, &pass.embed_positions(&self.positions)?);
+    /// `x (n, n_embd) -> (n, n_embd)`; `cross_kv` are keys and values for the cross-attention of each layer.
+    fn run(&self, mut x: Rows, cross_kv: &[KeyValue], pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        x.add_scaled(1.0, &pass.embed_positions(&self.positions)?);
         let own = self.heads.attention(self.mask);
         for (i, layer) in self.layers.iter().enumerate() {
-            layer.run(i, &mut x, &own, across.get(i), pass);
+            layer.run(i, &mut x, &own, cross_kv.get(i), pass);
         }
         self.norm.apply(&mut x);
         Ok(x)
@@ -192,23 +199,24 @@ fn norm(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Norm, Er
 
 impl Graph for Whisper {
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
-        let across = pass.across().ok_or_else(|| Error::NoFeatures { architecture: "whisper".to_owned() })?;
+        let cross_kv = pass.cross_kv();
+        let cross_kv = cross_kv.ok_or_else(|| Error::NoFeatures { architecture: "whisper".to_owned() })?;
         let x = pass.embed(&self.embedding)?;
-        let x = self.decoder.run(x, &across, pass)?;
-        Ok(x.select(Axis(0), &pass.wanted_rows()))
+        let x = self.decoder.run(x, &cross_kv, pass)?;
+        Ok(x.select_rows(&pass.wanted_rows()))
     }
 
-    /// Two frames for each position of the encoder.
-    fn hears(&self) -> Option<(usize, usize)> {
+    /// Two frames for each position of the encoder: its second convolution takes every other one.
+    fn audio_input(&self) -> Option<(usize, usize)> {
         Some((self.n_mels, self.encoder.positions.n_out.saturating_mul(2)))
     }
 
-    fn hear(&self, features: Features<'_>, pass: &mut Pass<'_, '_>) -> Result<Vec<(Rows, Rows)>, Error> {
+    fn encode_audio(&self, features: Features<'_>, pass: &mut Pass<'_, '_>) -> Result<Vec<KeyValue>, Error> {
         let spectrogram = ArrayView2::from_shape((features.n_mels, features.n_frames), features.values)
             .expect("the model checked the features");
         let [first, second] = &self.convolutions;
         let x = second.run(first.run(spectrogram.t()).view());
         let encoded = self.encoder.run(x, &[], pass)?;
-        Ok(crossed::across(&self.decoder.layers, &encoded, pass))
+        Ok(cross_attention::cross_kv(&self.decoder.layers, &encoded, pass))
     }
 }

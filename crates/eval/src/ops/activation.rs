@@ -9,9 +9,9 @@ use super::{Rows, vectorize};
 pub(crate) enum Activation {
     /// `x * sigmoid(x)`.
     Silu,
-    /// The Gaussian error linear unit by its tanh approximation.
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`, the approximation of GELU by tanh.
     GeluTanh,
-    /// The same by the error function.
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`, GELU itself.
     GeluErf,
     /// `tanh(x)`.
     Tanh,
@@ -19,7 +19,7 @@ pub(crate) enum Activation {
     Relu,
     /// `max(x, 0)^2`.
     ReluSquared,
-    /// `x * sigmoid(1.702 x)` of gates below 7, times one more than what they gate, within 7 of zero.
+    /// gpt-oss: `g * sigmoid(1.702 g) * (u + 1)` with the gate `g = min(gate, 7)` and `u = clamp(up, -7, 7)`.
     ClampedSwish,
 }
 
@@ -27,33 +27,27 @@ impl Activation {
     /// `gate <- f(gate)`.
     pub fn apply(self, gate: &mut Rows) {
         let width = gate.ncols().max(1);
-        let gate = gate.as_slice_mut().expect("activations are contiguous");
-        gate.par_chunks_mut(width * 8).for_each(|gate| self.map(gate));
+        gate.as_mut_slice().par_chunks_mut(width * 8).for_each(|gate| self.map(gate));
     }
 
     /// `gate <- f(gate) * up`.
     pub fn apply_gated(self, gate: &mut Rows, up: &Rows) {
         let width = gate.ncols().max(1);
-        let gate = gate.as_slice_mut().expect("activations are contiguous");
-        let up = up.as_slice().expect("activations are contiguous");
-        gate.par_chunks_mut(width * 8).zip(up.par_chunks(width * 8)).for_each(|(gate, up)| {
-            self.combine(gate, up);
-        });
+        let up = up.as_slice().par_chunks(width * 8);
+        gate.as_mut_slice().par_chunks_mut(width * 8).zip(up).for_each(|(gate, up)| self.combine(gate, up));
     }
 
-    /// `rows (n, 2 f) -> f(rows[.., ..f]) * rows[.., f..]`, or with the halves the other way round.
-    pub fn apply_halves(self, rows: &Rows, gate_first: bool) -> Rows {
-        let half = rows.ncols() / 2;
-        let mut out = Rows::zeros((rows.nrows(), half));
-        let all = rows.as_slice().expect("activations are contiguous");
-        let gates = out.as_slice_mut().expect("activations are contiguous");
-        gates.par_chunks_mut(half).zip(all.par_chunks(half * 2)).for_each(|(out, row)| {
+    /// `out[.., i] <- f(rows[.., i]) * rows[.., n_ff + i]`, or with the halves the other way round:
+    /// rows (n, 2 n_ff), out (n, n_ff).
+    pub fn apply_halves(self, rows: &Rows, gate_first: bool, out: &mut Rows) {
+        let half = out.ncols();
+        let rows = rows.as_slice().par_chunks(half * 2);
+        out.as_mut_slice().par_chunks_mut(half).zip(rows).for_each(|(out, row)| {
             let (first, second) = row.split_at(half);
             let (gate, up) = if gate_first { (first, second) } else { (second, first) };
             out.copy_from_slice(gate);
             self.combine(out, up);
         });
-        out
     }
 
     /// `gate <- f(gate) * up`.
@@ -78,7 +72,7 @@ impl Activation {
                 #[inline(always)]
                 || {
                     values.iter_mut().for_each(|x| {
-                        // tanh(u) = 1 - 2 / (exp(2 u) + 1)
+                        // 0.797... is sqrt(2 / pi); with tanh(u) = 1 - 2 / (exp(2 u) + 1) the half is taken in.
                         let u = 0.797_884_6 * *x * (1.0 + 0.044_715 * *x * *x);
                         *x *= 1.0 - 1.0 / (exp(2.0 * u) + 1.0);
                     });
@@ -117,14 +111,16 @@ fn multiply(to: &mut [f32], by: &[f32]) {
 /// `exp(x) = 2^n exp(r)` with `r` within half of ln 2; the Taylor polynomial of degree 7 in `r`.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    // Beyond these the result is 0 or infinite in single precision.
+    // Below, exp(x) is no normal number any more (2^-126 is exp(-87.34)); above, n would be 128, which the exponent's
+    // eight bits cannot hold.
     let x = x.clamp(-87.3, 88.3);
-    // Adding this leaves the nearest integer in the low bits of the sum.
+    // 1.5 * 2^23: floats of this size are 1 apart, so that adding it leaves the nearest integer in the low bits.
     const TO_INTEGER: f32 = 12_582_912.0;
     let shifted = x * std::f32::consts::LOG2_E + TO_INTEGER;
     let n = shifted - TO_INTEGER;
     // ln 2 in two parts, so that r keeps its digits.
     let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
+    // Horner's rule for sum of r^k / k! up to k = 7; the first term left out is (ln 2 / 2)^8 / 8! = 5e-9.
     let p = 1.0 / 5040.0;
     let p = p * r + 1.0 / 720.0;
     let p = p * r + 1.0 / 120.0;

@@ -1,4 +1,17 @@
-//! Attention over the windows of a batch, a head and a window at a time.
+//! Attention over the sequences of a batch, a head and a sequence at a time.
+//!
+//! For query `i` of a head, `j` over the keys that its mask lets it see:
+//!
+//! ```text
+//! s_ij = scale * q_i . k_j                       q_i, k_j (key_width), s_ij one number
+//! s_ij = soft_cap * tanh(s_ij / soft_cap)        where there is a cap
+//! s_ij = s_ij - slope * |i - j| + bias_ij        where there is ALiBi, or a learned bias (T5)
+//! p_ij = exp(s_ij) / (exp(sink) + sum_j exp(s_ij))    the sink's term only where there is one
+//! o_i  = sum_j p_ij v_j                          v_j, o_i (value_width)
+//! ```
+//!
+//! With fewer heads of keys and values than of queries (grouped queries), head `h` sees those of head
+//! `h / (n_head / n_head_kv)`.
 //!
 //! Queries are taken in blocks, and a block is multiplied only with the keys that its mask lets it
 //! see, so that half of a causal square is never computed.
@@ -23,14 +36,14 @@ const BLOCK_ROWS: usize = 128;
 pub(crate) enum Mask {
     /// Those at or before its position.
     Causal,
-    /// The nearest `n` of those, its own among them.
-    Window(usize),
-    /// Those of its own chunk of `n` positions.
+    /// The nearest `n` of those, its own among them: a sliding window.
+    SlidingWindow(usize),
+    /// Those of its own chunk of `n` positions, at or before its own.
     Chunk(usize),
     /// All of them.
     All,
-    /// Those at most so many positions away.
-    Around(usize),
+    /// Those at most so many positions away, before or after.
+    SymmetricWindow(usize),
 }
 
 impl Mask {
@@ -38,18 +51,18 @@ impl Mask {
     fn keys(self, position: usize, n_keys: usize) -> Range<usize> {
         match self {
             Mask::Causal => 0..position + 1,
-            Mask::Window(n) => (position + 1).saturating_sub(n)..position + 1,
+            Mask::SlidingWindow(n) => (position + 1).saturating_sub(n)..position + 1,
             Mask::Chunk(n) => position - position % n..position + 1,
             Mask::All => 0..n_keys,
-            Mask::Around(n) => position.saturating_sub(n)..n_keys.min(position + n + 1),
+            Mask::SymmetricWindow(n) => position.saturating_sub(n)..n_keys.min(position + n + 1),
         }
     }
 }
 
-/// Keys and values of one window, from position 0 on.
+/// Keys and values of one sequence, from position 0 on.
 #[derive(Clone, Copy)]
-pub(crate) struct Window<'a> {
-    /// The rows of the batch that ask.
+pub(crate) struct KvView<'a> {
+    /// The rows of the batch whose queries see them.
     pub queries: Queries,
     /// (n_keys, n_head_kv * key_width).
     pub keys: ArrayView2<'a, f32>,
@@ -57,7 +70,7 @@ pub(crate) struct Window<'a> {
     pub values: ArrayView2<'a, f32>,
 }
 
-/// Rows of a batch, and the position of the first.
+/// Rows `start..end` of a batch, and the position of the first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queries {
     pub start: usize,
@@ -65,7 +78,7 @@ pub(crate) struct Queries {
     pub position: usize,
 }
 
-/// What attention is done with, beside queries, keys and values.
+/// The form of an attention: everything beside queries, keys and values.
 pub(crate) struct Attention<'a> {
     pub n_head: usize,
     pub n_head_kv: usize,
@@ -76,69 +89,77 @@ pub(crate) struct Attention<'a> {
     /// `cap * tanh(x / cap)` of the scaled products.
     pub soft_cap: Option<f32>,
     pub mask: Mask,
-    /// What is added by distance, for each head.
+    /// ALiBi: what is taken off for each position of distance, for each head.
     pub slopes: Option<&'a [f32]>,
-    /// A further weight in the sum of each head, for nothing.
+    /// A logit for each head that takes part in the softmax and has no value.
     pub sinks: Option<&'a [f32]>,
-    /// What is added to a product by head and by the position of key and query.
+    /// What is added to a score, by head, position of the key and position of the query.
     pub bias: Option<&'a (dyn Fn(usize, usize, usize) -> f32 + Sync)>,
 }
 
 impl Attention<'_> {
-    /// `queries (n, n_head * key_width) -> out (n, n_head * value_width)`, in which nothing is kept.
-    pub fn run(&self, queries: &Rows, windows: &[Window<'_>], mut out: Rows) -> Rows {
+    /// `queries (n, n_head * key_width) -> out (n, n_head * value_width)`, every element of which is overwritten.
+    pub fn run(&self, queries: &Rows, sequences: &[KvView<'_>], mut out: Rows) -> Rows {
         let mut tasks = Vec::new();
         let mut rest = out.view_mut();
         let mut at = 0;
-        for window in windows {
-            let (_, behind) = rest.split_at(Axis(0), window.queries.start - at);
-            let (mut own, behind) = behind.split_at(Axis(0), window.queries.end - window.queries.start);
-            (rest, at) = (behind, window.queries.end);
+        // Every task owns the cells that it writes: the columns of a head in the rows of a sequence.
+        for sequence in sequences {
+            let Queries { start, end, .. } = sequence.queries;
+            let (_, behind) = rest.split_at(Axis(0), start - at);
+            let (mut own, behind) = behind.split_at(Axis(0), end - start);
+            (rest, at) = (behind, end);
             for head in 0..self.n_head {
                 let (first, others) = own.split_at(Axis(1), self.value_width);
                 own = others;
-                tasks.push((window, head, first));
+                tasks.push((sequence, head, first));
             }
         }
-        tasks.into_par_iter().for_each(|(window, head, out)| self.head(queries, window, head, out));
+        tasks.into_par_iter().for_each(|(sequence, head, out)| self.head(queries, sequence, head, out));
         out
     }
 
-    fn head(&self, queries: &Rows, window: &Window<'_>, head: usize, mut out: ArrayViewMut2<'_, f32>) {
+    /// One head of one sequence: out (n, value_width).
+    fn head(&self, queries: &Rows, sequence: &KvView<'_>, head: usize, mut out: ArrayViewMut2<'_, f32>) {
         let kv = head / (self.n_head / self.n_head_kv);
         let (kw, vw) = (self.key_width, self.value_width);
-        let Queries { start, end, position } = window.queries;
+        let Queries { start, end, position } = sequence.queries;
         let queries = queries.slice(s![start..end, head * kw..(head + 1) * kw]);
-        let keys = window.keys.slice(s![.., kv * kw..(kv + 1) * kw]);
-        let values = window.values.slice(s![.., kv * vw..(kv + 1) * vw]);
+        let keys = sequence.keys.slice(s![.., kv * kw..(kv + 1) * kw]);
+        let values = sequence.values.slice(s![.., kv * vw..(kv + 1) * vw]);
         let (n, n_keys) = (end - start, keys.nrows());
-        // The products of a block are at the beginning of what is taken for all.
+        // Room for the scores of the widest block; narrower ones use its beginning.
         let mut scores = Array2::zeros((BLOCK_ROWS.min(n), n_keys));
         for block in (0..n).step_by(BLOCK_ROWS) {
             let rows = block..(block + BLOCK_ROWS).min(n);
-            // Ranges move forward with the position, so the first and the last say it all.
+            // The keys seen by a block: ranges only move forward with the position, so those of its first and of
+            // its last query bound all others.
             let first = self.mask.keys(position + rows.start, n_keys).start;
             let last = self.mask.keys(position + rows.end - 1, n_keys).end;
             let mut scores = scores.slice_mut(s![..rows.len(), ..last - first]);
-            let (asked, seen) = (queries.slice(s![rows.clone(), ..]), keys.slice(s![first..last, ..]));
-            dense(self.scale, asked, seen.reversed_axes(), scores.view_mut());
+            // S = scale * Q K^T: (rows, key_width) @ (key_width, keys) -> (rows, keys)
+            let (q, k) = (queries.slice(s![rows.clone(), ..]), keys.slice(s![first..last, ..]));
+            dense(self.scale, q, k.reversed_axes(), scores.view_mut());
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
                 let seen = self.mask.keys(query, n_keys);
                 let row = row.as_slice_mut().expect("scores are contiguous");
+                // What the query does not see gets no weight; what it sees, a softmax over this alone.
                 row[..seen.start - first].fill(0.0);
                 row[seen.end - first..].fill(0.0);
-                self.weigh(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
+                self.softmax_row(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
             }
+            // O = P V: (rows, keys) @ (keys, value_width) -> (rows, value_width)
             dense(1.0, scores.view(), values.slice(s![first..last, ..]), out.slice_mut(s![rows, ..]));
         }
     }
 
-    /// Scaled products with the keys from `first` on, to weights.
-    fn weigh(&self, head: usize, query: usize, first: usize, row: &mut [f32]) {
+    /// Scores of a query against the keys from position `first` on, to probabilities.
+    fn softmax_row(&self, head: usize, query: usize, first: usize, row: &mut [f32]) {
         if let Some(cap) = self.soft_cap {
             row.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
         }
+        // ALiBi falls with the distance in both directions: encoders see keys behind the query too.
         if let Some(slopes) = self.slopes {
             let slope = slopes[head];
             for (i, x) in row.iter_mut().enumerate() {
@@ -153,11 +174,12 @@ impl Attention<'_> {
     }
 }
 
-/// Weights that sum to one, or with the sink's to one.
+/// `x_i <- exp(x_i) / sum_j exp(x_j)`, where the sum has a term `exp(sink)` if there is one.
 pub(crate) fn softmax(row: &mut [f32], sink: Option<f32>) {
     vectorize(
         #[inline(always)]
         || {
+            // Taking off the largest changes no quotient and keeps every exponential at most 1.
             let max = largest(row).max(sink.unwrap_or(f32::NEG_INFINITY));
             row.iter_mut().for_each(|x| *x = exp(*x - max));
             let all = sum(
@@ -176,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_begin_where_the_last_one_ends() {
+    fn chunked_mask_starts_at_a_multiple_of_the_chunk() {
         let seen = |position| Mask::Chunk(4).keys(position, 9);
         assert_eq!([seen(0), seen(3), seen(4), seen(8)], [0..1, 0..4, 4..5, 8..9]);
     }

@@ -50,7 +50,7 @@ const FEW_ROWS: usize = 3;
 #[inline(always)]
 fn few_rows(x: &ArrayView2<'_, f32>, tile: &[f32], out: &mut ArrayViewMut2<'_, f32>) {
     for (x, mut out) in x.rows().into_iter().zip(out.rows_mut()) {
-        let x = x.to_slice().expect("activations are contiguous");
+        let x = x.to_slice().expect("the input of products is whole rows");
         for (weights, out) in tile.chunks_exact(x.len()).zip(&mut out) {
             let mut lanes = [0.0f32; 16];
             let (xs, rest) = x.as_chunks::<16>();
@@ -94,7 +94,8 @@ fn tiles(n_rows: usize, products: Vec<Product<'_>>) -> Vec<Tile<'_>> {
     let mut tiles = Vec::new();
     for Product { weight, index, out } in products {
         debug_assert_eq!((out.ncols(), out.nrows()), (weight.n_out, n_rows));
-        // Few rows of input make little work of a tile, and there should be one for every thread.
+        // Rows of weight in a tile. A few rows of input make little work of each, so tiles are small and there is one
+        // for every thread; many rows use a tile long enough to fill the second cache.
         let most = if n_rows <= FEW_ROWS {
             32
         } else if n_rows <= BLOCK_ROWS {
@@ -117,11 +118,13 @@ fn tiles(n_rows: usize, products: Vec<Product<'_>>) -> Vec<Tile<'_>> {
 }
 
 thread_local! {
-    /// A decoded tile of a thread's own, kept between products of few rows.
+    /// A decoded tile of a thread's own, kept between products of few rows. It belongs to the thread and not to a pass:
+    /// a pool of threads serves many passes, and in generation a pass is one token.
     static TILE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Tiles that threads decode together, kept between products: whichever thread asks for one, there is one buffer.
+/// Tiles that threads decode together, kept between products for the same reason. One buffer of `GROUP_ELEMS` serves
+/// whichever thread calls; a second call at the same time finds it empty and makes its own.
 static GROUP: Mutex<Vec<f32>> = Mutex::new(Vec::new());
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
@@ -141,6 +144,7 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
             TILE.set(decoded);
         });
     }
+    // Tiles are taken in groups whose decoded weights fit the buffer: decode all of a group side by side, then multiply.
     let group = || GROUP.lock().unwrap_or_else(PoisonError::into_inner);
     let mut decoded = std::mem::take(&mut *group());
     let mut tiles = tiles.into_iter().peekable();
@@ -166,8 +170,10 @@ fn mul_tiles(level: Level, x: ArrayView2<'_, f32>, tiles: Vec<Tile<'_>>, mut buf
         decoded.push((tile, weights));
         buffer = rest;
     }
+    // Step 1: every tile decoded, by whichever thread is free.
     decoded.par_iter_mut().with_max_len(1).for_each(|(tile, weights)| tile.decode(level, weights));
-    // Many small tasks, so that a thread whose core is slower for a while does fewer of them.
+    // Step 2: products of (block of input rows, tile). Many small tasks, so that a thread whose core is slower for a while
+    // does fewer of them.
     let n_blocks = x.nrows().div_ceil(BLOCK_ROWS).max(1);
     let block_rows = x.nrows().div_ceil(n_blocks).next_multiple_of(4);
     let mut tasks = Vec::new();

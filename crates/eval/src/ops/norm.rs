@@ -1,15 +1,20 @@
 //! Normalization of rows.
+//!
+//! ```text
+//! rms:    y = x / sqrt(mean(x^2) + epsilon) * weight + bias
+//! layer:  y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias
+//! ```
 
 use rayon::prelude::*;
 
 use super::{Rows, activation::sum, vectorize};
 
-/// What is divided by what.
+/// Which statistics a row is normalized by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NormKind {
-    /// By the root of the mean of squares.
+    /// The root of the mean of squares.
     Rms,
-    /// The distance from the mean, by the root of the variance.
+    /// Mean and variance, as in LayerNorm.
     Layer,
 }
 
@@ -35,9 +40,8 @@ impl Norm {
     /// Normalizes every row of `from` into `to`.
     pub fn apply_into(&self, from: &Rows, to: &mut Rows) {
         let width = from.ncols().max(1);
-        let from = from.as_slice().expect("activations are contiguous");
-        let to = to.as_slice_mut().expect("activations are contiguous");
-        to.par_chunks_mut(width * 16).zip(from.par_chunks(width * 16)).for_each(|(to, from)| {
+        let from = from.as_slice().par_chunks(width * 16);
+        to.as_mut_slice().par_chunks_mut(width * 16).zip(from).for_each(|(to, from)| {
             to.copy_from_slice(from);
             to.chunks_exact_mut(width).for_each(|row| self.apply_group(0, row));
         });
@@ -47,8 +51,7 @@ impl Norm {
     /// group or for all groups of a row.
     pub fn apply_groups(&self, rows: &mut Rows, width: usize) {
         let row_width = rows.ncols();
-        let rows = rows.as_slice_mut().expect("activations are contiguous");
-        rows.par_chunks_mut(row_width * 16).for_each(|rows| {
+        rows.as_mut_slice().par_chunks_mut(row_width * 16).for_each(|rows| {
             for row in rows.chunks_exact_mut(row_width) {
                 for (g, group) in row.chunks_exact_mut(width).enumerate() {
                     self.apply_group(g * width, group);
@@ -67,6 +70,7 @@ impl Norm {
     #[inline(always)]
     fn apply_vectors(&self, at: usize, group: &mut [f32]) {
         let n = group.len() as f32;
+        // With the mean taken away, the mean of squares is the variance: both kinds go on alike.
         if self.kind == NormKind::Layer {
             let mean = sum(
                 group,
@@ -83,6 +87,7 @@ impl Norm {
         let scale = 1.0 / (squares / n + self.epsilon).sqrt();
         match &self.weight {
             Some(weight) => {
+                // Weights of all groups of a row, or one group's for each of them.
                 let at = if weight.len() > group.len() { at } else { 0 };
                 group.iter_mut().zip(&weight[at..]).for_each(|(x, weight)| *x = *x * scale * weight);
             }

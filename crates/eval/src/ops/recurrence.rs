@@ -1,4 +1,4 @@
-//! Recurrences over the rows of windows: layers that remember by a state of fixed size.
+//! Recurrences over the rows of sequences: layers whose memory is a state of fixed size.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use rayon::prelude::*;
 
 use super::{Rows, exp};
 
-/// Goes through the rows of every window in order, heads and windows side by side.
+/// Goes through the rows of every sequence in order; heads and sequences run side by side.
 ///
-/// `states` hold for each window the states of all heads, one after the other. `step` gets the
-/// head, the rows of the window, the state of the head, and the head's columns of these rows of
+/// `states` hold for each sequence the states of all heads, one after the other. `step` gets the
+/// head, the rows of the sequence, the state of the head, and the head's columns of these rows of
 /// `out` (n, n_head * width).
 pub(crate) fn recur(
-    windows: &[Range<usize>],
+    sequences: &[Range<usize>],
     states: &mut [Vec<f32>],
     n_head: usize,
     out: &mut Rows,
@@ -22,8 +22,9 @@ pub(crate) fn recur(
     let width = out.ncols() / n_head;
     let mut tasks = Vec::new();
     let mut rest = out.view_mut();
-    for (window, state) in windows.iter().zip(states) {
-        let (mut own, behind) = rest.split_at(Axis(0), window.len());
+    // Every task owns the cells that it writes: the columns of a head in the rows of a sequence, and the head's state.
+    for (sequence, state) in sequences.iter().zip(states) {
+        let (mut own, behind) = rest.split_at(Axis(0), sequence.len());
         rest = behind;
         let state_elems = state.len() / n_head;
         let mut state = &mut state[..];
@@ -31,7 +32,7 @@ pub(crate) fn recur(
             let (columns, others) = own.split_at(Axis(1), width);
             let (of_head, of_others) = state.split_at_mut(state_elems);
             (own, state) = (others, of_others);
-            tasks.push((head, window.clone(), of_head, columns));
+            tasks.push((head, sequence.clone(), of_head, columns));
         }
     }
     tasks.into_par_iter().for_each(|(head, rows, state, columns)| step(head, rows, state, columns));
@@ -57,7 +58,7 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
 
 /// `ln(1 + exp(x))`.
 pub(crate) fn softplus(x: f32) -> f32 {
-    // Beyond this the result is x in single precision.
+    // exp(-20) is 2e-9, less than half of a last bit of 20: beyond, the result is x in single precision.
     if x > 20.0 { x } else { exp(x).ln_1p() }
 }
 
@@ -68,10 +69,10 @@ mod tests {
     #[test]
     fn every_head_sees_its_own_state_and_columns_in_order() {
         // The state of each head counts rows from where it was; each cell says who wrote it.
-        let windows = [0..2, 2..2, 2..5];
+        let sequences = [0..2, 2..2, 2..5];
         let mut states = vec![vec![0.0; 2], vec![7.0; 2], vec![10.0; 2]];
-        let mut out = Rows::zeros((5, 4));
-        recur(&windows, &mut states, 2, &mut out, |head, rows, state, mut out| {
+        let mut out = Rows::zeros(5, 4);
+        recur(&sequences, &mut states, 2, &mut out, |head, rows, state, mut out| {
             for (row, mut out) in rows.zip(out.rows_mut()) {
                 state[0] += 1.0;
                 out.fill(100.0 * head as f32 + 10.0 * row as f32 + state[0]);

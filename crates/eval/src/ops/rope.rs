@@ -1,180 +1,150 @@
-//! Rotary positions.
+//! Rotary position embedding (RoPE).
 //!
-//! Source: `ggml_rope_cache_init`, `rope_yarn` and `ggml_rope_yarn_corr_dims` of ggml, and the set-up of the
-//! factors in `llama_context::llama_context`, llama.cpp of llama-cpp-python 0.3.36.
+//! Pair `i` of a head at position `p` is rotated by the angle `p * f_i`, `i` from 0 to `n_rot / 2 - 1`:
+//!
+//! ```text
+//! (a, b) -> m * (a cos(p f_i) - b sin(p f_i), a sin(p f_i) + b cos(p f_i))
+//!
+//! plain:     f_i = base^(-2 i / n_rot)
+//! divisors:  f_i = base^(-2 i / n_rot) / d_i    d_i stored in the file: Llama 3's, and LongRoPE's short and long ones
+//! linear:    f_i / s                            s is `rope.scaling.factor`
+//! YaRN:      g_i f_i + (1 - g_i) f_i / s        g_i = 1 - clamp((i - low) / (high - low), 0, 1)
+//!            low  = floor(n_rot ln(L / (2 pi beta_fast)) / (2 ln base)), at least 0
+//!            high = ceil(n_rot ln(L / (2 pi beta_slow)) / (2 ln base)), at most n_rot - 1
+//! ```
+//!
+//! `L` is the context length of the first training. YaRN's `low` is the pair that makes `beta_fast` rotations over `L`
+//! positions: pairs before it rotate often enough to stay as they are, pairs after `high` are slowed by `s`, and those
+//! between are mixed. `m` ([`Rope::magnitude`]) is 1 but with YaRN and LongRoPE.
+//!
+//! Source: `ggml_rope_cache_init`, `rope_yarn` and `ggml_rope_yarn_corr_dims` of ggml, llama.cpp of
+//! llama-cpp-python 0.3.36.
+
+use std::f32::consts::PI;
 
 use rayon::prelude::*;
 
 use super::{Rows, vectorize};
-use crate::{Error, keys::Keys};
 
-/// Which elements of a head turn together.
+/// Which elements of a head are a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RopeKind {
     /// Neighbours: 0 and 1, 2 and 3.
     Normal,
-    /// Element i and element i + half of those that turn.
+    /// Element i and element i + n_rot / 2.
     Neox,
 }
 
-/// How heads are turned by their position.
+/// How heads are rotated by their position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rope {
     pub kind: RopeKind,
-    /// Angle by position, for each pair.
+    /// (n_rot / 2): angle by position, for each pair.
     pub frequencies: Vec<f32>,
-    /// What cosine and sine are multiplied with.
+    /// What cosines and sines are multiplied with.
     pub magnitude: f32,
 }
 
-/// Cosines and sines of rows: (n_rows, n_rot / 2) each.
-pub(crate) struct Turns {
+/// Cosines and sines for the rows of a batch: (n_rows, n_rot / 2) each, times the magnitude.
+pub(crate) struct RopeCache {
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
 
-/// What the keys say about stretching positions.
+/// What the file says about RoPE scaling.
 #[derive(Debug, Clone)]
-pub(crate) struct Scaling {
-    /// 1 / factor.
-    scale: f32,
-    is_yarn: bool,
-    context: f32,
-    beta_fast: f32,
-    beta_slow: f32,
-    /// Whether the ramp between stretched and whole frequencies begins and ends at whole ones.
-    pub whole_ramp: bool,
+pub(crate) struct RopeScaling {
+    /// `1 / s`.
+    pub inverse_factor: f32,
+    pub is_yarn: bool,
+    /// `L`: positions that the model was first trained with.
+    pub original_context: usize,
+    pub beta_fast: f32,
+    pub beta_slow: f32,
+    /// Whether `low` and `high` are rounded to whole pairs, as in all models but gpt-oss.
+    pub yarn_truncate: bool,
+    /// What cosines and sines are multiplied with.
     pub magnitude: f32,
-    /// What products of query and key are multiplied with besides, in latent attention.
-    pub sharpness: f32,
+    /// What scores of latent attention are multiplied with besides: `mscale^2`.
+    pub mscale_squared: f32,
 }
 
-impl Scaling {
-    /// Reads `rope.scaling.*`.
-    pub fn new(keys: &Keys<'_>) -> Result<Scaling, Error> {
-        let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");
-        let factor = match keys.float("rope.scaling.factor")? {
-            Some(factor) => factor,
-            None => keys.float("rope.scale_linear")?.unwrap_or(0.0),
-        };
-        let mut scale = if factor == 0.0 { 1.0 } else { 1.0 / factor };
-        let is_yarn = match kind {
-            "none" => {
-                scale = 1.0;
-                false
-            }
-            "linear" | "longrope" => false,
-            "yarn" => true,
-            _ => return Err(keys.wrong("rope.scaling.type", "none, linear, yarn or longrope")),
-        };
-        let context = match keys.count("rope.scaling.original_context_length")? {
-            Some(n) => n,
-            None => keys.need_count("context_length")?,
-        };
-        let ext = keys.float("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0);
-        let mut magnitude = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
-        let mut sharpness = 1.0;
-        if is_yarn && ext != 0.0 {
-            // The graph's own factor of `rope_yarn` and the one that cancels it, in one.
-            let of = |scale: f32, by: f32| if scale <= 1.0 { 1.0 } else { 0.1 * by * scale.ln() + 1.0 };
-            let factor = 1.0 / scale;
-            let log_multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|by| *by != 0.0);
-            magnitude *= match (keys.float("rope.scaling.yarn_attn_factor")?, log_multiplier) {
-                // Its models have the same multiplier for both, written as a tenth of what it is.
-                (_, Some(by)) if keys.architecture == "deepseek2" => {
-                    sharpness = of(factor, 10.0 * by).powi(2);
-                    1.0
-                }
-                // What the model states goes. The reference reads this key and computes it anew.
-                (Some(stated), _) if stated > 0.0 => stated,
-                (_, Some(by)) => of(factor, 1.0) / of(factor, by),
-                _ => of(factor, 1.0),
-            };
-        }
-        Ok(Scaling {
-            scale,
-            is_yarn: is_yarn && ext != 0.0,
-            context: context as f32,
-            beta_fast: keys.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-            beta_slow: keys.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-            whole_ramp: true,
-            magnitude,
-            sharpness,
-        })
-    }
-
-    /// Positions that the model was first trained with.
-    pub fn context(&self) -> usize {
-        self.context as usize
-    }
-
-    /// The same without stretching.
-    pub fn unscaled(&self) -> Scaling {
-        Scaling { scale: 1.0, is_yarn: false, magnitude: 1.0, ..self.clone() }
+impl RopeScaling {
+    /// The same positions without scaling.
+    pub fn unscaled(&self) -> RopeScaling {
+        RopeScaling { inverse_factor: 1.0, is_yarn: false, magnitude: 1.0, ..self.clone() }
     }
 }
 
 impl Rope {
-    /// The turning of `n_rot` elements with a base frequency; `factors` (n_rot / 2) divide the angles.
-    pub fn new(kind: RopeKind, n_rot: usize, base: f32, scaling: &Scaling, factors: Option<&[f32]>) -> Rope {
+    /// The rotation of `n_rot` elements with a base frequency; `divisors` (n_rot / 2) divide the frequencies.
+    pub fn new(
+        kind: RopeKind,
+        n_rot: usize,
+        base: f32,
+        scaling: &RopeScaling,
+        divisors: Option<&[f32]>,
+    ) -> Rope {
         let n = n_rot as f32;
         let step = base.powf(-2.0 / n);
-        let correction = |turns: f32| {
-            n * (scaling.context / (turns * 2.0 * std::f32::consts::PI)).ln() / (2.0 * base.ln())
-        };
-        let (mut low, mut high) = (correction(scaling.beta_fast), correction(scaling.beta_slow));
-        if scaling.whole_ramp {
+        // The pair that makes so many rotations over the original context: solve L f_i = 2 pi rotations for i.
+        let context = scaling.original_context as f32;
+        let pair_of = |rotations: f32| n * (context / (rotations * 2.0 * PI)).ln() / (2.0 * base.ln());
+        let (mut low, mut high) = (pair_of(scaling.beta_fast), pair_of(scaling.beta_slow));
+        if scaling.yarn_truncate {
             (low, high) = (low.floor(), high.ceil());
         }
         let (low, high) = (low.max(0.0), high.min(n - 1.0));
-        let mut angle = 1.0f64;
+        // Frequencies are multiplied up as in the reference, in double precision, so that nothing but the rounding of
+        // `step` adds up.
+        let mut frequency = 1.0f64;
         let frequencies = (0..n_rot / 2)
             .map(|i| {
-                let whole = angle as f32 / factors.map_or(1.0, |factors| factors[i]);
-                angle *= f64::from(step);
-                let stretched = whole * scaling.scale;
+                let plain = frequency as f32 / divisors.map_or(1.0, |divisors| divisors[i]);
+                frequency *= f64::from(step);
+                let scaled = plain * scaling.inverse_factor;
                 if !scaling.is_yarn {
-                    return stretched;
+                    return scaled;
                 }
-                let ramp = 1.0 - ((i as f32 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
-                stretched * (1.0 - ramp) + whole * ramp
+                // 0.001 keeps the quotient finite where low and high are the same.
+                let g = 1.0 - ((i as f32 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+                scaled * (1.0 - g) + plain * g
             })
             .collect();
         Rope { kind, frequencies, magnitude: scaling.magnitude }
     }
 
-    /// What rows at these positions are turned by.
-    pub fn turns(&self, positions: &[u32]) -> Turns {
+    /// Cosines and sines for rows at these positions.
+    pub fn cache(&self, positions: &[u32]) -> RopeCache {
         let half = self.frequencies.len();
-        let turn = |position: u32| self.frequencies.iter().map(move |f| (position as f32 * f).sin_cos());
-        let mut turns = Turns { cos: Vec::new(), sin: Vec::new() };
-        for angles in [&mut turns.cos, &mut turns.sin] {
-            angles.reserve_exact(positions.len() * half);
+        let angles = |position: u32| self.frequencies.iter().map(move |f| (position as f32 * f).sin_cos());
+        let mut cache = RopeCache { cos: Vec::new(), sin: Vec::new() };
+        for values in [&mut cache.cos, &mut cache.sin] {
+            values.reserve_exact(positions.len() * half);
         }
-        for (sin, cos) in positions.iter().copied().flat_map(turn) {
-            turns.cos.push(cos * self.magnitude);
-            turns.sin.push(sin * self.magnitude);
+        for (sin, cos) in positions.iter().copied().flat_map(angles) {
+            cache.cos.push(cos * self.magnitude);
+            cache.sin.push(sin * self.magnitude);
         }
-        turns
+        cache
     }
 
-    /// Turns all heads of every row: rows (n, n_heads * head_width), of the positions that `turns` were made
-    /// for. The elements that turn are the first of each head, from `start` on.
-    pub fn apply(&self, rows: &mut [&mut Rows], head_width: usize, start: usize, turns: &Turns) {
+    /// Rotates all heads of every row: rows (n, n_heads * head_width), of the positions that `cache` was made
+    /// for. The elements that rotate are the `n_rot` of each head from `start` on.
+    pub fn apply(&self, rows: &mut [&mut Rows], head_width: usize, start: usize, cache: &RopeCache) {
         let half = self.frequencies.len();
         if half == 0 {
             return;
         }
         for rows in rows {
             let width = rows.ncols();
-            let rows = rows.as_slice_mut().expect("activations are contiguous");
-            let turns = turns.cos.par_chunks(half).zip(turns.sin.par_chunks(half));
-            rows.par_chunks_mut(width).zip(turns).for_each(|(row, (cos, sin))| {
+            let cos_sin = cache.cos.par_chunks(half).zip(cache.sin.par_chunks(half));
+            rows.as_mut_slice().par_chunks_mut(width).zip(cos_sin).for_each(|(row, (cos, sin))| {
                 vectorize(
                     #[inline(always)]
                     || {
                         for head in row.chunks_exact_mut(head_width) {
-                            self.kind.turn(&mut head[start..start + 2 * half], cos, sin);
+                            self.kind.rotate(&mut head[start..start + 2 * half], cos, sin);
                         }
                     },
                 );
@@ -184,9 +154,9 @@ impl Rope {
 }
 
 impl RopeKind {
-    /// Turns pairs of elements: `elements (2 half), cos (half), sin (half)`.
+    /// Rotates pairs of elements: `elements (n_rot), cos (n_rot / 2), sin (n_rot / 2)`.
     #[inline(always)]
-    fn turn(self, elements: &mut [f32], cos: &[f32], sin: &[f32]) {
+    fn rotate(self, elements: &mut [f32], cos: &[f32], sin: &[f32]) {
         match self {
             RopeKind::Normal => {
                 for (pair, (cos, sin)) in elements.as_chunks_mut::<2>().0.iter_mut().zip(cos.iter().zip(sin))

@@ -19,8 +19,8 @@ use super::{Rows, vectorize};
 pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
     const ROWS: usize = 16;
     let (width, level) = (x.ncols().max(1), Level::detect());
-    let x = x.to_slice().expect("activations are contiguous");
-    let out = out.as_slice_mut().expect("activations are contiguous");
+    let x = x.to_slice().expect("the input of products is whole rows");
+    let out = out.as_mut_slice();
     if matches!(dtype, DType::Q8_0 | DType::Q8_1) {
         return out.par_chunks_mut(width * ROWS).zip(x.par_chunks(width * ROWS)).for_each(|(out, x)| {
             vectorize(
@@ -49,6 +49,7 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
 #[inline(always)]
 fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
     for (x, out) in x.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        // d = f16(max |x| / 127) is what a block stores; the quants are rounded by 127 / max |x|, which is not 1 / d.
         let mut lanes = [0.0f32; 16];
         for (lane, (a, b)) in lanes.iter_mut().zip(x[..16].iter().zip(&x[16..])) {
             *lane = a.abs().max(b.abs());
@@ -75,13 +76,13 @@ mod tests {
     /// Steps of 1 and of f16(2 / 127): halves go to the even step, and files would have them elsewhere.
     #[test]
     fn eight_bits_are_rounded_as_the_vector_kernels_do_it() {
-        let mut x = Rows::zeros((2, 32));
+        let mut x = Rows::zeros(2, 32);
         for (i, value) in [127.0, 0.5, 1.5, -2.5, 2.500_001].into_iter().enumerate() {
             x[[0, i]] = value;
         }
         x[[1, 0]] = -2.0;
         x[[1, 1]] = 1.0;
-        let mut out = Rows::zeros((2, 32));
+        let mut out = Rows::zeros(2, 32);
         round_into(x.view(), DType::Q8_0, &mut out);
         assert_eq!(out.row(0).to_vec()[..6], [127.0, 0.0, 2.0, -2.0, 3.0, 0.0]);
         let step = 0.015_747_07;

@@ -1,13 +1,19 @@
-//! Convolutions of each element with its own past.
+//! Causal depthwise convolutions: of each element with its own past.
+//!
+//! ```text
+//! y_t[c] = b[c] + sum over k of w_k[c] x_(t - K + 1 + k)[c]      k = 0 .. K - 1; x_t, y_t (width)
+//! ```
+//!
+//! Before the first token of a sequence are the last `K - 1` rows that a session kept, or zeros.
 
 use rayon::prelude::*;
 
-use super::{CONVOLVED, need_size, need_vector};
-use crate::{Error, graph::Pass, keys::Keys, ops::Rows, weights::Weights};
+use super::need_size;
+use crate::{Error, keys::Keys, ops::Rows, pass::Pass, session::StateKind, weights::Weights};
 
-/// A convolution over the tokens of a window, each element by itself.
+/// A convolution over the tokens of a sequence, each element by itself.
 pub(super) struct CausalConv {
-    /// Tokens that are seen at once.
+    /// Tokens that are seen at once: `K`.
     kernel: usize,
     /// (kernel, width): what the oldest is multiplied with comes first.
     weight: Vec<f32>,
@@ -26,20 +32,20 @@ impl CausalConv {
         width: usize,
     ) -> Result<CausalConv, Error> {
         let kernel = need_size(keys, key)?;
-        let stored = need_vector(weights, format!("{name}.weight"), kernel.saturating_mul(width))?;
+        let stored = weights.need_vector(&format!("{name}.weight"), kernel.saturating_mul(width))?;
+        // Stored with the K factors of an element side by side; the loops below want those of one k for all elements.
         let weight = (0..kernel).flat_map(|k| stored[k..].iter().step_by(kernel).copied()).collect();
         Ok(CausalConv { kernel, weight, bias: weights.vector(&format!("{name}.bias"), width)? })
     }
 
-    /// `out[t] = bias + sum over k of weight[k] * x[t - kernel + 1 + k]`: x (n, width) -> (n, width).
+    /// x (n, width) -> (n, width).
     pub fn run(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (width, past) = (x.ncols(), self.kernel - 1);
-        let mut tails = pass.recall(index, CONVOLVED, past * width);
-        let mut convolved = pass.take(x.nrows(), width);
-        let all = x.as_slice().expect("activations are contiguous");
-        let out = convolved.as_slice_mut().expect("activations are contiguous");
-        for (window, tail) in pass.windows().into_iter().zip(&mut tails) {
-            let cells = window.start * width..window.end * width;
+        let mut tails = pass.take_states(index, StateKind::Convolution, past * width);
+        let mut convolved = pass.scratch(x.nrows(), width);
+        let (all, out) = (x.as_slice(), convolved.as_mut_slice());
+        for (sequence, tail) in pass.sequences().into_iter().zip(&mut tails) {
+            let cells = sequence.start * width..sequence.end * width;
             let rows = &all[cells.clone()];
             out[cells].par_chunks_mut(width).enumerate().for_each(|(t, out)| {
                 match &self.bias {
@@ -47,7 +53,7 @@ impl CausalConv {
                     None => out.fill(0.0),
                 }
                 for (k, weight) in self.weight.chunks_exact(width).enumerate() {
-                    // Rows are counted from the first that the tail holds.
+                    // Row t - K + 1 + k of the sequence, counted from the first that the tail holds.
                     let seen = match (t + k).checked_sub(past) {
                         Some(row) => &rows[row * width..][..width],
                         None => &tail[(t + k) * width..][..width],
@@ -57,7 +63,8 @@ impl CausalConv {
                     }
                 }
             });
-            let n = window.len();
+            // The new tail: the last K - 1 rows, some of them out of the old tail where the sequence is shorter.
+            let n = sequence.len();
             if n >= past {
                 tail.copy_from_slice(&rows[(n - past) * width..]);
             } else {
@@ -65,7 +72,7 @@ impl CausalConv {
                 tail[(past - n) * width..].copy_from_slice(rows);
             }
         }
-        pass.remember(index, CONVOLVED, tails);
+        pass.put_states(index, StateKind::Convolution, tails);
         convolved
     }
 }

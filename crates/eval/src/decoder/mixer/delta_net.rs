@@ -1,36 +1,51 @@
-//! The gated delta net of Qwen 3 Next: a matrix for each head, that maps keys to values. It fades, and
-//! of each value only what the matrix does not give for the key already is written.
+//! The gated delta net of Qwen 3 Next: the state of a head maps keys to values, and of each value only the error is
+//! written.
+//!
+//! ```text
+//! [q, k, v] = silu(conv(W_qkv h))      q, k (n_key_head, key_width), normalized to length one; v (n_value_head, value_width)
+//! [b, a] = W_ba h                      (n_value_head) each
+//! beta_t = sigmoid(b)                  the writing strength
+//! alpha_t = exp(A softplus(a + b_dt))  the decay; A (n_value_head), below zero
+//!
+//! for each value head, with S (key, value):
+//! S' = alpha_t S_(t-1)
+//! S_t = S' + k_t (beta_t (v_t - S'^T k_t))^T
+//! y_t = S_t^T q_t / sqrt(key_width)
+//!
+//! out = W_out (norm(y) * silu(W_z h))
+//! ```
+//!
+//! Value heads of a group have the query and the key of one key head. The paper is arXiv 2412.06464.
 //!
 //! Source: `build_layer_attn_linear` in `src/models/qwen3next.cpp` and `build_delta_net_autoregressive`
 //! in `src/models/delta-net-base.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
 use rayon::prelude::*;
 
-use super::{Mixer, STATE, conv::CausalConv, need_size, need_state, need_vector};
+use super::{Mixer, conv::CausalConv, need_size, need_state};
 use crate::{
     Error,
-    decoder::{Shape, linear::Linear},
-    graph::Pass,
+    decoder::{linear::Linear, params::DecoderParams},
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, exp, recur, sigmoid, softplus},
+    pass::Pass,
+    session::StateKind,
     weights::Weights,
 };
 
-pub(super) struct DeltaNet {
-    /// To queries, keys and values.
-    input: Linear,
-    /// To gates of the output.
-    gate: Linear,
-    /// For each key head, how much its value heads write and how fast they fade.
-    rates: Linear,
+pub(in crate::decoder) struct DeltaNet {
+    w_qkv: Linear,
+    w_z: Linear,
+    /// To b and a, by key head.
+    w_ba: Linear,
     conv: CausalConv,
-    /// (n_value_head): what is added before fading.
-    fade_bias: Vec<f32>,
-    /// (n_value_head): how fast heads fade, below zero.
-    decay: Vec<f32>,
+    /// (n_value_head).
+    dt_bias: Vec<f32>,
+    /// (n_value_head): `A`.
+    a: Vec<f32>,
     /// Of the output of each head.
     norm: Norm,
-    output: Linear,
+    w_out: Linear,
     key_width: usize,
     value_width: usize,
     n_key_head: usize,
@@ -42,7 +57,7 @@ pub(super) struct DeltaNet {
 
 impl DeltaNet {
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
@@ -61,89 +76,92 @@ impl DeltaNet {
         let value_width = d_inner / n_value_head;
         let n_state = need_state(keys, "ssm.state_size", d_inner, key_width)?;
         let n_input = key_width.saturating_mul(2 * n_key_head).saturating_add(d_inner);
-        let weight = Some(need_vector(weights, blk("ssm_norm.weight"), value_width)?);
+        let weight = Some(weights.need_vector(&blk("ssm_norm.weight"), value_width)?);
         Ok(DeltaNet {
-            input: Linear::need(weights, &blk("attn_qkv"), shape.n_embd, n_input)?,
-            gate: Linear::need(weights, &blk("attn_gate"), shape.n_embd, d_inner)?,
-            rates: Linear::need(weights, &blk("ssm_ba"), shape.n_embd, 2 * n_value_head)?,
+            w_qkv: Linear::need(weights, &blk("attn_qkv"), params.n_embd, n_input)?,
+            w_z: Linear::need(weights, &blk("attn_gate"), params.n_embd, d_inner)?,
+            w_ba: Linear::need(weights, &blk("ssm_ba"), params.n_embd, 2 * n_value_head)?,
             conv: CausalConv::open(keys, "ssm.conv_kernel", weights, &blk("ssm_conv1d"), n_input)?,
-            fade_bias: need_vector(weights, blk("ssm_dt.bias"), n_value_head)?,
-            decay: need_vector(weights, blk("ssm_a"), n_value_head)?,
-            norm: Norm { kind: NormKind::Rms, epsilon: shape.epsilon, weight, bias: None },
-            output: Linear::need(weights, &blk("ssm_out"), d_inner, shape.n_embd)?,
+            dt_bias: weights.need_vector(&blk("ssm_dt.bias"), n_value_head)?,
+            a: weights.need_vector(&blk("ssm_a"), n_value_head)?,
+            norm: Norm { kind: NormKind::Rms, epsilon: params.epsilon, weight, bias: None },
+            w_out: Linear::need(weights, &blk("ssm_out"), d_inner, params.n_embd)?,
             key_width,
             value_width,
             n_key_head,
             n_value_head,
             n_state,
-            epsilon: shape.epsilon,
+            epsilon: params.epsilon,
         })
     }
 }
 
 impl Mixer for DeltaNet {
     fn row_floats(&self) -> usize {
-        2 * self.input.weight.n_out + 2 * self.gate.weight.n_out
+        2 * self.w_qkv.weight.n_out + 2 * self.w_z.weight.n_out
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (key_width, value_width) = (self.key_width, self.value_width);
-        let share = self.n_value_head / self.n_key_head;
-        let [input, mut gate, rates] = Linear::run_all([&self.input, &self.gate, &self.rates], h, pass);
-        let mut convolved = self.conv.run(index, &input, pass);
-        pass.give(input);
+        let heads_per_key = self.n_value_head / self.n_key_head;
+        // Step 1: q, k and v together, convolved; q and k to length one.
+        let [qkv, mut z, b_a] = Linear::run_all([&self.w_qkv, &self.w_z, &self.w_ba], h, pass);
+        let mut convolved = self.conv.run(index, &qkv, pass);
+        drop(qkv);
         Activation::Silu.apply(&mut convolved);
         let values_at = 2 * self.n_key_head * key_width;
         self.normalize(&mut convolved, values_at);
 
-        let mut y = pass.take(h.nrows(), self.n_value_head * value_width);
-        let mut states = pass.recall(index, STATE, self.n_state);
-        let all = convolved.as_slice().expect("activations are contiguous");
-        let width = convolved.ncols();
+        // Step 2: the recurrence, each value head by itself. A row is q (n_key_head, key_width), then k, then
+        // v (n_value_head, value_width).
+        let mut y = pass.scratch(h.nrows(), self.n_value_head * value_width);
+        let mut states = pass.take_states(index, StateKind::Recurrence, self.n_state);
+        let (qkv, width) = (convolved.as_slice(), convolved.ncols());
         let scale = 1.0 / (key_width as f32).sqrt();
-        recur(&pass.windows(), &mut states, self.n_value_head, &mut y, |head, rows, state, mut y| {
-            let key_head = head / share;
-            // Rates lie by key head: what its value heads write, then how they fade.
-            let write_at = key_head * 2 * share + head % share;
-            let mut told = vec![0.0; value_width];
+        recur(&pass.sequences(), &mut states, self.n_value_head, &mut y, |head, rows, state, mut y| {
+            let key_head = head / heads_per_key;
+            // b and a lie by key head: b of its value heads, then a of them.
+            let b_at = key_head * 2 * heads_per_key + head % heads_per_key;
+            // (value_width): first S^T k, then beta (v - S^T k).
+            let mut delta = vec![0.0; value_width];
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let row = &all[t * width..(t + 1) * width];
-                let query = &row[key_head * key_width..][..key_width];
-                let key = &row[(self.n_key_head + key_head) * key_width..][..key_width];
-                let value = &row[values_at + head * value_width..][..value_width];
-                let write = sigmoid(rates[[t, write_at]]);
-                let fade = softplus(rates[[t, write_at + share]] + self.fade_bias[head]);
-                let kept = exp(fade * self.decay[head]);
-                // What the faded matrix gives for this key: state (key_width, value_width).
-                told.fill(0.0);
-                for (state, key) in state.chunks_exact_mut(value_width).zip(key) {
-                    for (told, state) in told.iter_mut().zip(state) {
-                        *state *= kept;
-                        *told += *state * key;
+                let row = &qkv[t * width..(t + 1) * width];
+                let q = &row[key_head * key_width..][..key_width];
+                let k = &row[(self.n_key_head + key_head) * key_width..][..key_width];
+                let v = &row[values_at + head * value_width..][..value_width];
+                let beta = sigmoid(b_a[[t, b_at]]);
+                let dt = softplus(b_a[[t, b_at + heads_per_key]] + self.dt_bias[head]);
+                let alpha = exp(dt * self.a[head]);
+                // S <- alpha S, and what it holds for this key.
+                delta.fill(0.0);
+                for (s, k) in state.chunks_exact_mut(value_width).zip(k) {
+                    for (v_retrieved, s) in delta.iter_mut().zip(s) {
+                        *s *= alpha;
+                        *v_retrieved += *s * k;
                     }
                 }
-                for (told, value) in told.iter_mut().zip(value) {
-                    *told = (value - *told) * write;
+                for (delta, v) in delta.iter_mut().zip(v) {
+                    *delta = (v - *delta) * beta;
                 }
+                // S <- S + k delta^T, and y = S^T q / sqrt(key_width), in one walk over S.
                 let y = y.as_slice_mut().expect("columns of a row are contiguous");
                 y.fill(0.0);
-                for ((state, key), query) in state.chunks_exact_mut(value_width).zip(key).zip(query) {
-                    for ((state, new), y) in state.iter_mut().zip(&told).zip(y.iter_mut()) {
-                        *state += key * new;
-                        *y += *state * query * scale;
+                for ((s, k), q) in state.chunks_exact_mut(value_width).zip(k).zip(q) {
+                    for ((s, delta), y) in s.iter_mut().zip(&delta).zip(y.iter_mut()) {
+                        *s += k * delta;
+                        *y += *s * q * scale;
                     }
                 }
             }
         });
-        pass.remember(index, STATE, states);
-        pass.give(convolved);
-        pass.give(rates);
+        pass.put_states(index, StateKind::Recurrence, states);
+        drop((convolved, b_a));
+
+        // Step 3: the norm of each head, the gate silu(z), and the output matrix.
         self.norm.apply_groups(&mut y, value_width);
-        Activation::Silu.apply_gated(&mut gate, &y);
-        pass.give(y);
-        let out = self.output.run(&gate, pass);
-        pass.give(gate);
-        out
+        Activation::Silu.apply_gated(&mut z, &y);
+        drop(y);
+        self.w_out.run(&z, pass)
     }
 }
 
@@ -151,8 +169,7 @@ impl DeltaNet {
     /// Queries and keys of every head, which are the first `n` elements of each row, to length one.
     fn normalize(&self, rows: &mut Rows, n: usize) {
         let width = rows.ncols();
-        let all = rows.as_slice_mut().expect("activations are contiguous");
-        all.par_chunks_mut(width).for_each(|row| {
+        rows.as_mut_slice().par_chunks_mut(width).for_each(|row| {
             for head in row[..n].chunks_exact_mut(self.key_width) {
                 let sum: f32 = head.iter().map(|x| x * x).sum();
                 let scale = 1.0 / (sum + self.epsilon).sqrt();

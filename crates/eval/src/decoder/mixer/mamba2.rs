@@ -1,43 +1,55 @@
-//! Mamba 2: a state space whose decay is one number for each head.
+//! Mamba 2: a selective state space whose decay is one number for each head.
+//!
+//! ```text
+//! [z, x, B, C, dt] = W_in h            z, x (d_inner), B, C (n_group, d_state), dt (n_head)
+//! [x, B, C] = silu(conv([x, B, C]))
+//! D_t = softplus(dt + b_dt)            (n_head)
+//! S_t = exp(D_t A) S_(t-1) + D_t x_t B_t^T       for each head: S (head_width, d_state), A one number, below zero
+//! y_t = S_t C_t + D x_t                          D one number
+//! out = W_out norm(silu(z) * y)        the norm over each group by itself
+//! ```
+//!
+//! Heads of a group have the same B and C. `D_t` is the paper's Delta (arXiv 2405.21060).
 //!
 //! Source: `llm_build_mamba_base::build_mamba2_layer` and `ggml_compute_forward_ssm_scan_f32` of
 //! llama.cpp (llama-cpp-python 0.3.36).
 
-use super::{Mixer, STATE, conv::CausalConv, need_size, need_state, need_vector};
+use super::{Mixer, conv::CausalConv, need_size, need_state};
 use crate::{
     Error,
-    decoder::{Shape, linear::Linear},
-    graph::Pass,
+    decoder::{linear::Linear, params::DecoderParams},
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
+    pass::Pass,
+    session::StateKind,
     weights::Weights,
 };
 
-pub(super) struct Mamba2 {
-    /// To the gates of the output, what is convolved, and the step of each head.
-    input: Linear,
+pub(in crate::decoder) struct Mamba2 {
+    /// To z, x, B, C and dt.
+    w_in: Linear,
     conv: CausalConv,
-    /// (n_head): what is added to the steps.
-    step_bias: Vec<f32>,
-    /// (n_head): how fast the state of a head fades, below zero.
-    decay: Vec<f32>,
-    /// (n_head): how much goes past the state.
-    skip: Vec<f32>,
+    /// (n_head).
+    dt_bias: Vec<f32>,
+    /// (n_head).
+    a: Vec<f32>,
+    /// (n_head).
+    d: Vec<f32>,
     /// Of the gated output, each group by itself.
     norm: Option<Norm>,
-    output: Linear,
+    w_out: Linear,
     d_inner: usize,
     d_state: usize,
     /// Elements of all states.
     n_state: usize,
     n_head: usize,
-    /// Heads in a group have the same inputs and outputs of the state.
+    /// Heads of a group have the same B and C.
     n_group: usize,
 }
 
 impl Mamba2 {
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
@@ -57,15 +69,15 @@ impl Mamba2 {
         let n_convolved = d_state.saturating_mul(2 * n_group).saturating_add(d_inner);
         let n_input = n_convolved.saturating_add(d_inner + n_head);
         let weight = weights.vector(&blk("ssm_norm.weight"), d_inner)?;
-        let norm = |weight| Norm { kind: NormKind::Rms, epsilon: shape.epsilon, weight, bias: None };
+        let norm = |weight| Norm { kind: NormKind::Rms, epsilon: params.epsilon, weight, bias: None };
         Ok(Mamba2 {
-            input: Linear::need(weights, &blk("ssm_in"), shape.n_embd, n_input)?,
+            w_in: Linear::need(weights, &blk("ssm_in"), params.n_embd, n_input)?,
             conv: CausalConv::open(keys, "ssm.conv_kernel", weights, &blk("ssm_conv1d"), n_convolved)?,
-            step_bias: need_vector(weights, blk("ssm_dt.bias"), n_head)?,
-            decay: need_vector(weights, blk("ssm_a"), n_head)?,
-            skip: need_vector(weights, blk("ssm_d"), n_head)?,
+            dt_bias: weights.need_vector(&blk("ssm_dt.bias"), n_head)?,
+            a: weights.need_vector(&blk("ssm_a"), n_head)?,
+            d: weights.need_vector(&blk("ssm_d"), n_head)?,
             norm: weight.map(|weight| norm(Some(weight))),
-            output: Linear::need(weights, &blk("ssm_out"), d_inner, shape.n_embd)?,
+            w_out: Linear::need(weights, &blk("ssm_out"), d_inner, params.n_embd)?,
             d_inner,
             d_state,
             n_state,
@@ -77,55 +89,55 @@ impl Mamba2 {
 
 impl Mixer for Mamba2 {
     fn row_floats(&self) -> usize {
-        3 * self.input.weight.n_out
+        3 * self.w_in.weight.n_out
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (d_inner, d_state, n_head) = (self.d_inner, self.d_state, self.n_head);
-        let all = self.input.run(h, pass);
-        let steps_at = all.ncols() - n_head;
-        let mut gate = pass.take_columns(&all, 0..d_inner);
-        let xs = pass.take_columns(&all, d_inner..steps_at);
-        let dt = pass.take_columns(&all, steps_at..all.ncols());
-        pass.give(all);
-        // What goes in, then inputs and outputs of the state for each group.
-        let mut convolved = self.conv.run(index, &xs, pass);
-        pass.give(xs);
+        // Step 1: the gate z, then x, B and C together, which are convolved, then a step for each head.
+        let all = self.w_in.run(h, pass);
+        let dt_at = all.ncols() - n_head;
+        let mut z = pass.columns(&all, 0..d_inner);
+        let x_b_c = pass.columns(&all, d_inner..dt_at);
+        let dt = pass.columns(&all, dt_at..all.ncols());
+        drop(all);
+        let mut convolved = self.conv.run(index, &x_b_c, pass);
+        drop(x_b_c);
         Activation::Silu.apply(&mut convolved);
 
-        let mut y = pass.take(h.nrows(), d_inner);
-        let mut states = pass.recall(index, STATE, self.n_state);
+        // Step 2: the scan, each head by itself.
+        let mut y = pass.scratch(h.nrows(), d_inner);
+        let mut states = pass.take_states(index, StateKind::Recurrence, self.n_state);
         let head_width = d_inner / n_head;
-        let all = convolved.as_slice().expect("activations are contiguous");
-        let width = convolved.ncols();
-        recur(&pass.windows(), &mut states, n_head, &mut y, |head, rows, states, mut y| {
+        let (x_b_c, width) = (convolved.as_slice(), convolved.ncols());
+        recur(&pass.sequences(), &mut states, n_head, &mut y, |head, rows, states, mut y| {
             let group = head / (n_head / self.n_group);
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let (xs, groups) = all[t * width..(t + 1) * width].split_at(d_inner);
-                let input = &groups[group * d_state..][..d_state];
-                let output = &groups[(self.n_group + group) * d_state..][..d_state];
-                let dt = softplus(dt[[t, head]] + self.step_bias[head]);
-                let kept = exp(dt * self.decay[head]);
-                let xs = &xs[head * head_width..];
-                for ((state, y), x) in states.chunks_exact_mut(d_state).zip(&mut y).zip(xs) {
-                    let taken = x * dt;
-                    for (state, input) in state.iter_mut().zip(input) {
-                        *state = *state * kept + input * taken;
+                // A row is x (d_inner), then B (n_group, d_state), then C (n_group, d_state).
+                let (x, b_c) = x_b_c[t * width..(t + 1) * width].split_at(d_inner);
+                let b = &b_c[group * d_state..][..d_state];
+                let c = &b_c[(self.n_group + group) * d_state..][..d_state];
+                let dt = softplus(dt[[t, head]] + self.dt_bias[head]);
+                let decay = exp(dt * self.a[head]);
+                let x = &x[head * head_width..];
+                for ((s, y), x) in states.chunks_exact_mut(d_state).zip(&mut y).zip(x) {
+                    let dt_x = x * dt;
+                    for (s, b) in s.iter_mut().zip(b) {
+                        *s = *s * decay + b * dt_x;
                     }
-                    *y = dot(state, output) + x * self.skip[head];
+                    *y = dot(s, c) + x * self.d[head];
                 }
             }
         });
-        pass.remember(index, STATE, states);
-        pass.give(convolved);
-        pass.give(dt);
-        Activation::Silu.apply_gated(&mut gate, &y);
-        pass.give(y);
+        pass.put_states(index, StateKind::Recurrence, states);
+        drop((convolved, dt));
+
+        // Step 3: the gate, the norm of each group, and the output matrix.
+        Activation::Silu.apply_gated(&mut z, &y);
+        drop(y);
         if let Some(norm) = &self.norm {
-            norm.apply_groups(&mut gate, d_inner / self.n_group);
+            norm.apply_groups(&mut z, d_inner / self.n_group);
         }
-        let out = self.output.run(&gate, pass);
-        pass.give(gate);
-        out
+        self.w_out.run(&z, pass)
     }
 }

@@ -1,65 +1,81 @@
-//! The time mix of RWKV 6 and of Qwen with it: a matrix for each head, that fades by the token.
+//! The time mix of RWKV 6, and of Qwen 2 distilled into it: linear attention with a decay that depends on the token.
+//!
+//! ```text
+//! x_p = h + d * (mu_p + B_p tanh(A_p lerp_x(h)))      for each part p of w, k, v, r, g; A_p (rank, n_embd), B_p its reverse
+//! k = W_k x_k    v = W_v x_v    r = W_r x_r    g = W_g x_g
+//! w = exp(-exp(lambda + B tanh(A x_w)))               (n_embd): between 0 and 1
+//!
+//! for each head, with S (key, value):
+//! y_t = r_t (diag(u) k_t v_t^T + S_(t-1))             u (key): the bonus of the token itself
+//! S_t = diag(w_t) S_(t-1) + k_t v_t^T
+//!
+//! out = W_o (norm(y) * silu(g))
+//! ```
+//!
+//! The kind for Qwen 2 has no u. It writes before it reads, takes `(1 - w_t) k_t` for the key, scales y by
+//! `1 / sqrt(head_size)`, has no norm, and sigmoid(g) for the gate. There, `d` is the token shift as elsewhere
+//! ([`shift`](super::shift)).
 //!
 //! Source: `build_rwkv6_time_mix` in `src/models/rwkv6-base.cpp`, `ggml_compute_forward_rwkv_wkv6_f32` and
 //! `ggml_compute_forward_gla_f32` of llama.cpp (llama-cpp-python 0.3.36).
 
-use super::{Mixer, SHIFTED, STATE, need_size, need_vector, shift};
+use super::{Mixer, need_size, shift};
 use crate::{
     Error,
-    decoder::{Shape, linear::Linear},
-    graph::Pass,
+    decoder::{linear::Linear, params::DecoderParams},
     keys::Keys,
     ops::{Activation, Norm, NormKind, Product, Rows, exp, recur, sigmoid},
+    pass::Pass,
+    session::StateKind,
     weights::{Weight, Weights},
 };
 
-/// What each token is mixed for: decay, keys, values, receptance, gates.
+/// What a token is interpolated for, in the order of the tensors: w, k, v, r, g.
 const PARTS: usize = 5;
 
-pub(super) struct TimeMix6 {
-    /// (n_embd): how much of the token before goes into what says how much of it goes where.
-    share: Vec<f32>,
-    /// To the parts, narrow.
-    narrow: Linear,
-    /// A matrix for each part, wide again.
-    wide: Weight,
-    /// (PARTS, n_embd): what is added to the shares.
-    shares: Vec<f32>,
-    decay_narrow: Linear,
-    decay_wide: Linear,
-    /// (n_embd): what is added to the decay.
+pub(in crate::decoder) struct TimeMix6 {
+    /// (n_embd): of what the low-rank matrices see.
+    mu_x: Vec<f32>,
+    /// `A` of all parts: (n_embd) -> (PARTS * rank).
+    w_a: Linear,
+    /// `B` of each part: (rank) -> (n_embd).
+    w_b: Weight,
+    /// (PARTS, n_embd).
+    mu: Vec<f32>,
+    decay_a: Linear,
+    decay_b: Linear,
+    /// (n_embd): lambda.
     decay: Vec<f32>,
-    key: Linear,
-    value: Linear,
-    receptance: Linear,
-    gate: Linear,
-    /// (n_embd): what the token's own value is multiplied with. The kind that has none writes
-    /// before it reads, and takes of each key what fades.
-    first: Option<Vec<f32>>,
+    w_k: Linear,
+    w_v: Linear,
+    w_r: Linear,
+    w_g: Linear,
+    /// (n_embd): of all heads.
+    u: Option<Vec<f32>>,
     /// Of the output of each head.
     norm: Option<Norm>,
-    output: Linear,
+    w_o: Linear,
     head_size: usize,
     n_embd: usize,
     /// Heads that have the same keys and values.
-    share_heads: usize,
+    heads_per_kv: usize,
 }
 
 impl TimeMix6 {
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
     ) -> Result<TimeMix6, Error> {
         let blk = |name: &str| format!("blk.{i}.time_mix_{name}");
-        let n = shape.n_embd;
+        let n = params.n_embd;
         let head_size = need_size(keys, "wkv.head_size")?;
         if !n.is_multiple_of(head_size) {
             return Err(keys.wrong("wkv.head_size", "a divisor of the embedding's width"));
         }
         let n_head = n / head_size;
-        let n_head_kv = match keys.counts("attention.head_count_kv", shape.n_layer)? {
+        let n_head_kv = match keys.counts("attention.head_count_kv", params.n_layer)? {
             Some(counts) if counts[i] != 0 => counts[i],
             _ => n_head,
         };
@@ -67,42 +83,42 @@ impl TimeMix6 {
             return Err(keys.wrong("attention.head_count_kv", "a divisor of the number of heads"));
         }
         let n_kv = n_head_kv * head_size;
-        // The narrow widths are what the tensors say: the keys hold the family's usual ones.
+        // Ranks are what the tensors say: the keys hold the family's usual ones.
         let width = |weights: &Weights<'_>, name: &str| {
             weights.shape(&blk(&format!("{name}.weight"))).map_or(0, |shape| shape.dim(1) as usize)
         };
-        let (n_narrow, n_decay) = (width(weights, "w1") / PARTS, width(weights, "decay_w1"));
-        let wide = blk("w2.weight");
-        let wide = weights.stack(&wide, n_narrow, n, PARTS)?.ok_or(Error::MissingTensor { name: wide })?;
-        let shares = match weights.vector(&blk("lerp_fused.weight"), PARTS * n)? {
-            Some(shares) => shares,
-            // As older files have them.
+        let (rank, decay_rank) = (width(weights, "w1") / PARTS, width(weights, "decay_w1"));
+        let w_b = blk("w2.weight");
+        let w_b = weights.stack(&w_b, rank, n, PARTS)?.ok_or(Error::MissingTensor { name: w_b })?;
+        let mu = match weights.vector(&blk("lerp_fused.weight"), PARTS * n)? {
+            Some(mu) => mu,
+            // Older files have a tensor for each part.
             None => {
-                let mut shares = Vec::new();
+                let mut mu = Vec::new();
                 for part in ["w", "k", "v", "r", "g"] {
-                    shares.extend(need_vector(weights, blk(&format!("lerp_{part}.weight")), n)?);
+                    mu.extend(weights.need_vector(&blk(&format!("lerp_{part}.weight")), n)?);
                 }
-                shares
+                mu
             }
         };
         Ok(TimeMix6 {
-            share: need_vector(weights, blk("lerp_x.weight"), n)?,
-            narrow: Linear::need(weights, &blk("w1"), n, PARTS * n_narrow)?,
-            wide,
-            shares,
-            decay_narrow: Linear::need(weights, &blk("decay_w1"), n, n_decay)?,
-            decay_wide: Linear::need(weights, &blk("decay_w2"), n_decay, n)?,
-            decay: need_vector(weights, blk("decay.weight"), n)?,
-            key: Linear::need(weights, &blk("key"), n, n_kv)?,
-            value: Linear::need(weights, &blk("value"), n, n_kv)?,
-            receptance: Linear::need(weights, &blk("receptance"), n, n)?,
-            gate: Linear::need(weights, &blk("gate"), n, n)?,
-            first: weights.vector(&blk("first.weight"), n)?,
+            mu_x: weights.need_vector(&blk("lerp_x.weight"), n)?,
+            w_a: Linear::need(weights, &blk("w1"), n, PARTS * rank)?,
+            w_b,
+            mu,
+            decay_a: Linear::need(weights, &blk("decay_w1"), n, decay_rank)?,
+            decay_b: Linear::need(weights, &blk("decay_w2"), decay_rank, n)?,
+            decay: weights.need_vector(&blk("decay.weight"), n)?,
+            w_k: Linear::need(weights, &blk("key"), n, n_kv)?,
+            w_v: Linear::need(weights, &blk("value"), n, n_kv)?,
+            w_r: Linear::need(weights, &blk("receptance"), n, n)?,
+            w_g: Linear::need(weights, &blk("gate"), n, n)?,
+            u: weights.vector(&blk("first.weight"), n)?,
             norm: head_norm(weights, &blk("ln"), n)?,
-            output: Linear::need(weights, &blk("output"), n, n)?,
+            w_o: Linear::need(weights, &blk("output"), n, n)?,
             head_size,
             n_embd: n,
-            share_heads: n_head / n_head_kv,
+            heads_per_kv: n_head / n_head_kv,
         })
     }
 }
@@ -113,124 +129,118 @@ impl Mixer for TimeMix6 {
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let distance = shift::before(index, SHIFTED, h, pass);
-        let x = shift::mixed(h, &distance, &self.share, pass);
-        let mut narrow = self.narrow.run(&x, pass);
-        pass.give(x);
-        shift::map(&mut narrow, f32::tanh);
+        // Step 1: the data-dependent interpolation, for each of the five parts.
+        let d = shift::token_shift(index, StateKind::TokenShift, h, pass);
+        let x = shift::lerp(h, &d, &self.mu_x, pass);
+        let mut low_rank = self.w_a.run(&x, pass);
+        drop(x);
+        low_rank.map(f32::tanh);
         let mut parts = Vec::with_capacity(PARTS);
         for part in 0..PARTS {
-            parts.push(self.mix(part, h, &distance, &narrow, pass));
+            parts.push(self.lerp(part, h, &d, &low_rank, pass));
         }
-        let [for_decay, for_key, for_value, for_receptance, for_gate] = &parts[..] else {
+        let [x_w, x_k, x_v, x_r, x_g] = &parts[..] else {
             unreachable!("there are as many parts as PARTS says")
         };
-        pass.give(distance);
-        pass.give(narrow);
+        drop((d, low_rank));
 
-        let key = self.key.run(for_key, pass);
-        let value = self.value.run(for_value, pass);
-        let receptance = self.receptance.run(for_receptance, pass);
-        let mut gate = self.gate.run(for_gate, pass);
-        let mut narrow = self.decay_narrow.run(for_decay, pass);
-        shift::map(&mut narrow, f32::tanh);
-        let mut kept = self.decay_wide.run(&narrow, pass);
-        crate::ops::add_bias(&mut kept, &self.decay);
-        shift::map(&mut kept, |x| exp(-exp(x)));
-        pass.give(narrow);
-        parts.into_iter().for_each(|rows| pass.give(rows));
+        // Step 2: keys, values, receptance, gates, and the decay w = exp(-exp(..)), which is between 0 and 1.
+        let k = self.w_k.run(x_k, pass);
+        let v = self.w_v.run(x_v, pass);
+        let r = self.w_r.run(x_r, pass);
+        let mut g = self.w_g.run(x_g, pass);
+        let mut low_rank = self.decay_a.run(x_w, pass);
+        low_rank.map(f32::tanh);
+        let mut w = self.decay_b.run(&low_rank, pass);
+        w.add_bias(&self.decay);
+        w.map(|x| exp(-exp(x)));
+        drop((low_rank, parts));
 
-        let mut y = self.recur(index, [&key, &value, &receptance, &kept], pass);
-        for rows in [key, value, receptance, kept] {
-            pass.give(rows);
-        }
+        // Step 3: the recurrence; then the norm of each head, the gate and the output matrix.
+        let mut y = self.recur(index, [&k, &v, &r, &w], pass);
+        drop((k, v, r, w));
         if let Some(norm) = &self.norm {
             norm.apply_groups(&mut y, self.head_size);
         }
-        if self.first.is_some() {
-            Activation::Silu.apply(&mut gate);
+        if self.u.is_some() {
+            Activation::Silu.apply(&mut g);
         } else {
-            shift::map(&mut gate, sigmoid);
+            g.map(sigmoid);
         }
-        y *= &gate;
-        pass.give(gate);
-        let out = self.output.run(&y, pass);
-        pass.give(y);
-        out
+        y *= &g;
+        drop(g);
+        self.w_o.run(&y, pass)
     }
 }
 
 impl TimeMix6 {
-    /// Tokens mixed with the one before for one of the parts: (n, n_embd).
-    fn mix(&self, part: usize, h: &Rows, distance: &Rows, narrow: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    /// `x + d * (mu_part + B_part a)`, where `a` (n, PARTS * rank) are the inner rows of all parts: (n, n_embd).
+    fn lerp(&self, part: usize, h: &Rows, d: &Rows, a: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let n = self.n_embd;
-        let columns = part * self.wide.n_in..(part + 1) * self.wide.n_in;
-        let own = pass.take_columns(narrow, columns);
-        let mut mixed = pass.take(h.nrows(), n);
-        let product = Product { weight: &self.wide, index: part, out: mixed.view_mut() };
+        let rank = self.w_b.n_in;
+        let own = pass.columns(a, part * rank..(part + 1) * rank);
+        let mut x = pass.scratch(h.nrows(), n);
+        let product = Product { weight: &self.w_b, index: part, out: x.view_mut() };
         pass.mul_mat(own.view(), vec![product]);
-        pass.give(own);
-        crate::ops::add_bias(&mut mixed, &self.shares[part * n..(part + 1) * n]);
-        mixed *= distance;
-        mixed += h;
-        mixed
+        x.add_bias(&self.mu[part * n..(part + 1) * n]);
+        x *= d;
+        x += h;
+        x
     }
 
-    /// `state[i, j]` (key, value) of each head fades by `kept[i]` and takes `key[i] * value[j]`.
-    fn recur(
-        &self,
-        index: usize,
-        [key, value, receptance, kept]: [&Rows; 4],
-        pass: &mut Pass<'_, '_>,
-    ) -> Rows {
+    /// The recurrence of the module's head; the state of a head is `S[i, j]`: (key, value).
+    fn recur(&self, index: usize, [k, v, r, w]: [&Rows; 4], pass: &mut Pass<'_, '_>) -> Rows {
         let size = self.head_size;
         let n_head = self.n_embd / size;
-        let mut y = pass.take(key.nrows(), self.n_embd);
-        let mut states = pass.recall(index, STATE, self.n_embd * size);
+        let mut y = pass.scratch(k.nrows(), self.n_embd);
+        let mut states = pass.take_states(index, StateKind::Recurrence, self.n_embd * size);
         let scale = 1.0 / (size as f32).sqrt();
-        recur(&pass.windows(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
-            let kv = head / self.share_heads;
+        recur(&pass.sequences(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
+            let kv_head = head / self.heads_per_kv;
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let (key, value) = (of_head(key, t, kv, size), of_head(value, t, kv, size));
-                let (receptance, kept) = (of_head(receptance, t, head, size), of_head(kept, t, head, size));
+                let (k, v) = (of_head(k, t, kv_head, size), of_head(v, t, kv_head, size));
+                let (r, w) = (of_head(r, t, head, size), of_head(w, t, head, size));
                 let y = y.as_slice_mut().expect("columns of a row are contiguous");
                 y.fill(0.0);
-                for (i, state) in state.chunks_exact_mut(size).enumerate() {
-                    let (read, kept, key) = (receptance[i], kept[i], key[i]);
-                    match &self.first {
-                        Some(first) => {
-                            let first = first[head * size + i];
-                            for ((state, value), y) in state.iter_mut().zip(value).zip(y.iter_mut()) {
-                                let new = key * value;
-                                *y += (first * new + *state) * read;
-                                *state = *state * kept + new;
+                // Row i of S meets one key, one receptance and one decay.
+                for (i, s) in state.chunks_exact_mut(size).enumerate() {
+                    let (r, w, k) = (r[i], w[i], k[i]);
+                    match &self.u {
+                        // Read before the state takes the token, which counts with u instead.
+                        Some(u) => {
+                            let u = u[head * size + i];
+                            for ((s, v), y) in s.iter_mut().zip(v).zip(y.iter_mut()) {
+                                let kv = k * v;
+                                *y += (u * kv + *s) * r;
+                                *s = *s * w + kv;
                             }
                         }
+                        // Write first, with a key of which only what decays away is taken; then read.
                         None => {
-                            let key = key - key * kept;
-                            for ((state, value), y) in state.iter_mut().zip(value).zip(y.iter_mut()) {
-                                *state = *state * kept + key * value;
-                                *y += *state * read * scale;
+                            let k = k - k * w;
+                            for ((s, v), y) in s.iter_mut().zip(v).zip(y.iter_mut()) {
+                                *s = *s * w + k * v;
+                                *y += *s * r * scale;
                             }
                         }
                     }
                 }
             }
         });
-        pass.remember(index, STATE, states);
+        pass.put_states(index, StateKind::Recurrence, states);
         y
     }
 }
 
 /// The elements of a head in row `t`.
 fn of_head(rows: &Rows, t: usize, head: usize, size: usize) -> &[f32] {
-    let all = rows.as_slice().expect("activations are contiguous");
-    &all[t * rows.ncols() + head * size..][..size]
+    &rows.as_slice()[t * rows.ncols() + head * size..][..size]
 }
 
 /// The norm of each head's output, with weights for all heads, if it is there.
 pub(super) fn head_norm(weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
-    /// That of the layers times the square of eight: the family divides heads by that.
+    /// The layers' 1e-5 times 8^2: the family divides the outputs of heads by `head_size_divisor`, 8, before it normalizes
+    /// them, which for the result is the same as this.
     const EPSILON: f32 = 64e-5;
     let Some(weight) = weights.vector(&format!("{name}.weight"), n)? else { return Ok(None) };
     let bias = weights.vector(&format!("{name}.bias"), n)?;

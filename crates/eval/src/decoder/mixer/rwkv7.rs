@@ -1,78 +1,100 @@
-//! The time mix of RWKV 7 and of Qwen with it: a matrix for each head, of which every token removes what
-//! stands under its key and writes anew, at a rate for each element.
+//! The time mix of RWKV 7, and of Qwen 2.5 distilled into it: the generalized delta rule.
+//!
+//! In the symbols of the paper (arXiv 2503.14456, section 4), with column vectors and `*` element by element:
+//!
+//! ```text
+//! r = W_r lerp_r(h)    k = W_k lerp_k(h)    v = W_v lerp_v(h)                         (n_embd) each
+//! w = exp(-exp(-1/2) sigmoid(w_0 + W_w2 tanh(W_w1 lerp_w(h))))                        the decay, above 0.545
+//! a = sigmoid(a_0 + W_a2 W_a1 lerp_a(h))                                              the in-context learning rate
+//! g = W_g2 sigmoid(W_g1 lerp_g(h))                                                    the gate
+//! v = v + (v_first - v) * sigmoid(v_0 + W_v2 W_v1 lerp_v(h))                          value residual; v_first: layer 0's
+//! kappa = normalize(k * k_k)      for each head to length one: the removal key
+//! k~ = k * (1 + (a - 1) * k_a)    the replacement key
+//!
+//! for each head, with S (value, key):
+//! S_t = S_(t-1) (diag(w_t) - kappa_t (a_t * kappa_t)^T) + v_t k~_t^T
+//! y_t = norm(S_t r_t) + (sum over j of r_t[j] k~_t[j] r_k[j]) v_t                     r_k: the bonus of the token itself
+//!
+//! out = W_o (y * g)
+//! ```
 //!
 //! Source: `build_rwkv7_time_mix` in `src/models/rwkv7-base.cpp` and `ggml_compute_forward_rwkv_wkv7_f32` of
 //! llama.cpp (llama-cpp-python 0.3.36).
 
-use super::{Mixer, SHIFTED, STATE, need_size, need_vector, rwkv6::head_norm, shift};
+use super::{Mixer, need_size, rwkv6::head_norm, shift};
 use crate::{
     Error,
-    decoder::{Shape, linear::Linear},
-    graph::Pass,
+    decoder::{linear::Linear, params::DecoderParams},
     keys::Keys,
-    ops::{Norm, Rows, add_bias, dot, exp, recur, sigmoid},
+    ops::{Norm, Rows, dot, exp, recur, sigmoid},
+    pass::Pass,
+    session::StateKind,
     weights::Weights,
 };
 
-/// The logarithm of how little the state keeps at most: minus the exponential of minus a half.
-const FASTEST: f32 = -0.606_531;
+/// `-exp(-1/2)`: the logarithm of the smallest decay.
+const MIN_LOG_DECAY: f32 = -0.606_531;
 
-pub(super) struct TimeMix7 {
-    /// (5 or 6, n_embd): how much of the token before goes into receptance, decay, keys, values,
-    /// rates and, where there are any, gates.
-    shares: Vec<f32>,
-    receptance: Linear,
-    key: Linear,
-    value: Linear,
-    decay: Narrow,
-    rate: Narrow,
-    /// How much of the first layer's values goes into those of this one.
-    first_share: Option<Narrow>,
-    gate: Option<Narrow>,
-    /// (n_embd) each: what makes of keys those that are removed, and how much rates weaken keys.
-    removal: Vec<f32>,
-    weakening: Vec<f32>,
-    /// (n_embd): how much of the token's own value goes past the state.
-    skip: Vec<f32>,
+pub(in crate::decoder) struct TimeMix7 {
+    /// (5 or 6, n_embd): mu of r, w, k, v, a and, where there is a gate, g.
+    lerp: Vec<f32>,
+    w_r: Linear,
+    w_k: Linear,
+    w_v: Linear,
+    decay: LowRank,
+    /// Of the in-context learning rate `a`.
+    rate: LowRank,
+    /// How much of the first layer's values replaces those of this one; the first layer has none.
+    value_residual: Option<LowRank>,
+    gate: Option<LowRank>,
+    /// (n_embd) each.
+    k_k: Vec<f32>,
+    k_a: Vec<f32>,
+    r_k: Vec<f32>,
     /// Of the output of each head.
     norm: Option<Norm>,
-    output: Linear,
+    w_o: Linear,
     head_size: usize,
     n_embd: usize,
 }
 
-/// A product through a narrow middle, and what is added behind.
-struct Narrow {
+/// `x_0 + W_2 f(W_1 x)` with W_1 (rank, n_embd) and W_2 its reverse.
+struct LowRank {
     down: Linear,
     up: Linear,
     bias: Option<Vec<f32>>,
 }
 
-impl Narrow {
+/// The names of the tensors of one, `x_0` last.
+fn low_rank_names(name: &str) -> [String; 3] {
+    ["1", "2", "0"].map(|part| format!("{name}{part}.weight"))
+}
+
+impl LowRank {
     /// `NAME1.weight`, `NAME2.weight` and `NAME0.weight`, if the first is there.
-    fn open(weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Narrow>, Error> {
+    fn open(weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<LowRank>, Error> {
         let down = format!("{name}1");
-        // The width is what the tensors say: the keys hold the family's usual one.
-        let width = weights.shape(&format!("{down}.weight")).map(|shape| shape.dim(1) as usize);
-        let Some(width) = width else { return Ok(None) };
-        Ok(Some(Narrow {
-            down: Linear::need(weights, &down, n, width)?,
-            up: Linear::need(weights, &format!("{name}2"), width, n)?,
+        // The rank is what the tensors say: the keys hold the family's usual one.
+        let rank = weights.shape(&format!("{down}.weight")).map(|shape| shape.dim(1) as usize);
+        let Some(rank) = rank else { return Ok(None) };
+        Ok(Some(LowRank {
+            down: Linear::need(weights, &down, n, rank)?,
+            up: Linear::need(weights, &format!("{name}2"), rank, n)?,
             bias: weights.vector(&format!("{name}0.weight"), n)?,
         }))
     }
 
-    fn need(weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Narrow, Error> {
+    fn need(weights: &mut Weights<'_>, name: &str, n: usize) -> Result<LowRank, Error> {
         Self::open(weights, name, n)?.ok_or_else(|| Error::MissingTensor { name: format!("{name}1.weight") })
     }
 
-    fn run(&self, x: &Rows, middle: fn(f32) -> f32, pass: &mut Pass<'_, '_>) -> Rows {
-        let mut narrow = self.down.run(x, pass);
-        shift::map(&mut narrow, middle);
-        let mut out = self.up.run(&narrow, pass);
-        pass.give(narrow);
+    /// With `f` between the matrices: x (n, n_embd) -> (n, n_embd).
+    fn run(&self, x: &Rows, f: fn(f32) -> f32, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut inner = self.down.run(x, pass);
+        inner.map(f);
+        let mut out = self.up.run(&inner, pass);
         if let Some(bias) = &self.bias {
-            add_bias(&mut out, bias);
+            out.add_bias(bias);
         }
         out
     }
@@ -80,38 +102,41 @@ impl Narrow {
 
 impl TimeMix7 {
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
     ) -> Result<TimeMix7, Error> {
         let blk = |name: &str| format!("blk.{i}.time_mix_{name}");
-        let n = shape.n_embd;
+        let n = params.n_embd;
         let head_size = need_size(keys, "wkv.head_size")?;
         if !n.is_multiple_of(head_size) {
             return Err(keys.wrong("wkv.head_size", "a divisor of the embedding's width"));
         }
-        // What the first layer states of this has no use: the values are its own.
-        let first_share = match i {
-            0 => Narrow::open(weights, &blk("v"), n)?.filter(|_| false),
-            _ => Some(Narrow::need(weights, &blk("v"), n)?),
+        let value_residual = match i {
+            0 => {
+                // Some files have a value residual for the first layer too, whose values are the first ones.
+                low_rank_names(&blk("v")).iter().for_each(|name| weights.ignore(name));
+                None
+            }
+            _ => Some(LowRank::need(weights, &blk("v"), n)?),
         };
-        let gate = Narrow::open(weights, &blk("g"), n)?;
-        let n_shares = if gate.is_some() { 6 } else { 5 };
+        let gate = LowRank::open(weights, &blk("g"), n)?;
+        let n_lerp = if gate.is_some() { 6 } else { 5 };
         Ok(TimeMix7 {
-            shares: need_vector(weights, blk("lerp_fused.weight"), n_shares * n)?,
-            receptance: Linear::need(weights, &blk("receptance"), n, n)?,
-            key: Linear::need(weights, &blk("key"), n, n)?,
-            value: Linear::need(weights, &blk("value"), n, n)?,
-            decay: Narrow::need(weights, &blk("w"), n)?,
-            rate: Narrow::need(weights, &blk("a"), n)?,
-            first_share,
+            lerp: weights.need_vector(&blk("lerp_fused.weight"), n_lerp * n)?,
+            w_r: Linear::need(weights, &blk("receptance"), n, n)?,
+            w_k: Linear::need(weights, &blk("key"), n, n)?,
+            w_v: Linear::need(weights, &blk("value"), n, n)?,
+            decay: LowRank::need(weights, &blk("w"), n)?,
+            rate: LowRank::need(weights, &blk("a"), n)?,
+            value_residual,
             gate,
-            removal: need_vector(weights, blk("k_k.weight"), n)?,
-            weakening: need_vector(weights, blk("k_a.weight"), n)?,
-            skip: need_vector(weights, blk("r_k.weight"), n)?,
+            k_k: weights.need_vector(&blk("k_k.weight"), n)?,
+            k_a: weights.need_vector(&blk("k_a.weight"), n)?,
+            r_k: weights.need_vector(&blk("r_k.weight"), n)?,
             norm: head_norm(weights, &blk("ln"), n)?,
-            output: Linear::need(weights, &blk("output"), n, n)?,
+            w_o: Linear::need(weights, &blk("output"), n, n)?,
             head_size,
             n_embd: n,
         })
@@ -125,110 +150,99 @@ impl Mixer for TimeMix7 {
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let n = self.n_embd;
-        let distance = shift::before(index, SHIFTED, h, pass);
-        let mut for_part = |part: usize, run: &dyn Fn(&Rows, &mut Pass<'_, '_>) -> Rows| {
-            let x = shift::mixed(h, &distance, &self.shares[part * n..(part + 1) * n], pass);
-            let out = run(&x, pass);
-            pass.give(x);
-            out
+        let d = shift::token_shift(index, StateKind::TokenShift, h, pass);
+        // Each part sees its own interpolation with the token before.
+        let mut of_part = |part: usize, run: &dyn Fn(&Rows, &mut Pass<'_, '_>) -> Rows| {
+            let x = shift::lerp(h, &d, &self.lerp[part * n..(part + 1) * n], pass);
+            run(&x, pass)
         };
-        let receptance = for_part(0, &|x, pass| self.receptance.run(x, pass));
-        let mut kept = for_part(1, &|x, pass| self.decay.run(x, f32::tanh, pass));
-        shift::map(&mut kept, |x| exp(FASTEST * sigmoid(x)));
-        let key = for_part(2, &|x, pass| self.key.run(x, pass));
-        let value = for_part(3, &|x, pass| self.values(x, pass));
-        let mut rate = for_part(4, &|x, pass| self.rate.run(x, |x| x, pass));
-        shift::map(&mut rate, sigmoid);
-        let gate = self.gate.as_ref().map(|gate| for_part(5, &|x, pass| gate.run(x, sigmoid, pass)));
-        pass.give(distance);
+        let r = of_part(0, &|x, pass| self.w_r.run(x, pass));
+        let mut w = of_part(1, &|x, pass| self.decay.run(x, f32::tanh, pass));
+        w.map(|x| exp(MIN_LOG_DECAY * sigmoid(x)));
+        let k = of_part(2, &|x, pass| self.w_k.run(x, pass));
+        let v = of_part(3, &|x, pass| self.values(x, pass));
+        let mut a = of_part(4, &|x, pass| self.rate.run(x, |x| x, pass));
+        a.map(sigmoid);
+        let g = self.gate.as_ref().map(|gate| of_part(5, &|x, pass| gate.run(x, sigmoid, pass)));
+        drop(d);
 
-        let mut y = self.recur(index, [&receptance, &kept, &key, &value, &rate], pass);
-        for rows in [receptance, kept, key, value, rate] {
-            pass.give(rows);
+        let mut y = self.recur(index, [&r, &w, &k, &v, &a], pass);
+        drop((r, w, k, v, a));
+        if let Some(g) = g {
+            y *= &g;
         }
-        if let Some(gate) = gate {
-            y *= &gate;
-            pass.give(gate);
-        }
-        let out = self.output.run(&y, pass);
-        pass.give(y);
-        out
+        self.w_o.run(&y, pass)
     }
 }
 
 impl TimeMix7 {
-    /// Values of this layer, and of the first as many as the token wants.
+    /// Values of this layer with those of the first: x (n, n_embd) -> (n, n_embd).
     fn values(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let mut value = self.value.run(x, pass);
-        let Some(first) = pass.first_values.take() else {
-            pass.first_values = Some(value.clone());
-            return value;
+        let mut v = self.w_v.run(x, pass);
+        // The first layer leaves its values to those that follow.
+        let Some(v_first) = pass.first_values.take() else {
+            pass.first_values = Some(v.clone());
+            return v;
         };
-        if let Some(first_share) = &self.first_share {
-            let share = first_share.run(x, |x| x, pass);
-            ndarray::Zip::from(&mut value).and(&first).and(&share).for_each(|value, first, share| {
-                *value += (first - *value) * sigmoid(*share);
+        if let Some(residual) = &self.value_residual {
+            let s = residual.run(x, |x| x, pass);
+            ndarray::Zip::from(&mut *v).and(&*v_first).and(&*s).for_each(|v, v_first, s| {
+                *v += (v_first - *v) * sigmoid(*s);
             });
-            pass.give(share);
         }
-        pass.first_values = Some(first);
-        value
+        pass.first_values = Some(v_first);
+        v
     }
 
-    /// `state[i, j]` (value, key) of each head: what fades, what is removed, what is written; with the
-    /// norm of what is read, and the token's own value.
-    fn recur(
-        &self,
-        index: usize,
-        [receptance, kept, key, value, rate]: [&Rows; 5],
-        pass: &mut Pass<'_, '_>,
-    ) -> Rows {
+    /// `y` of the module's head; the state of a head is `S[i, j]`: (value, key).
+    fn recur(&self, index: usize, [r, w, k, v, a]: [&Rows; 5], pass: &mut Pass<'_, '_>) -> Rows {
         let size = self.head_size;
         let n_head = self.n_embd / size;
-        let mut y = pass.take(key.nrows(), self.n_embd);
-        let mut states = pass.recall(index, STATE, self.n_embd * size);
-        let all = [receptance, kept, key, value, rate];
-        let all = all.map(|rows| rows.as_slice().expect("activations are contiguous"));
-        recur(&pass.windows(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
+        let mut y = pass.scratch(k.nrows(), self.n_embd);
+        let mut states = pass.take_states(index, StateKind::Recurrence, self.n_embd * size);
+        let all = [r, w, k, v, a].map(Rows::as_slice);
+        recur(&pass.sequences(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
             let own = head * size..(head + 1) * size;
-            let mut removed = vec![0.0; size];
-            let mut written = vec![0.0; size];
+            // (key): kappa and k~ of one token.
+            let mut kappa = vec![0.0; size];
+            let mut k_replacement = vec![0.0; size];
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let [receptance, kept, key, value, rate] =
-                    all.map(|rows| &rows[t * self.n_embd + own.start..][..size]);
+                let [r, w, k, v, a] = all.map(|rows| &rows[t * self.n_embd + own.start..][..size]);
                 for j in 0..size {
-                    removed[j] = key[j] * self.removal[own.start + j];
-                    written[j] = key[j] * (1.0 + (rate[j] - 1.0) * self.weakening[own.start + j]);
+                    kappa[j] = k[j] * self.k_k[own.start + j];
+                    k_replacement[j] = k[j] * (1.0 + (a[j] - 1.0) * self.k_a[own.start + j]);
                 }
-                let length = removed.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
-                removed.iter_mut().for_each(|x| *x /= length);
-                for (i, state) in state.chunks_exact_mut(size).enumerate() {
-                    let (told, value) = (dot(state, &removed), value[i]);
-                    for ((((state, kept), removed), rate), written) in
-                        state.iter_mut().zip(kept).zip(&removed).zip(rate).zip(&written)
+                // As torch's `normalize`: a length below 1e-12 counts as that.
+                let length = kappa.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
+                kappa.iter_mut().for_each(|x| *x /= length);
+                for (i, s) in state.chunks_exact_mut(size).enumerate() {
+                    // What the state holds under kappa; the row then decays, loses that, and takes v[i] under k~.
+                    let (s_kappa, v) = (dot(s, &kappa), v[i]);
+                    for ((((s, w), kappa), a), k) in
+                        s.iter_mut().zip(w).zip(&kappa).zip(a).zip(&k_replacement)
                     {
-                        *state = *state * kept - told * removed * rate + value * written;
+                        *s = *s * w - s_kappa * kappa * a + v * k;
                     }
-                    y[i] = dot(state, receptance);
+                    y[i] = dot(s, r);
                 }
             }
         });
-        pass.remember(index, STATE, states);
+        pass.put_states(index, StateKind::Recurrence, states);
         if let Some(norm) = &self.norm {
             norm.apply_groups(&mut y, size);
         }
-        // The token's own value, as much as its key meets its receptance.
+        // The bonus: the token's own value, as much as its replacement key agrees with its receptance.
         for (t, mut y) in y.rows_mut().into_iter().enumerate() {
             for head in 0..n_head {
                 let own = head * size..(head + 1) * size;
-                let meets: f32 = own
+                let bonus: f32 = own
                     .clone()
                     .map(|j| {
-                        let weakened = 1.0 + (rate[[t, j]] - 1.0) * self.weakening[j];
-                        key[[t, j]] * weakened * receptance[[t, j]] * self.skip[j]
+                        let factor = 1.0 + (a[[t, j]] - 1.0) * self.k_a[j];
+                        k[[t, j]] * factor * r[[t, j]] * self.r_k[j]
                     })
                     .sum();
-                own.for_each(|j| y[j] += meets * value[[t, j]]);
+                own.for_each(|j| y[j] += bonus * v[[t, j]]);
             }
         }
         y

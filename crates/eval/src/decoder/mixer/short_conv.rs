@@ -1,38 +1,43 @@
 //! The convolution of LFM2: gated before and behind, over a few tokens.
 //!
+//! ```text
+//! [b_t, c_t, x_t] = W_in h_t             n_embd each
+//! y_t = W_out (c_t * conv(b * x)_t)      * element by element; conv over the last `shortconv.l_cache` tokens
+//! ```
+//!
 //! Source: `build_shortconv_block` in `src/models/lfm2.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
 use super::{Mixer, conv::CausalConv};
 use crate::{
     Error,
-    decoder::{Shape, linear::Linear},
-    graph::Pass,
+    decoder::{linear::Linear, params::DecoderParams},
     keys::Keys,
     ops::Rows,
+    pass::Pass,
     weights::Weights,
 };
 
-pub(super) struct ShortConv {
-    /// To gates before, gates behind, and what goes in.
-    input: Linear,
+pub(in crate::decoder) struct ShortConv {
+    /// To b, c and x.
+    w_in: Linear,
     conv: CausalConv,
-    output: Linear,
+    w_out: Linear,
     n_embd: usize,
 }
 
 impl ShortConv {
     pub fn open(
-        shape: &Shape,
+        params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
     ) -> Result<ShortConv, Error> {
         let blk = |name: &str| format!("blk.{i}.shortconv.{name}");
-        let n_embd = shape.n_embd;
+        let n_embd = params.n_embd;
         Ok(ShortConv {
-            input: Linear::need(weights, &blk("in_proj"), n_embd, 3 * n_embd)?,
+            w_in: Linear::need(weights, &blk("in_proj"), n_embd, 3 * n_embd)?,
             conv: CausalConv::open(keys, "shortconv.l_cache", weights, &blk("conv"), n_embd)?,
-            output: Linear::need(weights, &blk("out_proj"), n_embd, n_embd)?,
+            w_out: Linear::need(weights, &blk("out_proj"), n_embd, n_embd)?,
             n_embd,
         })
     }
@@ -45,17 +50,13 @@ impl Mixer for ShortConv {
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let n = self.n_embd;
-        let all = self.input.run(h, pass);
-        let mut x = pass.take_columns(&all, 0..n);
-        let gate = pass.take_columns(&all, n..2 * n);
-        x *= &all.slice(ndarray::s![.., 2 * n..]);
-        pass.give(all);
-        let mut convolved = self.conv.run(index, &x, pass);
-        convolved *= &gate;
-        let out = self.output.run(&convolved, pass);
-        for rows in [x, gate, convolved] {
-            pass.give(rows);
-        }
-        out
+        let all = self.w_in.run(h, pass);
+        let mut bx = pass.columns(&all, 0..n);
+        let c = pass.columns(&all, n..2 * n);
+        *bx *= &all.slice(ndarray::s![.., 2 * n..]);
+        drop(all);
+        let mut y = self.conv.run(index, &bx, pass);
+        y *= &c;
+        self.w_out.run(&y, pass)
     }
 }

@@ -1,18 +1,24 @@
-//! Layers that look at their own rows and then at what an encoder made, as T5 and Whisper have them; norms
-//! come before what they are for.
+//! Layers with self-attention and, in a decoder, cross-attention to an encoder's rows, as T5 and Whisper have them.
+//!
+//! ```text
+//! x = x + SelfAttention(norm(x))
+//! x = x + CrossAttention(norm(x), E)     E (n_encoded, n_embd): queries of x, keys and values of E, all of them seen
+//! x = x + MLP(norm(x))
+//! ```
 
 use crate::{
     Error,
     decoder::{Linear, Mlp},
-    graph::Pass,
-    ops::{Attention, Mask, Norm, Rows, add_scaled},
+    ops::{Attention, Mask, Norm, Rows},
+    pass::Pass,
+    session::KeyValue,
     weights::Weights,
 };
 
 pub(super) struct Layer {
     pub attention_norm: Norm,
     pub attention: Projections,
-    /// Attention to what the encoder made.
+    /// Cross-attention, in a decoder.
     pub cross: Option<(Norm, Projections)>,
     pub mlp_norm: Norm,
     pub mlp: Mlp,
@@ -31,7 +37,7 @@ pub(super) struct Heads {
     pub n_head: usize,
     pub key_width: usize,
     pub value_width: usize,
-    /// What products of query and key are multiplied with.
+    /// What scores are multiplied with.
     pub scale: f32,
 }
 
@@ -75,42 +81,39 @@ impl Projections {
 }
 
 impl Layer {
-    /// Adds to `x` (n, n_embd) what the layer makes of it. `own` is how it looks at its rows and at those that a session
-    /// remembers of layer `index`; `across` are keys and values of an encoder, seen whole.
+    /// Adds to `x` (n, n_embd) what the layer makes of it. `own` is the form of its self-attention, to its rows and to
+    /// those that a session keeps of layer `index`; `cross_kv` are keys and values of an encoder.
     pub fn run(
         &self,
         index: usize,
         x: &mut Rows,
         own: &Attention<'_>,
-        across: Option<&(Rows, Rows)>,
+        cross_kv: Option<&KeyValue>,
         pass: &mut Pass<'_, '_>,
     ) {
-        let mut normed = pass.take(x.nrows(), x.ncols());
+        let mut normed = pass.scratch(x.nrows(), x.ncols());
         self.attention_norm.apply_into(x, &mut normed);
         let Projections { query, key, value, output } = &self.attention;
         let [query, key, value] = Linear::run_all([query, key, value], &normed, pass);
-        let seen = pass.attend(index, own, &query, key, value);
-        let out = output.run(&seen, pass);
-        add_scaled(x, 1.0, &out);
-        [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
-        if let (Some((norm, cross)), Some((key, value))) = (&self.cross, across) {
+        let attended = pass.attend(index, own, &query, key, value);
+        x.add_scaled(1.0, &output.run(&attended, pass));
+        drop((query, attended));
+
+        if let (Some((norm, cross)), Some(cross_kv)) = (&self.cross, cross_kv) {
             norm.apply_into(x, &mut normed);
             let query = cross.query.run(&normed, pass);
             let whole = Attention { mask: Mask::All, bias: None, ..*own };
-            let seen = pass.attend_across(&whole, &query, key, value);
-            let out = cross.output.run(&seen, pass);
-            add_scaled(x, 1.0, &out);
-            [query, seen, out].into_iter().for_each(|rows| pass.give(rows));
+            let attended = pass.cross_attend(&whole, &query, cross_kv);
+            x.add_scaled(1.0, &cross.output.run(&attended, pass));
         }
+
         self.mlp_norm.apply_into(x, &mut normed);
-        let made = self.mlp.run(&normed, pass);
-        add_scaled(x, 1.0, &made);
-        [normed, made].into_iter().for_each(|rows| pass.give(rows));
+        x.add_scaled(1.0, &self.mlp.run(&normed, pass));
     }
 }
 
-/// Keys and values of the rows that an encoder made, for each layer.
-pub(super) fn across(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<(Rows, Rows)> {
+/// Keys and values for the cross-attention of each layer: of encoded rows (n_encoded, n_embd).
+pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<KeyValue> {
     let cross = layers.iter().filter_map(|layer| layer.cross.as_ref());
     let project = |(_, cross): &(Norm, Projections)| {
         let [key, value] = Linear::run_all([&cross.key, &cross.value], encoded, pass);

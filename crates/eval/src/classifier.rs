@@ -1,0 +1,123 @@
+//! The classification head of a file: scores of one row.
+//!
+//! ```text
+//! z = norm(f(W_cls x + b_cls))     x (n_embd), z (n_hidden); without `cls.weight`, z = x
+//! y = W_out z + b_out              y (n_scores); without `cls.output.weight`, y = z
+//! ```
+//!
+//! Source: `llm_graph_context::build_pooling` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python 0.3.36).
+
+use crate::{
+    Error,
+    graph::Head,
+    keys::Keys,
+    ops::{Activation, Norm, NormKind, Rows, softmax},
+    pooling::Pooling,
+    session::Activations,
+    weights::Weights,
+};
+
+/// What sets the classifiers of one family apart from those of another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClassifierSpec {
+    /// Behind the first matrix.
+    pub activation: Activation,
+    /// Whether the mean of the rows is classified where the file does not say which row is.
+    pub mean_by_default: bool,
+    /// Whether scores become probabilities.
+    pub is_softmax: bool,
+}
+
+impl ClassifierSpec {
+    /// As BERT has it.
+    pub const BERT: ClassifierSpec =
+        ClassifierSpec { activation: Activation::Tanh, mean_by_default: false, is_softmax: false };
+    /// The reference takes the mean where a ModernBERT says nothing.
+    pub const MODERN_BERT: ClassifierSpec =
+        ClassifierSpec { activation: Activation::GeluErf, mean_by_default: true, ..ClassifierSpec::BERT };
+    /// Qwen 3's rankers are trained on the probabilities of "yes" and "no".
+    pub const QWEN3: ClassifierSpec = ClassifierSpec { is_softmax: true, ..ClassifierSpec::BERT };
+}
+
+/// What makes scores of a row.
+pub(crate) struct Classifier {
+    dense: Option<Head>,
+    spec: ClassifierSpec,
+    norm: Option<Norm>,
+    output: Option<Head>,
+    /// Which row it is given.
+    pub row: Pooling,
+    /// Names of the scores.
+    pub labels: Vec<String>,
+}
+
+impl Classifier {
+    /// The classifier of a file, if it has one.
+    pub fn open(
+        spec: ClassifierSpec,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        n_embd: usize,
+    ) -> Result<Option<Classifier>, Error> {
+        let dense = layer(weights, "cls", n_embd)?;
+        let n = dense.as_ref().map_or(n_embd, |dense| dense.weight.n_out);
+        let output = layer(weights, "cls.output", n)?;
+        if dense.is_none() && output.is_none() {
+            return Ok(None);
+        }
+        let epsilon = match keys.float("attention.layer_norm_epsilon")? {
+            Some(epsilon) => epsilon,
+            None => keys.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
+        };
+        let norm = weights.vector("cls.norm.weight", n)?.map(|weight| Norm {
+            kind: NormKind::Layer,
+            epsilon,
+            weight: Some(weight),
+            bias: None,
+        });
+        // 1 is the mean in the reference's enum; with any other value it takes the first row, or of a decoder the last,
+        // which alone has seen the whole text.
+        let row = match (keys.count("classifier.pooling_type")?, spec.mean_by_default) {
+            (Some(1), _) | (None, true) => Pooling::Mean,
+            _ if keys.flag("attention.causal", true)? => Pooling::Last,
+            _ => Pooling::Cls,
+        };
+        let labels = keys.texts("classifier.output_labels")?;
+        Ok(Some(Classifier { dense, spec, norm, output, row, labels }))
+    }
+
+    /// `row (n_embd) -> (n_scores)`.
+    pub fn run(&self, row: &[f32]) -> Vec<f32> {
+        let mut x = Rows::from_vec(1, row.len(), row.to_vec());
+        if let Some(dense) = &self.dense {
+            x = apply(dense, &x);
+            self.spec.activation.apply(&mut x);
+            if let Some(norm) = &self.norm {
+                norm.apply(&mut x);
+            }
+        }
+        if let Some(output) = &self.output {
+            x = apply(output, &x);
+        }
+        let mut scores = x.as_slice().to_vec();
+        if self.spec.is_softmax {
+            softmax(&mut scores, None);
+        }
+        scores
+    }
+}
+
+/// `NAME.weight` with as many rows as are stored, and `NAME.bias`.
+fn layer(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<Head>, Error> {
+    let stored = format!("{name}.weight");
+    let n_out = weights.shape(&stored).map_or(0, |shape| shape.dim(1) as usize);
+    let Some(weight) = weights.matrix(&stored, n_in, n_out)? else { return Ok(None) };
+    let bias = weights.vector(&format!("{name}.bias"), n_out)?;
+    Ok(Some(Head { weight, bias, scale: 1.0, soft_cap: None }))
+}
+
+fn apply(layer: &Head, x: &Rows) -> Rows {
+    let mut out = Rows::zeros(x.nrows(), layer.weight.n_out);
+    layer.run(x.view(), Activations::F32, out.view_mut());
+    out
+}

@@ -1,0 +1,80 @@
+//! What the layers of a file have in common.
+
+use super::spec::{ResidualScale, Spec};
+use crate::{
+    Error,
+    keys::Keys,
+    ops::{Activation, Norm, NormKind},
+    weights::Weights,
+};
+
+/// Hyperparameters of a decoder that all its layers share.
+pub(crate) struct DecoderParams {
+    pub spec: Spec,
+    pub n_embd: usize,
+    pub n_layer: usize,
+    /// Of every norm.
+    pub epsilon: f32,
+    /// What both parts of a layer are multiplied with before they are added to the residual stream.
+    pub residual_scale: f32,
+}
+
+impl DecoderParams {
+    /// Reads the keys of a file of this family.
+    pub fn read(mut spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<DecoderParams, Error> {
+        let n_embd = keys.need_count("embedding_length")?;
+        // Layers that predict further tokens (multi-token prediction) come last, and are not run.
+        let n_further = keys.count("nextn_predict_layers")?.unwrap_or(0);
+        let n_all = keys.need_count("block_count")?;
+        let part = || keys.wrong("nextn_predict_layers", "a part of the layers");
+        let n_layer = n_all.checked_sub(n_further).ok_or_else(part)?;
+        weights.ignore_layers(n_layer, n_all);
+        let epsilon = match spec.norm {
+            NormKind::Rms => keys.need_float("attention.layer_norm_rms_epsilon")?,
+            NormKind::Layer => {
+                // Some have it under the other name too, or under that alone (ModernBERT, Phi 3.5 MoE).
+                let epsilon = keys.float("attention.layer_norm_epsilon")?;
+                let epsilon = epsilon.or(keys.float("attention.layer_norm_rms_epsilon")?);
+                epsilon.ok_or_else(|| keys.missing("attention.layer_norm_epsilon"))?
+            }
+        };
+        // Encoders state their function; a decoder's is its family's.
+        if !spec.has_lm_head && keys.text("hidden_activation")? == Some("silu") {
+            spec.activation = Activation::Silu;
+        }
+        let residual_scale = keys.float("residual_scale")?.unwrap_or(match spec.residual_scale {
+            ResidualScale::One => 1.0,
+            ResidualScale::OverSqrtLayers(depth) => depth / (n_layer as f32).sqrt(),
+        });
+        Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale })
+    }
+
+    /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.
+    pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+        let weightless = Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None };
+        let norm = self.norm_if_there(weights, name, n)?;
+        Ok(norm.or(self.spec.weightless_norms.then_some(weightless)))
+    }
+
+    /// The norm of this name, if its weights or its bias are there.
+    pub fn norm_if_there(
+        &self,
+        weights: &mut Weights<'_>,
+        name: &str,
+        n: usize,
+    ) -> Result<Option<Norm>, Error> {
+        // The reference writes one of Falcon-H1's norms without an ending.
+        let weight = match weights.vector(&format!("{name}.weight"), n)? {
+            Some(weight) => Some(weight),
+            None => weights.vector(name, n)?,
+        };
+        let bias = weights.vector(&format!("{name}.bias"), n)?;
+        let is_there = weight.is_some() || bias.is_some();
+        Ok(is_there.then_some(Norm { kind: self.spec.norm, epsilon: self.epsilon, weight, bias }))
+    }
+}
+
+/// The cap that a key says, or the family's; 0 is none.
+pub(super) fn soft_cap(key: Option<f32>, default: f32) -> Option<f32> {
+    Some(key.unwrap_or(default)).filter(|cap| *cap > 0.0)
+}

@@ -1,0 +1,74 @@
+//! RoPE scaling, as the keys `rope.scaling.*` state it.
+//!
+//! YaRN makes attention sharper for longer contexts. With the factor `s` and a multiplier `m`,
+//!
+//! ```text
+//! mscale(s, m) = 0.1 m ln(s) + 1    for s > 1, else 1
+//!
+//! magnitude = attn_factor * a stated factor                    `yarn_attn_factor`
+//!           = attn_factor * mscale(s, 1) / mscale(s, m)        `yarn_log_multiplier` is m, `mscale_all_dim` of a config
+//!           = attn_factor * mscale(s, 1)                       neither
+//! ```
+//!
+//! multiplies cosines and sines, and so scores by its square. DeepSeek's latent attention scales scores by
+//! `mscale(s, m)^2` instead, since only a part of each head rotates.
+//!
+//! Source: the set-up of the factors in `llama_context::llama_context`, llama.cpp of llama-cpp-python 0.3.36.
+
+use super::spec::{Spec, YarnMscale};
+use crate::{Error, keys::Keys, ops::RopeScaling};
+
+/// Reads `rope.scaling.*`.
+pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
+    let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");
+    let factor = match keys.float("rope.scaling.factor")? {
+        Some(factor) => factor,
+        // The name in files before the other keys of scaling were there.
+        None => keys.float("rope.scale_linear")?.unwrap_or(0.0),
+    };
+    let mut inverse_factor = if factor == 0.0 { 1.0 } else { 1.0 / factor };
+    let is_yarn = match kind {
+        "none" => {
+            inverse_factor = 1.0;
+            false
+        }
+        "linear" | "longrope" => false,
+        "yarn" => true,
+        _ => return Err(keys.wrong("rope.scaling.type", "none, linear, yarn or longrope")),
+    };
+    let original_context = match keys.count("rope.scaling.original_context_length")? {
+        Some(n) => n,
+        None => keys.need_count("context_length")?,
+    };
+    let ext_factor = keys.float("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0);
+    let is_yarn = is_yarn && ext_factor != 0.0;
+    let mut magnitude = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
+    let mut mscale_squared = 1.0;
+    if is_yarn {
+        // The graph's own factor of `rope_yarn` and the one that cancels it, in one.
+        let mscale = |s: f32, m: f32| if s <= 1.0 { 1.0 } else { 0.1 * m * s.ln() + 1.0 };
+        let s = 1.0 / inverse_factor;
+        let multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|m| *m != 0.0);
+        magnitude *= match (keys.float("rope.scaling.yarn_attn_factor")?, multiplier) {
+            // Files of DeepSeek hold a tenth of m.
+            (_, Some(m)) if spec.yarn_mscale == YarnMscale::Scores => {
+                mscale_squared = mscale(s, 10.0 * m).powi(2);
+                1.0
+            }
+            // What the model states goes. The reference reads this key and computes it anew.
+            (Some(stated), _) if stated > 0.0 => stated,
+            (_, Some(m)) => mscale(s, 1.0) / mscale(s, m),
+            _ => mscale(s, 1.0),
+        };
+    }
+    Ok(RopeScaling {
+        inverse_factor,
+        is_yarn,
+        original_context,
+        beta_fast: keys.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+        beta_slow: keys.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+        yarn_truncate: spec.yarn_truncate,
+        magnitude,
+        mscale_squared,
+    })
+}

@@ -1,0 +1,44 @@
+//! Which mixers a layer has, by the tensors that are there.
+
+use super::{
+    attention::Attention,
+    latent::Latent,
+    mixer::{DeltaNet, Mamba, Mamba2, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7},
+    params::DecoderParams,
+};
+use crate::{Error, keys::Keys, weights::Weights};
+
+/// The mixers of layer `i`; what they give is added up.
+pub(super) fn mixers(
+    params: &DecoderParams,
+    keys: &Keys<'_>,
+    weights: &mut Weights<'_>,
+    i: usize,
+) -> Result<Vec<Box<dyn Mixer>>, Error> {
+    let has = |weights: &Weights<'_>, name: &str| weights.shape(&format!("blk.{i}.{name}.weight")).is_some();
+    let mut mixers: Vec<Box<dyn Mixer>> = Vec::new();
+    // The order matters: RWKV 7 has the `time_mix_w1` of RWKV 6 too, and Mamba the `ssm_in` of Mamba 2.
+    if has(weights, "time_mix_w0") {
+        mixers.push(Box::new(TimeMix7::open(params, keys, weights, i)?));
+    } else if has(weights, "time_mix_w1") {
+        mixers.push(Box::new(TimeMix6::open(params, keys, weights, i)?));
+    } else if has(weights, "time_mix_key") {
+        mixers.push(Box::new(TimeMix4::open(params, weights, i)?));
+    } else if has(weights, "ssm_ba") {
+        mixers.push(Box::new(DeltaNet::open(params, keys, weights, i)?));
+    } else if has(weights, "ssm_x") {
+        mixers.push(Box::new(Mamba::open(params, keys, weights, i)?));
+    } else if has(weights, "ssm_in") {
+        mixers.push(Box::new(Mamba2::open(params, keys, weights, i)?));
+    } else if has(weights, "shortconv.conv") {
+        mixers.push(Box::new(ShortConv::open(params, keys, weights, i)?));
+    }
+    // A layer without any of these has attention; Falcon-H1's have Mamba 2 and attention side by side.
+    if mixers.is_empty() || has(weights, "attn_output") {
+        mixers.push(match Latent::open(params, keys, weights, i)? {
+            Some(latent) => Box::new(latent),
+            None => Box::new(Attention::open(params, keys, weights, i)?),
+        });
+    }
+    Ok(mixers)
+}

@@ -1,0 +1,247 @@
+//! One run of a graph over a batch of sequences.
+
+use std::{ops::Range, sync::Arc};
+
+use ndarray::{ArrayView2, Axis, s};
+use quant::Level;
+use tensor::DType;
+
+use crate::{
+    Error,
+    observe::{Observer, Part},
+    ops::{Attention, Buffers, KvView, Product, Queries, Rope, RopeCache, Rows, mul_mat, round, round_into},
+    session::{Activations, KeyValue, Session, StateKind},
+    weights::Weight,
+};
+
+/// The rows of one sequence in a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Span {
+    /// Its rows.
+    pub rows: Range<usize>,
+    /// The position of its first row.
+    pub position: usize,
+    /// The wanted rows, counted in the batch.
+    pub wanted: Range<usize>,
+}
+
+/// One run over a batch.
+pub(crate) struct Pass<'a, 'o> {
+    /// Tokens of all sequences, one after the other.
+    pub tokens: Vec<u32>,
+    pub spans: Vec<Span>,
+    positions: Vec<u32>,
+    /// Most layers rotate alike: cosines and sines are made once for all of them.
+    rope_caches: Vec<(Rope, Arc<RopeCache>)>,
+    activations: Activations,
+    observer: Option<&'o mut dyn Observer>,
+    /// What earlier runs of the only sequence left behind.
+    session: Option<&'a mut Session>,
+    /// RWKV 7: values of the first layer, which later layers mix into theirs: (n, n_embd).
+    pub first_values: Option<Rows>,
+    buffers: Buffers,
+}
+
+impl<'a, 'o> Pass<'a, 'o> {
+    pub fn new(
+        tokens: Vec<u32>,
+        spans: Vec<Span>,
+        activations: Activations,
+        observer: Option<&'o mut dyn Observer>,
+        session: Option<&'a mut Session>,
+    ) -> Self {
+        let positions =
+            spans.iter().flat_map(|span| (span.position..).take(span.rows.len())).map(|p| p as u32).collect();
+        Pass {
+            tokens,
+            spans,
+            positions,
+            rope_caches: Vec::new(),
+            activations,
+            observer,
+            session,
+            first_values: None,
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// The position of every row in its sequence.
+    pub fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// Cosines and sines of all rows.
+    pub fn rope_cache(&mut self, rope: &Rope) -> Arc<RopeCache> {
+        if let Some((_, cache)) = self.rope_caches.iter().find(|(known, _)| known == rope) {
+            return cache.clone();
+        }
+        let cache = Arc::new(rope.cache(&self.positions));
+        self.rope_caches.push((rope.clone(), cache.clone()));
+        cache
+    }
+
+    /// The number of positions that the longest sequence has, with what its session holds.
+    pub fn end(&self) -> usize {
+        self.spans.iter().map(|span| span.position + span.rows.len()).max().unwrap_or(0)
+    }
+
+    /// The rows of each sequence.
+    pub fn sequences(&self) -> Vec<Range<usize>> {
+        self.spans.iter().map(|span| span.rows.clone()).collect()
+    }
+
+    /// The rows that are wanted, in order.
+    pub fn wanted_rows(&self) -> Vec<usize> {
+        self.spans.iter().flat_map(|span| span.wanted.clone()).collect()
+    }
+
+    /// Rows with whatever is in them, to be overwritten: (n_rows, width).
+    pub fn scratch(&self, n_rows: usize, width: usize) -> Rows {
+        self.buffers.rows(n_rows, width)
+    }
+
+    /// Zeros: (n_rows, width).
+    pub fn zeros(&self, n_rows: usize, width: usize) -> Rows {
+        self.buffers.zeros(n_rows, width)
+    }
+
+    /// Some columns of `from` (n, width): (n, columns.len()).
+    pub fn columns(&self, from: &Rows, columns: Range<usize>) -> Rows {
+        self.buffers.columns(from, columns)
+    }
+
+    /// The state of each sequence that layer `index` kept: `len` floats, zeros where there are no tokens before.
+    pub fn take_states(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<Vec<f32>> {
+        match &mut self.session {
+            Some(session) => vec![session.take_state(index, kind, len)],
+            None => vec![vec![0.0; len]; self.spans.len()],
+        }
+    }
+
+    /// Keeps what [`Pass::take_states`] gave and the tokens of this run changed. Without a session nothing follows, and
+    /// nothing is kept.
+    pub fn put_states(&mut self, index: usize, kind: StateKind, states: Vec<Vec<f32>>) {
+        if let (Some(session), Some(state)) = (&mut self.session, states.into_iter().next()) {
+            session.put_state(index, kind, state);
+        }
+    }
+
+    /// Keys and values that an encoder made for this session, for each layer of the decoder.
+    pub fn cross_kv(&self) -> Option<Arc<Vec<KeyValue>>> {
+        self.session.as_ref().and_then(|session| session.cross_kv.clone())
+    }
+
+    /// Rows of the embedding `(n_vocab, n_embd)`: (n, n_embd).
+    pub fn embed(&self, embedding: &Weight) -> Result<Rows, Error> {
+        if let Some(id) = self.tokens.iter().find(|id| **id as usize >= embedding.n_out) {
+            return Err(Error::TokenRange { id: *id, n_vocab: embedding.n_out });
+        }
+        Ok(self.rows_of(embedding, &self.tokens))
+    }
+
+    /// Rows of learned positions `(n_positions, n_embd)`: (n, n_embd).
+    pub fn embed_positions(&self, embedding: &Weight) -> Result<Rows, Error> {
+        if self.end() > embedding.n_out {
+            return Err(Error::TooLong { found: self.end(), limit: embedding.n_out });
+        }
+        Ok(self.rows_of(embedding, &self.positions))
+    }
+
+    /// Rows of a matrix, decoded: (indices.len(), n_in). Each index is one of its rows.
+    fn rows_of(&self, matrix: &Weight, indices: &[u32]) -> Rows {
+        let mut rows = self.scratch(indices.len(), matrix.n_in);
+        let level = Level::detect();
+        for (index, row) in indices.iter().zip(rows.as_mut_slice().chunks_exact_mut(matrix.n_in.max(1))) {
+            let at = *index as usize;
+            matrix.decode(level, at..at + 1, row).expect("a weight of a checked type decodes");
+        }
+        rows
+    }
+
+    /// Products of weights with the same input, shown to the observer.
+    pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
+        if let Some(observer) = &mut self.observer {
+            let rows = x.as_slice().expect("the input of products is whole rows");
+            for product in &products {
+                let weight = product.weight;
+                let (index, n) = (product.index, weight.n_stack);
+                let part = match weight.is_by_head {
+                    true => Part::Head { index, n },
+                    false if n > 1 => Part::Expert { index, n },
+                    false => Part::Whole,
+                };
+                observer.mul_mat(&weight.name, part, rows, weight.n_in);
+            }
+        }
+        if self.activations == Activations::F32 {
+            return mul_mat(x, products);
+        }
+        // Weights of different types see the same input rounded differently: one round for each type.
+        while let Some(dtype) = products.first().map(|product| product.weight.activation_dtype()) {
+            let (same, others) = products.into_iter().partition(|it| it.weight.activation_dtype() == dtype);
+            products = others;
+            match dtype {
+                None => mul_mat(x, same),
+                Some(dtype) => {
+                    let mut rounded = self.scratch(x.nrows(), x.ncols());
+                    round_into(x, dtype, &mut rounded);
+                    mul_mat(rounded.view(), same);
+                }
+            }
+        }
+    }
+
+    /// Attention of every sequence to itself and to what its session keeps of layer `index`.
+    /// `query (n, ..)`, `key` and `value` of the same rows -> (n, n_head * value_width).
+    pub fn attend(
+        &mut self,
+        index: usize,
+        attention: &Attention<'_>,
+        query: &Rows,
+        mut key: Rows,
+        mut value: Rows,
+    ) -> Rows {
+        // The reference's cache holds keys and values in f16.
+        if self.activations == Activations::Rounded {
+            round(&mut key, DType::F16);
+            round(&mut value, DType::F16);
+        }
+        let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
+        let queries =
+            |span: &Span| Queries { start: span.rows.start, end: span.rows.end, position: span.position };
+        if let Some(session) = &mut self.session {
+            let (keys, values) = session.append(index, &key, &value);
+            let span = &self.spans[0];
+            let n = span.position + span.rows.len();
+            let view = KvView {
+                queries: queries(span),
+                keys: keys.slice(s![..n, ..]),
+                values: values.slice(s![..n, ..]),
+            };
+            return attention.run(query, &[view], out);
+        }
+        let view = |span: &Span| KvView {
+            queries: queries(span),
+            keys: key.slice_axis(Axis(0), span.rows.clone().into()),
+            values: value.slice_axis(Axis(0), span.rows.clone().into()),
+        };
+        let views: Vec<KvView<'_>> = self.spans.iter().map(view).collect();
+        attention.run(query, &views, out)
+    }
+
+    /// Cross-attention: of every sequence to keys and values that an encoder made of the same sequence, or that the
+    /// session holds: `query (n, ..) -> (n, n_head * value_width)`.
+    pub fn cross_attend(&self, attention: &Attention<'_>, query: &Rows, (key, value): &KeyValue) -> Rows {
+        let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
+        let view = |span: &Span| {
+            let seen = if self.session.is_some() { 0..key.nrows() } else { span.rows.clone() };
+            KvView {
+                queries: Queries { start: span.rows.start, end: span.rows.end, position: 0 },
+                keys: key.slice_axis(Axis(0), seen.clone().into()),
+                values: value.slice_axis(Axis(0), seen.into()),
+            }
+        };
+        let views: Vec<KvView<'_>> = self.spans.iter().map(view).collect();
+        attention.run(query, &views, out)
+    }
+}

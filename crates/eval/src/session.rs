@@ -1,0 +1,147 @@
+//! What goes into a model, and what it keeps between calls.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use ndarray::{ArrayView2, s};
+use serde::{Deserialize, Serialize};
+
+use crate::ops::Rows;
+
+/// What goes into products with weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activations {
+    /// What the layers before made, in f32: figures then tell of the weights alone.
+    #[default]
+    F32,
+    /// The same, rounded as llama.cpp's CPU kernels round it: to 8 bits in blocks before quantized weights, to
+    /// f16 or bf16 before weights of those, keys and values to f16. Figures are then llama.cpp's, nearly.
+    Rounded,
+}
+
+impl Activations {
+    /// Every kind.
+    pub const ALL: &[Activations] = &[Activations::F32, Activations::Rounded];
+
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activations::F32 => "f32",
+            Activations::Rounded => "rounded",
+        }
+    }
+}
+
+/// Tokens of one text, at positions from 0 on: no token before the first is seen, and none of another sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence<'a> {
+    /// The tokens, in order.
+    pub tokens: &'a [u32],
+    /// The positions whose predictions are wanted.
+    pub wanted: Range<usize>,
+}
+
+impl<'a> Sequence<'a> {
+    /// A sequence whose positions are all wanted.
+    pub fn new(tokens: &'a [u32]) -> Sequence<'a> {
+        Sequence { tokens, wanted: 0..tokens.len() }
+    }
+}
+
+/// The log-mel spectrogram of a sound, as an audio model was trained on it: decoding and transforming
+/// sound is left to the caller.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Features<'a> {
+    /// (n_mels, n_frames), row-major: all frames of a band next to each other, as transformers has
+    /// `input_features`.
+    pub values: &'a [f32],
+    /// Bands.
+    pub n_mels: usize,
+    /// Frames in time.
+    pub n_frames: usize,
+}
+
+/// Keys and values of one layer: (n, n_head_kv * key_width) and (n, n_head_kv * value_width).
+pub(crate) type KeyValue = (Rows, Rows);
+
+/// Which state of a layer is meant: a layer may keep several of fixed size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StateKind {
+    /// Of a recurrence: what its equation calls the state.
+    Recurrence,
+    /// The last rows that a convolution looks back on.
+    Convolution,
+    /// The last row before the time mix of RWKV.
+    TokenShift,
+    /// The last row before the channel mix of RWKV.
+    ChannelTokenShift,
+}
+
+/// What a model keeps of one sequence that grows: keys and values of every layer with attention, states of every layer
+/// with a recurrence or a convolution.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    pub(crate) n_past: usize,
+    /// Keys and values of each layer; matrices have room for more than `n_past` rows.
+    layers: Vec<KeyValue>,
+    /// Keys and values of what an encoder read, for each layer of the decoder.
+    pub(crate) cross_kv: Option<Arc<Vec<KeyValue>>>,
+    /// States of fixed size, by layer.
+    states: BTreeMap<(usize, StateKind), Vec<f32>>,
+}
+
+impl Session {
+    /// A session without tokens.
+    pub fn new() -> Session {
+        Session::default()
+    }
+
+    /// A session without tokens whose decoder sees keys and values of an encoder.
+    pub(crate) fn with_cross_kv(cross_kv: Vec<KeyValue>) -> Session {
+        // Kept for long: their memory is no longer the pass's.
+        let cross_kv = cross_kv.into_iter().map(|(key, value)| (key.detached(), value.detached())).collect();
+        Session { cross_kv: Some(Arc::new(cross_kv)), ..Session::default() }
+    }
+
+    /// Tokens that were run.
+    pub fn n_past(&self) -> usize {
+        self.n_past
+    }
+
+    /// Takes a state of layer `index` out; `len` zeros at first.
+    pub(crate) fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
+        let state = self.states.remove(&(index, kind)).filter(|state| state.len() == len);
+        state.unwrap_or_else(|| vec![0.0; len])
+    }
+
+    /// Puts a state of layer `index` back.
+    pub(crate) fn put_state(&mut self, index: usize, kind: StateKind, state: Vec<f32>) {
+        self.states.insert((index, kind), state);
+    }
+
+    /// Appends rows of layer `index` and returns all of them; rows behind the appended ones mean nothing.
+    pub(crate) fn append(
+        &mut self,
+        index: usize,
+        key: &Rows,
+        value: &Rows,
+    ) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
+        if self.layers.len() <= index {
+            self.layers.resize_with(index + 1, Default::default);
+        }
+        let end = self.n_past + key.nrows();
+        let (keys, values) = &mut self.layers[index];
+        for (all, new) in [(&mut *keys, key), (&mut *values, value)] {
+            // Room doubles, so that a long generation copies each row a few times only.
+            if all.nrows() < end {
+                let mut grown = Rows::zeros(end.next_power_of_two().max(64), new.ncols());
+                if self.n_past > 0 {
+                    grown.slice_mut(s![..self.n_past, ..]).assign(&all.slice(s![..self.n_past, ..]));
+                }
+                *all = grown;
+            }
+            all.slice_mut(s![self.n_past..end, ..]).assign(&**new);
+        }
+        (keys.view(), values.view())
+    }
+}
