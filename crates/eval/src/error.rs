@@ -14,22 +14,9 @@ pub enum Error {
     /// The tokenizer keys are wrong, or a text cannot be tokenized.
     #[error(transparent)]
     Tokenize(#[from] tokenize::Error),
-    /// A metadata key that the graph needs is absent.
-    #[error("`{key}` is absent")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A metadata key holds what the graph cannot take.
-    #[error("`{key}` is {found}, not {expected}")]
-    BadKey {
-        /// The key.
-        key: String,
-        /// What would be right.
-        expected: String,
-        /// Its value.
-        found: String,
-    },
+    /// A metadata key that the graph needs is absent, or holds what it cannot take.
+    #[error(transparent)]
+    Key(#[from] gguf::KeyError),
     /// Nothing here runs this architecture.
     #[error("architecture `{name}`: there is no graph for it")]
     UnknownArchitecture {

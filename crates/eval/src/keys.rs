@@ -1,6 +1,6 @@
 //! Hyperparameters from metadata, each with what its absence means.
 
-use gguf::{Array, Metadata, Value};
+use gguf::{Array, KeyError, Metadata, Value};
 
 use crate::Error;
 
@@ -14,9 +14,7 @@ pub(crate) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub fn new(metadata: &'a Metadata) -> Result<Self, Error> {
         let key = "general.architecture";
-        let value = metadata.get(key);
-        let value = value.ok_or_else(|| Error::MissingKey { key: key.to_owned() })?;
-        let architecture = value.as_str().ok_or_else(|| bad(key, "text", value))?.to_owned();
+        let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();
         Ok(Keys { architecture, metadata })
     }
 
@@ -25,72 +23,63 @@ impl<'a> Keys<'a> {
         format!("{}.{key}", self.architecture)
     }
 
-    pub fn value(&self, key: &str) -> Option<&'a Value> {
+    fn value(&self, key: &str) -> Option<&'a Value> {
         self.metadata.get(&self.name(key))
     }
 
+    /// The error of a key that is not there.
     pub fn missing(&self, key: &str) -> Error {
-        Error::MissingKey { key: self.name(key) }
+        KeyError::missing(self.name(key)).into()
     }
 
+    /// The error of a key whose value is not `expected`.
     pub fn wrong(&self, key: &str, expected: &str) -> Error {
         match self.value(key) {
             None => self.missing(key),
-            Some(value) => bad(&self.name(key), expected, value),
+            Some(value) => KeyError::value(self.name(key), expected, value).into(),
         }
     }
 
-    /// A count that may be absent.
+    /// A count below 2^32 that may be absent.
     pub fn count(&self, key: &str) -> Result<Option<usize>, Error> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        let count = value.as_u64().and_then(|n| u32::try_from(n).ok());
-        count.map(|n| Some(n as usize)).ok_or_else(|| self.wrong(key, "a count"))
+        let Some(count) = self.metadata.count(&self.name(key))? else { return Ok(None) };
+        // Hyperparameters are 32 bits in the reference; products of two of them cannot overflow then.
+        let count = u32::try_from(count).map_err(|_| self.wrong(key, "a count below 2^32"))?;
+        Ok(Some(count as usize))
     }
 
-    /// A count that must be there.
+    /// A count below 2^32.
     pub fn need_count(&self, key: &str) -> Result<usize, Error> {
         self.count(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// A number that may be absent.
     pub fn float(&self, key: &str) -> Result<Option<f32>, Error> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        let number = value.as_f64().or_else(|| value.as_u64().map(|n| n as f64));
-        number.map(|number| Some(number as f32)).ok_or_else(|| self.wrong(key, "a number"))
+        Ok(self.metadata.number(&self.name(key))?.map(|number| number as f32))
     }
 
-    /// A number that must be there.
+    /// A number.
     pub fn need_float(&self, key: &str) -> Result<f32, Error> {
         self.float(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// A flag, with what its absence means.
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, Error> {
-        match self.value(key) {
-            None => Ok(default),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(self.wrong(key, "a boolean")),
-        }
+        Ok(self.metadata.flag(&self.name(key))?.unwrap_or(default))
     }
 
     /// A text that may be absent.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        value.as_str().map(Some).ok_or_else(|| self.wrong(key, "text"))
+        Ok(self.metadata.text(&self.name(key))?)
     }
 
     /// A list of texts; empty where it is absent.
     pub fn texts(&self, key: &str) -> Result<Vec<String>, Error> {
-        match self.value(key) {
-            None => Ok(Vec::new()),
-            Some(Value::Array(Array::String(texts))) => {
-                Ok(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
-            }
-            Some(_) => Err(self.wrong(key, "a list of texts")),
-        }
+        let Some(texts) = self.metadata.texts(&self.name(key))? else { return Ok(Vec::new()) };
+        Ok(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
-    /// A count for each of `n` layers: one for all, or a list.
+    /// A count for each of `n` layers: one for all, or a list of at least as many.
     pub fn counts(&self, key: &str, n: usize) -> Result<Option<Vec<usize>>, Error> {
         match self.value(key) {
             None => Ok(None),
@@ -110,7 +99,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A flag for each of `n` layers, from a list.
+    /// A flag for each of `n` layers, from a list of at least as many; none where there is no such list.
     pub fn flags(&self, key: &str, n: usize) -> Result<Option<Vec<bool>>, Error> {
         match self.value(key) {
             Some(Value::Array(Array::Bool(flags))) if flags.len() >= n => Ok(Some(flags[..n].to_vec())),
@@ -118,12 +107,4 @@ impl<'a> Keys<'a> {
             _ => Ok(None),
         }
     }
-}
-
-fn bad(key: &str, expected: &str, value: &Value) -> Error {
-    let mut found = value.to_string();
-    if found.chars().count() > 80 {
-        found = found.chars().take(80).chain("...".chars()).collect();
-    }
-    Error::BadKey { key: key.to_owned(), expected: expected.to_owned(), found: format!("`{found}`") }
 }

@@ -121,7 +121,7 @@ pub(crate) const MODELS: &[Row] = &[
 /// The row of a file's architecture.
 ///
 /// # Errors
-/// [`Error::UnknownArchitecture`], [`Error::BadKey`] for more layers than the file has tensors.
+/// [`Error::UnknownArchitecture`], [`Error::Key`] for more layers than the file has tensors.
 pub(crate) fn find(keys: &Keys<'_>, weights: &Weights<'_>) -> Result<&'static Row, Error> {
     // Lists of what layers differ in are made before their tensors are looked for: a header that claims too many
     // layers must not decide how much is allocated.

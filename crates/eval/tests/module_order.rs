@@ -1,0 +1,39 @@
+//! The order of this crate's modules: each uses those below it only.
+
+use std::path::Path;
+
+/// From bottom to top. Modules of one line do not use each other.
+const FLOORS: &[&[&str]] = &[
+    &["tokenize"],
+    &["error"],
+    &["keys", "observe", "weights"],
+    &["ops"],
+    &["session", "pooling"],
+    &["pass"],
+    &["graph"],
+    &["classifier"],
+    // The shared decoder: parameters, parts of a layer, what chooses among them, layers, the whole.
+    &["decoder::spec"],
+    &["decoder::params", "decoder::rope_scaling"],
+    &["decoder::linear"],
+    &["decoder::mlp", "decoder::mixer"],
+    &["decoder::attention", "decoder::latent", "decoder::experts"],
+    &["decoder::select"],
+    &["decoder::layer"],
+    &["decoder"],
+    // What runs which architecture, and what runs all of them.
+    &["models"],
+    &["model"],
+    // What is done with a model.
+    &["stats::softmax", "chat", "generate", "perplexity", "embed", "tensor_error"],
+    &["logits_file"],
+    &["stats"],
+    &["choice", "compare", "importance"],
+    &["report"],
+];
+
+#[test]
+fn modules_use_those_below_them_only() {
+    let faults = testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
