@@ -89,6 +89,8 @@ impl Model {
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
         let keys = Keys::new(file.metadata())?;
         let mut weights = Weights::new(&file)?;
+        // The graph takes the tensors that it knows, the classifier those that are left; what nobody took is an error, so that
+        // no part of a file is passed over in silence.
         let row = models::find(&keys, &weights)?;
         let prepared = row.open(&keys, &mut weights)?;
         let classifier = Classifier::open(row.classifier(), &keys, &mut weights, prepared.n_embd)?;
@@ -98,6 +100,7 @@ impl Model {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| Error::Threads { threads, problem: error.to_string() })?;
         let context_length = keys.count("context_length")?.unwrap_or(0);
+        // A file with a classifier and without a key for pooling is a ranker.
         let pooling = Pooling::of_file(&keys)?.or(classifier.as_ref().map(|_| Pooling::Rank));
         let is_causal = keys.flag("attention.causal", true)?;
         let architecture = keys.architecture;
@@ -210,6 +213,7 @@ impl Model {
     pub fn sequences_at_once(&self, context: usize) -> usize {
         const ROWS: usize = 2048;
         const BYTES: usize = 200 << 20;
+        // A batch of many short sequences is bounded by rows, one of wide models by bytes.
         let row_bytes = self.prepared.row_floats.max(1) * size_of::<f32>();
         (ROWS.min(BYTES / row_bytes) / context.max(1)).max(1)
     }
@@ -242,6 +246,7 @@ impl Model {
         let spans = vec![Span { rows: 0..prompt.len(), position: 0, wanted: 0..0 }];
         let mut pass = Pass::new(prompt.to_vec(), spans, self.activations, None, None);
         match self.pool.install(|| self.prepared.graph.encode(&mut pass))? {
+            // An encoder has read the prompt: the decoder begins with its start token. Without one the prompt is the beginning.
             Some(encoded) => {
                 *session = Session::with_cross_kv(encoded.cross_kv);
                 self.continue_with(session, &[encoded.start])
@@ -263,6 +268,7 @@ impl Model {
         if found != expected || found.0.checked_mul(found.1) != Some(n_values) {
             return Err(Error::FeatureShape { expected, found, n_values });
         }
+        // The encoder's second convolution takes every other frame, so that its layers have a row for each two.
         let spans = vec![Span { rows: 0..features.n_frames / 2, position: 0, wanted: 0..0 }];
         let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
         let cross_kv = self.pool.install(|| self.prepared.graph.encode_audio(features, &mut pass))?;
@@ -276,6 +282,7 @@ impl Model {
     /// # Errors
     /// As [`Model::run`].
     pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
+        // Only the last row predicts what nobody has yet.
         let sequence = Sequence { tokens, wanted: tokens.len().saturating_sub(1)..tokens.len() };
         let hidden = self.pass(&[sequence], session.n_past, None, Some(session))?;
         session.n_past += tokens.len();

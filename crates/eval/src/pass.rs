@@ -50,6 +50,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         observer: Option<&'o mut dyn Observer>,
         session: Option<&'a mut Session>,
     ) -> Self {
+        // Positions count within each sequence, from where its session left off.
         let positions =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len())).map(|p| p as u32).collect();
         Pass {
@@ -153,6 +154,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         let level = Level::detect();
         for (index, row) in indices.iter().zip(rows.as_mut_slice().chunks_exact_mut(matrix.n_in.max(1))) {
             let at = *index as usize;
+            // The matrix stays as it is stored; a row is decoded for each token that needs it.
             matrix.decode(level, at..at + 1, row).expect("a weight of a checked type decodes");
         }
         rows
@@ -213,6 +215,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             let (keys, values) = session.append(index, &key, &value);
             let span = &self.spans[0];
             let n = span.position + span.rows.len();
+            // Rows behind n are room for tokens to come.
             let view = KvView {
                 queries: queries(span),
                 keys: keys.slice(s![..n, ..]),
@@ -234,6 +237,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     pub fn cross_attend(&self, attention: &Attention<'_>, query: &Rows, (key, value): &KeyValue) -> Rows {
         let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
         let view = |span: &Span| {
+            // With a session the keys are those of one prompt; in a batch those of each sequence's own rows.
             let seen = if self.session.is_some() { 0..key.nrows() } else { span.rows.clone() };
             KvView {
                 queries: Queries { start: span.rows.start, end: span.rows.end, position: 0 },

@@ -53,6 +53,7 @@ pub(crate) struct Weights<'a> {
 
 impl<'a> Weights<'a> {
     pub fn new(file: &'a gguf::Model) -> Result<Self, Error> {
+        // Mapped bytes are decoded as they are: this would need a swapped copy of every weight.
         if file.shards().iter().any(|(_, shard)| shard.endian() == Endian::Big) {
             return Err(Error::BigEndian);
         }
@@ -89,11 +90,13 @@ impl<'a> Weights<'a> {
     ) -> Result<Option<Weight>, Error> {
         let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
         self.known.insert(name.to_owned());
+        // GGUF names the row length first: a matrix W (n_out, n_in) has the dimensions [n_in, n_out].
         let expected = [n_in as u64, n_out as u64, n_stack as u64, 1];
         if (0..4).any(|i| info.shape.dim(i) != expected[i]) {
             let expected = if n_stack == 1 { format!("[{n_in}, {n_out}]") } else { format!("{expected:?}") };
             return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
         }
+        // Checked here once, so that decoding in the kernels cannot fail.
         if quant::codec(info.dtype).is_none() {
             return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
         }

@@ -112,6 +112,7 @@ impl Attention {
         };
         let (query_norm, key_norm) = (head_norm("attn_q_norm", n_query)?, head_norm("attn_k_norm", n_key)?);
         let norm_widths = if spec.qk_norm_over_heads { (n_query, n_key) } else { (key_width, key_width) };
+        // The mask of this layer: window, chunk or everything, and for encoders in both directions.
         let window = sliding_window(params, keys, i)?;
         let max_bias = match spec.alibi {
             Alibi::None => None,
@@ -132,7 +133,10 @@ impl Attention {
             // An encoder's window counts both directions.
             (false, Some(n)) => Mask::SymmetricWindow(n / 2),
         };
+        // As in the reference, 0 means the default.
         let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
+        // Whether the layer rotates decides what follows: Llama 4 normalizes after the rotation, and scales by temperature where
+        // there is none.
         let rope = Ropes::open(params, keys, weights, i, key_width, window)?;
         Ok(Attention {
             projections,
@@ -243,6 +247,7 @@ impl Mixer for Attention {
         if let Some(temperature) = self.temperature {
             temperature.apply(&mut query, pass.positions());
         }
+        // Scores, softmax and values of every head, as `ops::Attention` states them.
         let attention = ops::Attention {
             n_head: self.n_head,
             n_head_kv: self.n_head_kv,
@@ -294,6 +299,7 @@ impl Ropes {
         window: Option<usize>,
     ) -> Result<Option<Ropes>, Error> {
         let spec = &params.spec;
+        // Only the first n_rot elements of a head rotate (0.25 of them in GPT-NeoX, half in ChatGLM).
         let n_rot = keys.count("rope.dimension_count")?.unwrap_or(key_width);
         if n_rot > key_width || n_rot % 2 != 0 {
             return Err(keys.wrong("rope.dimension_count", "an even part of a head"));
@@ -323,12 +329,14 @@ impl Ropes {
         let mut scaling = rope_scaling::read(spec, keys)?;
         if let (Some(_), Some(sliding)) = (window, spec.sliding) {
             let default = if sliding.same_base { base } else { 10000.0 };
+            // Layers with a window see near tokens only: they may keep the base of the first training.
             base = keys.float("rope.freq_base_swa")?.unwrap_or(default);
             if !sliding.same_scaling {
                 scaling = scaling.unscaled();
             }
         }
         let rope = |divisors: Option<&[f32]>| Rope::new(kind, n_rot, base, &scaling, divisors);
+        // Llama 3's divisors are for every length; of LongRoPE's the short ones are for the context of the first training.
         let first = all.as_deref().or(short.as_deref());
         Ok(Some(Ropes {
             short: rope(first),
@@ -364,6 +372,7 @@ impl Temperature {
 ///
 /// Source: `ggml_compute_forward_soft_max_f32` of ggml, llama.cpp of llama-cpp-python 0.3.36.
 fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
+    // `n` of the equations.
     let whole = 1usize << n_head.ilog2();
     let (m0, m1) = ((-max_bias / whole as f32).exp2(), (-max_bias / 2.0 / whole as f32).exp2());
     let slope = |head: usize| match head < whole {

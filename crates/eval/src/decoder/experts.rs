@@ -112,6 +112,7 @@ impl Experts {
         if n_used == 0 || n_used > n {
             return Err(keys.wrong("expert_used_count", "a part of the experts"));
         }
+        // Mixtral and others have experts as wide as a dense layer, and no key of their own.
         let n_ff = match per_layer("expert_feed_forward_length")?.filter(|n| *n > 0) {
             Some(n_ff) => n_ff,
             None => per_layer("feed_forward_length")?.ok_or_else(|| keys.missing("feed_forward_length"))?,
@@ -124,6 +125,7 @@ impl Experts {
             Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2 or 3")),
         };
         let bias = weights.vector(&blk("exp_probs_b.bias"), n)?;
+        // Decided here once, by the tensor; routing then sees softmax or sigmoid.
         let gating = match (gating, &bias) {
             (Gating::ByBias, Some(_)) => Gating::Sigmoid,
             (Gating::ByBias, None) => Gating::Softmax,
@@ -136,10 +138,12 @@ impl Experts {
         if n % n_group != 0 || n_group_used > n_group || n_group_used * (n / n_group) < n_used {
             return Err(keys.wrong("expert_group_count", "groups that hold the experts that are used"));
         }
+        // A shared expert is a plain MLP beside the stacks, known by its matrix.
         let has_shared = weights.shape(&blk("ffn_down_shexp.weight")).is_some();
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}_shexp")));
         let shared =
             has_shared.then(|| Mlp::open(params.spec.activation, n_embd, weights, names)).transpose()?;
+        // As in the reference, 0 means 1.
         let stated = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
         Ok(Some(Experts {
             router,
@@ -264,6 +268,7 @@ impl Routing {
             scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
         }
         self.drop_groups(&mut scores);
+        // Ties go to the lower index, as the sort is stable.
         let mut order = from_largest(&scores);
         order.truncate(self.n_used);
         let mut weights: Vec<f32> = order.iter().map(|expert| probabilities[*expert]).collect();
@@ -287,12 +292,14 @@ impl Routing {
             return;
         }
         let n = scores.len() / self.n_group;
+        // The rating of a group: the sum of its best one or two scores.
         let n_counted = if self.gating == Gating::Softmax { 1 } else { 2 };
         let value = |group: &[f32]| {
             from_largest(group).into_iter().take(n_counted).map(|expert| group[expert]).sum::<f32>()
         };
         let values: Vec<f32> = scores.chunks(n).map(value).collect();
         for group in from_largest(&values).into_iter().skip(self.n_group_used) {
+            // Infinitely low scores are not chosen: enough experts are left, which `open` has checked.
             scores[group * n..(group + 1) * n].fill(f32::NEG_INFINITY);
         }
     }
@@ -318,6 +325,7 @@ fn sparse_mixer(mut logits: Vec<f32>, n_used: usize) -> Vec<(usize, f32)> {
     let mut chosen = Vec::with_capacity(n_used);
     for _ in 0..n_used {
         let expert = from_largest(&logits)[0];
+        // Logits too far below the largest take no part in the softmax, at inference as in training.
         let max = logits[expert];
         let is_far = |x: f32| (max - x) / x.abs().max(max) > 2.0 * JITTER;
         // Chosen ones are infinitely low: counted or not, they add nothing.

@@ -102,6 +102,7 @@ impl Latent {
                 Query::LowRank(Box::new((w_dq, norm, w_uq)))
             }
         };
+        // Stacks of one matrix for each head; the file holds W_uk transposed already.
         let mut stack = |name: &str, n_in: usize, n_out: usize| {
             let name = blk(&format!("{name}.weight"));
             let mut weight =
@@ -116,6 +117,7 @@ impl Latent {
         let divisors = weights.vector("rope_freqs.weight", n_rot / 2)?;
         let length = keys.float("attention.temperature_length")?.filter(|length| *length > 0.0);
         let temperature = keys.float("attention.temperature_scale")?.filter(|scale| *scale != 0.0);
+        // Mistral Large 3 scales queries by position, as Llama 4 does in its layers without RoPE.
         let temperature = match (temperature, length) {
             (None, _) => None,
             (Some(scale), Some(length)) => Some(Temperature { scale, length, offset: 0.0 }),

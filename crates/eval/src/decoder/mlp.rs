@@ -34,8 +34,10 @@ impl Mlp {
         [gate, up, down]: [String; 3],
     ) -> Result<Mlp, Error> {
         let n_ff = weights.shape(&format!("{down}.weight")).map_or(0, |shape| shape.dim(0) as usize);
+        // Without a gate of its own the part is fused or plain, which the rows of `up` tell.
         let gate = Linear::open(weights, &gate, n_embd, n_ff)?;
         let n_up = weights.shape(&format!("{up}.weight")).map_or(0, |shape| shape.dim(1));
+        // Phi 3, ChatGLM and others store gate and up as one matrix of twice the rows.
         let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;
         let up = Linear::need(weights, &up, n_embd, if is_fused { 2 * n_ff } else { n_ff })?;
         let down = Linear::need(weights, &down, n_ff, n_embd)?;

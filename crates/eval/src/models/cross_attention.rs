@@ -102,6 +102,7 @@ impl Layer {
         if let (Some((norm, cross)), Some(cross_kv)) = (&self.cross, cross_kv) {
             norm.apply_into(x, &mut normed);
             let query = cross.query.run(&normed, pass);
+            // The decoder sees all of what the encoder made, and distances to it mean nothing.
             let whole = Attention { mask: Mask::All, bias: None, ..*own };
             let attended = pass.cross_attend(&whole, &query, cross_kv);
             x.add_scaled(1.0, &cross.output.run(&attended, pass));

@@ -67,6 +67,7 @@ fn open_stacks(keys: &Keys<'_>, weights: &mut Weights<'_>, has_decoder: bool) ->
     let output = weights.matrix("output.weight", n_embd, n_vocab)?;
     let (decoder, head) = if has_decoder {
         let start = keys.count("decoder_start_token_id")?.unwrap_or(0) as u32;
+        // A tied embedding is divided by sqrt(n_embd) (`tie_word_embeddings` of the first T5).
         let scale = if output.is_some() { 1.0 } else { 1.0 / (n_embd as f32).sqrt() };
         let weight = output.unwrap_or_else(|| embedding.clone());
         let decoder = Stack::open(keys, weights, "dec", n_decoder_layers, n_layer)?;
@@ -136,6 +137,7 @@ impl Stack {
             Ok((layer, biases))
         };
         let layers = (0..n_layer).map(|i| layer(i, weights)).collect::<Result<Vec<_>, Error>>()?;
+        // In T5 only the first layer of a side has the bias, in UMT5 every layer.
         let (layers, biases): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
         if biases.first().is_some_and(Option::is_none) {
             return Err(Error::MissingTensor { name: format!("{side}.blk.0.attn_rel_b.weight") });
@@ -152,6 +154,7 @@ impl Stack {
         for (i, (layer, biases)) in self.layers.iter().zip(&self.biases).enumerate() {
             let biases = biases.as_ref().or(self.biases[0].as_ref());
             let bias = |head: usize, key: usize, query: usize| {
+                // The decoder never sees keys behind the query; its buckets for them are not used.
                 let (before, distance) = (key <= query, key.abs_diff(query));
                 let bucket = if before { buckets.before[distance] } else { buckets.behind[distance] };
                 biases.map_or(0.0, |biases| biases[bucket * n_head + head])
@@ -176,6 +179,7 @@ fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
     const FAR: f32 = 128.0;
     let n = if both { n_buckets / 2 } else { n_buckets };
     let n_near = n / 2;
+    // Half of the buckets are for one distance each, the rest grow with the logarithm.
     let bucket = |distance: usize| {
         if distance < n_near {
             return distance;

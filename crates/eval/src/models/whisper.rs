@@ -111,6 +111,7 @@ impl Convolution {
         let mut patches = Rows::zeros(n_out, self.weight.ncols());
         for (i, mut row) in patches.rows_mut().into_iter().enumerate() {
             for k in 0..KERNEL {
+                // One frame of padding before and after.
                 let frame = (i * self.stride + k).checked_sub(KERNEL / 2);
                 if let Some(frame) = frame.filter(|frame| *frame < x.nrows()) {
                     let places = row.iter_mut().skip(k).step_by(KERNEL);
@@ -199,6 +200,7 @@ fn norm(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Norm, Er
 
 impl Graph for Whisper {
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        // Without a session that has encoded a sound there is nothing to decode.
         let cross_kv = pass.cross_kv();
         let cross_kv = cross_kv.ok_or_else(|| Error::NoFeatures { architecture: "whisper".to_owned() })?;
         let x = pass.embed(&self.embedding)?;
@@ -215,6 +217,7 @@ impl Graph for Whisper {
         let spectrogram = ArrayView2::from_shape((features.n_mels, features.n_frames), features.values)
             .expect("the model checked the features");
         let [first, second] = &self.convolutions;
+        // Frames become rows: (n_mels, n_frames) is read as (n_frames, n_mels).
         let x = second.run(first.run(spectrogram.t()).view());
         let encoded = self.encoder.run(x, &[], pass)?;
         Ok(cross_attention::cross_kv(&self.decoder.layers, &encoded, pass))

@@ -55,6 +55,7 @@ impl Activation {
         self.map(gate);
         match self {
             Activation::ClampedSwish => {
+                // And what it gates on both sides; one more than it, so that up = 0 passes the gate on.
                 gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up.clamp(-7.0, 7.0) + 1.0);
             }
             _ => multiply(gate, up),
@@ -89,6 +90,7 @@ impl Activation {
             Activation::Tanh => over(values, f32::tanh),
             Activation::Relu => over(values, |x| x.max(0.0)),
             Activation::ClampedSwish => values.iter_mut().for_each(|x| {
+                // gpt-oss bounds the gate from above only, before the function (`limit` 7, `alpha` 1.702).
                 *x = x.min(7.0);
                 *x /= 1.0 + exp(-1.702 * *x);
             }),
@@ -188,6 +190,7 @@ pub(crate) fn log_sum_exp(row: &[f32]) -> (f32, f64) {
 #[inline(always)]
 fn erf(x: f32) -> f32 {
     let a = x.abs();
+    // erf(a) = 1 - (p_1 t + .. + p_5 t^5) exp(-a^2) for a >= 0, by Horner's rule; the function is odd.
     let t = 1.0 / (1.0 + 0.327_591_1 * a);
     let p = 1.061_405_4;
     let p = p * t - 1.453_152_1;

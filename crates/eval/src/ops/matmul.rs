@@ -52,6 +52,7 @@ fn few_rows(x: &ArrayView2<'_, f32>, tile: &[f32], out: &mut ArrayViewMut2<'_, f
     for (x, mut out) in x.rows().into_iter().zip(out.rows_mut()) {
         let x = x.to_slice().expect("the input of products is whole rows");
         for (weights, out) in tile.chunks_exact(x.len()).zip(&mut out) {
+            // Sixteen sums side by side: as wide as the vectors of AVX-512, and two of AVX2.
             let mut lanes = [0.0f32; 16];
             let (xs, rest) = x.as_chunks::<16>();
             let (ws, weights_rest) = weights.as_chunks::<16>();
@@ -103,8 +104,10 @@ fn tiles(n_rows: usize, products: Vec<Product<'_>>) -> Vec<Tile<'_>> {
         } else {
             (TILE_BYTES / size_of::<f32>() / weight.n_in.max(1)).clamp(64, 192)
         };
+        // Tiles of about equal height instead of full ones and a small last one, which would leave threads idle.
         let n_tiles = weight.n_out.div_ceil(most).max(1);
         let tile_rows = weight.n_out.div_ceil(n_tiles).next_multiple_of(most.min(64));
+        // Rows of the stack are counted through: matrix `index` begins here.
         let mut first = index * weight.n_out;
         let mut rest = out;
         while rest.ncols() > 0 {
@@ -133,6 +136,7 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let tiles = tiles(x.nrows(), products);
     if x.nrows() <= FEW_ROWS {
         return tiles.into_par_iter().for_each(|mut tile| {
+            // Generation: a thread decodes a tile and multiplies it at once, while it is in the core's caches.
             let mut decoded = TILE.take();
             decoded.resize(decoded.len().max(tile.n_decoded()), 0.0);
             let weights = &mut decoded[..tile.n_decoded()];
@@ -150,6 +154,7 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let mut tiles = tiles.into_iter().peekable();
     while tiles.peek().is_some() {
         let (mut together, mut n_decoded) = (Vec::new(), 0);
+        // At least one tile, however large; then as many as fit.
         while let Some(tile) =
             tiles.next_if(|tile| n_decoded == 0 || n_decoded + tile.n_decoded() <= GROUP_ELEMS)
         {

@@ -84,6 +84,7 @@ impl Norm {
             #[inline(always)]
             |x| x * x,
         );
+        // epsilon keeps rows of zeros finite.
         let scale = 1.0 / (squares / n + self.epsilon).sqrt();
         match &self.weight {
             Some(weight) => {

@@ -26,6 +26,7 @@ pub(crate) fn recur(
     for (sequence, state) in sequences.iter().zip(states) {
         let (mut own, behind) = rest.split_at(Axis(0), sequence.len());
         rest = behind;
+        // States of heads are equally large: (n_head, state_elems).
         let state_elems = state.len() / n_head;
         let mut state = &mut state[..];
         for head in 0..n_head {
@@ -40,6 +41,7 @@ pub(crate) fn recur(
 
 /// The sum of `a * b` in sixteen lanes: faster than in order, and nearer to the true one.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    // Sums in order would wait for each other; sixteen do not.
     let mut lanes = [0.0f32; 16];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
     for (a, b) in a.iter().zip(b) {

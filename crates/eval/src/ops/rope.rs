@@ -122,6 +122,7 @@ impl Rope {
         for values in [&mut cache.cos, &mut cache.sin] {
             values.reserve_exact(positions.len() * half);
         }
+        // The magnitude goes into the table, so that rotating costs the same with and without.
         for (sin, cos) in positions.iter().copied().flat_map(angles) {
             cache.cos.push(cos * self.magnitude);
             cache.sin.push(sin * self.magnitude);
@@ -138,6 +139,7 @@ impl Rope {
         }
         for rows in rows {
             let width = rows.ncols();
+            // A row of the table for each token, the same for all of its heads.
             let cos_sin = cache.cos.par_chunks(half).zip(cache.sin.par_chunks(half));
             rows.as_mut_slice().par_chunks_mut(width).zip(cos_sin).for_each(|(row, (cos, sin))| {
                 vectorize(

@@ -29,6 +29,7 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
             );
         });
     }
+    // The other types round as files are written, so that the codecs do it: to bytes and back.
     let n_bytes = |n: usize| n / dtype.block_elems() as usize * dtype.block_bytes() as usize;
     out.par_chunks_mut(width * ROWS).zip(x.par_chunks(width * ROWS)).for_each_init(
         Vec::new,
@@ -50,6 +51,7 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
 fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
     for (x, out) in x.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         // d = f16(max |x| / 127) is what a block stores; the quants are rounded by 127 / max |x|, which is not 1 / d.
+        // The largest absolute value, in lanes, which for a maximum changes nothing.
         let mut lanes = [0.0f32; 16];
         for (lane, (a, b)) in lanes.iter_mut().zip(x[..16].iter().zip(&x[16..])) {
             *lane = a.abs().max(b.abs());
@@ -65,6 +67,7 @@ fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
 
 /// Every element rounded to what `dtype` can hold.
 pub(crate) fn round(rows: &mut Rows, dtype: DType) {
+    // In and out are the same rows.
     let x = rows.clone();
     round_into(x.view(), dtype, rows);
 }

@@ -48,6 +48,7 @@ impl CausalConv {
             let cells = sequence.start * width..sequence.end * width;
             let rows = &all[cells.clone()];
             out[cells].par_chunks_mut(width).enumerate().for_each(|(t, out)| {
+                // The sum begins with the bias, then takes the oldest token first.
                 match &self.bias {
                     Some(bias) => out.copy_from_slice(bias),
                     None => out.fill(0.0),

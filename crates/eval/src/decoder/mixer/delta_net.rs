@@ -75,6 +75,7 @@ impl DeltaNet {
         }
         let value_width = d_inner / n_value_head;
         let n_state = need_state(keys, "ssm.state_size", d_inner, key_width)?;
+        // q and k of each key head, v of each value head.
         let n_input = key_width.saturating_mul(2 * n_key_head).saturating_add(d_inner);
         let weight = Some(weights.need_vector(&blk("ssm_norm.weight"), value_width)?);
         Ok(DeltaNet {
@@ -172,6 +173,7 @@ impl DeltaNet {
         rows.as_mut_slice().par_chunks_mut(width).for_each(|row| {
             for head in row[..n].chunks_exact_mut(self.key_width) {
                 let sum: f32 = head.iter().map(|x| x * x).sum();
+                // As `l2norm` of Qwen 3 Next in transformers: epsilon is added under the root.
                 let scale = 1.0 / (sum + self.epsilon).sqrt();
                 head.iter_mut().for_each(|x| *x *= scale);
             }

@@ -62,6 +62,7 @@ impl Mamba {
         let dt_rank = need_size(keys, "ssm.time_step_rank")?;
         let widths = [dt_rank, d_state, d_state];
         let is_weightless = keys.flag("ssm.dt_b_c_rms", false)?;
+        // Jamba's norms have weights; Falcon Mamba's have none, and a key says that they are there.
         let mut norms = Vec::new();
         for (name, n) in ["ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"].iter().zip(widths) {
             let weight = weights.vector(&blk(&format!("{name}.weight")), n)?;

@@ -66,6 +66,7 @@ impl Mamba2 {
             return Err(keys.wrong("ssm.group_count", "a divisor of the number of heads"));
         }
         let n_state = need_state(keys, "ssm.state_size", d_inner, d_state)?;
+        // x, and B and C of each group. Sizes of keys are multiplied with care: a header may claim anything.
         let n_convolved = d_state.saturating_mul(2 * n_group).saturating_add(d_inner);
         let n_input = n_convolved.saturating_add(d_inner + n_head);
         let weight = weights.vector(&blk("ssm_norm.weight"), d_inner)?;
@@ -111,12 +112,14 @@ impl Mixer for Mamba2 {
         let head_width = d_inner / n_head;
         let (x_b_c, width) = (convolved.as_slice(), convolved.ncols());
         recur(&pass.sequences(), &mut states, n_head, &mut y, |head, rows, states, mut y| {
+            // Neighbouring heads share a group.
             let group = head / (n_head / self.n_group);
             for (t, mut y) in rows.zip(y.rows_mut()) {
                 // A row is x (d_inner), then B (n_group, d_state), then C (n_group, d_state).
                 let (x, b_c) = x_b_c[t * width..(t + 1) * width].split_at(d_inner);
                 let b = &b_c[group * d_state..][..d_state];
                 let c = &b_c[(self.n_group + group) * d_state..][..d_state];
+                // One step and one decay for all of the head.
                 let dt = softplus(dt[[t, head]] + self.dt_bias[head]);
                 let decay = exp(dt * self.a[head]);
                 let x = &x[head * head_width..];

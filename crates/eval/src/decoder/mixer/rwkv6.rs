@@ -75,6 +75,7 @@ impl TimeMix6 {
             return Err(keys.wrong("wkv.head_size", "a divisor of the embedding's width"));
         }
         let n_head = n / head_size;
+        // RWKV 6 itself has 0 here, or nothing; what was a Qwen keeps its grouped heads.
         let n_head_kv = match keys.counts("attention.head_count_kv", params.n_layer)? {
             Some(counts) if counts[i] != 0 => counts[i],
             _ => n_head,

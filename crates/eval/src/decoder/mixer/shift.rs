@@ -33,6 +33,7 @@ pub(super) fn token_shift(index: usize, kind: StateKind, x: &Rows, pass: &mut Pa
         let rows = &all[cells.clone()];
         out[cells].par_chunks_mut(width).zip(rows.par_chunks(width)).enumerate().for_each(
             |(t, (out, row))| {
+                // The token before the first of a sequence is what the session kept, or zeros.
                 let before = if t == 0 { &last[..] } else { &rows[(t - 1) * width..t * width] };
                 for ((out, before), x) in out.iter_mut().zip(before).zip(row) {
                     *out = before - x;
@@ -94,6 +95,7 @@ impl ChannelMix {
     ) -> Result<Option<ChannelMix>, Error> {
         let blk = |name: &str| format!("blk.{i}.channel_mix_{name}");
         let n_embd = params.n_embd;
+        // The tensor says the width: the key is not there in all files.
         let Some(n_ff) = weights.shape(&blk("key.weight")).map(|shape| shape.dim(1) as usize) else {
             return Ok(None);
         };
