@@ -35,6 +35,7 @@ pub fn resolve_adapter(
     if let Some(kind) = kind.filter(|kind| kind.as_str() != Some("LORA")) {
         return Err(bad_in(FILE, "peft_type", kind, "LORA"));
     }
+    // DoRA scales each column of the sum by a learned length, for which the file has no place.
     if config.get("use_dora") == Some(&Json::Bool(true)) {
         return Err(bad_in(FILE, "use_dora", &true.into(), "no weights beside pairs"));
     }
@@ -91,6 +92,7 @@ fn invocation(config: &Json, keys: &mut Keys) -> Result<(), ArchError> {
             .get(key)
             .filter(|value| !value.is_null() && **value != "" && **value != Json::Array(Vec::new()))
     };
+    // An activated LoRA counts from the last place in a prompt where these tokens stand.
     match (is_there("alora_invocation_tokens"), is_there("invocation_string")) {
         (Some(Json::Array(tokens)), _) => {
             let ids = tokens

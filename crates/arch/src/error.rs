@@ -5,7 +5,7 @@ use tensor::{Shape, ShapeError};
 
 use crate::vocab::VocabError;
 
-/// The file that messages name unless they are told another.
+/// The file that messages name where no other is given.
 const CONFIG: &str = "config.json";
 
 /// Why a checkpoint cannot be resolved.
@@ -50,6 +50,16 @@ pub enum ArchError {
         key: String,
         /// The value as JSON, shortened.
         found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A config leads to a number that no model can compute with.
+    #[error("metadata key `{key}` would be {found}, expected {expected}")]
+    BadNumber {
+        /// The metadata key.
+        key: String,
+        /// The number.
+        found: f32,
         /// What was expected.
         expected: &'static str,
     },
@@ -134,6 +144,9 @@ impl ArchError {
             ArchError::UnusedTensors { .. } => {
                 Some("the checkpoint may be of another architecture than config.json states".into())
             }
+            ArchError::BadNumber { .. } => {
+                Some("the number comes out of config.json, which says something that cannot be meant".into())
+            }
             ArchError::Vocab(error) => error.hint().map(str::to_owned),
             _ => None,
         }
@@ -169,12 +182,12 @@ fn places(nearest: &[(&str, usize)], n_tensors: usize) -> String {
     format!("; of its {n_tensors} tensors {} have a place", each.join(", "))
 }
 
-/// The first few names, and how many more there are.
-fn list(names: &[String]) -> String {
+/// The first eight names in backticks, and how many more there are.
+pub(crate) fn list(names: &[String]) -> String {
     const SHOWN: usize = 8;
-    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
-    text
 }

@@ -70,6 +70,31 @@ impl Keys {
         }
     }
 
+    /// Checks the numbers that every graph computes with: no config that states others can be meant, and a
+    /// file with them gives nothing but NaN.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadNumber`].
+    pub fn check_numbers(&self) -> Result<(), ArchError> {
+        for (key, value) in self.early.iter().chain(self.entries.iter()) {
+            let Value::F32(number) = *value else { continue };
+            let name = key.strip_prefix(self.arch).and_then(|key| key.strip_prefix('.')).unwrap_or_default();
+            // Angles are position / base^(2i/d); norms divide by sqrt(mean + epsilon).
+            let (fits, expected) = match name {
+                "rope.freq_base" | "rope.freq_base_swa" => (number > 0.0, "a number above 0"),
+                "attention.layer_norm_epsilon" | "attention.layer_norm_rms_epsilon" => {
+                    (number >= 0.0, "0 or a number above 0")
+                }
+                _ => (true, "a finite number"),
+            };
+            if !fits || !number.is_finite() {
+                return Err(ArchError::BadNumber { key: key.clone(), found: number, expected });
+            }
+        }
+        Ok(())
+    }
+
     /// Sets a key by its whole name.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
         let key = key.into();
@@ -137,6 +162,7 @@ impl Keys {
         match hparams.find(names) {
             Some((name, Json::Array(items))) => {
                 let items = items.iter().map(|item| to_i32(name, item)).collect::<Result<Vec<_>, _>>()?;
+                // gguf-py writes no empty arrays: they would have no type.
                 if !items.is_empty() {
                     self.set_prefixed(key, Value::Array(Array::I32(items)));
                 }
@@ -193,6 +219,7 @@ impl Keys {
     /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
     pub fn needed(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
         self.derived_from(key, names);
+        // A list is no count: keys that must be there are read as one number by the reference too.
         hparams.need_u64(names)?;
         self.count(key, hparams, names)
     }

@@ -88,7 +88,7 @@ pub enum Data {
         /// What happens to each element.
         element: ElementMap,
     },
-    /// Columns of the only source, whose matrices lie transposed in the checkpoint: column `c` of a
+    /// Columns of the only source, whose matrices are stored transposed in the checkpoint: column `c` of a
     /// matrix (r, c) becomes a row of r elements. Unlike a row, a column is spread over its whole
     /// matrix, so these are read in panels of neighbouring columns.
     Columns {
@@ -147,7 +147,7 @@ pub enum RowMap {
         /// Number of heads that the rows are divided into.
         n_head: u64,
     },
-    /// A part of the only source, whose rows lie in groups: of each group the same few rows.
+    /// A part of the only source, whose rows come in groups: of each group the same few rows.
     /// Takes fused projections apart (one group with three parts, a group for each key head, a
     /// group for each expert, or every other row).
     Groups {
@@ -174,7 +174,8 @@ pub enum RowMap {
     Regroup {
         /// Source rows of a group.
         group: u64,
-        /// For each part its first row within the group and its number of rows.
+        /// For each part its first row within the group and its number of rows. Three, as of queries, keys and
+        /// values, so that the enum stays `Copy`.
         parts: [(u64, u64); 3],
     },
     /// Every `step`th element of the only source, which is counted element by element (biases of
@@ -252,6 +253,7 @@ impl RowMap {
                     }
                     row -= n_groups * rows;
                 }
+                // Not reached: the parts have `n_rows` rows together.
                 row
             }
             RowMap::Elements { step, start } => row * step + start,
@@ -262,11 +264,9 @@ impl RowMap {
             }
         }
     }
-}
 
-impl RowMap {
-    /// How many rows the source has of which this map makes `n_rows`; for [`RowMap::Slice`] how many
-    /// it has at least. Not a number of rows that could be for a map that does not fit.
+    /// Number of source rows of which this map makes `n_rows`; for [`RowMap::Slice`] the least number.
+    /// Saturates for a map that does not fit.
     pub fn n_source_rows(&self, n_rows: u64) -> u64 {
         let of_groups = |taken: u64, group: u64| (n_rows / taken.max(1)).saturating_mul(group);
         match *self {
@@ -318,6 +318,7 @@ impl RowMap {
                     }
                     before += n_groups * rows;
                 }
+                // Not reached for a row that a part takes, which is all that callers ask about.
                 row
             }
             RowMap::Elements { step, start } => (row - start) / step,
@@ -353,7 +354,8 @@ pub enum ElementMap {
         /// The factor for all rows.
         factor: f32,
         /// For each band the row after its last, and its factor; a row is in the first band that
-        /// ends after it, or in the last one.
+        /// ends after it, or in the last one. Five, as of the input projection of Mamba 2 (gate, input, two
+        /// for the groups of the state, steps), so that the enum stays `Copy`.
         bands: [(u64, f32); 5],
     },
 }
@@ -365,6 +367,7 @@ impl ElementMap {
         match self {
             ElementMap::Identity => value,
             ElementMap::AddOne => round(value + 1.0),
+            // In double precision, so that the result is the correctly rounded f32.
             ElementMap::MinusExp => -round(f64::from(value).exp() as f32),
             ElementMap::Scale([first, second]) => round(round(value * first) * second),
             ElementMap::ScaleBands { factor, bands } => {
@@ -373,15 +376,13 @@ impl ElementMap {
             }
         }
     }
-}
 
-impl ElementMap {
-    /// The inverse: an element of the source that output row `row` has as `value`.
+    /// The inverse: an element of the source for the element `value` of output row `row`.
     ///
-    /// A one is taken away again, exactly for what a sum with one has kept: every f16, and every bf16 from
-    /// 2^-16 on. Where several floats lead to `value`, and rounding makes that the rule, it is the
-    /// nearest bf16 if that leads there, else the nearest f16, else the nearest float: that is the source
-    /// where the source was bf16 or f16 and no more than a few thousand times smaller than one, and what is made of it is `value` again in any case.
+    /// - [`ElementMap::AddOne`] is undone exactly for every f16, and for every bf16 from 2^-16 on.
+    /// - Otherwise rounding makes several floats lead to `value`. Of these, the one that a checkpoint most
+    ///   likely had: the nearest bf16 if it maps to `value`, else the nearest f16, else the nearest float.
+    /// - Whatever is returned maps to `value` again, as long as any float does.
     pub fn undo(self, row: u64, value: f32) -> f32 {
         let guess = match self {
             ElementMap::Identity => return value,
@@ -393,18 +394,19 @@ impl ElementMap {
                 f64::from(value) / f64::from(factor) / f64::from(band.1)
             }
         } as f32;
-        let leads_there = |bits: u32| self.apply(row, f32::from_bits(bits), |value| value) == value;
+        let maps_to_value = |bits: u32| self.apply(row, f32::from_bits(bits), |value| value) == value;
         let bits = guess.to_bits();
-        // The nearest float with so many zeros at its end; carries run into the exponent as they should.
+        // Rounds to the nearest float whose last `zeros` bits are 0. A carry out of the mantissa runs into the
+        // exponent, which is the next power of two, as it should be.
         let rounded = |zeros: u32| {
             let half = (1u32 << zeros) >> 1;
             bits.saturating_add(half) >> zeros << zeros
         };
-        // The nearest bf16, the nearest f16 (of ordinary size), the nearest float.
-        let roundest = [16, 13, 0].map(rounded).into_iter().find(|bits| leads_there(*bits));
-        // The guess may be one or two floats beside those that lead there.
-        let near = || (1..=4).flat_map(|by| [bits.wrapping_add(by), bits.wrapping_sub(by)]);
-        f32::from_bits(roundest.or_else(|| near().find(|bits| leads_there(*bits))).unwrap_or(bits))
+        // bf16 has 16 bits fewer than f32, f16 (of ordinary size) 13 bits fewer in the mantissa.
+        let shortest = [16, 13, 0].map(rounded).into_iter().find(|bits| maps_to_value(*bits));
+        // Two roundings of the way forward can leave the guess one or two floats beside those that map to `value`.
+        let neighbours = || (1..=4).flat_map(|by| [bits.wrapping_add(by), bits.wrapping_sub(by)]);
+        f32::from_bits(shortest.or_else(|| neighbours().find(|bits| maps_to_value(*bits))).unwrap_or(bits))
     }
 }
 

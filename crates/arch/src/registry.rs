@@ -74,6 +74,7 @@ pub const ARCHES: &[Arch] = &[
     models::rwkv6::RWKV6,
     models::rwkv6::RWKV6QWEN2,
     models::rwkv7::RWKV7,
+    models::seed_oss::SEED_OSS,
     models::smollm3::SMOLLM3,
     models::stablelm::STABLELM,
     models::starcoder::STARCODER,
@@ -123,9 +124,12 @@ pub fn config_class(model_type: &str) -> Option<&'static ConfigClass> {
 ///
 /// Those of [`Hparams::load`].
 pub fn hparams(arch: &Arch, config: &Json) -> Result<Hparams, ArchError> {
+    // Mamba and Falcon-H1: the reference avoids `AutoConfig`, whose classes assume one certain model.
     if arch.raw_config {
         return Hparams::load(config, None);
     }
+    // Classes are found by `model_type` in the whole table, as `AutoConfig` does: Jina BERT is read by
+    // BERT's class.
     let model_type = config.get("model_type").and_then(Json::as_str);
     if let Some(class) = model_type.and_then(config_class) {
         return Hparams::load(config, Some(class));
@@ -156,6 +160,7 @@ fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Vec<&'stati
 /// Edits (insert, remove, replace a letter) from a known name to another one, without regard to case.
 pub fn distance(known: &str, name: &str) -> usize {
     // The name comes out of a file: no known one is a third as long as this.
+    // Names differ in case between releases (`LLaMAForCausalLM`); that is no edit.
     let name: String = name.to_lowercase().chars().take(200).collect();
     strsim::levenshtein(&known.to_lowercase(), &name)
 }

@@ -108,6 +108,7 @@ impl Resolved {
         let mut keys = Keys::new(arch.written());
         general::keys(input, options, FileKind::Model, &tensors, &mut keys)?;
         (arch.keys)(&hparams, &mut keys)?;
+        keys.check_numbers()?;
         let keys = keys.finish();
         notes.extend(keys.notes);
         let layout = Layout {

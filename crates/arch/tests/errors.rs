@@ -153,6 +153,30 @@ fn values_of_the_wrong_type_are_named() {
 }
 
 #[test]
+fn numbers_that_no_model_computes_with_are_refused() {
+    for (key, value, message) in [
+        (
+            "rope_theta",
+            json!(-1.0),
+            "metadata key `llama.rope.freq_base` would be -1, expected a number above 0",
+        ),
+        ("rope_theta", json!(0), "metadata key `llama.rope.freq_base` would be 0, expected a number above 0"),
+        (
+            "rms_norm_eps",
+            json!(-1e-5),
+            "metadata key `llama.attention.layer_norm_rms_epsilon` would be -0.00001, expected 0 or a number above 0",
+        ),
+    ] {
+        let mut bad = config();
+        bad[key] = value;
+        refused(bad, tensors(0), message);
+    }
+    let mut none = config();
+    none["rms_norm_eps"] = json!(0.0);
+    assert!(resolve(none, tensors(0)).is_ok());
+}
+
+#[test]
 fn quantized_checkpoints_are_refused() {
     // What one architecture takes as it is, another does not.
     for method in ["awq", "fp8", "mxfp4"] {

@@ -2,6 +2,8 @@
 
 use tensor::Shape;
 
+use crate::error::list;
+
 /// Why a file cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -95,12 +97,4 @@ pub enum ExportError {
         /// The names that can.
         known: Vec<&'static str>,
     },
-}
-
-/// The first few names and how many more.
-fn list(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    let more = names.len().saturating_sub(SHOWN);
-    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::known::{General, Origin};
 use super::model_id::{ModelId, title};
 
-/// Text keys: (key of the file, key of the card), in the order in which they are asked.
+/// Text keys: (key of the file, key of the card), in the order in which they are looked up.
 const TEXT_KEYS: &[(&str, &str)] = &[
     ("name", "name"),
     ("author", "author"),
@@ -91,6 +91,7 @@ fn origins(card: &Map<String, Json>, keys: &[&str], total_params: i64) -> Option
 }
 
 fn origin(item: &Json, total_params: i64) -> Origin {
+    // A base model is named by its id, its address, or an object with keys of its own.
     let id = match item {
         Json::Object(map) => return map.clone(),
         Json::String(id) => id,
@@ -103,6 +104,8 @@ fn origin(item: &Json, total_params: i64) -> Origin {
         }
     };
     let is_url = ["http://", "https://", "ssh://"].iter().any(|start| id.starts_with(start));
+    // `https://huggingface.co/org/name` says what `org/name` says; other addresses say nothing but
+    // themselves.
     let model_id = if is_url {
         set("repo_url", Some(id.clone()));
         match hub_id(id) {

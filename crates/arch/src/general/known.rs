@@ -70,6 +70,8 @@ impl General {
     }
 
     pub fn hint_id(&mut self, id: ModelId) {
+        // What a name says is for people: words in lower case get a capital in names and organizations
+        // only.
         let parts = [
             ("name", id.full_name.as_deref().map(model_id::title)),
             ("organization", id.organization.as_deref().map(model_id::title)),

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The parts of a model's name; what cannot be told is `None`.
+/// The parts of a model's name; what the name does not say is `None`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ModelId {
     /// All after the organization, as it was.
@@ -68,6 +68,7 @@ impl ModelId {
     /// Takes a name apart. `total_params` is the model's number of parameters, against which
     /// sizes in the name are checked; 0 if unknown, negative for adapters.
     pub fn parse(model_id: &str, total_params: i64) -> ModelId {
+        // `Metadata.get_model_id_components` stops here as well.
         if model_id.contains(' ') {
             // A sentence is a name and nothing else.
             return ModelId { full_name: Some(model_id.into()), ..ModelId::default() };
@@ -174,6 +175,7 @@ fn spell_size(part: &str) -> String {
 /// (`small`, `8x7B`) cannot be checked.
 fn size_is_plausible(part: &str, total_params: i64) -> bool {
     let mut digits = part.chars();
+    // `1000 ** " KMBT".find(unit)` of the reference, written out.
     let power = match digits.next_back() {
         Some('K') => 1e3,
         Some('M') => 1e6,
@@ -185,6 +187,7 @@ fn size_is_plausible(part: &str, total_params: i64) -> bool {
     };
     let Ok(number) = digits.as_str().parse::<f64>() else { return true };
     let (size, total) = (number * power, total_params.unsigned_abs() as i128);
+    // Of an adapter the number is that of the matrices that it changes: the whole model may be larger.
     if total_params < 0 {
         size >= (total / 8) as f64
     } else {
@@ -195,6 +198,7 @@ fn size_is_plausible(part: &str, total_params: i64) -> bool {
 /// Where some size has digits, sizes that are words are none.
 fn drop_word_sizes(parts: &mut [(String, Kinds)]) {
     let has_digit = |part: &str| part.chars().any(|c| c.is_ascii_digit());
+    // `Llama-3-8B-mini`: the 8B is the size, mini a part of the name.
     if parts.iter().any(|(part, kinds)| kinds.size_label && has_digit(part)) {
         for (part, kinds) in parts {
             if part.chars().all(char::is_alphabetic) {
@@ -234,6 +238,7 @@ pub fn title(name: &str) -> String {
     let untitled = |word: &str| PATTERNS.as_ref().is_none_or(|patterns| patterns.untitled.is_match(word));
     let dashless = name.trim().replace('-', " ");
     let words = dashless.split_whitespace().map(|word| {
+        // `instruct` becomes Instruct, `LLaMA` and `v1.5` stay.
         let is_lower = word.chars().any(char::is_lowercase) && !word.chars().any(char::is_uppercase);
         if is_lower && !untitled(word) { capitalize(word) } else { word.to_owned() }
     });

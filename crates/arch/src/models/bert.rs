@@ -58,7 +58,7 @@ pub const CLASSIFIER: &[TensorRule] = &[
     TensorRule::copy(&["classifier.out_proj"], "cls.output").need(Need::Optional),
 ];
 
-/// Fields of `BertConfig` of transformers 5.23, and of its kin.
+/// Fields of `BertConfig` of transformers 5.23, and of the classes derived from it.
 pub const FIELDS: &[Field] = &[
     ("vocab_size", INT, Int(30522)),
     ("hidden_size", INT, Int(768)),

@@ -2,7 +2,7 @@
 //!
 //! Config keys: in an order of their own; the context length is `seq_length`, or else the width.
 //!
-//! Transforms: Q, K and V of each head lie together; they become all Q, all K, all V, in one tensor
+//! Transforms: Q, K and V of each head are stored together; they become all Q, all K, all V, in one tensor
 //! still.
 //!
 //! Source: `BloomModel` in `conversion/bloom.py`.

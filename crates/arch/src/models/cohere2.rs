@@ -65,6 +65,7 @@ const COHERE2_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.needed_number("logit_scale", hparams, &["logit_scale"])?;
+    // The window of the sliding layers; that every fourth is full is the graph's.
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
     keys.vocab_size(hparams)?;
     // `rotary_pct` is in the configs on the Hub, not in those that transformers 5 saves.

@@ -22,6 +22,7 @@ pub const COMMAND_R: Arch = Arch {
 
 /// Norms of queries and keys are in Command R+ only.
 const NORMS: &[TensorRule] = &[
+    // Attention and the feed-forward part run side by side on it.
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm").need(NORMED),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm").need(NORMED),
@@ -64,6 +65,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let length = hparams.need_u64(&["model_max_length", "max_position_embeddings"])?;
     text_keys(&hparams.with("max_position_embeddings", length.into()), keys)?;
     keys.needed_number("logit_scale", hparams, &["logit_scale"])?;
+    // Stated because llama.cpp takes a missing key for linear scaling.
     keys.set_prefixed("rope.scaling.type", "none".into());
     Ok(())
 }

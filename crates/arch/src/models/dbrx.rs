@@ -3,7 +3,7 @@
 //! Config keys: two nested objects, of attention and of the experts; a fixed norm epsilon.
 //!
 //! Transforms: Q, K and V stay one matrix. The experts are the rows of one matrix, which becomes a
-//! tensor of three dimensions; their last matrix lies transposed in the checkpoint. The router gets
+//! tensor of three dimensions; their last matrix is stored transposed. The router gets
 //! the type of the file, as everything that is no vector.
 //!
 //! Source: `DbrxModel` in `conversion/dbrx.py`.

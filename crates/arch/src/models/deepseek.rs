@@ -18,6 +18,7 @@ pub const DEEPSEEK: Arch = Arch {
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
         rules::ATTENTION_PERMUTED,
+        // The first layer is dense (`first_k_dense_replace` 1), the others have experts.
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         &rules::shared_experts(Need::If(has_shared)),

@@ -21,6 +21,7 @@ pub const DOTS1: Arch = Arch {
         rules::PRE_NORMS,
         rules::ATTENTION,
         rules::QK_NORMS,
+        // As in DeepSeek: the first `first_k_dense_replace` layers are dense.
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         // Other programs than transformers save the stacked tensors of its classes as they are.

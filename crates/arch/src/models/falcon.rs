@@ -4,7 +4,7 @@
 //! the width whatever the config says. Newer files have as many key heads as heads where there is
 //! one; `multi_query` tells, and the reference, which does not look at it, stops.
 //!
-//! Transforms: of each key head its queries, key and value lie together; they become all Q, all K,
+//! Transforms: of each key head its queries, key and value are stored together; they become all Q, all K,
 //! all V, in one tensor still (the data layout `jploski`).
 //!
 //! Source: `FalconModel` in `conversion/falcon.py`.

@@ -70,5 +70,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // Scores x become c tanh(x / c).
     keys.needed_number("attn_logit_softcapping", hparams, &["attn_logit_softcapping"])?;
     keys.needed_number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
+    // Every second layer slides; llama.cpp knows which.
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])
 }

@@ -23,6 +23,7 @@ pub const GLM4: Arch = Arch {
 
 const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    // Four norms a layer: before and after attention, before and after the feed-forward part.
     TensorRule::copy(&["model.layers.{bid}.post_self_attn_layernorm"], "blk.{bid}.post_attention_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_mlp_layernorm"], "blk.{bid}.post_ffw_norm"),
@@ -49,6 +50,7 @@ const GLM4_CONFIG: ConfigClass = ConfigClass {
         DECODER_FIELDS,
     ],
     adjust: |map| {
+        // Half of each head is rotated where the file does not say.
         adjust::partial_rotary(map, 0.5);
         Ok(())
     },

@@ -64,6 +64,8 @@ pub const PREDICTED: &str = "num_nextn_predict_layers";
 pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     // GLM 4.5 Air: 46 layers, and layer 46 of the checkpoint is the prediction.
     let trunk = hparams.n_layers()?;
+    // Layers of the prediction are numbered on from the last one, with their own tensors beside a whole
+    // layer's.
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
     let first = format!("model.layers.{trunk}.");
     if !tensors.iter().any(|tensor| tensor.name.starts_with(&first)) {
@@ -123,6 +125,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // Scores go through a sigmoid.
     keys.set_prefixed("expert_gating_func", Value::U32(2));
     keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
+    // Older configs leave the key out, and so does the file.
     if hparams.get("norm_topk_prob").is_some() {
         keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     }

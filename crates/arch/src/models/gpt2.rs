@@ -4,7 +4,7 @@
 //! the config says. Newer files have the context length under `n_positions` only, on which the
 //! reference stops.
 //!
-//! Transforms: the projections are Conv1D, whose matrices lie transposed; their columns become rows.
+//! Transforms: the projections are Conv1D, whose matrices are stored transposed; their columns become rows.
 //!
 //! Source: `GPT2Model` in `conversion/gpt2.py`, but for the causal masks of older files, which the
 //! reference means to leave out and stops on.
@@ -86,6 +86,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The order of `GPT2Model.set_gguf_parameters`, which calls no parent. No `head_count_kv`: readers
     // take the number of heads.
     keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
+    // `n_ctx` in files of OpenAI's time, which transformers 5 saves no more.
     keys.needed("context_length", hparams, &["n_ctx", "n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
     keys.set_derived("feed_forward_length", "n_embd", width.saturating_mul(4))?;

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, the sliding window, the length of the experts.
 //!
 //! Transforms: gate and up of the experts, whose rows alternate, are taken apart. Experts in MXFP4
-//! stay as they are, in the order of ggml; experts in floats lie transposed in the checkpoint.
+//! stay as they are, in the order of ggml; experts in floats are stored transposed.
 //!
 //! Source: `GptOssModel` in `conversion/gpt_oss.py`.
 
@@ -129,6 +129,7 @@ const GPT_OSS_CONFIG: ConfigClass = ConfigClass {
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // Layer 0 slides, layer 1 sees everything, and so on.
     adjust::layer_types(map, |layer| layer.is_multiple_of(2))?;
+    // The default argument of `GptOssConfig`: from 4096 positions to 131072.
     if map.get("rope_parameters").is_none_or(Json::is_null) {
         let yarn = json!({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
             "truncate": false, "original_max_position_embeddings": 4096});
@@ -140,5 +141,6 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
+    // All layers are mixtures: `intermediate_size` is the length of an expert.
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])
 }

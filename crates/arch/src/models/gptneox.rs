@@ -4,7 +4,7 @@
 //! `rotary_pct` in older files and inside `rope_parameters` in newer ones, on which the reference
 //! stops.
 //!
-//! Transforms: Q, K and V of each head lie together; they become all Q, all K, all V, in one tensor
+//! Transforms: Q, K and V of each head are stored together; they become all Q, all K, all V, in one tensor
 //! still.
 //!
 //! Source: `GPTNeoXModel` in `conversion/gptneox.py`.
@@ -80,6 +80,7 @@ const GPTNEOX_CONFIG: ConfigClass = ConfigClass {
     heads_divide_hidden: true,
     adjust: |map| {
         // The names that this class alone has for rotary parameters.
+        // `GPTNeoXConfig` moves them into `rope_parameters`, with its own default of a quarter.
         if let Some(base) = map.remove("rotary_emb_base") {
             map.entry("rope_theta").or_insert(base);
         }

@@ -55,6 +55,8 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // no key.
     llama::keys(&hparams.without("head_dim"), keys)?;
     for (key, name) in [
+        // Names of the file, and of the config that it is read from: here a multiplier is not a
+        // scaling.
         ("attention.scale", "attention_multiplier"),
         ("embedding_scale", "embedding_multiplier"),
         ("residual_scale", "residual_multiplier"),

@@ -51,6 +51,7 @@ fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
     let group = rows(per_group.saturating_add(2));
     let after_queries = rows(per_group);
     Ok(match part {
+        // Queries and keys are then permuted by all heads of the tensor; values are not.
         0 => RowMap::Groups { group, start: 0, rows: after_queries, n_head: heads },
         1 => RowMap::Groups { group, start: after_queries, rows: head_dim, n_head: kv_heads },
         _ => {

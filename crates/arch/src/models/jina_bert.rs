@@ -30,12 +30,14 @@ const ATTENTION: &[TensorRule] = &[
         .need(Need::Optional),
     TensorRule::copy(&["encoder.layer.{bid}.attention.output.dense"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["encoder.layer.{bid}.attention.output.LayerNorm"], "blk.{bid}.attn_output_norm"),
+    // The model for code normalizes after attention once more.
     TensorRule::copy(&["encoder.layer.{bid}.layer_norm_1"], "blk.{bid}.attn_norm_2").need(Need::Optional),
 ];
 
 const FEED_FORWARD: &[TensorRule] = &[
     TensorRule::copy(
         &[
+            // Gate and up in one matrix, under two names, or apart (`_v` up, `_w` gate), by release.
             "encoder.layer.{bid}.mlp.gated_layers",
             "encoder.layer.{bid}.mlp.up_gated_layer",
             "encoder.layer.{bid}.mlp.gated_layers_v",

@@ -20,6 +20,8 @@ pub const LLAMA: Arch = Arch {
         Class::new("MistralForCausalLM"),
         Class::new("MixtralForCausalLM"),
         Class::new("LLaMAForCausalLM"),
+        // Embedding models and other inner parts: names lack `model.` in front, which is put there
+        // before the look-up.
         Class::inner("LlamaModel", "model."),
     ],
     example: "unsloth/Llama-3.2-1B-Instruct",
@@ -27,6 +29,7 @@ pub const LLAMA: Arch = Arch {
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
+        // `LlamaModel.permute`: reshape (heads, 2, d/2, ..), swap the middle axes.
         rules::ATTENTION_PERMUTED,
         rules::GATED_MLP,
         rules::MIXTRAL_EXPERTS,
@@ -110,9 +113,10 @@ const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    hparams.need_u64(&["vocab_size"])?;
-    keys.count("vocab_size", hparams, &["vocab_size"])?;
+    keys.vocab_size(hparams)?;
     let dim = hparams.head_dim()?;
+    // Whole heads are rotated. The reference computes `hidden_size // num_attention_heads` where there
+    // is no `head_dim`.
     keys.set_prefixed("rope.dimension_count", Value::U32(to_u32("head_dim", &dim.into())?));
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Config keys: those of llama; `intermediate_size` is the length of an expert and
 //! `intermediate_size_mlp` that of dense layers; how many layers apart mixtures are.
 //!
-//! Transforms: the experts lie stacked and transposed in the checkpoint, gate before up, which are
+//! Transforms: the experts are stored stacked and transposed, gate before up, which are
 //! taken apart. Q and K stay as they are.
 //!
 //! Source: `Llama4Model` in `conversion/llama.py`.

@@ -63,6 +63,7 @@ pub mod roberta;
 pub mod rwkv;
 pub mod rwkv6;
 pub mod rwkv7;
+pub mod seed_oss;
 pub mod smollm3;
 pub mod stablelm;
 pub mod starcoder;

@@ -4,7 +4,7 @@
 //! they say something, it counts, while the reference takes the defaults of transformers 5's class,
 //! which are those of these two models.
 //!
-//! Transforms: none. The mixture of experts of version 2 is not covered: its experts lie transposed.
+//! Transforms: none. The mixture of experts of version 2 is not covered: its experts are stored transposed.
 //!
 //! Source: `NomicBertModel` in `conversion/bert.py`.
 
@@ -81,12 +81,13 @@ fn hub_spelling(map: &mut Map<String, Json>) {
             map.insert(to.into(), value);
         }
     }
+    // Defaults are filled in before; the length of a head follows from the numbers of the Hub's file.
     Fill::HeadDim.apply(map);
 }
 
 /// What the file must say for the model to be one of these, and what it may not.
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    const ASKED: &[(&str, &str)] = &[
+    const EXPECTED: &[(&str, &str)] = &[
         ("activation_function", "\"swiglu\""),
         ("causal", "false"),
         ("qkv_proj_bias", "false"),
@@ -96,10 +97,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("rotary_emb_interleaved", "false"),
         ("rotary_emb_fraction", "1.0"),
     ];
-    for (key, asked) in ASKED {
+    // The reference asserts what the graph of llama.cpp takes for granted.
+    for (key, expected) in EXPECTED {
         let Some(value) = hparams.get(key) else { continue };
         let spelled = value.to_string();
-        if spelled != *asked {
+        if spelled != *expected {
             return Err(bad(key, value, "what Nomic embeddings 1 and 1.5 have"));
         }
     }

@@ -20,6 +20,7 @@ pub const OLMO: Arch = Arch {
 };
 
 const ENDS: &[TensorRule] = &[
+    // No norms at all: those of OLMo 1 have neither weight nor bias.
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];

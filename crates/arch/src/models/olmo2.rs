@@ -73,6 +73,7 @@ const OLMO3_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // OLMo 2 has no window and no key.
     if hparams.get("sliding_window").is_some() {
         keys.count("attention.sliding_window", hparams, &["sliding_window"])?;
         // The number comes out of a file; a list is made of it.

@@ -44,6 +44,7 @@ const OLMOE_CONFIG: ConfigClass = ConfigClass {
             ("eos_token_id", INT | NULL | INTS, Int(50279)),
             ("attention_bias", BOOL, Bool(false)),
             ("attention_dropout", INT | FLOAT, Float(0.0)),
+            // Not written, unlike in OLMo 1.
             ("clip_qkv", FLOAT | NULL, Null),
             ("num_experts_per_tok", INT, Int(8)),
             ("num_experts", INT, Int(64)),
@@ -59,6 +60,7 @@ const OLMOE_CONFIG: ConfigClass = ConfigClass {
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `set_gguf_parameters` calls its parent, then sets one key over it.
     text_keys(hparams, keys)?;
     // `OlmoeModel` writes the constant over what `text_keys` has read.
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(1e-5));

@@ -77,7 +77,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rotated = hparams.rotated(hparams.head_share()?, Some(0.5))?;
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
+    // Multi-head attention: the config has no key for key heads.
     keys.needed("attention.head_count_kv", hparams, &["num_attention_heads"])?;
+    // 25000 in Persimmon 8B.
     keys.rope_number("rope.freq_base", hparams.rope(), &["rope_theta"])?;
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps"])?;
     keys.file_type_here();

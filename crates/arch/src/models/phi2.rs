@@ -71,6 +71,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     keys.needed("context_length", hparams, &["n_positions", "max_position_embeddings"])?;
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
+    // `4 * n_embd` in the reference, whatever `intermediate_size` says.
     keys.set_derived("feed_forward_length", "hidden_size", width.saturating_mul(4))?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;

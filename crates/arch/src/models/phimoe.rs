@@ -16,6 +16,7 @@ pub const PHIMOE: Arch = Arch {
     classes: &[Class::new("PhiMoEForCausalLM"), Class::new("PhimoeForCausalLM")],
     example: "microsoft/Phi-3.5-MoE-instruct",
     configs: &[PHIMOE_CONFIG],
+    // Q, K and V are apart here, unlike in the dense Phi 3, and the norms have biases.
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::MIXTRAL_EXPERTS],
     keys,
     computed: phi3::computed,

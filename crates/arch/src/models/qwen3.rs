@@ -17,6 +17,8 @@ pub const QWEN3: Arch = Arch {
     example: "Qwen/Qwen3-8B",
     configs: &[QWEN3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    // `Qwen3Model` is a `Qwen2Model` in the reference; embedding models have pooling, others nothing
+    // more.
     keys: qwen2::keys,
     vocab: Route::SentencePieceOrGpt2,
     ..DECODER

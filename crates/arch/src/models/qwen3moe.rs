@@ -23,6 +23,8 @@ pub const QWEN3MOE: Arch = Arch {
         rules::QWEN_EXPERTS,
         rules::STACKED_EXPERTS,
     ],
+    // `Qwen3MoeModel` is a `Qwen2MoeModel` in the reference. Its config has no shared expert, so that
+    // key is left out.
     keys: qwen2moe::keys,
     ..DECODER
 };
@@ -56,6 +58,7 @@ const QWEN3MOE_CONFIG: ConfigClass = ConfigClass {
         ],
         DECODER_FIELDS,
     ],
+    // The class knows the number as `num_local_experts`, under which `text_keys` finds it first.
     renamed: &[("num_experts", "num_local_experts")],
     adjust: |map| {
         adjust::window_if_used(map, Json::Null);

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of Qwen's mixtures, lengths of the linear attention, which layers have it.
 //!
-//! Transforms: queries, keys, values and gates of the linear attention lie grouped by key head and
+//! Transforms: queries, keys, values and gates of the linear attention are stored grouped by key head and
 //! come apart; norms are stored as their distance from one, but for that of the linear attention;
 //! decay is minus the exponential of what is stored. Layers of multi-token prediction follow the
 //! others.

@@ -60,6 +60,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let key = "max_position_embeddings";
     match hparams.get_u64(key)? {
         None => bert::keys(hparams, keys),
+        // The rows that are cut off are no positions any more.
         Some(length) => {
             // 514 rows of `max_position_embeddings` are 512 positions.
             let length = length.saturating_sub(unused(hparams)?);

@@ -2,7 +2,7 @@
 //!
 //! Config keys: in an order of their own; the context is a million, heads are none.
 //!
-//! Transforms: low-rank factors lie transposed; five vectors that mix a token with the one before
+//! Transforms: low-rank factors are stored transposed; five vectors that mix a token with the one before
 //! become one tensor; output matrices of later layers are divided by two again and again, where the
 //! config asks for rescaling. The hybrid has the five parts of its mixing factors in another order.
 //!

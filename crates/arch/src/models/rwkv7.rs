@@ -5,7 +5,7 @@
 //! follow from the width.
 //!
 //! Transforms: the vectors that mix a token with the one before become one tensor. Low-rank factors
-//! lie transposed, unless they have the names of flash-linear-attention. The first layer has no
+//! are stored transposed, unless they have the names of flash-linear-attention. The first layer has no
 //! residual values; llama.cpp wants them all the same and gets those of its learning rate.
 //!
 //! Source: `Rwkv7Model` and `ARwkv7Model` in `conversion/rwkv.py`.

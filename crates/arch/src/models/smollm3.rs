@@ -16,6 +16,8 @@ pub const SMOLLM3: Arch = Arch {
     example: "HuggingFaceTB/SmolLM3-3B",
     configs: &[SMOLLM3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
+    // Every fourth layer is not rotated (`no_rope_layers`). `SmolLM3Model` writes no key for it: the
+    // graph has the period.
     keys: llama::keys,
     computed: llama::computed,
     vocab: Route::Llama,
@@ -41,6 +43,7 @@ const SMOLLM3_CONFIG: ConfigClass = ConfigClass {
             ("eos_token_id", INT | NULL | INTS, Int(128_001)),
             ("use_sliding_window", BOOL, Bool(false)),
             ("sliding_window", INT | NULL, Null),
+            // 1 for layers that are rotated, against the name; no converter reads it.
             ("no_rope_layers", NULL | INTS, Null),
             ("no_rope_layer_interval", INT, Int(4)),
             ("layer_types", NULL | TEXTS, Null),

@@ -33,6 +33,7 @@ const NORMS: &[TensorRule] = &[
 /// Norms of queries and keys, one for each head (the 12B model).
 const HEAD_NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_layernorm.norms.{xid}"], "blk.{bid}.attn_q_norm")
+        // One norm a head, (head_dim) each, becomes (heads, head_dim).
         .rows(RowRule::Fuse(|hparams| hparams.n_heads().map_or(0, |n_heads| n_heads as usize)))
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_layernorm.norms.{xid}"], "blk.{bid}.attn_k_norm")
@@ -73,6 +74,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("embedding_length", hparams, &["hidden_size"])?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
+    // A quarter of each head in all releases; the reference needs the key.
     let rotated = hparams.rotated(hparams.head_share()?, None)?;
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;

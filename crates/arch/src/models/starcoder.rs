@@ -91,6 +91,7 @@ pub fn gpt_keys(hparams: &Hparams, keys: &mut Keys, kv_heads: u64) -> Result<(),
     keys.needed("context_length", hparams, &["n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
     let width = hparams.need_u64(&["n_embd"])?;
+    // `4 * n_embd` in the reference, whatever `n_inner` says.
     keys.set_derived("feed_forward_length", "n_embd", width.saturating_mul(4))?;
     keys.set_derived("block_count", "n_layer", hparams.n_layers()?)?;
     keys.needed("attention.head_count", hparams, &["n_head"])?;

@@ -19,6 +19,7 @@ pub const STARCODER2: Arch = Arch {
 };
 
 const MLP: &[TensorRule] = &[
+    // GPT-2's names, but ordinary linear layers: nothing is transposed.
     TensorRule::copy(&["model.layers.{bid}.mlp.c_fc"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["model.layers.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
 ];

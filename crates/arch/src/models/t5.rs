@@ -55,6 +55,7 @@ const ENCODER: &[TensorRule] = &[
     )
     .need(Need::Optional),
     TensorRule::copy(&["encoder.block.{bid}.layer.0.layer_norm"], "enc.blk.{bid}.attn_norm"),
+    // T5 1.0 has one matrix, 1.1 and Flan a gate beside it; both become `ffn_up`.
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi"], "enc.blk.{bid}.ffn_up"),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_1"], "enc.blk.{bid}.ffn_up")
         .need(IS_GATED),

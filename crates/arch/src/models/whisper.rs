@@ -39,6 +39,7 @@ const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.decoder.embed_tokens"], "token_embd"),
     TensorRule::copy(&["model.decoder.embed_positions"], "dec.pos_embd"),
     TensorRule::copy(&["model.decoder.layer_norm"], "dec.output_norm"),
+    // Tied in every release; some files hold it again.
     TensorRule::copy(&["proj_out"], "output").need(Need::Optional).unless_equal("token_embd"),
 ];
 

@@ -43,6 +43,7 @@ impl Context<'_> {
 
     /// How many layers have the tensors of a rule.
     pub fn n_layers(&self, rule: &TensorRule) -> u64 {
+        // T5 and Whisper have layers of two kinds under one table.
         let of_decoder = self.decoder_layers.filter(|_| rule.gguf.starts_with("dec."));
         let of_decoder = of_decoder.and_then(|key| self.hparams.get_u64(key).ok().flatten());
         of_decoder.unwrap_or_else(|| self.hparams.n_layers().unwrap_or(0))
@@ -66,6 +67,8 @@ impl Context<'_> {
         if !self.prefix.is_empty() {
             name = format!("{}{name}", self.prefix).into();
         }
+        // The text part of a model of several kinds; and a bias whose name ends otherwise, so that
+        // `.bias` can be left out of patterns.
         for (from, to) in [("language_model.", ""), CORRECTION_BIAS] {
             if name.contains(from) {
                 name = name.replace(from, to).into();
@@ -101,6 +104,7 @@ impl Context<'_> {
         }
         let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         let mut dims = self.reshape(found.rule, first, first.shape)?.dims().to_vec();
+        // The new dimension is the outermost, which comes last.
         dims.push(parts.len() as u64);
         let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
         Ok(OutTensor {
@@ -119,6 +123,8 @@ impl Context<'_> {
     fn reshape(&self, rule: &TensorRule, source: &SourceTensor, shape: Shape) -> Result<Shape, ArchError> {
         let Some(reshape) = rule.shape else { return Ok(shape) };
         let dims = (reshape.forward)(self.hparams, shape.dims())?;
+        // The config decides the new shape, and a config may be wrong: no element may be lost or made
+        // up.
         let made = Shape::new(&dims).ok().filter(|made| made.n_elems() == shape.n_elems());
         made.ok_or_else(|| ArchError::TensorShape {
             name: source.name.clone(),
@@ -140,12 +146,14 @@ impl Context<'_> {
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
             RowRule::Part(part) => part(self.hparams, &source.shape)?,
             // Of a bias there are no columns.
+            // A bias is a vector, which transposing leaves alone.
             RowRule::Columns(_) if found.suffix == ".bias" => RowMap::Concat,
             RowRule::Columns(rows) | RowRule::Mxfp4(rows) => rows,
             RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
         };
         let wrong =
             |expected| ArchError::TensorShape { name: source.name.clone(), found: source.shape, expected };
+        // The shape after transposing, before parts are taken.
         let (whole, matrix) = match found.rule.rows {
             RowRule::Columns(_) if found.suffix != ".bias" => {
                 let (whole, matrix) = transposed::transposed(&source.shape).map_err(wrong)?;
@@ -159,6 +167,8 @@ impl Context<'_> {
         };
         let shape = part_shape(&rows, &whole).map_err(wrong)?;
         let shape = self.reshape(found.rule, source, shape)?;
+        // What happens to elements is said of weights; a bias keeps its values unless the rule looks at
+        // the ending itself.
         let element = match found.rule.element_of {
             Some(element_of) => element_of(self.hparams, found.bid, found.suffix)?,
             None if found.suffix == ".bias" => ElementMap::Identity,
@@ -174,6 +184,7 @@ impl Context<'_> {
                 None => Data::Rows { sources: vec![name_of()], rows, element },
             },
         };
+        // A head is permuted as two halves, so each must have an even number of rows.
         let n_head = match rows {
             RowMap::RopePermute { n_head } => n_head,
             RowMap::Groups { n_head, .. } if n_head > 0 => n_head,
@@ -240,6 +251,8 @@ impl Context<'_> {
             found: source.shape,
             expected,
         };
+        // codes  (.., rows, blocks of a row, 16 bytes), two 4-bit codes a byte
+        // scales (.., rows, blocks of a row), one exponent for 32 elements
         if codes.shape.dims() != [&[transposed::BLOCK_BYTES], scales.shape.dims()].concat() {
             let expected = format!("16 codes for each of the {} scales of `{}`", scales.shape, scales.name);
             return Err(wrong(codes, expected));
@@ -264,6 +277,7 @@ impl Context<'_> {
 /// a part. What was expected where the source does not have such a part.
 fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
     let mut dims = source.dims().to_vec();
+    // Rows are the second dimension; a vector's are its only one. Dimensions are row length first.
     let outer = dims.len().saturating_sub(1).min(1);
     let Some(dim) = dims.get_mut(outer) else { return Ok(*source) };
     match *rows {

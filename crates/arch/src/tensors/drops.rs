@@ -44,6 +44,8 @@ pub fn reason(name: &str) -> Option<&'static str> {
     if let Some((_, reason)) = COMPUTED.iter().find(|(end, _)| name.ends_with(end)) {
         return Some(reason);
     }
+    // By parts of names, as the reference has it; a text model with such a name would lose the tensor
+    // there too.
     let other = OTHER_START.iter().any(|start| name.starts_with(start))
         || OTHER_PART.iter().any(|part| name.contains(part));
     other.then_some("part of an image, sound or speech model")
@@ -78,7 +80,9 @@ pub fn keep_f32(name: &str, n_dims: usize) -> bool {
     if n_dims <= 1 || name.ends_with("_norm.weight") {
         return true;
     }
+    // `ssm_a`, biases: what is no weight is small.
     let Some(base) = name.strip_suffix(".weight") else { return true };
+    // `match_model_tensor_name`: the name of the layer's tensor must be exactly one of these.
     match base.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((_, part)) => BLOCK.contains(&part),
         None => WHOLE.contains(&base),

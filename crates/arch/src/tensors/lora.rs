@@ -16,7 +16,7 @@ use super::{drops, transposed};
 use crate::layout::{Data, Dropped, ElementMap, OutTensor, RowMap};
 use crate::{ArchError, SourceTensor};
 
-/// What the base model says of its matrices.
+/// What is known of the matrices of the base model.
 pub struct Base<'a> {
     /// Its tensors, where its weights are at hand.
     pub tensors: &'a [SourceTensor],
@@ -60,6 +60,8 @@ pub fn adapt(
     sources: &[SourceTensor],
 ) -> Result<(Vec<OutTensor>, Vec<Dropped>), ArchError> {
     let (n_layers, n_experts) = (context.hparams.n_layers()?, context.hparams.n_experts()?);
+    let by_name: HashMap<&str, &SourceTensor> =
+        base.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let (pairs, whole, dropped) = sort_out(sources)?;
     let mut tensors = Vec::with_capacity(sources.len());
     let mut unused = Vec::new();
@@ -79,7 +81,8 @@ pub fn adapt(
             unused.push(both.a.name.clone());
             continue;
         };
-        base.check(&target, &all, both)?;
+        base.check(by_name.get(target.as_str()).copied(), &all, both)?;
+        // Pairs of all experts become two tensors of three dimensions, when the last of them is there.
         if matches!(all[0].rule.rows, RowRule::StackExperts) {
             let stack = stacks.entry(all[0].bid).or_default();
             stack.insert((all[0].rule.gguf, all[0].xid), both);
@@ -114,6 +117,7 @@ fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
     let (mut whole, mut dropped, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for source in sources {
         let name = source.name.as_str();
+        // PEFT names a half after its matrix: `base_model.model.X.lora_A.weight` for `X.weight`.
         let is_a = name.contains(".lora_A.weight") || name.contains(".lora_embedding_A");
         let is_b = name.contains(".lora_B.weight") || name.contains(".lora_embedding_B");
         if !is_a && !is_b {
@@ -128,6 +132,7 @@ fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
             continue;
         }
         let target = target_of(name);
+        // The other half may come many tensors later; the pair keeps the place of the first.
         let at = *index.entry(target.clone()).or_insert_with(|| {
             pairs.push(Pair { target, a: None, b: None });
             pairs.len() - 1
@@ -186,7 +191,7 @@ fn pair(
         RowRule::Copy | RowRule::First | RowRule::PermuteQ | RowRule::PermuteK | RowRule::Part(_)
     );
     if !is_plain || rule.shape.is_some() {
-        return refuse("the matrix lies otherwise in the file than in the checkpoint");
+        return refuse("the rows of the matrix are in another order in the file than in the checkpoint");
     }
     if rule.element_of.is_some() || rule.element != ElementMap::Identity {
         return refuse("the values of the matrix are changed on the way into the file");
@@ -265,8 +270,9 @@ fn wrong(source: &SourceTensor, expected: String) -> ArchError {
 }
 
 impl Base<'_> {
-    /// Whether a pair fits itself and the base model.
-    fn check(&self, target: &str, all: &[Found], both: Both<'_>) -> Result<(), ArchError> {
+    /// Checks that a pair fits itself and the base model, whose `weight` it changes.
+    fn check(&self, weight: Option<&SourceTensor>, all: &[Found], both: Both<'_>) -> Result<(), ArchError> {
+        // A (rank, in), B (out, rank): dimensions row length first are [in, rank] and [rank, out].
         let (a, b) = (both.a.shape.dims(), both.b.shape.dims());
         let (&[inner, rank], &[rank_of_b, outer]) = (a, b) else {
             let source = if a.len() == 2 { both.b } else { both.a };
@@ -279,10 +285,9 @@ impl Base<'_> {
         let is_embedding = all.iter().any(|found| found.rule.gguf == "token_embd");
         let (inner, outer) = if is_embedding { (outer, inner) } else { (inner, outer) };
         let (of_inner, of_outer) = if is_embedding { (both.b, both.a) } else { (both.a, both.b) };
-        let weight = self.tensors.iter().find(|tensor| tensor.name == target);
         let stated = weight.and_then(|weight| match weight.shape.dims() {
             &[inner, outer] => {
-                Some((Some(inner), Some(outer), format!("those of `{target}`, {}", weight.shape)))
+                Some((Some(inner), Some(outer), format!("those of `{}`, {}", weight.name, weight.shape)))
             }
             _ => None,
         });
@@ -303,6 +308,8 @@ impl Base<'_> {
 /// Columns and rows of a matrix that are the width of the model, where its name says so.
 fn widths(all: &[Found], width: Option<u64>) -> (Option<u64>, Option<u64>) {
     let part = all.first().and_then(|found| found.rule.gguf.rsplit('.').next()).unwrap_or_default();
+    // The width of the model goes into Q, K, V, gate and up, and comes out of the output and down
+    // projections.
     match part {
         "attn_q" | "attn_k" | "attn_v" | "attn_qkv" | "ffn_gate" | "ffn_up" | "ffn_gate_exps"
         | "ffn_up_exps" | "output" | "token_embd" => (width, None),

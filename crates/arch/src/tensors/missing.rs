@@ -31,6 +31,8 @@ impl Context<'_> {
 
     /// The name of a rule's tensor as the checkpoint would spell it.
     pub(super) fn spelled(&self, rule: &TensorRule, name: usize, bid: u64, xid: u64) -> String {
+        // As a person would find it in the checkpoint: the first spelling of the rule, without the
+        // prefix that its class leaves out.
         let ending = if rule.bare.is_some() { "" } else { ".weight" };
         let name = rules::fill(rule.hf.get(name).copied().unwrap_or_default(), bid, xid) + ending;
         name.strip_prefix(self.prefix).map(str::to_owned).unwrap_or(name)
@@ -40,6 +42,7 @@ impl Context<'_> {
     fn incomplete(&self, stacks: &HashMap<u64, Stack<'_>>, n_experts: u64, limit: usize) -> Vec<String> {
         let mut bids: Vec<&u64> = stacks.keys().collect();
         bids.sort_unstable();
+        // Needed ones are named by `check_missing` itself.
         let optional =
             |bid: u64| self.stacked().filter(move |rule| !rule.needed(self.hparams, n_experts, bid));
         let lacking = bids.into_iter().flat_map(|bid| {
@@ -61,6 +64,7 @@ impl Context<'_> {
         unfused: Vec<String>,
         n_experts: u64,
     ) -> Result<(), ArchError> {
+        // Needed are outputs, not sources: any of the alternative names of a rule makes its output.
         let have: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         let mut names = unfused;
         // The number of layers comes out of a file and may be anything: no more of them are looked at

@@ -40,59 +40,59 @@ pub struct TensorRule {
 pub enum RowRule {
     /// Nothing.
     Copy,
-    /// Nothing; the checkpoint may have it several times under the names of the rule, of which the
-    /// one that comes first counts.
+    /// Nothing. The checkpoint may hold the tensor several times, under the names of the rule; the first one
+    /// that is met is used, the others are dropped.
     First,
     /// Rotary halves are interleaved within each query head, for weight and bias.
     PermuteQ,
     /// Rotary halves are interleaved within each key head, for weight and bias.
     PermuteK,
-    /// The matrices of all experts of a layer become one tensor of three dimensions. All rules
-    /// with this value form one group: its tensors appear, in the order of the table, where
-    /// the last of their sources was met.
+    /// Stacks the matrices of all experts of a layer into one tensor of three dimensions. All rules with this
+    /// value form one group: its tensors appear, in the order of the table, where the last source of any of
+    /// them was met.
     StackExperts,
-    /// A part of the rows, for weight and bias. Several rows of a table with the same name in
-    /// the checkpoint share it out, in the order of the table.
+    /// Takes a part of the rows, of weight and bias. Several rules with the same name in `hf` take a fused
+    /// tensor apart, in the order of the table.
     Part(Part),
-    /// The columns of the matrix become rows (Conv1D of GPT-2, low-rank factors of RWKV), which
-    /// then move as the map says.
+    /// Transposes the matrix (Conv1D of GPT-2, low-rank factors of RWKV). The map then applies to the rows of
+    /// the result.
     Columns(RowMap),
-    /// As `Columns`, for matrices that are not simply the last two dimensions: the result has three
+    /// Transposes matrices that are not simply the last two dimensions (experts, heads). The result has three
     /// dimensions.
     Transposed(Transpose),
-    /// Scales of MXFP4, in whose name `_scales` stands where that of the codes has `_blocks`; the
-    /// blocks made of both then move as the map says.
+    /// Makes blocks of MXFP4. `hf` names the scales; the codes have the same name with `_blocks` for
+    /// `_scales`. The map then applies to the rows of the result.
     Mxfp4(RowMap),
-    /// Tensors of the same shape become one, with one dimension more: those that the names in the
-    /// checkpoint stand for here, which are no alternatives; of the names, or of the numbers `{xid}`
-    /// of the only name, the first so many as the function says. It appears where the last of them
-    /// was met.
+    /// Stacks several source tensors of the same shape along a new outer dimension. The sources are either the
+    /// first `n` names of `hf`, or the only name with `{xid}` = 0 .. n; the function gives n. Unlike in other
+    /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last
+    /// part was met.
     Fuse(fn(&Hparams) -> usize),
 }
 
-/// Says which matrices a tensor is transposed by, from the config and its shape.
+/// Which matrices of a tensor are transposed, from the config and the shape of the source.
 pub type Transpose = fn(&Hparams, &Shape) -> Result<Transposed, ArchError>;
 
 /// How a tensor is transposed.
 #[derive(Debug, Clone, Copy)]
 pub struct Transposed {
-    /// The rows that are a matrix.
+    /// Which source rows are a matrix.
     pub matrix: Matrix,
-    /// How many these are.
+    /// Number of source rows of a matrix.
     pub rows: u64,
-    /// What happens to the rows of the result.
+    /// Moves the rows of the result, which are the columns of the matrices.
     pub columns: RowMap,
 }
 
-/// Says what happens to the elements of the tensor of a layer with an ending (`.weight`, `.bias`).
+/// The map of the elements of a tensor, from the config, the layer and the ending (`.weight`, `.bias`).
 pub type ElementOf = fn(&Hparams, u64, &str) -> Result<ElementMap, ArchError>;
 
 /// Another shape for the same elements, with its inverse. Dimensions are row length first.
 #[derive(Debug, Clone, Copy)]
 pub struct Reshape {
-    /// Says the dimensions of a tensor in the file from those that it would have.
+    /// The dimensions in the file, from those without this rule.
     pub forward: fn(&Hparams, &[u64]) -> Result<Vec<u64>, ArchError>,
-    /// Says from the dimensions in the file what they were.
+    /// The dimensions in the checkpoint, from those in the file.
     pub inverse: fn(&[u64]) -> Vec<u64>,
 }
 
@@ -134,21 +134,21 @@ pub fn flat(dims: &[u64]) -> Vec<u64> {
     vec![dims.iter().fold(1, |product, dim| product.saturating_mul(*dim))]
 }
 
-/// Says which rows are taken, from the config and the shape of the source.
+/// Which rows are taken, from the config and the shape of the source.
 pub type Part = fn(&Hparams, &Shape) -> Result<RowMap, ArchError>;
 
 /// Whether a model can do without a tensor.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
-    /// It cannot.
+    /// Needed.
     Always,
-    /// It cannot, unless the config has experts.
+    /// Needed unless the config has experts.
     Dense,
-    /// It cannot, if the config has experts.
+    /// Needed if the config has experts.
     Experts,
-    /// It cannot, in layers of which the function says so.
+    /// Needed in layers for which the function is true.
     If(fn(&Hparams, u64) -> bool),
-    /// It can.
+    /// Never needed: no key says whether a checkpoint has it.
     Optional,
 }
 
@@ -261,7 +261,7 @@ pub const PRE_NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
 ];
 
-/// Separate Q, K, V and output projections whose rotary halves lie apart, as Hugging Face
+/// Separate Q, K, V and output projections whose rotary halves are stored apart, as Hugging Face
 /// stores llama, and which llama.cpp wants interleaved.
 pub const ATTENTION_PERMUTED: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").rows(RowRule::PermuteQ),
@@ -399,6 +399,7 @@ pub fn second_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
 }
 
 fn half(shape: &Shape, part: u64) -> RowMap {
+    // Rows of one matrix: of an expert where there are three dimensions, elements of a bias where there is one.
     let dims = shape.dims();
     let rows = dims.get(1).or(dims.first()).copied().unwrap_or(0) / 2;
     RowMap::Groups { group: rows * 2, start: rows * part, rows, n_head: 0 }
@@ -420,6 +421,7 @@ pub fn parse(pattern: &str, name: &str) -> Option<(u64, u64)> {
         let (place, literal) = piece.split_once('}')?;
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, after) = rest.split_at(digits);
+        // `07` is no layer: the names that `fill` makes have no leading zeros.
         if number.len() > 1 && number.starts_with('0') {
             return None;
         }

@@ -29,6 +29,8 @@ pub(super) fn transposed(source: &Shape) -> Result<(Shape, Matrix), String> {
 pub(super) fn transposed_parts(source: &Shape, how: &Transposed) -> Result<Shape, String> {
     let Transposed { matrix: Matrix { group, start }, rows, .. } = *how;
     let all: u64 = source.dims().iter().skip(1).product();
+    // `rows` source rows of every `group` from `start` on are one matrix, and every source row is in a
+    // group.
     let inside = rows > 0 && start.checked_add(rows).is_some_and(|end| end <= group);
     if source.n_dims() < 2 || !inside || !all.is_multiple_of(group) {
         return Err(format!("matrices of {group} rows, of which {rows} from {start} on are taken"));
