@@ -1,6 +1,6 @@
 //! LoRA adapters: from PEFT's files and the config of a base model to a layout.
 //!
-//! Source: `convert_lora_to_gguf.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! Source: `convert_lora_to_gguf.py`.
 
 use gguf::{Array, Value};
 use serde_json::Value as Json;

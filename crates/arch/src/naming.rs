@@ -5,7 +5,7 @@ use gguf::{Kind, Metadata, NameParts, naming_convention};
 /// The file name that the reference gives when the output is a folder: by the naming
 /// convention, from `general.*` keys and the name of the file type (`Q4_K_M`, in any case).
 ///
-/// Source: `TextModel.prepare_metadata` in `conversion/base.py` (llama-cpp-python 0.3.36).
+/// Source: `TextModel.prepare_metadata` in `conversion/base.py`.
 pub fn default_file_name(metadata: &Metadata, file_type: &str) -> String {
     // Name, size, fine tune, version, type: `Llama-3.2-1B-Instruct-v1.0-Q4_K_M`.
     let parts = NameParts {

@@ -1,8 +1,7 @@
 //! How the vectors of a text's tokens become one: what sentence-transformers says in `modules.json`
 //! and in the config of its pooling module.
 //!
-//! Source: `TextModel._try_set_pooling_type` in `conversion/base.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `TextModel._try_set_pooling_type` in `conversion/base.py`.
 
 use gguf::Value;
 use serde_json::{Value as Json, json};

@@ -21,8 +21,7 @@ use crate::{ArchError, Input, Options, SourceTensor, pooling};
 /// tensors is that of [`Input::tensors`], computed ones first, a stack of experts where its
 /// last part is.
 ///
-/// Source: `ModelBase.write` in `conversion/base.py` of llama.cpp, as vendored in
-/// llama-cpp-python 0.3.36.
+/// Source: `ModelBase.write` in `conversion/base.py`.
 ///
 /// # Errors
 ///

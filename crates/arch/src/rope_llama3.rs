@@ -10,8 +10,7 @@ const MAX_ROTARY_DIM: u64 = 1 << 16;
 /// The divisor of each rotated pair, shape `[dim / 2]`, where the rotary parameters are of
 /// type `llama3`. `dim`, the number of dimensions that are rotated, is computed only then.
 ///
-/// Source: `LlamaModel.generate_extra_tensors` in `conversion/llama.py` (llama-cpp-python
-/// 0.3.36).
+/// Source: `LlamaModel.generate_extra_tensors` in `conversion/llama.py`.
 ///
 /// # Errors
 ///

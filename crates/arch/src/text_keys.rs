@@ -12,7 +12,7 @@ use crate::keys::{Keys, to_f32, to_i32, to_u32};
 /// `general.file_type` at the end. The sliding window is not among these keys: each
 /// architecture that has a use for it says so itself.
 ///
-/// Source: `TextModel.set_gguf_parameters` in `conversion/base.py` (llama-cpp-python 0.3.36).
+/// Source: `TextModel.set_gguf_parameters` in `conversion/base.py`.
 ///
 /// # Errors
 ///

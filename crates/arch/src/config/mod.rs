@@ -5,8 +5,7 @@
 //! the file (an unknown `model_type`, a float where it wants an integer), the reference falls
 //! back to the file as it stands. Both ways give different keys, so both are followed.
 //!
-//! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py` of
-//! llama.cpp as vendored in llama-cpp-python 0.3.36, with transformers 5.23.
+//! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py`.
 
 pub mod adjust;
 pub mod classes;

@@ -1,7 +1,7 @@
 //! What a model card's front matter says.
 //!
-//! Source: `Metadata.apply_metadata_heuristic` in `gguf-py/gguf/metadata.py` (llama-cpp-python
-//! 0.3.36). A dictionary among base models or data sets is taken as it stands, as there.
+//! Source: `Metadata.apply_metadata_heuristic` in `gguf-py/gguf/metadata.py`. A dictionary among
+//! base models or data sets is taken as it stands, as there.
 
 use serde_json::{Map, Value as Json};
 

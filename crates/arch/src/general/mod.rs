@@ -4,7 +4,7 @@
 //! `_name_or_path` of the config, then the folder's name.
 //!
 //! Source: `Metadata` in `gguf-py/gguf/metadata.py` and `ModelBase.prepare_metadata` in
-//! `conversion/base.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! `conversion/base.py`.
 
 mod card;
 mod known;

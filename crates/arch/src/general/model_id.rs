@@ -1,7 +1,7 @@
 //! What a model's name tells: `org/Base-7B-finetune-v1.0` taken apart.
 //!
 //! Source: `Metadata.get_model_id_components` and `Metadata.id_to_title` in
-//! `gguf-py/gguf/metadata.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! `gguf-py/gguf/metadata.py`.
 
 use std::sync::LazyLock;
 

@@ -30,7 +30,7 @@ const ATTENTION: &[TensorRule] = &[
         .need(Need::Optional),
     TensorRule::copy(&["encoder.layer.{bid}.attention.output.dense"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["encoder.layer.{bid}.attention.output.LayerNorm"], "blk.{bid}.attn_output_norm"),
-    // The model for code normalizes after attention once more.
+    // Some releases normalize once more after attention.
     TensorRule::copy(&["encoder.layer.{bid}.layer_norm_1"], "blk.{bid}.attn_norm_2").need(Need::Optional),
 ];
 

@@ -27,7 +27,7 @@ pub const MINIMAX_M2: Arch = Arch {
 };
 
 const CORRECTION: &[TensorRule] = &[TensorRule::copy(
-    // The name of the releases, and that of transformers 5.
+    // Two spellings, by release.
     &[
         "model.layers.{bid}.block_sparse_moe.e_score_correction",
         "model.layers.{bid}.block_sparse_moe.gate.e_score_correction",

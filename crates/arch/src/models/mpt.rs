@@ -108,7 +108,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let attention = hparams.get("attn_config").ok_or_else(|| missing("attn_config"))?;
     let attention = attention.as_object().ok_or_else(|| bad("attn_config", attention, "an object"))?;
     let inner = |key: &str| attention.get(key).filter(|value| !value.is_null());
-    // MPT 7B 8k and later may share key heads; 0 and null both mean as many as heads.
+    // Grouped heads only: 0 and null both mean as many as heads.
     if let Some(heads) = inner("kv_n_heads").filter(|heads| heads.as_u64() != Some(0)) {
         keys.set_prefixed("attention.head_count_kv", Value::U32(to_u32("attn_config.kv_n_heads", heads)?));
     }

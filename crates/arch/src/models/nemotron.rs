@@ -66,8 +66,8 @@ const NEMOTRON_CONFIG: ConfigClass = ConfigClass {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.vocab_size(hparams)?;
-    // `text_keys` knows the first three spellings; Nemotron says `norm_eps`, which is an epsilon of RMS
-    // norms there.
+    // `text_keys` knows the first three spellings, and takes `norm_eps`, which Nemotron says, for the
+    // epsilon of RMS norms.
     let epsilon = ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"];
     keys.needed_number("attention.layer_norm_epsilon", hparams, &epsilon)?;
     keys.derived_from("rope.dimension_count", &["rope_parameters.partial_rotary_factor"]);

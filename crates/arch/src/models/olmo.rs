@@ -51,6 +51,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // Norms without weights still divide by a deviation; torch's default epsilon.
     keys.set_prefixed("attention.layer_norm_epsilon", Value::F32(1e-5));
-    // OLMo 1 7B limits queries, keys and values to +- clip_qkv; other sizes have null and no key.
+    // OLMo 1.7 7B limits queries, keys and values to +- clip_qkv; other sizes have null and no key.
     keys.number("attention.clamp_kqv", hparams, &["clip_qkv"])
 }

@@ -6,7 +6,7 @@
 //! Transforms: none; Q, K and V stay one matrix, interleaved by head.
 //!
 //! Source: `PersimmonModel` in `convert_hf_to_gguf.py` and `MODEL_ARCH.PERSIMMON` in gguf-py of
-//! llama.cpp until it was dropped there; llama-cpp-python 0.3.36 has the tensor names alone.
+//! llama.cpp until it was dropped there; the reference has the tensor names alone.
 
 use crate::models::prelude::*;
 

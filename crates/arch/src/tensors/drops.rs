@@ -2,8 +2,8 @@
 
 /// Why a source tensor is left out whatever the architecture, if it is.
 ///
-/// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`
-/// (llama-cpp-python 0.3.36). The reference leaves these out without a word.
+/// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`. The
+/// reference leaves these out without a word.
 pub fn reason(name: &str) -> Option<&'static str> {
     const COMPUTED: [(&str, &str); 3] = [
         (".rotary_emb.inv_freq", "rotary frequencies are computed from the config"),
@@ -54,7 +54,7 @@ pub fn reason(name: &str) -> Option<&'static str> {
 /// Whether the reference converter keeps an output tensor in f32 whatever the file type:
 /// vectors, norms, everything that is not a `.weight`, and a list of small tensors.
 ///
-/// Source: `ModelBase.prepare_tensors` in `conversion/base.py` (llama-cpp-python 0.3.36).
+/// Source: `ModelBase.prepare_tensors` in `conversion/base.py`.
 pub fn keep_f32(name: &str, n_dims: usize) -> bool {
     const BLOCK: [&str; 16] = [
         "ffn_gate_inp",

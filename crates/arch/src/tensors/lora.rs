@@ -47,8 +47,7 @@ type Stack<'a> = HashMap<(&'static str, u64), Both<'a>>;
 /// Whole norms come first, as they are met, then pairs in the order of their first half, A before B;
 /// a stack of experts where its last pair was met.
 ///
-/// Source: `LoraModel.get_tensors` and `modify_tensors` in `convert_lora_to_gguf.py` of llama.cpp,
-/// as vendored in llama-cpp-python 0.3.36.
+/// Source: `LoraModel.get_tensors` and `modify_tensors` in `convert_lora_to_gguf.py`.
 ///
 /// # Errors
 ///
