@@ -3,6 +3,7 @@
 //! Libraries say what is wrong and, where they can, what to do about it; they know no program and no option. Advice
 //! that names one stands here, one function for each library, in the place of theirs.
 
+use arch::{ArchError, vocab::VocabError};
 use convert::export::ExportError;
 
 /// About an error of the crate `convert`, or of one below it.
@@ -10,6 +11,7 @@ pub fn convert(error: &convert::Error) -> Option<String> {
     use convert::Error;
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
+        Error::Arch(error) => return arch(error),
         Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and give it with --imatrix",
         Error::Requantize { .. } => {
             "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
@@ -20,6 +22,21 @@ pub fn convert(error: &convert::Error) -> Option<String> {
         error => return error.hint(),
     };
     Some(hint.to_owned())
+}
+
+/// About an error of the crate `arch`.
+pub fn arch(error: &ArchError) -> Option<String> {
+    match error {
+        ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
+            format!(
+                "`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say"
+            )
+        }),
+        ArchError::Vocab(VocabError::UnknownPre { .. }) => {
+            Some("`--pre NAME` decides; `--pre default` if it does not matter".to_owned())
+        }
+        error => error.hint(),
+    }
 }
 
 /// About an error of the crate `gguf`.

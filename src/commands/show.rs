@@ -21,6 +21,7 @@ use crate::{
         },
     },
     failure::Failure,
+    hints,
     ui::{Ui, human_bytes, printable},
 };
 
@@ -70,7 +71,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 /// What is wrong with it, with its path and advice.
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|error| {
-        let hint = error.hint();
+        let hint = hints::gguf(&error);
         match error {
             // This one carries its path.
             error @ gguf::Error::Io { .. } => Failure::new(error),

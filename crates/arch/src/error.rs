@@ -133,7 +133,7 @@ impl ArchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
-                format!("`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say")
+                format!("it can be taken for a {name}; whether it computes as one, its names do not say")
             }),
             ArchError::MissingTensors { .. } => {
                 Some("a shard may be missing, or `num_hidden_layers` in config.json too large".into())

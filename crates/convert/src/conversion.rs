@@ -134,6 +134,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     /// # Errors
     /// [`Error::UnknownPlaceholder`]; [`Error::OneNameForMany`] where two files would have the same name.
     pub fn paths(&self, out: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+        // Checked here and not by the system: outputs get their names only at the end, one over the other.
         let (mut paths, mut seen) = (Vec::with_capacity(self.files.len()), HashSet::new());
         for file in &self.files {
             let default_name = self.input().file_name(file.recipe);

@@ -109,6 +109,7 @@ fn choose(
     kept: &[(usize, String)],
     facts: &[TensorFacts<'_>],
 ) -> Result<Vec<Choice>, Error> {
+    // A recipe file decides alone: no rule is walked, so that a later version of the rules changes nothing.
     let assignments = match &output.dtypes {
         Some(dtypes) => {
             let file_type = output.recipe.file_type;

@@ -30,6 +30,7 @@ pub(crate) fn scan(values: &[f32]) -> Scan {
 /// The same for stored bytes; none where the dtype's blocks have to be decoded to know.
 pub(crate) fn scan_raw(dtype: DType, bytes: &[u8]) -> Option<Scan> {
     let scan16 = |exponent: u16, to_f32: fn(u16) -> f32| {
+        // A magnitude is the bits without the sign.
         let (halves, _) = bytes.as_chunks::<2>();
         let max = halves.iter().fold(0u16, |max, half| max.max(u16::from_le_bytes(*half) & 0x7fff));
         let is_bad = |half: &[u8; 2]| u16::from_le_bytes(*half) & exponent == exponent;

@@ -138,6 +138,7 @@ pub fn run(
     watch: Watch<'_>,
 ) -> Result<(), Error> {
     let threads = options.threads.or_else(|| thread::available_parallelism().ok());
+    // More threads than jobs would only wait.
     let n_threads = threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1);
     // The next job that nobody has taken. Jobs are in the order of the checkpoint, so that the disk is read from
     // front to back by all threads together.
@@ -207,6 +208,7 @@ fn run_job(
     buffers: &mut Buffers,
 ) -> Result<u64, Error> {
     let mut values_are_read = false;
+    // Targets of one tensor share the values: reading is half of the work of the fast formats.
     let mut read_once = |values: &mut Vec<f32>| {
         if !std::mem::replace(&mut values_are_read, true) {
             read(task, job, options, values)?;

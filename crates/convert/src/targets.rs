@@ -37,6 +37,7 @@ pub(crate) fn check(
         if tensor.dtype.is_quantized() && !request.allow_requantize {
             return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
         }
+        // Both directions have to be known: the input is decoded to f32, and not every type can be encoded.
         let no_codec = |dtype, verb| {
             Err(Error::Encode { tensor: name(), error: quant::CodecError::NoCodec { dtype, verb } })
         };

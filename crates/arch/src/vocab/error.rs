@@ -103,7 +103,7 @@ impl VocabError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             VocabError::UnknownPre { .. } => {
-                Some("`--pre NAME` decides; `--pre default` if it does not matter")
+                Some("a name for it decides; the default one, if it does not matter")
             }
             VocabError::VocabTooLarge { .. } => {
                 Some("tokens that were added after training need rows in the embedding as well")

@@ -312,7 +312,7 @@ fn unknown_pre_tokenizers_are_named_and_can_be_decided() {
     let mut ctx = folder.context();
     let error = folder.metadata(&ctx).unwrap_err();
     assert_has(&error.to_string(), r"it splits by `[a-c\n]+`, then bytes (token hash ");
-    assert_has(error.hint().unwrap(), "--pre NAME");
+    assert_has(error.hint().unwrap(), "a name for it decides");
     ctx.pre = Some("falcon".into());
     let vocab = folder.metadata(&ctx).unwrap();
     assert_eq!(vocab.entries.get(keys::PRE).and_then(Value::as_str), Some("falcon"));

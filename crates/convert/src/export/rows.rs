@@ -166,6 +166,7 @@ impl Part<'_> {
     fn read_elements(&self, range: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.tensor.shape.row_elems().max(1);
         let by_element = self.part.row_elems == 1;
+        // Both sides are seen as one long row of elements, since their rows differ in length.
         // Where an element of the checkpoint is in the file, if it is in this part.
         let place = |element: u64| {
             let (row, within) = (element / self.part.row_elems, element % self.part.row_elems);
@@ -177,6 +178,7 @@ impl Part<'_> {
         for (element, out) in range.zip(out) {
             let Some((row, at)) = place(element) else { continue };
             let stored_row = at / row_elems;
+            // Neighbours are mostly in one row of the file, which is decoded once.
             if have != Some(stored_row) {
                 self.rows.read(stored_row..stored_row + 1, level, &mut values)?;
                 have = Some(stored_row);
@@ -196,11 +198,17 @@ impl Part<'_> {
         level: Level,
         out: &mut [f32],
     ) -> Result<(), Error> {
+        // The conversion made rows of columns. With `e` counted from the first row that was taken of a matrix:
+        //
+        //   checkpoint: row index * group + start + e, column c   <->   file: row index * n_columns + c, element e
+        //
+        // So a run of rows of the checkpoint is, in each row of the file, the run of elements `elements`.
         let Some(matrix) = self.part.matrix else { return Ok(()) };
         let mut row = rows.start;
         while row < rows.end {
             let (index, within) = (row / matrix.group, row % matrix.group);
             let end = rows.end.min((index + 1) * matrix.group);
+            // Rows of this matrix that are wanted and were taken, counted within the matrix.
             let taken =
                 matrix.start.max(within)..(matrix.start + self.part.row_elems).min(within + end - row);
             if taken.start < taken.end {
@@ -244,6 +252,7 @@ impl Part<'_> {
         let mut values = vec![0.0; ((last - first) * block) as usize];
         quant::decode(dtype, level, bytes, &mut values)
             .map_err(|error| Error::Encode { tensor: self.tensor.name.clone(), error })?;
+        // Blocks are decoded whole: what stands before the first wanted element is dropped.
         let skip = (elements.start - first * block) as usize;
         out.copy_from_slice(&values[skip..skip + out.len()]);
         Ok(())

@@ -96,6 +96,7 @@ impl Imatrix {
     /// # Errors
     /// [`ImatrixError::NonFinite`] with the first.
     pub fn check_finite(&self) -> Result<(), ImatrixError> {
+        // Names are in order, so that the error names the same entry on every run.
         for (name, entry) in &self.entries {
             if let Some(index) = entry.weights.iter().position(|weight| !weight.is_finite()) {
                 let (entry, value) = (name.clone(), entry.weights[index]);

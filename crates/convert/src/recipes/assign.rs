@@ -37,6 +37,7 @@ fn assign_one(
     // COPY copies even where a caller forgets to say so twice.
     let only_copy = Overrides { only_copy: true, ..Overrides::default() };
     let allowed_by = if recipe.copy { &only_copy } else { overrides };
+    // What a recipe never touches comes before every option, so that no pattern can quantize a norm.
     if let Some(kept) = kept(&model.architecture, tensor.name, &tensor.shape, allowed_by) {
         let reason = Reason::Kept(kept);
         return Ok(Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false });

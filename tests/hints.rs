@@ -1,0 +1,43 @@
+//! Libraries know no option and no program: what they say holds for everyone who uses them.
+
+use std::{fs, path::Path};
+
+/// The crates whose errors give advice, and which must not name an option of the command line.
+const CRATES: &[&str] = &["arch", "convert", "gguf", "imatrix", "source"];
+
+/// The files of a folder with everything below it.
+fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+#[test]
+fn libraries_name_no_option_and_no_program() {
+    let mut wrong = Vec::new();
+    for name in CRATES {
+        let mut found = Vec::new();
+        files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src"), &mut found);
+        for path in found {
+            let text = fs::read_to_string(&path).expect("a source file");
+            for (number, line) in (1..).zip(text.lines()) {
+                // Comments may say which option leads to a thing; only texts reach a user.
+                let Some((_, text)) = line.split_once('"').filter(|_| !line.trim_start().starts_with("//"))
+                else {
+                    continue;
+                };
+                let options = text.match_indices("--").filter(|(at, _)| {
+                    let before = text[..*at].chars().next_back().unwrap_or(' ');
+                    let after = text[at + 2..].chars().next().unwrap_or(' ');
+                    matches!(before, ' ' | '`') && after.is_ascii_lowercase()
+                });
+                let programs = ["`gguf-convert", "`gguf-quantize", "`gguf-eval", "`gguf-inspect"];
+                if options.count() > 0 || programs.iter().any(|program| text.contains(program)) {
+                    wrong.push(format!("{}:{number}: {}", path.display(), line.trim()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "advice that names options belongs into src/hints.rs:\n{}", wrong.join("\n"));
+}
