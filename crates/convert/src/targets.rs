@@ -22,7 +22,9 @@ pub(crate) fn check(
             continue;
         }
         let name = || tensor.name.to_owned();
-        if choice.requires_imatrix && request.weights_of(tensor)?.is_none() {
+        // Even where weights are not needed, an entry of the wrong size means a matrix of another model.
+        let has_weights = request.weights_of(tensor)?.is_some();
+        if choice.requires_imatrix && !has_weights {
             match request.missing {
                 MissingPolicy::Error if request.importance.is_none() => {
                     return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe: file.recipe.name });
