@@ -16,7 +16,7 @@ use crate::{
 pub struct Importance<'a> {
     /// The matrix, filters applied.
     pub imatrix: &'a Imatrix,
-    /// Its path, for the keys that tell where weights come from.
+    /// Its path, for the keys that record where weights come from.
     pub path: &'a str,
 }
 

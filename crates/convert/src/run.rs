@@ -73,7 +73,7 @@ pub enum NonFinite {
     Allow,
 }
 
-/// What a run tells while it goes, and how it is stopped.
+/// How a run reports on its way, and how it is stopped.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     /// Set from anywhere to stop the run; jobs that have begun are finished.

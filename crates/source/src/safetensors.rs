@@ -122,7 +122,7 @@ fn weight_map(bytes: &[u8]) -> Result<BTreeMap<String, String>, Error> {
         .collect()
 }
 
-/// Without an index, names such as `model-00001-of-00003.safetensors` tell what should be there.
+/// Without an index, names such as `model-00001-of-00003.safetensors` say what should be there.
 /// The reference converts what it finds.
 fn check_numbering(names: &[String]) -> Result<(), Error> {
     for name in names {
@@ -170,7 +170,7 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Tensor>, Error> {
     };
     let mut entries = parse_header(file, header)?;
 
-    // By position, as the data lies; each must begin where the one before it ends.
+    // By position in the file; each must begin where the one before it ends.
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut tensors = Vec::with_capacity(entries.len());
     let mut end_before = 0;

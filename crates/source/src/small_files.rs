@@ -9,7 +9,7 @@ use crate::{Error, Listing, card, json};
 /// Bytes that are read of a small file at most. The largest tokenizers have 35 MB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Names of small files that tell about a model. Weights never match.
+/// Names of small files that describe a model. Weights never match.
 const SMALL_FILES: &[&str] = &[
     "tokenizer.json",
     "tokenizer.model",

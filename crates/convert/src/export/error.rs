@@ -19,7 +19,7 @@ pub enum ExportError {
     /// Weights of a checkpoint are plain floats.
     #[error("weights cannot be written as {dtype}; f32, f16 and bf16 can")]
     Dtype {
-        /// The type asked for.
+        /// The type.
         dtype: DType,
     },
     /// What is in the output's place stays.

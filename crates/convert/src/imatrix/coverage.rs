@@ -14,7 +14,7 @@ pub enum Status {
         seen: (i64, i64),
         /// The experts without data, which get weights of one. The older format hides them.
         experts_without_data: Vec<usize>,
-        /// Number of experts that the entry tells apart.
+        /// Number of experts that have weights of their own in the entry.
         n_experts: usize,
     },
     /// An entry of another size.

@@ -15,7 +15,7 @@ pub enum RecipeError {
     /// A key without which the model's facts are not known, or whose value cannot be what it should be.
     #[error(transparent)]
     Key(#[from] gguf::KeyError),
-    /// An expert model's feed-forward tensor whose name tells no layer.
+    /// An expert model's feed-forward tensor whose name has no layer.
     #[error("tensor `{name}`: its layer is needed and its name does not start with `blk.` and a number")]
     NoLayer {
         /// The tensor.
@@ -26,7 +26,7 @@ pub enum RecipeError {
     LayerOutOfRange {
         /// The tensor.
         name: String,
-        /// The layer that its name tells.
+        /// The layer in its name.
         layer: i64,
         /// Layers of the model.
         n_layer: u32,

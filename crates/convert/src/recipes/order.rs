@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// The layer that a tensor's name tells, read as `sscanf(name, "blk.%d.")` reads it: white space
+/// The layer in a tensor's name, read as `sscanf(name, "blk.%d.")` reads it: white space
 /// and a sign may stand before the digits, and what follows the digits does not matter.
 pub fn layer_of(name: &str) -> Option<i64> {
     let number = name.strip_prefix("blk.")?.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
