@@ -2,6 +2,16 @@
 //!
 //! A binary is one line that calls [`commands::main`] with its own name. What it can do is in
 //! [`commands::COMMANDS`], one file for each verb. Only [`ui`] knows terminals.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 pub mod commands;
 pub mod failure;

@@ -76,3 +76,31 @@ fn crates_use_those_below_them_only() {
         assert!(unused.is_empty(), "ARCHITECTURE.md says that {user} uses {unused:?}");
     }
 }
+
+#[test]
+fn every_crate_denies_what_it_must_not_call() {
+    let lints = ["print_stdout", "print_stderr", "exit", "disallowed_methods", "disallowed_types"];
+    // Neither opens a file nor reads the environment.
+    let without_files = ["tensor", "quant", "arch", "imatrix", "eval"];
+    let mut checked = 0;
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    for folder in folders.chain([root().to_owned()]) {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        if name == "testkit" {
+            continue;
+        }
+        let list = fs::read_to_string(folder.join("clippy.toml")).unwrap_or_default();
+        assert!(list.contains("\"std::process::exit\"") && list.contains("\"std::io::stderr\""), "{name}");
+        if without_files.contains(&name) {
+            for banned in ["std::fs::File::open", "std::fs::read", "std::fs::write", "std::env::var"] {
+                assert!(list.contains(&format!("\"{banned}\"")), "{name} does not ban {banned}");
+            }
+        }
+        let library = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
+        for lint in lints {
+            assert!(library.contains(&format!("clippy::{lint}")), "{name} does not deny clippy::{lint}");
+        }
+        checked += 1;
+    }
+    assert_eq!(checked, 9);
+}

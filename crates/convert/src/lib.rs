@@ -5,6 +5,16 @@
 //! [`run()`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
 //!
 //! [`Conversion`] holds the steps together; most programs need nothing else.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod adapter_input;
 mod checkpoint_input;

@@ -4,6 +4,16 @@
 //! knows them; it reads GGUF only. It turns text into tokens ([`tokenize`]), runs them through a
 //! [`Model`], measures how well they were predicted ([`perplexity`]), generates text ([`generate`],
 //! [`chat`]), and makes vectors of texts ([`embed`]).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 pub mod chat;
 pub mod choice;

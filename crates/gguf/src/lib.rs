@@ -1,6 +1,16 @@
 //! The GGUF container: values, reading, planning, writing, file names, splits.
 //!
 //! This crate knows no model: a tensor is a name, a shape, a dtype and bytes.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod endian;
 mod error;

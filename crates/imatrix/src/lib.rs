@@ -10,6 +10,16 @@
 //! `tools/imatrix/imatrix.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36. It reads files
 //! that this refuses: GGUF sums that do not divide among their counts, names that are no UTF-8,
 //! and a trailer cut short.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod error;
 mod gguf_form;

@@ -57,6 +57,7 @@ impl Level {
     /// The level to use: the best available one, or the one that [`LEVEL_VARIABLE`] names.
     /// A name that is unknown or not available here is ignored; programs check it with
     /// [`Level::from_name`] at the start.
+    #[expect(clippy::disallowed_methods, reason = "the one variable that forces a level for a whole process")]
     pub fn detect() -> Level {
         static DETECTED: OnceLock<Level> = OnceLock::new();
         *DETECTED.get_or_init(|| {
@@ -65,9 +66,9 @@ impl Level {
         })
     }
 
-    /// The level of this name, if this machine can run it.
+    /// The level of this name in any case, if this machine can run it.
     pub fn from_name(name: &str) -> Option<Level> {
-        Level::available().into_iter().find(|level| level.name() == name)
+        Level::available().into_iter().find(|level| level.name().eq_ignore_ascii_case(name))
     }
 
     /// The name as [`LEVEL_VARIABLE`] takes it.

@@ -2,6 +2,16 @@
 //!
 //! This crate does no I/O and knows neither containers nor models. Everything else names
 //! types and computes sizes through it, so that no size is ever computed twice or unchecked.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 mod dtype;
 mod shape;

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// # Errors
 /// A level that does not exist or that this machine does not have.
 pub(in crate::commands) fn cpu_level() -> Result<Level, Failure> {
-    let name = std::env::var(LEVEL_VARIABLE).unwrap_or_default().to_ascii_lowercase();
+    let name = std::env::var(LEVEL_VARIABLE).unwrap_or_default();
     if name.is_empty() {
         return Ok(Level::detect());
     }
