@@ -1,14 +1,12 @@
-//! The README's table of what is supported is the registries', word for word.
-//! `BLESS=1 cargo test --test readme` writes it anew.
+//! The tables of `docs/architectures.md` and the counts in the README are printed from the registries.
+//! `BLESS=1 cargo test --test readme` writes them anew.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use arch::ARCHES;
 use convert::recipes::RECIPES;
 use source::FORMATS;
-
-const START: &str = "<!-- table -->\n";
-const END: &str = "<!-- /table -->";
 
 fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
@@ -43,16 +41,35 @@ fn table() -> String {
     out
 }
 
-#[test]
-fn the_table_is_printed_from_the_registries() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = fs::read_to_string(&path).unwrap();
-    let (before, rest) = readme.split_once(START).expect("README.md has the start of the table");
-    let (have, after) = rest.split_once(END).expect("README.md has the end of the table");
-    let want = table();
+fn counts() -> String {
+    let n_classes: usize = ARCHES.iter().map(|arch| arch.classes.len()).sum();
+    let n_exported = ARCHES.iter().filter(|arch| arch.export.obstacle().is_none()).count();
+    let n_types = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).count();
+    format!(
+        "{} architectures of {n_classes} classes are converted, and {n_exported} of them exported. `gguf-eval` runs {}.\n\
+         There are {n_types} file types and {} dtypes.\n",
+        ARCHES.len(),
+        eval::architectures().count(),
+        quant::CODECS.len(),
+    )
+}
+
+/// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or writes it.
+fn check(file: &str, name: &str, want: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+    let (before, rest) = text.split_once(&start).expect("the start is marked");
+    let (have, after) = rest.split_once(&end).expect("the end is marked");
     if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, format!("{before}{START}{want}{END}{after}")).unwrap();
+        fs::write(&path, format!("{before}{start}{want}{end}{after}")).unwrap();
     } else {
-        assert_eq!(have, want, "run `BLESS=1 cargo test --test readme`");
+        assert_eq!(have, want, "{file}: run `BLESS=1 cargo test --test readme`");
     }
+}
+
+#[test]
+fn documents_are_printed_from_the_registries() {
+    check("docs/architectures.md", "table", &table());
+    check("README.md", "counts", &counts());
 }
