@@ -185,8 +185,8 @@ pub fn interrupted_code() -> u8 {
 }
 
 /// A flag that Ctrl-C, SIGTERM and SIGHUP set. Whoever works looks at it, stops and tidies up; a second
-/// signal removes temporary files and ends the process at once. A signal that the process was started
-/// to ignore, as `nohup` does with SIGHUP, stays ignored.
+/// signal removes temporary files and ends the process at once. A SIGHUP that the process was started
+/// to ignore, as `nohup` does, stays ignored.
 pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
     static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let install = || {
@@ -212,7 +212,8 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
         consts::{SIGHUP, SIGINT, SIGTERM},
         iterator::Signals,
     };
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let wanted =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
     if let Ok(mut signals) = Signals::new(wanted) {
         std::thread::spawn(move || signals.forever().for_each(stop));
     }

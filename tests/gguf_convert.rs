@@ -90,9 +90,9 @@ fn names_of_outputs() {
     // Without OUT: the convention, in the current folder.
     assert_eq!(place.convert(&["llama", "--type", "Q4_K_M"]), wrote(name));
     assert!(place.path(name).is_file());
-    // A folder; an alias is named by what it stands for; so is a number.
+    // A folder; an alias is named by what it stands for.
     assert_eq!(place.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
-    assert_eq!(place.convert(&["llama", "out/", "-t", "15", "-f"]), wrote(&format!("out/{name}")));
+    assert_eq!(place.convert(&["llama", "out/", "-t", "Q4_K_M", "-f"]), wrote(&format!("out/{name}")));
     // A template.
     assert_eq!(place.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]), wrote("out/Q4_K_M-q4_k_m"));
     assert_eq!(place.outputs(), [name, "Q4_K_M-q4_k_m"]);

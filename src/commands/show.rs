@@ -187,7 +187,7 @@ fn shown(value: &Value, full: bool) -> String {
     match value {
         Value::String(bytes) => shown_text(bytes, full),
         Value::Array(array) => shown_array(array, full),
-        // With the point or the exponent that tells a float from an integer.
+        // With the point or the exponent that distinguishes a float from an integer.
         Value::F32(number) => format!("{number:?}"),
         Value::F64(number) => format!("{number:?}"),
         value => value.to_string(),
@@ -299,7 +299,7 @@ impl<'a> JsonTensor<'a> {
     }
 }
 
-/// Keys in the order of the file, each with its type, which JSON alone does not tell.
+/// Keys in the order of the file, each with its type, which JSON alone does not say.
 struct JsonMetadata<'a>(&'a gguf::Metadata);
 
 impl Serialize for JsonMetadata<'_> {

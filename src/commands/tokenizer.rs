@@ -40,8 +40,8 @@ Examples:
   gguf-inspect tokenizer model.gguf --check Llama-3.2-1B --text wiki.test.raw
   gguf-inspect tokenizer model.gguf --text prompt.txt
 
-Without --check, one line for each token: its id and its text. With it, exit code 1 if an id differs. The ids of llama.cpp are told apart: for some pre-tokenizers it only
-comes near the model's own, whatever the file says.";
+Without --check, one line for each token: its id and its text. With it, exit code 1 if an id differs. The
+ids that llama.cpp gives are counted apart: for some pre-tokenizers they only come near the model's own.";
 
 /// Encoded where no text is given: scripts, code, whitespace, digits, emoji, marks.
 const TEXT: &str = include_str!("tokenizer_text.txt");

@@ -54,7 +54,7 @@ impl CoverageReport {
     }
 
     /// Tensors and experts that someone may think are weighted. Matrices are made without the
-    /// token embedding and, unless asked for, the output matrix, so those are no surprise.
+    /// token embedding and, unless requested, the output matrix, so those are no surprise.
     pub fn warnings(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let mut lines = Vec::new();

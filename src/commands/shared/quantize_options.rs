@@ -31,7 +31,7 @@ use crate::{
 
 // Not a doc comment: clap would print it at the head of `--help`. The options as they are given.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
-#[command(next_help_heading = "What becomes of tensors")]
+#[command(next_help_heading = "Tensors, metadata and shards")]
 pub struct QuantizeOptions {
     /// Leave output.weight as it is.
     #[arg(long)]
@@ -210,7 +210,7 @@ impl QuantizeOptions {
             output_type: self.output_tensor_type,
             token_embedding_type: self.token_embedding_type,
             tensor_types,
-            // Where the reference ignores an option or aborts, do what was asked for.
+            // Where the reference ignores an option or aborts, do what was requested.
             differences: Differences { tensor_types_on_floats: true, checked_options: true },
             ..Overrides::default()
         })
@@ -332,7 +332,7 @@ impl Settings {
         }
     }
 
-    /// Writes the recipe file that was asked for, if one was.
+    /// Writes the recipe file that was requested, if one was.
     ///
     /// # Errors
     /// A file is there and `force` is not given; the system's refusal.

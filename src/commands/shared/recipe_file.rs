@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecipeFile {
-    /// Tells recipe files from other JSON.
+    /// Distinguishes recipe files from other JSON.
     pub format: String,
     /// The version of this format.
     pub version: u32,

@@ -45,17 +45,21 @@ pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<S
     nearest.into_iter().take(3).map(|(_, part)| part).collect()
 }
 
-/// The one or two of `names` that are nearest to `word`, in any case; none where all are far. Of names that are equally
-/// near, those that start alike come first.
+/// The one or two of `names` that are nearest to `word`, whatever the case and the separators of either; none where all are
+/// far. Of names that are equally near, those that start alike come first.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let word = word.to_ascii_lowercase();
+    let letters = |text: &str| text.to_ascii_lowercase().replace(['_', '-', '.'], "");
+    let word = letters(word);
     let far = |name: &&str| {
-        let name = name.to_ascii_lowercase();
+        let name = letters(name);
         let n_alike = word.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
         (levenshtein(&word, &name), std::cmp::Reverse(n_alike))
     };
     let mut near: Vec<&str> = names.filter(|name| far(name).0 * 2 <= word.len().max(3)).collect();
     near.sort_by_key(far);
+    // Names that are farther than the nearest are noise.
+    let least = near.first().map(|name| far(name).0);
+    near.retain(|name| Some(far(name).0) == least);
     near.truncate(2);
     near
 }
