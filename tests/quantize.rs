@@ -290,7 +290,8 @@ fn policies_for_missing_weights() {
     assert!(alone.stderr.contains("no other layer has an entry of its size"), "{}", alone.stderr);
     let unknown = quantize(&place, &["--missing-imatrix", "guess", "llama.gguf", "out/y", "iq1_s"]);
     assert!(
-        unknown.code == Some(2) && unknown.stderr.contains("possible values: error, ones, neighbour, raise-type")
+        unknown.code == Some(2)
+            && unknown.stderr.contains("possible values: error, ones, neighbour, raise-type")
     );
 }
 
