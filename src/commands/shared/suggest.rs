@@ -83,7 +83,7 @@ mod tests {
         let types = ["q4_0", "q4_k_m", "q4_k_s", "f16", "bf16", "iq3_xxs"];
         let nearest = |word: &str| nearest(word, types.into_iter()).join(" ");
         assert_eq!(nearest("q4km"), "q4_k_m");
-        assert_eq!(nearest("fp16"), "f16 bf16");
+        assert_eq!(nearest("fp16"), "f16");
         assert_eq!(nearest("Q4_K_XL"), "q4_k_m q4_k_s");
         assert_eq!(nearest("hello"), "");
     }
