@@ -10,9 +10,8 @@ use arch::{
     Input,
     vocab::{Route, VocabContext, metadata},
 };
-use gguf::{Array, Metadata, Value};
+use gguf::{Metadata, Value};
 use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
 
 const USAGE: &str = "usage: vocab FOLDER ROUTE [--pre NAME] [--scores-from-merges] [--gguf OUT]";
 
@@ -60,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("note {note}");
     }
     for (key, value) in &vocab.entries {
-        let (kind, value) = listed(value);
+        let (kind, value) = testkit::golden_value(value);
         println!("{}", json!([key, kind, value]));
     }
     match out {
@@ -85,34 +84,4 @@ fn write(out: &str, entries: Metadata) -> Result<(), Box<dyn Error>> {
     let plan = gguf::Plan::new(&all, Vec::new(), gguf::Endian::Little, gguf::DEFAULT_ALIGNMENT)?;
     fs::write(out, plan.to_bytes::<&[u8]>(&[])?)?;
     Ok(())
-}
-
-fn listed(value: &Value) -> (&'static str, Json) {
-    let array = |len: usize, bytes: Vec<u8>, all: Json| {
-        let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        if len > 16 { json!({"len": len, "sha256": digest}) } else { all }
-    };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match value {
-        Value::String(bytes) => ("str", json!(text(bytes))),
-        Value::U32(value) => ("u32", json!(value)),
-        Value::Bool(value) => ("bool", json!(value)),
-        Value::Array(Array::String(items)) => {
-            let bytes = items
-                .iter()
-                .flat_map(|item| [&(item.len() as u64).to_le_bytes()[..], item].concat())
-                .collect();
-            ("arr[str]", array(items.len(), bytes, items.iter().map(text).collect()))
-        }
-        Value::Array(Array::F32(items)) => (
-            "arr[f32]",
-            array(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
-        ),
-        Value::Array(Array::U8(items)) => ("arr[u8]", array(items.len(), items.clone(), json!(items))),
-        Value::Array(Array::I32(items)) => (
-            "arr[i32]",
-            array(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
-        ),
-        other => ("other", json!(other.to_string())),
-    }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use std::{fs, process::Command};
 
-use common::Place;
+use common::Sandbox;
 use gguf::{Array, DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Strings};
 use tensor::{DType, Shape};
 
@@ -16,7 +16,7 @@ const LIMIT_KIB: u32 = 640_000;
 
 #[test]
 fn ten_million_empty_strings_cost_8_bytes_each() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let mut strings = Strings::with_capacity(10_000_000);
     (0..10_000_000).for_each(|_| strings.push(b""));
     let metadata = Metadata::from([
@@ -26,10 +26,10 @@ fn ten_million_empty_strings_cost_8_bytes_each() {
     ]);
     let tensors = vec![("output_norm.weight".to_owned(), Shape::new(&[32]).unwrap(), DType::F32)];
     let plan = Plan::new(&metadata, tensors, Endian::Little, DEFAULT_ALIGNMENT).unwrap();
-    fs::write(place.path("in.gguf"), plan.to_bytes(&[[0; 128]]).unwrap()).unwrap();
+    fs::write(sandbox.path("in.gguf"), plan.to_bytes(&[[0; 128]]).unwrap()).unwrap();
 
     let output = Command::new("sh")
-        .current_dir(place.path(""))
+        .current_dir(sandbox.path(""))
         // One arena: glibc reserves 64 MiB of addresses for each thread's.
         .env("MALLOC_ARENA_MAX", "1")
         .args(["-c", &format!("ulimit -v {LIMIT_KIB}; exec \"$0\" \"$@\"")])
@@ -39,7 +39,7 @@ fn ten_million_empty_strings_cost_8_bytes_each() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let out = gguf::File::open(&place.path("out.gguf")).unwrap();
+    let out = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
     assert_eq!(
         out.get("tokenizer.ggml.tokens").and_then(|value| value.as_array()).map(Array::len),
         Some(10_000_000)

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, golden};
+use common::{Sandbox, golden};
 use serde_json::Value as Json;
 
 #[test]
@@ -31,9 +31,9 @@ fn the_tensor_that_architecture_md_follows() {
     states(format!("{:.8}, {:.8}", bf16(0), bf16(2)));
 
     // File: end of the metadata, offset of the tensor, row 1 of its 144-byte rows.
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "out.gguf", "--type", "q4_k_m"]).code, Some(0));
-    let file = gguf::File::open(&place.path("out.gguf")).unwrap();
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "out.gguf", "--type", "q4_k_m"]).code, Some(0));
+    let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
     let tensor = file.tensor("blk.0.attn_q.weight").unwrap();
     let (data, offset) = (file.data_offset(), tensor.offset);
     let at = data + offset + 144;

@@ -3,9 +3,9 @@
 
 mod common;
 
-use std::{collections::BTreeSet, fs, sync::OnceLock};
+use std::{collections::BTreeSet, sync::OnceLock};
 
-use common::{Place, golden, largest_difference};
+use common::{Sandbox, largest_difference};
 use eval::{
     Error, Model, Options, Sequence, Session,
     importance::{Collector, gaps},
@@ -22,13 +22,13 @@ const WITHOUT_CHECKPOINT: &[&str] = &["dream", "exaone", "qwen", "qwen2vl", "ref
 
 /// The checkpoint as a file in f32, opened; none where nothing runs its architecture.
 fn open(name: &str) -> Result<Option<Model>, String> {
-    let place = Place::with_golden(name);
-    let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+    let sandbox = Sandbox::with_golden(name);
+    let ran = sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
     if ran.code != Some(0) {
         return Err(format!("not converted: {}", ran.stderr));
     }
     let options = Options { threads: Some(1), ..Options::default() };
-    match Model::open(&place.path("x.gguf"), &options) {
+    match Model::open(&sandbox.path("x.gguf"), &options) {
         Ok(model) => Ok(Some(model)),
         Err(Error::UnknownArchitecture { .. }) => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -103,10 +103,7 @@ struct Checked {
 fn checked() -> &'static [Result<Checked, String>] {
     static CHECKED: OnceLock<Vec<Result<Checked, String>>> = OnceLock::new();
     CHECKED.get_or_init(|| {
-        let entries = fs::read_dir(golden("arch")).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
+        let mut names = testkit::checkpoint_names();
         names.retain(|name| name.contains(&wanted()));
         let check = |name: String| {
             let model = match open(&name) {

@@ -14,8 +14,8 @@ mod quantize_example;
 
 #[test]
 fn examples_convert_quantize_and_measure() {
-    let place = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| place.path().join(name).to_string_lossy().into_owned();
+    let sandbox = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| sandbox.path().join(name).to_string_lossy().into_owned();
     let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/arch/llama");
     let (f32, q8_0, text) = (path("f32.gguf"), path("q8_0.gguf"), path("text"));
     fs::write(&text, "The quick brown fox jumps over the lazy dog. ".repeat(20)).expect("space");

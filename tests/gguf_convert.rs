@@ -5,7 +5,7 @@ mod common;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use common::{Checkpoint, Place, Ran, golden, sha256, silent};
+use common::{Checkpoint, Sandbox, Output, golden, sha256, silent};
 
 /// What the converter of the reference says about the tokenizer of these checkpoints.
 const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
@@ -30,13 +30,13 @@ fn two_step() -> Vec<(String, u64, String)> {
 
 #[test]
 fn every_type_is_byte_for_byte_the_reference() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     let rows = two_step();
     let mut compared = BTreeSet::new();
     for (name, n_bytes, digest) in &rows {
-        let ran = place.convert(&["llama", "out/{ftype}.gguf", "--type", name, "--quiet"]);
+        let ran = sandbox.convert(&["llama", "out/{ftype}.gguf", "--type", name, "--quiet"]);
         assert_eq!(ran, silent(), "{name}");
-        let bytes = fs::read(place.path(&format!("out/{name}.gguf"))).unwrap();
+        let bytes = fs::read(sandbox.path(&format!("out/{name}.gguf"))).unwrap();
         assert_eq!((bytes.len() as u64, sha256(&bytes)), (*n_bytes, digest.clone()), "{name}");
         compared.insert(name.as_str());
     }
@@ -48,80 +48,80 @@ fn every_type_is_byte_for_byte_the_reference() {
 
 #[test]
 fn several_types_from_one_read_are_the_same_files() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     let rows = two_step();
     let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
-    let ran = place.convert(&["llama", "out/{ftype}", "-t", &names.join(","), "-q", "-j", "3"]);
+    let ran = sandbox.convert(&["llama", "out/{ftype}", "-t", &names.join(","), "-q", "-j", "3"]);
     assert_eq!(ran, silent());
     let expected = rows.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
-    assert_eq!(place.listing("out"), expected);
+    assert_eq!(sandbox.listing("out"), expected);
 }
 
 #[test]
 fn the_number_of_threads_changes_no_byte() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     for name in ["bf16", "q4_k_m", "q2_k"] {
         let digest = two_step().into_iter().find(|row| row.0 == name).unwrap().2;
         for threads in ["1", "2", "3", "7"] {
-            let ran = place.convert(&["llama", "out/x", "-t", name, "-q", "-f", "--threads", threads]);
+            let ran = sandbox.convert(&["llama", "out/x", "-t", name, "-q", "-f", "--threads", threads]);
             assert_eq!(ran, silent());
-            assert_eq!(place.listing("out")["x"], digest, "{name}, {threads} threads");
+            assert_eq!(sandbox.listing("out")["x"], digest, "{name}, {threads} threads");
         }
     }
 }
 
 #[test]
 fn via_bf16_changes_nothing_for_a_bf16_checkpoint() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     let digest = two_step().into_iter().find(|row| row.0 == "q4_k_m").unwrap().2;
-    let ran = place.convert(&["llama", "out/x", "-t", "q4_k_m", "-q", "--via", "bf16"]);
+    let ran = sandbox.convert(&["llama", "out/x", "-t", "q4_k_m", "-q", "--via", "bf16"]);
     assert_eq!(ran, silent());
-    assert_eq!(place.listing("out")["x"], digest);
+    assert_eq!(sandbox.listing("out")["x"], digest);
 }
 
 #[test]
 fn names_of_outputs() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     let name = "Llama-1.4M-Q4_K_M.gguf";
-    let wrote = |path: &str| Ran {
+    let wrote = |path: &str| Output {
         stderr: format!("{NOTE}wrote {path}: 857376 bytes (857 kB), 4.92 bits/weight\n"),
         ..silent()
     };
     // Without OUT: the convention, in the current folder.
-    assert_eq!(place.convert(&["llama", "--type", "Q4_K_M"]), wrote(name));
-    assert!(place.path(name).is_file());
+    assert_eq!(sandbox.convert(&["llama", "--type", "Q4_K_M"]), wrote(name));
+    assert!(sandbox.path(name).is_file());
     // A folder; an alias is named by what it stands for.
-    assert_eq!(place.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
-    assert_eq!(place.convert(&["llama", "out/", "-t", "Q4_K_M", "-f"]), wrote(&format!("out/{name}")));
+    assert_eq!(sandbox.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
+    assert_eq!(sandbox.convert(&["llama", "out/", "-t", "Q4_K_M", "-f"]), wrote(&format!("out/{name}")));
     // A template.
-    assert_eq!(place.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]), wrote("out/Q4_K_M-q4_k_m"));
-    assert_eq!(place.outputs(), [name, "Q4_K_M-q4_k_m"]);
+    assert_eq!(sandbox.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]), wrote("out/Q4_K_M-q4_k_m"));
+    assert_eq!(sandbox.outputs(), [name, "Q4_K_M-q4_k_m"]);
 
-    let unknown = place.convert(&["llama", "out/{type}", "-t", "q4_0"]);
+    let unknown = sandbox.convert(&["llama", "out/{type}", "-t", "q4_0"]);
     let stderr = "error: `{type}` in the output's name is not known\n\
                   hint: known are {ftype}, {FTYPE}, {outtype} and {OUTTYPE}\n";
-    assert_eq!(unknown, Ran { code: Some(1), stdout: String::new(), stderr: stderr.into() });
-    let same = place.convert(&["llama", "out/x", "-t", "q4_0,q5_0"]);
+    assert_eq!(unknown, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+    let same = sandbox.convert(&["llama", "out/x", "-t", "q4_0,q5_0"]);
     let stderr = "error: 2 types would be written to `out/x`\n\
                   hint: give a folder, or a name that holds {ftype}\n";
-    assert_eq!(same, Ran { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+    assert_eq!(same, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
 }
 
 #[test]
 fn a_dry_run_lists_and_reads_no_weights() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     // A NaN shows that weights are not looked at; the real run below stops at it.
-    poison(&place, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, 0x7fc0);
-    let ran = place.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run"]);
+    poison(&sandbox, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, 0x7fc0);
+    let ran = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), NOTE));
     let expected = fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-convert-dry-run.txt"),
     )
     .unwrap();
     assert_eq!(ran.stdout, expected);
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
 
-    let json = place.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--json", "-q"]);
+    let json = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--json", "-q"]);
     assert_eq!((json.code, json.stderr.as_str()), (Some(0), ""));
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["dry_run"], true);
@@ -138,13 +138,13 @@ fn a_dry_run_lists_and_reads_no_weights() {
 
 #[test]
 fn json_after_a_run_tells_what_was_written() {
-    let place = Place::with_golden("llama");
-    let ran = place.convert(&["llama", "out", "--type", "q8_0", "--json", "-q"]);
+    let sandbox = Sandbox::with_golden("llama");
+    let ran = sandbox.convert(&["llama", "out", "--type", "q8_0", "--json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(json["dry_run"], false);
     let path = json["outputs"][0]["path"].as_str().unwrap();
-    let bytes = fs::read(place.path(path)).unwrap();
+    let bytes = fs::read(sandbox.path(path)).unwrap();
     assert_eq!(json["outputs"][0]["bytes"], bytes.len());
     // A tensor lies where the report says: the first row of the reference's listing.
     let tensors = json["outputs"][0]["tensors"].as_array().unwrap();
@@ -155,21 +155,21 @@ fn json_after_a_run_tells_what_was_written() {
 
 #[test]
 fn rows_that_do_not_divide_fall_back_and_are_reported() {
-    let place = Place::new();
-    Checkpoint { hidden: 96, feed_forward: 256, heads: 2 }.write(&place);
-    let ran = place.convert(&["tiny", "out", "--type", "q4_k_m"]);
+    let sandbox = Sandbox::new();
+    Checkpoint { hidden: 96, feed_forward: 256, heads: 2 }.write(&sandbox);
+    let ran = sandbox.convert(&["tiny", "out", "--type", "q4_k_m"]);
     let stderr = format!(
         "{NOTE}\
          warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be q4_K; q5_0 taken instead\n\
          warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be q6_K; q8_0 taken instead\n\
          wrote out/Tiny-175K-Q4_K_M.gguf: 150336 bytes (150 kB), 6.40 bits/weight\n"
     );
-    assert_eq!(ran, Ran { stderr, ..silent() });
+    assert_eq!(ran, Output { stderr, ..silent() });
 }
 
 /// Sets one element of a bf16 tensor in `llama/model.safetensors`.
-fn poison(place: &Place, tensor: &str, index: usize, bits: u16) {
-    let path = place.path("llama/model.safetensors");
+fn poison(sandbox: &Sandbox, tensor: &str, index: usize, bits: u16) {
+    let path = sandbox.path("llama/model.safetensors");
     let mut bytes = fs::read(&path).unwrap();
     let header_len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header_len]).unwrap();
@@ -183,30 +183,30 @@ fn poison(place: &Place, tensor: &str, index: usize, bits: u16) {
 fn values_that_are_no_numbers_are_named() {
     for (bits, value) in [(0x7fc0, "NaN"), (0x7f80, "inf"), (0xff80, "-inf"), (0x7f81, "NaN")] {
         for name in ["q4_k_m", "bf16", "f32", "f16"] {
-            let place = Place::with_golden("llama");
-            poison(&place, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, bits);
-            let before = place.listing("llama");
-            let ran = place.convert(&["llama", "out", "-q", "--type", name]);
+            let sandbox = Sandbox::with_golden("llama");
+            poison(&sandbox, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, bits);
+            let before = sandbox.listing("llama");
+            let ran = sandbox.convert(&["llama", "out", "-q", "--type", name]);
             let stderr = format!(
                 "error: llama: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
                  hint: the weights are damaged or were trained to that; --allow-nonfinite converts them all the same\n"
             );
-            assert_eq!(ran, Ran { code: Some(1), stdout: String::new(), stderr });
-            assert!(place.outputs().is_empty());
-            assert_eq!(place.listing("llama"), before);
-            let ran = place.convert(&["llama", "out", "-q", "--type", name, "--allow-nonfinite"]);
+            assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr });
+            assert!(sandbox.outputs().is_empty());
+            assert_eq!(sandbox.listing("llama"), before);
+            let ran = sandbox.convert(&["llama", "out", "-q", "--type", name, "--allow-nonfinite"]);
             assert_eq!(ran, silent());
-            assert_eq!(place.outputs().len(), 1);
+            assert_eq!(sandbox.outputs().len(), 1);
         }
     }
 }
 
 #[test]
 fn a_value_beyond_the_type_is_named() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     // 2^127 is a bf16 and no f16.
-    poison(&place, "model.layers.0.mlp.up_proj.weight", 5 * 256 + 9, 0x7f00);
-    let expected = |dtype: &str| Ran {
+    poison(&sandbox, "model.layers.0.mlp.up_proj.weight", 5 * 256 + 9, 0x7f00);
+    let expected = |dtype: &str| Output {
         code: Some(1),
         stdout: String::new(),
         stderr: format!(
@@ -215,40 +215,40 @@ fn a_value_beyond_the_type_is_named() {
              hint: choose a type with a wider range (bf16, f32) for this tensor\n"
         ),
     };
-    assert_eq!(place.convert(&["llama", "out", "-q", "-t", "f16"]), expected("f16"));
-    assert!(place.outputs().is_empty());
-    let ran = place.convert(&["llama", "out", "-q", "-t", "q8_0"]);
+    assert_eq!(sandbox.convert(&["llama", "out", "-q", "-t", "f16"]), expected("f16"));
+    assert!(sandbox.outputs().is_empty());
+    let ran = sandbox.convert(&["llama", "out", "-q", "-t", "q8_0"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("is beyond what q8_0 can hold"), "{}", ran.stderr);
-    assert!(place.outputs().is_empty());
-    assert_eq!(place.convert(&["llama", "out", "-q", "-t", "bf16"]), silent());
+    assert!(sandbox.outputs().is_empty());
+    assert_eq!(sandbox.convert(&["llama", "out", "-q", "-t", "bf16"]), silent());
 }
 
 #[test]
 fn what_is_there_stays_unless_forced() {
-    let place = Place::with_golden("llama");
-    fs::write(place.path("out/x.gguf"), "mine").unwrap();
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q"]);
+    let sandbox = Sandbox::with_golden("llama");
+    fs::write(sandbox.path("out/x.gguf"), "mine").unwrap();
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q"]);
     let stderr = "error: `out/x.gguf` exists already\nhint: use --force to replace it\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
-    assert_eq!(fs::read(place.path("out/x.gguf")).unwrap(), b"mine");
-    assert_eq!(place.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]), silent());
-    assert_eq!(place.outputs(), ["x.gguf"]);
-    assert_eq!(fs::read(place.path("out/x.gguf")).unwrap()[..4], *b"GGUF");
+    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"mine");
+    assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]), silent());
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
+    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap()[..4], *b"GGUF");
     // A failed run leaves the old file whole, even when it was to be replaced.
-    poison(&place, "lm_head.weight", 0, 0x7fc0);
-    let before = place.listing("out");
-    assert_eq!(place.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]).code, Some(1));
-    assert_eq!(place.listing("out"), before);
+    poison(&sandbox, "lm_head.weight", 0, 0x7fc0);
+    let before = sandbox.listing("out");
+    assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]).code, Some(1));
+    assert_eq!(sandbox.listing("out"), before);
 }
 
 #[test]
 fn an_output_inside_the_input_is_refused() {
-    let place = Place::with_golden("llama");
-    fs::create_dir(place.path("llama/deep")).unwrap();
+    let sandbox = Sandbox::with_golden("llama");
+    fs::create_dir(sandbox.path("llama/deep")).unwrap();
     for out in ["llama", "llama/x.gguf", "llama/deep/x.gguf", "out/../llama/x.gguf"] {
-        let before = place.listing("llama");
-        let ran = place.convert(&["llama", out, "-t", "q4_0", "-q"]);
+        let before = sandbox.listing("llama");
+        let ran = sandbox.convert(&["llama", out, "-t", "q4_0", "-q"]);
         assert_eq!(ran.code, Some(1), "{out}");
         let name = if out == "llama" { "llama/Llama-1.4M-Q4_0.gguf" } else { out };
         let stderr = format!(
@@ -256,9 +256,9 @@ fn an_output_inside_the_input_is_refused() {
              hint: give an output outside of it; the input folder is never written to\n"
         );
         assert_eq!(ran.stderr, stderr);
-        assert_eq!(place.listing("llama"), before);
+        assert_eq!(sandbox.listing("llama"), before);
     }
-    let ran = place.convert(&["llama", "nowhere/x.gguf", "-t", "q4_0", "-q"]);
+    let ran = sandbox.convert(&["llama", "nowhere/x.gguf", "-t", "q4_0", "-q"]);
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
         (Some(1), "error: folder `nowhere` does not exist\nhint: make it first\n")
@@ -269,7 +269,7 @@ fn an_output_inside_the_input_is_refused() {
 struct Bad {
     name: &'static str,
     golden: &'static str,
-    spoil: fn(&Place),
+    spoil: fn(&Sandbox),
     stderr: &'static str,
 }
 
@@ -277,16 +277,16 @@ const BAD: &[Bad] = &[
     Bad {
         name: "missing shard",
         golden: "llama-sharded",
-        spoil: |place| fs::remove_file(place.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap(),
+        spoil: |sandbox| fs::remove_file(sandbox.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap(),
         stderr: "error: llama-sharded: weights file `model-00003-of-00005.safetensors` is missing: `model.safetensors.index.json` has 6 tensors in it\n\
                  hint: download the file again; compare its length with the one the model's page states\n",
     },
     Bad {
         name: "an index that names an absent tensor",
         golden: "llama-sharded",
-        spoil: |place| {
+        spoil: |sandbox| {
             let entry = r#""weight_map": {"model.layers.7.w": "model-00001-of-00005.safetensors","#;
-            place.edit("llama-sharded/model.safetensors.index.json", r#""weight_map": {"#, entry);
+            sandbox.edit("llama-sharded/model.safetensors.index.json", r#""weight_map": {"#, entry);
         },
         stderr: "error: llama-sharded: `model.safetensors.index.json` and the weights files differ: no file holds `model.layers.7.w`\n\
                  hint: files of two downloads are mixed, or one is missing; download the folder again\n",
@@ -294,8 +294,8 @@ const BAD: &[Bad] = &[
     Bad {
         name: "truncated weights",
         golden: "llama",
-        spoil: |place| {
-            let path = place.path("llama/model.safetensors");
+        spoil: |sandbox| {
+            let path = sandbox.path("llama/model.safetensors");
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
         },
@@ -305,8 +305,8 @@ const BAD: &[Bad] = &[
     Bad {
         name: "weights cut inside the header",
         golden: "llama",
-        spoil: |place| {
-            let path = place.path("llama/model.safetensors");
+        spoil: |sandbox| {
+            let path = sandbox.path("llama/model.safetensors");
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..300]).unwrap();
         },
@@ -316,9 +316,9 @@ const BAD: &[Bad] = &[
     Bad {
         name: "a tensor twice",
         golden: "llama",
-        spoil: |place| {
-            let from = place.path("llama/model.safetensors");
-            fs::copy(from, place.path("llama/model-again.safetensors")).unwrap();
+        spoil: |sandbox| {
+            let from = sandbox.path("llama/model.safetensors");
+            fs::copy(from, sandbox.path("llama/model-again.safetensors")).unwrap();
         },
         stderr: "error: llama: tensor `lm_head.weight` is both in `model-again.safetensors` and in `model.safetensors`\n\
                  hint: keep one of the two files in the folder, or add an index that names the right ones\n",
@@ -326,58 +326,58 @@ const BAD: &[Bad] = &[
     Bad {
         name: "a dtype that does not exist",
         golden: "llama",
-        spoil: |place| place.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#),
+        spoil: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#),
         stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: dtype `BF17` is not known\n",
     },
     Bad {
         name: "a dtype of another size",
         golden: "llama",
-        spoil: |place| place.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#),
+        spoil: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#),
         stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: shape [384, 256] of F32 takes 393216 bytes, the header gives bytes 0 to 196608\n",
     },
     Bad {
         name: "a config without a needed key",
         golden: "llama",
-        spoil: |place| place.edit("llama/config.json", r#""num_attention_heads": 4,"#, ""),
+        spoil: |sandbox| sandbox.edit("llama/config.json", r#""num_attention_heads": 4,"#, ""),
         stderr: "error: llama: config.json: missing key `num_attention_heads`\n",
     },
     Bad {
         name: "a config that is not JSON",
         golden: "llama",
-        spoil: |place| place.edit("llama/config.json", r#""architectures": ["#, r#""architectures" ["#),
+        spoil: |sandbox| sandbox.edit("llama/config.json", r#""architectures": ["#, r#""architectures" ["#),
         stderr: "error: llama: `config.json`: expected `:` at line 2 column 19\n\
                  hint: a file that starts with `version https://git-lfs` or `<html>` is not the real one\n",
     },
     Bad {
         name: "no config",
         golden: "llama",
-        spoil: |place| fs::remove_file(place.path("llama/config.json")).unwrap(),
+        spoil: |sandbox| fs::remove_file(sandbox.path("llama/config.json")).unwrap(),
         stderr: "error: llama: `config.json` is missing\n\
                  hint: give the folder that a model's page lists, with all its small files\n",
     },
     Bad {
         name: "no weights",
         golden: "llama",
-        spoil: |place| fs::remove_file(place.path("llama/model.safetensors")).unwrap(),
+        spoil: |sandbox| fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap(),
         stderr: "error: llama: no weights found; looked for model*.safetensors, consolidated*.safetensors, pytorch_model*.bin, consolidated*.pth, adapter_model.*, *.gguf, *.safetensors\n",
     },
     Bad {
         name: "no tokenizer",
         golden: "llama",
-        spoil: |place| fs::remove_file(place.path("llama/tokenizer.model")).unwrap(),
+        spoil: |sandbox| fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap(),
         stderr: "error: llama: no tokenizer: looked for `tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`\n",
     },
     Bad {
         name: "a vocabulary larger than the embedding",
         golden: "llama",
-        spoil: |place| place.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
+        spoil: |sandbox| sandbox.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
         stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n",
     },
     Bad {
         name: "more layers than weights",
         golden: "llama",
-        spoil: |place| {
-            place.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 3"#)
+        spoil: |sandbox| {
+            sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 3"#)
         },
         stderr: "error: llama: 9 missing tensor(s): `model.layers.2.input_layernorm.weight`, `model.layers.2.post_attention_layernorm.weight`, `model.layers.2.self_attn.q_proj.weight`, `model.layers.2.self_attn.k_proj.weight`, `model.layers.2.self_attn.v_proj.weight`, `model.layers.2.self_attn.o_proj.weight`, `model.layers.2.mlp.gate_proj.weight`, `model.layers.2.mlp.up_proj.weight` and 1 more\n\
                  hint: a shard may be missing, or `num_hidden_layers` in config.json too large\n",
@@ -385,8 +385,8 @@ const BAD: &[Bad] = &[
     Bad {
         name: "fewer layers than weights",
         golden: "llama",
-        spoil: |place| {
-            place.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
+        spoil: |sandbox| {
+            sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
         },
         stderr: "error: llama: 9 tensor(s) without a place in this architecture: `model.layers.1.input_layernorm.weight`, `model.layers.1.mlp.down_proj.weight`, `model.layers.1.mlp.gate_proj.weight`, `model.layers.1.mlp.up_proj.weight`, `model.layers.1.post_attention_layernorm.weight`, `model.layers.1.self_attn.k_proj.weight`, `model.layers.1.self_attn.o_proj.weight`, `model.layers.1.self_attn.q_proj.weight` and 1 more\n\
                  hint: the checkpoint may be of another architecture than config.json states\n",
@@ -397,13 +397,13 @@ const BAD: &[Bad] = &[
 fn bad_input_is_named_and_nothing_is_written() {
     let mut wrong = String::new();
     for Bad { name, golden, spoil, stderr } in BAD {
-        let place = Place::with_golden(golden);
-        spoil(&place);
-        let before = place.listing(golden);
-        let ran = place.convert(&[golden, "out", "--type", "q4_k_m", "-q"]);
+        let sandbox = Sandbox::with_golden(golden);
+        spoil(&sandbox);
+        let before = sandbox.listing(golden);
+        let ran = sandbox.convert(&[golden, "out", "--type", "q4_k_m", "-q"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{name}: {}", ran.stderr);
-        assert!(place.outputs().is_empty(), "{name}");
-        assert_eq!(place.listing(golden), before, "{name}");
+        assert!(sandbox.outputs().is_empty(), "{name}");
+        assert_eq!(sandbox.listing(golden), before, "{name}");
         if ran.stderr != *stderr {
             wrong += &format!("{name}:\n{}", ran.stderr);
         }
@@ -413,7 +413,7 @@ fn bad_input_is_named_and_nothing_is_written() {
 
 #[test]
 fn wrong_calls_end_with_code_2() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     for args in [
         &["llama"][..],
         &["llama", "out", "--type", "q4_x"],
@@ -423,16 +423,16 @@ fn wrong_calls_end_with_code_2() {
         &["llama", "out", "--type", "q4_0", "--no-such-option"],
         &[],
     ] {
-        let ran = place.convert(args);
+        let ran = sandbox.convert(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}");
         assert!(!ran.stderr.is_empty());
     }
-    assert!(place.outputs().is_empty());
-    let missing = place.convert(&["nowhere", "out", "--type", "q4_0"]);
+    assert!(sandbox.outputs().is_empty());
+    let missing = sandbox.convert(&["nowhere", "out", "--type", "q4_0"]);
     assert_eq!(missing.code, Some(1));
     assert!(missing.stderr.starts_with("error: nowhere: "), "{}", missing.stderr);
 
-    let mut command = place.command(env!("CARGO_BIN_EXE_gguf-convert"));
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
     let output = command.args(["llama", "out", "-t", "q4_0"]).env("GGUF_CPU_LEVEL", "mmx").output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -443,12 +443,12 @@ fn wrong_calls_end_with_code_2() {
 
 #[test]
 fn help_and_completions() {
-    let place = Place::new();
-    let help = place.convert(&["--help"]);
+    let sandbox = Sandbox::new();
+    let help = sandbox.convert(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
     assert!(help.stdout.contains("Examples:") && help.stdout.contains("--dry-run"), "{}", help.stdout);
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let script = place.convert(&["--completions", shell]);
+        let script = sandbox.convert(&["--completions", shell]);
         assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""), "{shell}");
         assert!(script.stdout.contains("dry-run"), "{shell}");
     }
@@ -458,15 +458,15 @@ fn help_and_completions() {
 #[test]
 #[cfg(unix)]
 fn a_full_disk_leaves_nothing_behind() {
-    let place = Place::with_golden("llama");
-    let mut command = place.command("sh");
+    let sandbox = Sandbox::with_golden("llama");
+    let mut command = sandbox.command("sh");
     // Ignored, the signal becomes an error of the write.
     let script = r#"trap '' XFSZ; ulimit -f 100; exec "$0" llama out -t q4_k_m -q"#;
     let output = command.args(["-c", script, env!("CARGO_BIN_EXE_gguf-convert")]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.starts_with("error: ") && stderr.contains("File too large"), "{stderr}");
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
 }
 
 /// Ctrl-C while a large tensor is at work.
@@ -475,12 +475,12 @@ fn a_full_disk_leaves_nothing_behind() {
 fn an_interrupted_run_leaves_nothing_behind() {
     use std::process::Stdio;
 
-    let place = Place::new();
-    Checkpoint { hidden: 256, feed_forward: 500_000, heads: 4 }.write(&place);
-    let mut command = place.command(env!("CARGO_BIN_EXE_gguf-convert"));
+    let sandbox = Sandbox::new();
+    Checkpoint { hidden: 256, feed_forward: 500_000, heads: 4 }.write(&sandbox);
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
     command.args(["tiny", "out", "-t", "q5_1,q4_1", "-j", "1"]).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    while fs::read_dir(place.path("out")).unwrap().next().is_none() {
+    while fs::read_dir(sandbox.path("out")).unwrap().next().is_none() {
         assert_eq!(child.try_wait().unwrap(), None, "ended before it made its file");
         std::thread::yield_now();
     }
@@ -490,5 +490,5 @@ fn an_interrupted_run_leaves_nothing_behind() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{stderr}");
     assert_eq!(stderr, format!("{NOTE}error: interrupted; nothing was written under the final name\n"));
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
 }

@@ -5,21 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran, golden, sha256};
-
-fn copy(place: &Place, from: &str, to: &str) {
-    let to = place.path(to);
-    fs::create_dir_all(&to).unwrap();
-    for entry in fs::read_dir(golden(from)).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            fs::write(to.join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
-        } else {
-            let name = entry.file_name().into_string().unwrap();
-            copy(place, &format!("{from}/{name}"), to.join(name).to_str().unwrap());
-        }
-    }
-}
+use common::{Output, Sandbox, copy_folder, golden, sha256};
 
 /// The base model of an adapter, and its lines: type, file name, bytes, digest.
 fn expected(name: &str) -> (String, Vec<[String; 4]>) {
@@ -39,44 +25,44 @@ fn adapters_are_byte_for_byte_the_reference() {
     names.sort();
     assert!(names.len() >= 5, "{names:?}");
     for name in names {
-        let place = Place::new();
+        let sandbox = Sandbox::new();
         let (base, rows) = expected(&name);
-        copy(&place, &format!("lora/{name}"), &name);
-        copy(&place, &format!("arch/{base}"), "base");
+        copy_folder(&golden("lora").join(&name), &sandbox.path(&name));
+        copy_folder(&testkit::checkpoint(&base), &sandbox.path("base"));
         let listed: Vec<&str> = rows.iter().map(|[outtype, ..]| outtype.as_str()).collect();
-        fs::create_dir(place.path("out")).unwrap();
-        let ran = place.convert(&[&name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
-        assert_eq!(ran, Ran { code: Some(0), stdout: String::new(), stderr: String::new() }, "{name}");
+        fs::create_dir(sandbox.path("out")).unwrap();
+        let ran = sandbox.convert(&[&name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
+        assert_eq!(ran, Output { code: Some(0), stdout: String::new(), stderr: String::new() }, "{name}");
         for [outtype, file, bytes, digest] in &rows {
-            let have =
-                fs::read(place.path("out").join(file)).unwrap_or_else(|_| panic!("{:?}", place.outputs()));
+            let have = fs::read(sandbox.path("out").join(file))
+                .unwrap_or_else(|_| panic!("{:?}", sandbox.outputs()));
             assert_eq!((&have.len().to_string(), &sha256(&have)), (bytes, digest), "{name} {outtype}");
         }
         // The config of the base model is enough, and f32 is the type if none is given.
-        fs::create_dir(place.path("config")).unwrap();
-        fs::copy(place.path("base/config.json"), place.path("config/config.json")).unwrap();
-        let ran = place.convert(&[&name, "out/again.gguf", "--base", "config", "-q"]);
+        fs::create_dir(sandbox.path("config")).unwrap();
+        fs::copy(sandbox.path("base/config.json"), sandbox.path("config/config.json")).unwrap();
+        let ran = sandbox.convert(&[&name, "out/again.gguf", "--base", "config", "-q"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
-        let again = fs::read(place.path("out/again.gguf")).unwrap();
+        let again = fs::read(sandbox.path("out/again.gguf")).unwrap();
         assert_eq!(Some(sha256(&again)), rows.iter().find(|row| row[0] == "f32").map(|row| row[3].clone()));
     }
 }
 
-/// A place with the adapter of llama and another base model.
-fn place_with(base: &str) -> Place {
-    let place = Place::new();
-    copy(&place, "lora/llama", "adapter");
-    copy(&place, &format!("arch/{base}"), "base");
-    fs::create_dir(place.path("out")).unwrap();
-    place
+/// A sandbox with the adapter of llama and another base model.
+fn place_with(base: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    copy_folder(&golden("lora/llama"), &sandbox.path("adapter"));
+    copy_folder(&testkit::checkpoint(&base), &sandbox.path("base"));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    sandbox
 }
 
 #[track_caller]
-fn refused(place: &Place, args: &[&str], stderr: &str) {
-    let ran = place.convert(&[&["adapter", "out/x.gguf", "-q"], args].concat());
+fn refused(sandbox: &Sandbox, args: &[&str], stderr: &str) {
+    let ran = sandbox.convert(&[&["adapter", "out/x.gguf", "-q"], args].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with(stderr), "{}", ran.stderr);
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
 }
 
 const BASE: &[&str] = &["--base", "base"];
@@ -84,54 +70,54 @@ const BASE: &[&str] = &["--base", "base"];
 #[test]
 fn what_does_not_fit_is_named() {
     // By the base model's weights, and by its config where it has none.
-    let place = place_with("llama");
+    let sandbox = place_with("llama");
     let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_A.weight`: shape [96, 4], expected 512 columns of the matrix: those of `model.layers.0.mlp.down_proj.weight`, ";
-    refused(&place, BASE, start);
-    fs::remove_file(place.path("base/model.safetensors")).unwrap();
+    refused(&sandbox, BASE, start);
+    fs::remove_file(sandbox.path("base/model.safetensors")).unwrap();
     let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_B.weight`: shape [4, 64], expected 256 rows of the matrix: the width of the base model\n";
-    refused(&place, BASE, start);
+    refused(&sandbox, BASE, start);
 
-    let place = place_with("llama-head-dim");
-    place.edit("base/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#);
-    refused(&place, BASE, "error: adapter: 7 tensor(s) without a place in this architecture: ");
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit("base/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#);
+    refused(&sandbox, BASE, "error: adapter: 7 tensor(s) without a place in this architecture: ");
 
-    let place = place_with("llama-head-dim");
-    place.edit("adapter/adapter_config.json", r#""peft_type": "LORA""#, r#""peft_type": "LOHA""#);
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit("adapter/adapter_config.json", r#""peft_type": "LORA""#, r#""peft_type": "LOHA""#);
     refused(
-        &place,
+        &sandbox,
         BASE,
         "error: adapter: adapter_config.json: key `peft_type` is \"LOHA\", expected LORA\n",
     );
 
-    let place = place_with("llama-head-dim");
-    place.edit("adapter/adapter_config.json", r#""lora_alpha""#, r#""lora_omega""#);
-    refused(&place, BASE, "error: adapter: adapter_config.json: missing key `lora_alpha`\n");
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit("adapter/adapter_config.json", r#""lora_alpha""#, r#""lora_omega""#);
+    refused(&sandbox, BASE, "error: adapter: adapter_config.json: missing key `lora_alpha`\n");
 
     // A half without the other, and a whole weight. The names have as many letters as before.
-    let place = place_with("llama-head-dim");
-    place.edit(
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit(
         "adapter/adapter_model.safetensors",
         "layers.1.self_attn.q_proj.lora_B",
         "layers.1.self_attn.r_proj.lora_B",
     );
-    refused(&place, BASE, "error: adapter: 2 missing tensor(s): `");
-    let place = place_with("llama-head-dim");
-    place.edit(
+    refused(&sandbox, BASE, "error: adapter: 2 missing tensor(s): `");
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit(
         "adapter/adapter_model.safetensors",
         "layers.1.self_attn.q_proj.lora_B.weight",
         "layers.1.self_attn.q_proj.whole_.weight",
     );
     let start = "error: adapter: 1 tensor(s) of the adapter are no halves of LoRA pairs: `base_model.model.model.layers.1.self_attn.q_proj.whole_.weight`\nhint: whole weights";
-    refused(&place, BASE, start);
+    refused(&sandbox, BASE, start);
 
-    let place = place_with("llama-head-dim");
+    let sandbox = place_with("llama-head-dim");
     let stderr = "error: adapter: an adapter needs the config of its base model, `some-org/llama-head-dim`\nhint: give its folder with --base; config.json is enough\n";
-    refused(&place, &[], stderr);
+    refused(&sandbox, &[], stderr);
     // A base model that the adapter names and that is here is found.
-    place.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");
-    assert_eq!(place.convert(&["adapter", "out/x.gguf", "-q"]).code, Some(0));
+    sandbox.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");
+    assert_eq!(sandbox.convert(&["adapter", "out/x.gguf", "-q"]).code, Some(0));
     for wrong in [&["-t", "q4_k_m"][..], &["--pure"], &["--to", "hf"]] {
-        let ran = place.convert(&[&["adapter", "out/y.gguf", "--base", "base"], wrong].concat());
+        let ran = sandbox.convert(&[&["adapter", "out/y.gguf", "--base", "base"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran, golden, sha256};
+use common::{Output, Sandbox, golden, sha256};
 use serde_json::Value as Json;
 
 #[test]
@@ -14,20 +14,20 @@ fn a_vocabulary_alone_is_byte_for_byte_the_reference() {
     let mut n = 0;
     for line in listing.lines().filter(|line| !line.starts_with('#')) {
         let [model, name, bytes, digest] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let place = Place::with_golden(model);
+        let sandbox = Sandbox::with_golden(model);
         let expected: Json =
-            serde_json::from_slice(&fs::read(place.path(model).join("expected.json")).unwrap()).unwrap();
+            serde_json::from_slice(&fs::read(sandbox.path(model).join("expected.json")).unwrap()).unwrap();
         let mut args = vec![model, "out", "--vocab-only", "-q"];
         let pre = expected["pre"].as_str().unwrap();
         if pre != "default" {
             args.extend(["--pre", pre]);
         }
-        let ran = place.convert(&args);
-        assert_eq!(ran, Ran { code: Some(0), stdout: String::new(), stderr: String::new() }, "{model}");
-        assert_eq!(place.outputs(), [name], "{model}");
-        let have = fs::read(place.path("out").join(name)).unwrap();
+        let ran = sandbox.convert(&args);
+        assert_eq!(ran, Output { code: Some(0), stdout: String::new(), stderr: String::new() }, "{model}");
+        assert_eq!(sandbox.outputs(), [name], "{model}");
+        let have = fs::read(sandbox.path("out").join(name)).unwrap();
         assert_eq!((have.len().to_string().as_str(), sha256(&have).as_str()), (bytes, digest), "{model}");
-        let shown = place.inspect(&["show", &format!("out/{name}"), "--json"]);
+        let shown = sandbox.inspect(&["show", &format!("out/{name}"), "--json"]);
         assert_eq!(shown.code, Some(0), "{}", shown.stderr);
         n += 1;
     }
@@ -36,34 +36,34 @@ fn a_vocabulary_alone_is_byte_for_byte_the_reference() {
 
 #[test]
 fn a_vocabulary_needs_no_weights_and_notes_the_type_that_is_asked_for() {
-    let place = Place::with_golden("llama");
-    let ran = place.convert(&["llama", "out/with.gguf", "--vocab-only", "-t", "f16", "-q"]);
+    let sandbox = Sandbox::with_golden("llama");
+    let ran = sandbox.convert(&["llama", "out/with.gguf", "--vocab-only", "-t", "f16", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    fs::remove_file(place.path("llama/model.safetensors")).unwrap();
+    fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
     // Without weights the reference notes f16.
-    let ran = place.convert(&["llama", "out/without.gguf", "--vocab-only", "--json", "-q"]);
+    let ran = sandbox.convert(&["llama", "out/without.gguf", "--vocab-only", "--json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let report: Json = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&report["tokens"], &report["tokenizer"]), (&384.into(), &"llama".into()));
-    let file = |name: &str| fs::read(place.path("out").join(name)).unwrap();
+    let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
     assert!(file("with.gguf") == file("without.gguf"));
     assert_eq!(report["bytes"], file("with.gguf").len());
-    let ran = place.convert(&["llama", "out/dry.gguf", "--vocab-only", "--dry-run", "-q"]);
+    let ran = sandbox.convert(&["llama", "out/dry.gguf", "--vocab-only", "--dry-run", "-q"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.stdout.starts_with("out/dry.gguf: llama, 384 tokens of kind llama, "), "{}", ran.stdout);
-    assert_eq!(place.outputs(), ["with.gguf", "without.gguf"]);
+    assert_eq!(sandbox.outputs(), ["with.gguf", "without.gguf"]);
     for wrong in [&["-t", "q4_k_m"][..], &["-t", "f16,f32"], &["--to", "hf"], &["--pure"]] {
-        let ran = place.convert(&[&["llama", "out/x.gguf", "--vocab-only"], wrong].concat());
+        let ran = sandbox.convert(&[&["llama", "out/x.gguf", "--vocab-only"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");
     }
 }
 
 #[test]
 fn an_unknown_class_is_told_by_its_tensors() {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "out/plain.gguf", "-t", "f32", "-q"]).code, Some(0));
-    place.edit("llama/config.json", "LlamaForCausalLM", "ZebraForCausalLM");
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "out/plain.gguf", "-t", "f32", "-q"]).code, Some(0));
+    sandbox.edit("llama/config.json", "LlamaForCausalLM", "ZebraForCausalLM");
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
     assert_eq!(ran.code, Some(1));
     let first = ran.stderr.lines().next().unwrap();
     assert!(
@@ -74,43 +74,43 @@ fn an_unknown_class_is_told_by_its_tensors() {
     assert!(places.ends_with("have a place"), "{places}");
     let hint = ran.stderr.lines().nth(1).unwrap();
     assert!(hint.starts_with("hint: `--arch-as "), "{hint}");
-    assert_eq!(place.outputs(), ["plain.gguf"]);
+    assert_eq!(sandbox.outputs(), ["plain.gguf"]);
     // Tables that fit equally well come in the order of their names' likeness.
-    place.edit("llama/config.json", "ZebraForCausalLM", "LamaForCausalLM");
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
+    sandbox.edit("llama/config.json", "ZebraForCausalLM", "LamaForCausalLM");
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
     assert!(ran.stderr.contains("of its 21 tensors 21 in `llama`, 21 in `"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint: `--arch-as llama` takes it for a llama; "), "{}", ran.stderr);
 
     // By the name of an architecture and by the name of a class.
     for name in ["llama", "LlamaForCausalLM"] {
-        let ran = place.convert(&["llama", "out/as.gguf", "-t", "f32", "-q", "-f", "--arch-as", name]);
+        let ran = sandbox.convert(&["llama", "out/as.gguf", "-t", "f32", "-q", "-f", "--arch-as", name]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-        let file = |name: &str| fs::read(place.path("out").join(name)).unwrap();
+        let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
         assert!(file("plain.gguf") == file("as.gguf"), "{name}");
     }
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--arch-as", "lama"]);
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--arch-as", "lama"]);
     assert_eq!(ran.code, Some(1));
     let expected = "error: llama: no architecture or class is called `lama`; nearest known: llama, ";
     assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
     // A table that does not fit says which tensors have no place.
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--arch-as", "starcoder2"]);
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--arch-as", "starcoder2"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("without a place in this architecture: `"), "{}", ran.stderr);
 }
 
 #[test]
 fn the_list_of_architectures_is_the_table() {
-    let place = Place::new();
-    let ran = place.convert(&["--list-architectures"]);
+    let sandbox = Sandbox::new();
+    let ran = sandbox.convert(&["--list-architectures"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert_eq!(ran.stdout.lines().count(), arch::ARCHES.len() + 1);
     for arch in arch::ARCHES {
         let line = ran.stdout.lines().find(|line| line.split_whitespace().next() == Some(arch.name)).unwrap();
         assert!(line.contains(arch.example) && arch.classes.iter().all(|class| line.contains(class.name)));
     }
-    let ran = place.convert(&["--list-architectures", "--json"]);
+    let ran = sandbox.convert(&["--list-architectures", "--json"]);
     let listed: Json = serde_json::from_str(&ran.stdout).unwrap();
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert!(names.iter().eq(&arch::ARCHES.iter().map(|arch| arch.name).collect::<Vec<_>>()));
-    assert_eq!(place.convert(&["--list-architectures", "--to", "hf"]).code, Some(2));
+    assert_eq!(sandbox.convert(&["--list-architectures", "--to", "hf"]).code, Some(2));
 }

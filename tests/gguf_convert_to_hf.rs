@@ -5,42 +5,42 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran, silent};
+use common::{Output, Sandbox, silent};
 
 /// The tensor data of a file, without the header.
-fn data(place: &Place, file: &str) -> Vec<u8> {
-    let json = place.inspect(&["show", file, "--json"]);
+fn data(sandbox: &Sandbox, file: &str) -> Vec<u8> {
+    let json = sandbox.inspect(&["show", file, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let offset = json["data_offset"].as_u64().unwrap() as usize;
-    fs::read(place.path(file)).unwrap()[offset..].to_vec()
+    fs::read(sandbox.path(file)).unwrap()[offset..].to_vec()
 }
 
 #[test]
 fn export_and_conversion_keep_every_bit() {
     for model in ["llama", "mistral", "llama-bias", "llama-tied", "llama-llama3"] {
-        let place = Place::with_golden(model);
-        assert_eq!(place.convert(&[model, "first.gguf", "-t", "f32", "-q"]), silent());
+        let sandbox = Sandbox::with_golden(model);
+        assert_eq!(sandbox.convert(&[model, "first.gguf", "-t", "f32", "-q"]), silent());
         assert_eq!(
-            place.convert(&["first.gguf", "out/hf", "--to", "hf", "-t", "f32", "-q"]),
+            sandbox.convert(&["first.gguf", "out/hf", "--to", "hf", "-t", "f32", "-q"]),
             silent(),
             "{model}"
         );
-        let ran = place.convert(&["out/hf", "second.gguf", "-t", "f32", "-q"]);
+        let ran = sandbox.convert(&["out/hf", "second.gguf", "-t", "f32", "-q"]);
         assert_eq!(ran, silent(), "{model}");
-        assert!(data(&place, "first.gguf") == data(&place, "second.gguf"), "{model}: other tensors");
+        assert!(data(&sandbox, "first.gguf") == data(&sandbox, "second.gguf"), "{model}: other tensors");
     }
 }
 
 #[test]
 fn a_dry_run_and_json_tell_the_files() {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
-    let ran = place.convert(&["x.gguf", "out/hf", "--to", "hf", "--dry-run", "--json", "-q"]);
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    let ran = sandbox.convert(&["x.gguf", "out/hf", "--to", "hf", "--dry-run", "--json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&json["dtype"], &json["dry_run"]), (&"bf16".into(), &true.into()));
-    assert_eq!(place.convert(&["x.gguf", "out/hf", "--to", "hf", "-q"]), silent());
+    assert_eq!(sandbox.convert(&["x.gguf", "out/hf", "--to", "hf", "-q"]), silent());
     let mut listed: Vec<String> = json["files"]
         .as_array()
         .unwrap()
@@ -48,20 +48,20 @@ fn a_dry_run_and_json_tell_the_files() {
         .map(|file| format!("hf/{}", file["name"].as_str().unwrap()))
         .collect();
     listed.sort();
-    assert_eq!(place.outputs(), listed);
+    assert_eq!(sandbox.outputs(), listed);
     let bytes: u64 =
-        listed.iter().map(|name| fs::metadata(place.path("out").join(name)).unwrap().len()).sum();
+        listed.iter().map(|name| fs::metadata(sandbox.path("out").join(name)).unwrap().len()).sum();
     assert_eq!(json["bytes"], bytes);
     // Small files make several.
-    let ran = place.convert(&["x.gguf", "out/many", "--to", "hf", "--shard-bytes", "1000000", "-q"]);
+    let ran = sandbox.convert(&["x.gguf", "out/many", "--to", "hf", "--shard-bytes", "1000000", "-q"]);
     assert_eq!(ran, silent());
-    assert!(place.path("out/many/model.safetensors.index.json").is_file());
+    assert!(sandbox.path("out/many/model.safetensors.index.json").is_file());
 }
 
 #[test]
 fn what_is_refused() {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
     for args in [
         &["x.gguf", "--to", "hf"][..],
         &["x.gguf", "out/hf", "--to", "hf", "-t", "q8_0"],
@@ -69,17 +69,17 @@ fn what_is_refused() {
         &["llama", "out/x", "--to", "gguf"],
         &["llama", "out/x", "--to", "onnx"],
     ] {
-        assert_eq!(place.convert(args).code, Some(2), "{args:?}");
+        assert_eq!(sandbox.convert(args).code, Some(2), "{args:?}");
     }
-    let ran = place.convert(&["llama/config.json", "out/hf", "--to", "hf"]);
+    let ran = sandbox.convert(&["llama/config.json", "out/hf", "--to", "hf"]);
     let stderr = "error: llama/config.json: not a gguf file: it starts with `{\\n  `, not with `GGUF`\n";
-    assert_eq!(ran, Ran { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+    assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
     // What is there stays.
-    fs::create_dir(place.path("out/mine")).unwrap();
-    fs::write(place.path("out/mine/letter"), "dear").unwrap();
+    fs::create_dir(sandbox.path("out/mine")).unwrap();
+    fs::write(sandbox.path("out/mine/letter"), "dear").unwrap();
     for force in [&[][..], &["--force"]] {
-        let ran = place.convert(&[&["x.gguf", "out/mine", "--to", "hf"], force].concat());
+        let ran = sandbox.convert(&[&["x.gguf", "out/mine", "--to", "hf"], force].concat());
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-        assert_eq!(place.outputs(), ["mine/letter"]);
+        assert_eq!(sandbox.outputs(), ["mine/letter"]);
     }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use std::{fs, path::PathBuf};
 
-use common::{Place, golden};
+use common::{Sandbox, golden};
 use serde_json::Value;
 
 /// A line of the golden.
@@ -39,18 +39,18 @@ fn rows() -> Vec<Row> {
 }
 
 /// The model at f32 and at the other types, and the text.
-fn place(model: &str, dtypes: &[&str]) -> Place {
-    let place = Place::with_golden(model);
-    assert_eq!(place.convert(&[model, "f32.gguf", "--type", "f32", "--quiet"]).code, Some(0));
+fn sandbox(model: &str, dtypes: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::with_golden(model);
+    assert_eq!(sandbox.convert(&[model, "f32.gguf", "--type", "f32", "--quiet"]).code, Some(0));
     for dtype in dtypes {
         let args = ["--pure", "f32.gguf", &format!("{dtype}.gguf"), dtype, "--quiet"];
-        assert_eq!(place.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args).code, Some(0));
+        assert_eq!(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args).code, Some(0));
     }
-    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), place.path("text")).unwrap();
-    place
+    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox
 }
 
-fn measure(place: &Place, row: &Row, windows: Option<usize>, more: &[&str]) -> Value {
+fn measure(sandbox: &Sandbox, row: &Row, windows: Option<usize>, more: &[&str]) -> Value {
     let (file, windows) = (format!("{}.gguf", row.dtype), windows.map(|n| n.to_string()));
     let mut args = vec!["perplexity", &file, "--text", "text", "-c", &row.context, "--json", "-q"];
     if row.stride != "0" {
@@ -58,7 +58,7 @@ fn measure(place: &Place, row: &Row, windows: Option<usize>, more: &[&str]) -> V
     }
     args.extend(windows.iter().flat_map(|n| ["-n", n]));
     args.extend(more);
-    let ran = place.run(env!("CARGO_BIN_EXE_gguf-eval"), &args);
+    let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap()
 }
@@ -72,19 +72,19 @@ fn near(found: &Value, expected: f64, what: &str) {
 fn figures_are_the_reference_s_in_windows_with_strides_and_of_whole_texts() {
     let mut n_rows = 0;
     for model in ["llama", "gemma3"] {
-        let place = place(model, &[]);
+        let sandbox = sandbox(model, &[]);
         for row in rows().iter().filter(|row| row.model == model && row.dtype == "f32") {
             let what = format!("{model}, {} tokens, stride {}", row.context, row.stride);
             match &row.figures {
                 Ok(figures) => {
                     for (n, expected) in (1..).zip(figures) {
-                        let found = measure(&place, row, Some(n), &[]);
+                        let found = measure(&sandbox, row, Some(n), &[]);
                         assert_eq!((&found["windows"], &found["activations"]), (&n.into(), &"f32".into()));
                         near(&found["perplexity"], *expected, &format!("{what}, {n} windows"));
                     }
                 }
                 Err((value, error)) => {
-                    let found = measure(&place, row, None, &[]);
+                    let found = measure(&sandbox, row, None, &[]);
                     near(&found["perplexity"], *value, &what);
                     near(&found["perplexity_error"], *error, &what);
                 }
@@ -99,13 +99,13 @@ fn figures_are_the_reference_s_in_windows_with_strides_and_of_whole_texts() {
 #[test]
 fn rounded_activations_come_nearer_to_the_reference() {
     let dtypes = ["f16", "bf16", "q8_0"];
-    let place = place("llama", &dtypes);
+    let sandbox = sandbox("llama", &dtypes);
     let mut n_rows = 0;
     for row in rows().iter().filter(|row| dtypes.contains(&row.dtype.as_str())) {
         let distance = |activations: &str| -> f64 {
             let figures = (1..).zip(row.figures.as_ref().unwrap());
             let distances = figures.map(|(n, expected)| {
-                let found = measure(&place, row, Some(n), &["--activations", activations]);
+                let found = measure(&sandbox, row, Some(n), &["--activations", activations]);
                 assert_eq!(found["activations"], activations);
                 (found["perplexity"].as_f64().unwrap() / expected).ln().abs()
             });

@@ -6,23 +6,23 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran, golden};
+use common::{Output, Sandbox, golden};
 use imatrix::Sums;
 use serde_json::Value;
 
-fn eval(place: &Place, args: &[&str]) -> Ran {
-    place.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
 }
 
-fn succeed(ran: Ran) -> Ran {
+fn succeed(ran: Output) -> Output {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran
 }
 
-fn place(name: &str) -> Place {
-    let place = Place::with_golden(name);
-    succeed(place.convert(&[name, "x.gguf", "--type", "f32", "--quiet"]));
-    place
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    succeed(sandbox.convert(&[name, "x.gguf", "--type", "f32", "--quiet"]));
+    sandbox
 }
 
 fn texts(name: &str) -> Vec<Value> {
@@ -48,22 +48,22 @@ fn rows(stdout: &str) -> Vec<Vec<f64>> {
 
 #[test]
 fn vectors_are_those_of_transformers() {
-    let place = place("bert");
+    let sandbox = sandbox("bert");
     let expected = texts("bert");
     let lines: Vec<&str> = expected.iter().map(|text| text["text"].as_str().unwrap()).collect();
-    fs::write(place.path("lines"), lines.join("\n")).unwrap();
+    fs::write(sandbox.path("lines"), lines.join("\n")).unwrap();
     // The file says that the mean is wanted.
     for (args, way) in
         [(&[][..], "mean"), (&["--pooling", "cls"][..], "cls"), (&["--pooling", "last"][..], "last")]
     {
-        let ran = succeed(eval(&place, &[&["embed", "x.gguf", "--text", "lines"], args].concat()));
+        let ran = succeed(eval(&sandbox, &[&["embed", "x.gguf", "--text", "lines"], args].concat()));
         let found = rows(&ran.stdout);
         assert_eq!((found.len(), ran.stderr.as_str()), (expected.len(), ""), "{way}");
         for (found, text) in found.iter().zip(&expected) {
             near(found, &numbers(&text[way]), way);
         }
     }
-    let all = succeed(eval(&place, &["embed", "x.gguf", "--prompt", lines[0], "--pooling", "none"]));
+    let all = succeed(eval(&sandbox, &["embed", "x.gguf", "--prompt", lines[0], "--pooling", "none"]));
     let all = rows(&all.stdout);
     assert_eq!(all.len(), expected[0]["ids"].as_array().unwrap().len());
     near(&all[0], &numbers(&expected[0]["cls"]), "first row");
@@ -72,10 +72,10 @@ fn vectors_are_those_of_transformers() {
 
 #[test]
 fn vectors_of_length_one_as_json() {
-    let place = place("bert");
+    let sandbox = sandbox("bert");
     let expected = &texts("bert")[1];
     let args = ["embed", "x.gguf", "--prompt", expected["text"].as_str().unwrap(), "--normalize", "--json"];
-    let report: Value = serde_json::from_str(&succeed(eval(&place, &args)).stdout).unwrap();
+    let report: Value = serde_json::from_str(&succeed(eval(&sandbox, &args)).stdout).unwrap();
     assert_eq!((&report["pooling"], &report["architecture"]), (&"mean".into(), &"bert".into()));
     let text = &report["texts"][0];
     assert_eq!(text["tokens"], expected["ids"].as_array().unwrap().len());
@@ -87,10 +87,10 @@ fn vectors_of_length_one_as_json() {
 
 #[test]
 fn rankers_score_pairs() {
-    let place = place("bert-classifier");
+    let sandbox = sandbox("bert-classifier");
     for pair in texts("bert-classifier") {
         let args = ["embed", "x.gguf", "--prompt", pair["text"].as_str().unwrap(), "--json"];
-        let report: Value = serde_json::from_str(&succeed(eval(&place, &args)).stdout).unwrap();
+        let report: Value = serde_json::from_str(&succeed(eval(&sandbox, &args)).stdout).unwrap();
         let text = &report["texts"][0];
         assert_eq!(text["tokens"], pair["ids"].as_array().unwrap().len());
         assert_eq!(text["labels"], serde_json::json!(["bad", "so-so", "good"]));
@@ -100,25 +100,25 @@ fn rankers_score_pairs() {
 
 #[test]
 fn what_cannot_be_done_is_refused_with_advice() {
-    let place = place("distilbert-mlm-old");
-    fs::write(place.path("text"), "one two three ".repeat(40)).unwrap();
-    let refused = |ran: Ran, problem: &str, hint: &str| {
+    let sandbox = sandbox("distilbert-mlm-old");
+    fs::write(sandbox.path("text"), "one two three ".repeat(40)).unwrap();
+    let refused = |ran: Output, problem: &str, hint: &str| {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
         assert!(ran.stderr.contains(problem) && ran.stderr.contains(hint), "{}", ran.stderr);
     };
     refused(
-        eval(&place, &["embed", "x.gguf", "--prompt", "x"]),
+        eval(&sandbox, &["embed", "x.gguf", "--prompt", "x"]),
         "`bert.pooling_type` is absent",
         "--pooling mean",
     );
     let args = ["embed", "x.gguf", "--prompt", "x", "--pooling", "rank"];
-    refused(eval(&place, &args), "`cls.output.weight` are absent", "");
+    refused(eval(&sandbox, &args), "`cls.output.weight` are absent", "");
     let args = ["embed", "x.gguf", "--text", "text", "--pooling", "mean"];
-    refused(eval(&place, &args), "and the model has 32 learned ones", "split the text");
+    refused(eval(&sandbox, &args), "and the model has 32 learned ones", "split the text");
     let args = ["perplexity", "x.gguf", "--text", "text", "--context", "16"];
-    refused(eval(&place, &args), "predicts no tokens", "`gguf-eval embed` runs encoders");
+    refused(eval(&sandbox, &args), "predicts no tokens", "`gguf-eval embed` runs encoders");
     refused(
-        eval(&place, &["generate", "x.gguf", "--prompt", "x"]),
+        eval(&sandbox, &["generate", "x.gguf", "--prompt", "x"]),
         "predicts no tokens",
         "`gguf-eval embed`",
     );
@@ -126,24 +126,24 @@ fn what_cannot_be_done_is_refused_with_advice() {
 
 #[test]
 fn layers_that_a_file_cannot_have_take_no_memory() {
-    let place = place("bert");
-    let mut bytes = fs::read(place.path("x.gguf")).unwrap();
+    let sandbox = sandbox("bert");
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
     let key = b"bert.block_count";
     let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
     bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-    fs::write(place.path("y.gguf"), bytes).unwrap();
-    let ran = eval(&place, &["embed", "y.gguf", "--prompt", "x"]);
+    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+    let ran = eval(&sandbox, &["embed", "y.gguf", "--prompt", "x"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("`bert.block_count` is `4294967295`"), "{}", ran.stderr);
 }
 
 #[test]
 fn importance_matrices_of_encoders_cover_every_layer() {
-    let place = place("bert");
-    fs::write(place.path("text"), "A llama is an animal of the quick brown fox. ".repeat(20)).unwrap();
+    let sandbox = sandbox("bert");
+    fs::write(sandbox.path("text"), "A llama is an animal of the quick brown fox. ".repeat(20)).unwrap();
     let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
-    assert_eq!(succeed(eval(&place, &args)).stderr, "");
-    let sums = Sums::open(&place.path("im.gguf")).unwrap();
+    assert_eq!(succeed(eval(&sandbox, &args)).stderr, "");
+    let sums = Sums::open(&sandbox.path("im.gguf")).unwrap();
     for layer in 0..2 {
         for part in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"] {
             let entry = &sums.entries[&format!("blk.{layer}.{part}.weight")];
@@ -155,40 +155,40 @@ fn importance_matrices_of_encoders_cover_every_layer() {
 
 #[test]
 fn encoders_with_decoders_answer() {
-    let place = place("t5");
-    let ran = succeed(eval(&place, &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
+    let sandbox = sandbox("t5");
+    let ran = succeed(eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
     assert!(ran.stderr.contains("4 tokens after"), "{}", ran.stderr);
-    fs::write(place.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
     // Both sides of the model, and what lies between them.
     let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
-    assert_eq!(succeed(eval(&place, &args)).stderr, "");
-    let sums = Sums::open(&place.path("im.gguf")).unwrap();
+    assert_eq!(succeed(eval(&sandbox, &args)).stderr, "");
+    let sums = Sums::open(&sandbox.path("im.gguf")).unwrap();
     assert!(sums.entries.contains_key("enc.blk.1.ffn_down.weight"));
     assert!(sums.entries.contains_key("dec.blk.1.cross_attn_k.weight"));
     assert_eq!(sums.entries.len(), 2 * 6 + 2 * 10);
-    let ran = eval(&place, &["perplexity", "x.gguf", "--text", "text", "--context", "16"]);
+    let ran = eval(&sandbox, &["perplexity", "x.gguf", "--text", "text", "--context", "16"]);
     assert!(
         ran.stderr.contains("does not predict the next token") && ran.stderr.contains("generate"),
         "{}",
         ran.stderr
     );
-    let ran = eval(&place, &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"]);
+    let ran = eval(&sandbox, &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("makes no vectors"), "{}", ran.stderr);
 }
 
 #[test]
 fn models_of_sound_say_that_they_hear_none() {
-    let place = place("whisper");
-    fs::write(place.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    let sandbox = sandbox("whisper");
+    fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
     for args in [
         &["perplexity", "x.gguf", "--text", "text", "--context", "16"][..],
         &["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf"],
         &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"],
         &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"],
     ] {
-        let ran = eval(&place, args);
+        let ran = eval(&sandbox, args);
         assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("there is none") && ran.stderr.contains("hint: "), "{}", ran.stderr);
     }
-    assert!(!place.path("im.gguf").exists());
+    assert!(!sandbox.path("im.gguf").exists());
 }

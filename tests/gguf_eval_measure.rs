@@ -6,43 +6,43 @@ mod common;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use common::{Place, Ran, golden};
+use common::{Output, Sandbox, golden};
 use eval::logits_file::LogitsFile;
 use imatrix::{Format, Sums};
 use serde_json::Value;
 
-fn eval(place: &Place, args: &[&str]) -> Ran {
-    place.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
 }
 
-fn succeed(ran: Ran) -> Ran {
+fn succeed(ran: Output) -> Output {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran
 }
 
 /// The files of the golden's maker: a model in f32, and after Q4_0 and back; and its text.
-fn place(name: &str) -> Place {
-    let place = Place::with_golden(name);
-    let expected = fs::read_to_string(place.path(name).join("expected.json")).unwrap();
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    let expected = fs::read_to_string(sandbox.path(name).join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&expected).unwrap();
     let pre = match expected["pre"].as_str().unwrap() {
         "default" => vec![],
         pre => vec!["--pre", pre],
     };
-    succeed(place.convert(&[&[name, "base.gguf", "--type", "f32", "--quiet"], &pre[..]].concat()));
-    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), place.path("text")).unwrap();
-    place
+    succeed(sandbox.convert(&[&[name, "base.gguf", "--type", "f32", "--quiet"], &pre[..]].concat()));
+    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox
 }
 
-fn quantize(place: &Place, args: &[&str]) {
-    succeed(place.run(env!("CARGO_BIN_EXE_gguf-quantize"), args));
+fn quantize(sandbox: &Sandbox, args: &[&str]) {
+    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args));
 }
 
-fn llama_and_back() -> Place {
-    let place = place("llama");
-    quantize(&place, &["base.gguf", "q4_0.gguf", "q4_0", "--quiet"]);
-    quantize(&place, &["--allow-requantize", "q4_0.gguf", "back.gguf", "f32", "--quiet"]);
-    place
+fn llama_and_back() -> Sandbox {
+    let sandbox = sandbox("llama");
+    quantize(&sandbox, &["base.gguf", "q4_0.gguf", "q4_0", "--quiet"]);
+    quantize(&sandbox, &["--allow-requantize", "q4_0.gguf", "back.gguf", "f32", "--quiet"]);
+    sandbox
 }
 
 fn golden_path(name: &str) -> String {
@@ -119,22 +119,22 @@ fn check_figures(json: &str, share: f64) {
 
 #[test]
 fn comparisons_are_the_reference_s() {
-    let place = llama_and_back();
+    let sandbox = llama_and_back();
     let direct =
         ["compare", "base.gguf", "back.gguf", "--text", "text", "-c", "64", "-n", "4", "--json", "-q"];
     // The reference has the base in 16 bits.
-    check_figures(&succeed(eval(&place, &direct)).stdout, 2e-3);
-    let saved = succeed(eval(&place, &["compare", &golden_path("llama.kld"), "back.gguf", "--json", "-q"]));
+    check_figures(&succeed(eval(&sandbox, &direct)).stdout, 2e-3);
+    let saved = succeed(eval(&sandbox, &["compare", &golden_path("llama.kld"), "back.gguf", "--json", "-q"]));
     check_figures(&saved.stdout, 1e-4);
 }
 
 #[test]
 fn saved_predictions_are_the_reference_s() {
-    let place = llama_and_back();
+    let sandbox = llama_and_back();
     let args =
         ["compare", "base.gguf", "--text", "text", "-c", "64", "-n", "4", "--save-logits", "our.kld", "-q"];
-    succeed(eval(&place, &args));
-    let ours = LogitsFile::open(&place.path("our.kld")).unwrap();
+    succeed(eval(&sandbox, &args));
+    let ours = LogitsFile::open(&sandbox.path("our.kld")).unwrap();
     let theirs = LogitsFile::open(&PathBuf::from(golden_path("llama.kld"))).unwrap();
     assert_eq!(ours.layout(), theirs.layout());
     assert_eq!(ours.tokens().unwrap(), theirs.tokens().unwrap());
@@ -146,15 +146,15 @@ fn saved_predictions_are_the_reference_s() {
             assert!(worst < 1e-4, "window {window}, position {position}: {worst}");
         }
     }
-    let again = eval(&place, &args);
+    let again = eval(&sandbox, &args);
     assert!(again.code == Some(1) && again.stderr.contains("our.kld"), "{}", again.stderr);
 }
 
 #[test]
 fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
-    let place = llama_and_back();
+    let sandbox = llama_and_back();
     let args = ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "-n", "2"];
-    let ran = succeed(eval(&place, &[&args[..], &["--json", "--html", "page.html", "-q"]].concat()));
+    let ran = succeed(eval(&sandbox, &[&args[..], &["--json", "--html", "page.html", "-q"]].concat()));
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let same = &report["files"][0];
     assert_eq!(same["predictions"]["kl"]["value"], 0.0);
@@ -171,16 +171,16 @@ fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
             other => panic!("{other}"),
         }
     }
-    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
     assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
     assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
-    let alone = succeed(eval(&place, &["compare", "base.gguf", "q4_0.gguf", "--tensors", "-q"]));
+    let alone = succeed(eval(&sandbox, &["compare", "base.gguf", "q4_0.gguf", "--tensors", "-q"]));
     assert!(alone.stdout.contains("blk.0.attn_q.weight") && !alone.stdout.contains("perplexity"));
 }
 
 #[test]
 fn calls_that_ask_for_nothing_are_refused() {
-    let place = place("llama");
+    let sandbox = sandbox("llama");
     for (args, message) in [
         (&["compare", "base.gguf"][..], "there is no file to compare with the base"),
         (&["compare", "base.gguf", "base.gguf"], "there is no text to predict"),
@@ -188,42 +188,42 @@ fn calls_that_ask_for_nothing_are_refused() {
         (&["imatrix", "base.gguf", "-o", "x"], "--text"),
         (&["score", "base.gguf"], "--hellaswag"),
     ] {
-        let ran = eval(&place, args);
+        let ran = eval(&sandbox, args);
         assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
 }
 
 #[test]
 fn a_check_fails_when_a_file_got_worse() {
-    let place = llama_and_back();
+    let sandbox = llama_and_back();
     let args = |file, baseline| ["check", file, "--baseline", baseline, "--text", "text", "-q"];
     let save = ["--save", "-c", "64", "-n", "2"];
     let base = ["--base", "base.gguf"];
-    succeed(eval(&place, &[&args("back.gguf", "b.json")[..], &base, &save].concat()));
-    let again = succeed(eval(&place, &[&args("back.gguf", "b.json")[..], &base].concat()));
+    succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base, &save].concat()));
+    let again = succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat()));
     assert_eq!(again.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 2, "{}", again.stdout);
-    quantize(&place, &["--pure", "base.gguf", "q2_k.gguf", "q2_k", "--quiet"]);
-    let worse = eval(&place, &[&args("q2_k.gguf", "b.json")[..], &base].concat());
+    quantize(&sandbox, &["--pure", "base.gguf", "q2_k.gguf", "q2_k", "--quiet"]);
+    let worse = eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base].concat());
     assert_eq!(worse.code, Some(1));
     assert!(worse.stdout.contains("worse: divergence "), "{}", worse.stdout);
     assert!(worse.stderr.starts_with("error: q2_k.gguf: "), "{}", worse.stderr);
     // As much worse as the margin allows is not worse.
     let wide = ["--divergence-margin", "100000%", "--perplexity-margin", "1000"];
-    succeed(eval(&place, &[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));
-    let without = eval(&place, &args("back.gguf", "b.json"));
+    succeed(eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));
+    let without = eval(&sandbox, &args("back.gguf", "b.json"));
     assert_eq!((without.code, without.stderr.contains("--base")), (Some(2), true));
-    fs::write(place.path("text"), "another text").unwrap();
-    let other = eval(&place, &[&args("back.gguf", "b.json")[..], &base].concat());
+    fs::write(sandbox.path("text"), "another text").unwrap();
+    let other = eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat());
     assert!(other.code == Some(1) && other.stderr.contains("not the text"), "{}", other.stderr);
 }
 
 #[test]
 fn importance_matrices_are_the_reference_s() {
     for model in ["llama", "mixtral", "deepseek3-old"] {
-        let place = place(model);
+        let sandbox = sandbox(model);
         let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-n", "5", "-q", "-o", "our.gguf"];
-        succeed(eval(&place, &args));
-        let ours = Sums::open(&place.path("our.gguf")).unwrap();
+        succeed(eval(&sandbox, &args));
+        let ours = Sums::open(&sandbox.path("our.gguf")).unwrap();
         let theirs = Sums::open(&PathBuf::from(golden_path(&format!("{model}.imatrix.gguf")))).unwrap();
         assert_eq!(ours.datasets, theirs.datasets);
         assert_eq!((ours.n_chunks, ours.chunk_tokens), (theirs.n_chunks, theirs.chunk_tokens));
@@ -240,14 +240,14 @@ fn importance_matrices_are_the_reference_s() {
 
 #[test]
 fn matrices_are_resumed_and_added() {
-    let place = place("llama");
+    let sandbox = sandbox("llama");
     let args = |output, n| {
         let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-q", "-o", output, "-n", n];
         args.map(str::to_owned)
     };
     let run = |args: &[String]| {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        eval(&place, &args)
+        eval(&sandbox, &args)
     };
     succeed(run(&args("whole.gguf", "4")));
     succeed(run(&args("part.gguf", "1")));
@@ -257,7 +257,7 @@ fn matrices_are_resumed_and_added() {
             .concat();
     succeed(run(&resume));
     let (whole, part) =
-        (Sums::open(&place.path("whole.gguf")).unwrap(), Sums::open(&place.path("part.gguf")).unwrap());
+        (Sums::open(&sandbox.path("whole.gguf")).unwrap(), Sums::open(&sandbox.path("part.gguf")).unwrap());
     assert_eq!((whole.n_chunks, &whole.datasets), (part.n_chunks, &part.datasets));
     for (name, whole) in &whole.entries {
         let part = &part.entries[name];
@@ -277,23 +277,23 @@ fn matrices_are_resumed_and_added() {
         "64",
         "-q",
     ];
-    let told = succeed(eval(&place, &[&merged[..], &["--json"]].concat()));
+    let told = succeed(eval(&sandbox, &[&merged[..], &["--json"]].concat()));
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
     assert_eq!((&told["windows"], &told["entries"]), (&Value::from(8), &Value::from(whole.entries.len())));
-    let both = Sums::open(&place.path("both.dat")).unwrap();
+    let both = Sums::open(&sandbox.path("both.dat")).unwrap();
     assert_eq!((both.format, both.n_chunks), (Format::Legacy, 8));
     // What was made of another text is not gone on with.
-    fs::write(place.path("other"), fs::read(place.path("text")).unwrap()).unwrap();
+    fs::write(sandbox.path("other"), fs::read(sandbox.path("text")).unwrap()).unwrap();
     let mut other = resume.clone();
     other[3] = "other".to_owned();
     assert!(run(&other).stderr.contains("it was made of text"));
     // What is made here is taken there.
-    quantize(&place, &["--imatrix", "part.gguf", "base.gguf", "small.gguf", "iq2_xs", "--quiet"]);
+    quantize(&sandbox, &["--imatrix", "part.gguf", "base.gguf", "small.gguf", "iq2_xs", "--quiet"]);
 }
 
 #[test]
 fn scores_are_the_reference_s() {
-    let place = place("llama");
+    let sandbox = sandbox("llama");
     let reference = fs::read_to_string(golden_path("scores.txt")).unwrap();
     for (name, file) in [
         ("hellaswag", "hellaswag.txt"),
@@ -306,7 +306,8 @@ fn scores_are_the_reference_s() {
             .collect();
         assert!(!lines.is_empty());
         let option = format!("--{name}");
-        let ran = succeed(eval(&place, &["score", "base.gguf", &option, &golden_path(file), "--json", "-q"]));
+        let ran =
+            succeed(eval(&sandbox, &["score", "base.gguf", &option, &golden_path(file), "--json", "-q"]));
         let found: Value = serde_json::from_str(&ran.stdout).unwrap();
         let answers = found["answers"].as_array().unwrap();
         assert_eq!(answers.len(), lines.len(), "{name}");

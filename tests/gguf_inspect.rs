@@ -5,18 +5,18 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{Place, golden};
+use common::{Sandbox, golden};
 
 #[test]
 fn show_lists_metadata_tensors_and_totals() {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "q4_k_m", "-q"]).code, Some(0));
-    let ran = place.inspect(&["show", "x.gguf"]);
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q4_k_m", "-q"]).code, Some(0));
+    let ran = sandbox.inspect(&["show", "x.gguf"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-inspect-show.txt");
     assert_eq!(ran.stdout, fs::read_to_string(expected).unwrap());
 
-    let full = place.inspect(&["show", "x.gguf", "--full"]);
+    let full = sandbox.inspect(&["show", "x.gguf", "--full"]);
     assert_eq!(full.code, Some(0));
     assert!(ran.stdout.contains("(384 items)") && !full.stdout.contains("(384 items)"));
     assert!(full.stdout.len() > ran.stdout.len() + 384 * 4);
@@ -25,9 +25,9 @@ fn show_lists_metadata_tensors_and_totals() {
 /// Against the listing that the reference's converter made of the same checkpoint.
 #[test]
 fn json_is_whole_and_is_the_reference_s_metadata() {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
-    let ran = place.inspect(&["show", "x.gguf", "--json"]);
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let ran = sandbox.inspect(&["show", "x.gguf", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     let expected = fs::read_to_string(golden("arch/llama/expected.json")).unwrap();
@@ -56,13 +56,13 @@ fn json_is_whole_and_is_the_reference_s_metadata() {
 
 #[test]
 fn files_of_both_byte_orders_are_shown() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     for (name, endian) in [("py-little.gguf", "little"), ("py-big.gguf", "big")] {
-        fs::copy(golden("gguf").join(name), place.path(name)).unwrap();
-        let ran = place.inspect(&["show", name]);
+        fs::copy(golden("gguf").join(name), sandbox.path(name)).unwrap();
+        let ran = sandbox.inspect(&["show", name]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
         assert!(ran.stdout.starts_with(&format!("GGUF version 3, {endian} endian")), "{}", ran.stdout);
-        let json = place.inspect(&["show", name, "--json"]);
+        let json = sandbox.inspect(&["show", name, "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
         assert_eq!(json["endian"], endian);
     }
@@ -70,9 +70,9 @@ fn files_of_both_byte_orders_are_shown() {
 
 #[test]
 fn what_is_no_gguf_file_is_refused() {
-    let place = Place::new();
-    fs::write(place.path("x.gguf"), "GGML and more").unwrap();
-    fs::write(place.path("cut.gguf"), b"GGUF\x03\0\0\0\x01").unwrap();
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("x.gguf"), "GGML and more").unwrap();
+    fs::write(sandbox.path("cut.gguf"), b"GGUF\x03\0\0\0\x01").unwrap();
     for (file, stderr) in [
         ("x.gguf", "error: x.gguf: not a gguf file: it starts with `GGML`, not with `GGUF`\n"),
         (
@@ -82,13 +82,13 @@ fn what_is_no_gguf_file_is_refused() {
         ),
         ("none.gguf", "error: none.gguf: cannot open: No such file or directory (os error 2)\n"),
     ] {
-        let ran = place.inspect(&["show", file]);
+        let ran = sandbox.inspect(&["show", file]);
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(1), "", stderr));
     }
     for args in [&[][..], &["show"], &["peek", "x.gguf"], &["show", "x.gguf", "--json", "--full"]] {
-        assert_eq!(place.inspect(args).code, Some(2), "{args:?}");
+        assert_eq!(sandbox.inspect(args).code, Some(2), "{args:?}");
     }
-    let script = place.inspect(&["--completions", "bash"]);
+    let script = sandbox.inspect(&["--completions", "bash"]);
     assert_eq!(script.code, Some(0));
     assert!(script.stdout.contains("gguf-inspect"));
 }

@@ -5,25 +5,25 @@ mod common;
 
 use std::fs;
 
-use common::Place;
+use common::Sandbox;
 
-/// A place with a checkpoint that has a tokenizer.json, and the GGUF made of it.
-fn converted() -> Place {
-    let place = Place::with_golden("llama-llama3");
-    assert_eq!(place.convert(&["llama-llama3", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
-    place
+/// A sandbox with a checkpoint that has a tokenizer.json, and the GGUF made of it.
+fn converted() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama-llama3");
+    assert_eq!(sandbox.convert(&["llama-llama3", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    sandbox
 }
 
 #[test]
 fn the_ids_of_a_conversion_are_those_of_its_source() {
-    let place = converted();
-    let ran = place.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3"]);
+    let sandbox = converted();
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
     assert!(ran.stdout.contains("differing   0\n"), "{}", ran.stdout);
 
-    fs::write(place.path("own.txt"), b"own text \xff").unwrap();
+    fs::write(sandbox.path("own.txt"), b"own text \xff").unwrap();
     let ran =
-        place.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3", "--text", "own.txt", "--json"]);
+        sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3", "--text", "own.txt", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     // The byte that is no UTF-8 became a replacement character of three bytes.
@@ -33,15 +33,15 @@ fn the_ids_of_a_conversion_are_those_of_its_source() {
 
 #[test]
 fn a_difference_is_counted_shown_and_fails() {
-    let place = converted();
-    let path = place.path("llama-llama3/tokenizer.json");
+    let sandbox = converted();
+    let path = sandbox.path("llama-llama3/tokenizer.json");
     let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let merges = json["model"]["merges"].as_array_mut().unwrap();
     assert!(!merges.is_empty());
     merges.clear();
     json["model"]["ignore_merges"] = false.into();
     fs::write(&path, json.to_string()).unwrap();
-    let ran = place.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3"]);
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(
         ran.stdout.contains("first       at id ") && ran.stdout.contains("  source    "),
@@ -53,9 +53,9 @@ fn a_difference_is_counted_shown_and_fails() {
 
 #[test]
 fn a_source_without_tokenizer_json_is_refused_with_advice() {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
-    let ran = place.inspect(&["tokenizer", "x.gguf", "--check", "llama"]);
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("tokenizer.json: not there"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint:"), "{}", ran.stderr);
@@ -63,15 +63,15 @@ fn a_source_without_tokenizer_json_is_refused_with_advice() {
 
 #[test]
 fn without_a_source_the_ids_are_listed() {
-    let place = converted();
-    fs::write(place.path("own.txt"), b"a b\xff").unwrap();
-    let ran = place.inspect(&["tokenizer", "x.gguf", "--text", "own.txt"]);
+    let sandbox = converted();
+    fs::write(sandbox.path("own.txt"), b"a b\xff").unwrap();
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let texts: Vec<&str> = ran.stdout.lines().map(|line| line.split_once(' ').unwrap().1).collect();
     assert_eq!(texts[0], "\"a\"");
     let ids: Vec<u64> =
         ran.stdout.lines().map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
-    let ran = place.inspect(&["tokenizer", "x.gguf", "--text", "own.txt", "--json"]);
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&json["text_bytes"], &json["ids"]), (&4.into(), &ids.into()));
 }

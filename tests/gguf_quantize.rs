@@ -5,17 +5,17 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran, failed, golden, silent};
+use common::{Output, Sandbox, failed, golden, silent};
 
-fn quantize(place: &Place, args: &[&str]) -> Ran {
-    place.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
+fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
 }
 
-/// A place that holds `llama.gguf` at bf16, as the reference's converter writes it.
-fn with_bf16(name: &str) -> Place {
-    let place = Place::with_golden(name);
-    assert_eq!(place.convert(&[name, &format!("{name}.gguf"), "-t", "bf16", "-q"]), silent());
-    place
+/// A sandbox that holds `llama.gguf` at bf16, as the reference's converter writes it.
+fn with_bf16(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    assert_eq!(sandbox.convert(&[name, &format!("{name}.gguf"), "-t", "bf16", "-q"]), silent());
+    sandbox
 }
 
 /// The lines of a golden of the form `key name bytes digest`.
@@ -31,36 +31,36 @@ fn lines(file: &str, key: &str) -> Vec<(String, String, String)> {
 
 #[test]
 fn every_type_is_byte_for_byte_the_reference() {
-    let place = with_bf16("llama");
+    let sandbox = with_bf16("llama");
     let rows = lines("cli/two-step.txt", "convert+quantize");
     assert_eq!(rows.len(), 17);
     let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
     // All from one read, and one alone.
-    assert_eq!(quantize(&place, &["llama.gguf", "out/{ftype}", &names.join(","), "-q"]), silent());
+    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/{ftype}", &names.join(","), "-q"]), silent());
     let expected = rows.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
-    assert_eq!(place.listing("out"), expected);
-    assert_eq!(quantize(&place, &["llama.gguf", "x.gguf", "Q4_K_M", "3", "-q"]), silent());
-    assert_eq!(fs::read(place.path("x.gguf")).unwrap(), fs::read(place.path("out/q4_k_m")).unwrap());
+    assert_eq!(sandbox.listing("out"), expected);
+    assert_eq!(quantize(&sandbox, &["llama.gguf", "x.gguf", "Q4_K_M", "3", "-q"]), silent());
+    assert_eq!(fs::read(sandbox.path("x.gguf")).unwrap(), fs::read(sandbox.path("out/q4_k_m")).unwrap());
 }
 
 #[test]
 fn every_type_with_an_importance_matrix_is_byte_for_byte_the_reference() {
     for (model, matrix) in [("llama", "cli/llama.imatrix.gguf"), ("mixtral", "recipes/imatrix/mixtral.gguf")]
     {
-        let place = with_bf16(model);
+        let sandbox = with_bf16(model);
         let imatrix = format!("{model}.imatrix.gguf");
-        fs::copy(golden(matrix), place.path(&imatrix)).unwrap();
+        fs::copy(golden(matrix), sandbox.path(&imatrix)).unwrap();
         let rows = lines("cli/imatrix.txt", model);
         assert_eq!(rows.len(), 33);
         let (refused, written): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.1 == "refused");
         let input = format!("{model}.gguf");
         let names: Vec<&str> = written.iter().map(|(name, ..)| name.as_str()).collect();
-        let ran = quantize(&place, &["--imatrix", &imatrix, &input, "out/{ftype}", &names.join(","), "-q"]);
+        let ran = quantize(&sandbox, &["--imatrix", &imatrix, &input, "out/{ftype}", &names.join(","), "-q"]);
         assert_eq!(ran, silent());
         let expected = written.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
-        assert_eq!(place.listing("out"), expected, "{model}");
+        assert_eq!(sandbox.listing("out"), expected, "{model}");
         for (name, ..) in refused {
-            let ran = quantize(&place, &["--imatrix", &imatrix, &input, "x", &name, "-q"]);
+            let ran = quantize(&sandbox, &["--imatrix", &imatrix, &input, "x", &name, "-q"]);
             assert_eq!(ran.code, Some(1), "{name}");
         }
     }
@@ -68,9 +68,9 @@ fn every_type_with_an_importance_matrix_is_byte_for_byte_the_reference() {
 
 #[test]
 fn options_choose_dtypes() {
-    let place = with_bf16("llama");
+    let sandbox = with_bf16("llama");
     let dtypes = |args: &[&str]| {
-        let ran = quantize(&place, &[args, &["--dry-run", "--json"]].concat());
+        let ran = quantize(&sandbox, &[args, &["--dry-run", "--json"]].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         let tensors = json["outputs"][0]["tensors"].as_array().unwrap().clone();
@@ -88,7 +88,7 @@ fn options_choose_dtypes() {
     let asked = ["--output-tensor-type", "Q8_0", "--token-embedding-type", "f16"];
     let asked = dtypes(&[&["llama.gguf", "q4_k_m"], &asked[..]].concat());
     assert_eq!((asked("output.weight"), asked("token_embd.weight")), ("q8_0".into(), "f16".into()));
-    fs::write(place.path("types"), "ffn_up=q5_k\nattn_k=q3_k").unwrap();
+    fs::write(sandbox.path("types"), "ffn_up=q5_k\nattn_k=q3_k").unwrap();
     let listed = ["--tensor-type", r"blk\.0\.ffn_up=iq4_nl", "--tensor-type-file", "types"];
     let listed = dtypes(&[&["llama.gguf", "q4_k_m"], &listed[..]].concat());
     assert_eq!(listed("blk.0.ffn_up.weight"), "iq4_nl");
@@ -96,49 +96,49 @@ fn options_choose_dtypes() {
         (listed("blk.1.ffn_up.weight"), listed("blk.1.attn_k.weight")),
         ("q5_K".into(), "q3_K".into())
     );
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
 }
 
 #[test]
 fn what_is_refused_and_what_is_warned_of() {
-    let place = with_bf16("llama");
-    let before = place.listing("llama");
+    let sandbox = with_bf16("llama");
+    let before = sandbox.listing("llama");
     let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight` becomes iq2_xxs, which needs an \
                  importance matrix\nhint: make one with `gguf-eval imatrix` and give it with --imatrix\n";
-    assert_eq!(quantize(&place, &["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
+    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
 
     let itself = "error: output `llama.gguf` is the input\n\
                   hint: give another name; the input is never written to\n";
-    assert_eq!(quantize(&place, &["llama.gguf", "llama.gguf", "q4_0", "--force"]), failed(itself));
+    assert_eq!(quantize(&sandbox, &["llama.gguf", "llama.gguf", "q4_0", "--force"]), failed(itself));
 
-    assert_eq!(quantize(&place, &["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
+    assert_eq!(quantize(&sandbox, &["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
     let twice = "error: q4.gguf: tensor `token_embd.weight` is quantized already: q4_0 would become q5_0\n\
                  hint: start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`\n";
-    assert_eq!(quantize(&place, &["q4.gguf", "out/x", "q5_0"]), failed(twice));
-    assert!(place.outputs().is_empty());
+    assert_eq!(quantize(&sandbox, &["q4.gguf", "out/x", "q5_0"]), failed(twice));
+    assert!(sandbox.outputs().is_empty());
     let ran =
-        quantize(&place, &["q4.gguf", "out/x", "q5_0", "--allow-requantize", "--tensor-type", "foo=q8_0"]);
+        quantize(&sandbox, &["q4.gguf", "out/x", "q5_0", "--allow-requantize", "--tensor-type", "foo=q8_0"]);
     let stderr = "warning: --tensor-type: `foo` is found in no tensor's name\n\
                   warning: out/x: 15 tensors were quantized already; what was lost then stays lost, and more goes\n\
                   wrote out/x: 974880 bytes (975 kB), 5.60 bits/weight\n";
-    assert_eq!(ran, Ran { stderr: stderr.into(), ..silent() });
+    assert_eq!(ran, Output { stderr: stderr.into(), ..silent() });
 
-    let bytes = fs::read(place.path("llama.gguf")).unwrap();
-    fs::write(place.path("cut.gguf"), &bytes[..bytes.len() - 5000]).unwrap();
-    let ran = quantize(&place, &["cut.gguf", "out/y", "q4_0"]);
+    let bytes = fs::read(sandbox.path("llama.gguf")).unwrap();
+    fs::write(sandbox.path("cut.gguf"), &bytes[..bytes.len() - 5000]).unwrap();
+    let ran = quantize(&sandbox, &["cut.gguf", "out/y", "q4_0"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.starts_with("error: cut.gguf: tensor `"), "{}", ran.stderr);
 
-    fs::copy(golden("cli/llama.imatrix.gguf"), place.path("m.gguf")).unwrap();
-    let ran = quantize(&place, &["--imatrix", "llama.gguf", "llama.gguf", "out/y", "q4_0"]);
+    fs::copy(golden("cli/llama.imatrix.gguf"), sandbox.path("m.gguf")).unwrap();
+    let ran = quantize(&sandbox, &["--imatrix", "llama.gguf", "llama.gguf", "out/y", "q4_0"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.starts_with("error: llama.gguf: "), "{}", ran.stderr);
     let of_one = ["--imatrix", "m.gguf", "--include-weights", "blk.0.attn_k.weight"];
-    let ran = quantize(&place, &[&of_one[..], &["llama.gguf", "out/y", "iq2_xxs"]].concat());
+    let ran = quantize(&sandbox, &[&of_one[..], &["llama.gguf", "out/y", "iq2_xxs"]].concat());
     let absent = "is not in the importance matrix\nhint: was the importance matrix made for this model";
     assert!(ran.code == Some(1) && ran.stderr.contains(absent), "{}", ran.stderr);
-    assert_eq!(place.outputs(), ["x"]);
-    assert_eq!(place.listing("llama"), before);
+    assert_eq!(sandbox.outputs(), ["x"]);
+    assert_eq!(sandbox.listing("llama"), before);
 
     for args in [
         &["llama.gguf"][..],
@@ -147,30 +147,30 @@ fn what_is_refused_and_what_is_warned_of() {
         &["llama.gguf", "q4_0", "--tensor-type", "x"],
         &["llama.gguf", "q4_0", "--include-weights", "x"],
     ] {
-        assert_eq!(quantize(&place, args).code, Some(2), "{args:?}");
+        assert_eq!(quantize(&sandbox, args).code, Some(2), "{args:?}");
     }
 }
 
 #[test]
 fn a_split_model_is_read_as_one() {
-    let place = Place::new();
-    fs::create_dir(place.path("out")).unwrap();
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("out")).unwrap();
     for shard in ["split-00001-of-00002.gguf", "split-00002-of-00002.gguf"] {
-        fs::copy(golden("gguf").join(shard), place.path(shard)).unwrap();
+        fs::copy(golden("gguf").join(shard), sandbox.path(shard)).unwrap();
     }
-    let ran = quantize(&place, &["split-00001-of-00002.gguf", "out/x.gguf", "copy", "-q"]);
+    let ran = quantize(&sandbox, &["split-00001-of-00002.gguf", "out/x.gguf", "copy", "-q"]);
     assert_eq!(ran, silent());
-    let json = place.inspect(&["show", "out/x.gguf", "--json"]);
+    let json = sandbox.inspect(&["show", "out/x.gguf", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let metadata = json["metadata"].as_object().unwrap();
     assert!(!metadata.is_empty() && !metadata.keys().any(|key| key.starts_with("split.")));
-    assert_eq!(json["tensors"].as_array().unwrap().len(), shard_tensors(&place));
+    assert_eq!(json["tensors"].as_array().unwrap().len(), shard_tensors(&sandbox));
 }
 
 /// Tensors of both shards together, as listed one by one.
-fn shard_tensors(place: &Place) -> usize {
+fn shard_tensors(sandbox: &Sandbox) -> usize {
     let of = |shard: &str| {
-        let json = place.inspect(&["show", shard, "--json"]);
+        let json = sandbox.inspect(&["show", shard, "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
         json["tensors"].as_array().unwrap().len()
     };

@@ -13,24 +13,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Checkpoint, Place, Ran};
+use common::{Checkpoint, Sandbox, Output};
 
 /// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
 const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
 
 /// A conversion that has begun to write and is held there.
 struct Held<'a> {
-    place: &'a Place,
+    sandbox: &'a Sandbox,
     child: Child,
 }
 
 impl<'a> Held<'a> {
-    fn new(place: &'a Place, args: &[&str]) -> Held<'a> {
-        let mut command = place.command(env!("CARGO_BIN_EXE_gguf-convert"));
+    fn new(sandbox: &'a Sandbox, args: &[&str]) -> Held<'a> {
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut held = Held { place, child: command.spawn().unwrap() };
+        let mut held = Held { sandbox, child: command.spawn().unwrap() };
         let begun = Instant::now();
-        while place.outputs().iter().all(|name| !name.ends_with(".partial")) {
+        while sandbox.outputs().iter().all(|name| !name.ends_with(".partial")) {
             assert!(begun.elapsed() < Duration::from_secs(60), "no output is begun");
             assert!(held.child.try_wait().unwrap().is_none(), "ended before it wrote");
         }
@@ -43,11 +43,11 @@ impl<'a> Held<'a> {
         assert!(status.unwrap().success(), "kill -{name}");
     }
 
-    fn finish(mut self) -> Ran {
+    fn finish(mut self) -> Output {
         self.signal("CONT");
         let output = self.child.wait_with_output().unwrap();
-        assert!(self.place.path("tiny/model.safetensors").exists());
-        Ran {
+        assert!(self.sandbox.path("tiny/model.safetensors").exists());
+        Output {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -64,51 +64,51 @@ fn is_ignored(signal: u32) -> bool {
 
 #[test]
 fn signals_end_a_run_with_a_message_and_leave_nothing() {
-    let place = Place::new();
-    LARGE.write(&place);
+    let sandbox = Sandbox::new();
+    LARGE.write(&sandbox);
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         if number == 1 && is_ignored(number) {
             continue;
         }
-        let mut held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+        let mut held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
         held.signal(name);
         let ran = held.finish();
         let stderr = "error: interrupted; nothing was written under the final name\n";
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(128 + number as i32), stderr), "SIG{name}");
-        assert!(place.outputs().is_empty(), "SIG{name}: {:?}", place.outputs());
+        assert!(sandbox.outputs().is_empty(), "SIG{name}: {:?}", sandbox.outputs());
     }
 }
 
 #[test]
 fn a_hangup_that_was_ignored_from_the_start_stays_ignored() {
-    let place = Place::new();
-    Checkpoint { hidden: 256, feed_forward: 512, heads: 2 }.write(&place);
+    let sandbox = Sandbox::new();
+    Checkpoint { hidden: 256, feed_forward: 512, heads: 2 }.write(&sandbox);
     let run = format!(
         "trap '' HUP; {} tiny out/x.gguf -t f32 -q & child=$!; kill -HUP $child; wait $child",
         env!("CARGO_BIN_EXE_gguf-convert")
     );
-    let ran = place.run("sh", &["-c", &run]);
+    let ran = sandbox.run("sh", &["-c", &run]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(place.outputs(), ["x.gguf"]);
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
 }
 
 #[test]
 fn what_a_killed_run_left_is_named_and_kept() {
-    let place = Place::new();
-    LARGE.write(&place);
-    let mut held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    let sandbox = Sandbox::new();
+    LARGE.write(&sandbox);
+    let mut held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
     held.signal("KILL");
     assert_eq!(held.finish_killed(), None);
-    let left = place.outputs();
+    let left = sandbox.outputs();
     assert_eq!(left.len(), 1);
-    let ran = place.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]);
+    let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let warning = format!("warning: out/{}: ", left[0]);
     let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect("the leftover is named");
     assert!(line.contains(" s old, left by a run that was killed; `rm` removes it"), "{line}");
-    assert_eq!(place.outputs(), [left[0].as_str(), "x.gguf"]);
+    assert_eq!(sandbox.outputs(), [left[0].as_str(), "x.gguf"]);
     // Another output is none of its business.
-    let ran = place.convert(&["tiny", "out/y.gguf", "-t", "q8_0"]);
+    let ran = sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0"]);
     assert!(!ran.stderr.contains("left by"), "{}", ran.stderr);
 }
 
@@ -122,10 +122,10 @@ impl Held<'_> {
 fn a_source_that_is_cut_is_named_and_nothing_is_left() {
     // Rows that are encoded are read by us, rows that are copied by the system.
     for dtype in ["q4_k_m", "bf16,q4_k_m"] {
-        let place = Place::new();
-        LARGE.write(&place);
-        let held = Held::new(&place, &["tiny", "out/{ftype}", "-t", dtype, "-q"]);
-        cut(&place.path("tiny/model.safetensors"), 8192);
+        let sandbox = Sandbox::new();
+        LARGE.write(&sandbox);
+        let held = Held::new(&sandbox, &["tiny", "out/{ftype}", "-t", dtype, "-q"]);
+        cut(&sandbox.path("tiny/model.safetensors"), 8192);
         let ran = held.finish();
         assert_eq!(ran.code, Some(1), "{dtype}: {}", ran.stderr);
         let first = ran.stderr.lines().next().unwrap();
@@ -135,7 +135,7 @@ fn a_source_that_is_cut_is_named_and_nothing_is_left() {
             "{dtype}: {first}"
         );
         assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
-        assert!(place.outputs().is_empty(), "{dtype}: {:?}", place.outputs());
+        assert!(sandbox.outputs().is_empty(), "{dtype}: {:?}", sandbox.outputs());
     }
 }
 
@@ -145,10 +145,10 @@ fn cut(path: &Path, n_bytes: u64) {
 
 #[test]
 fn a_source_that_is_written_to_is_an_error() {
-    let place = Place::new();
-    LARGE.write(&place);
-    let path = place.path("tiny/model.safetensors");
-    let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    let sandbox = Sandbox::new();
+    LARGE.write(&sandbox);
+    let path = sandbox.path("tiny/model.safetensors");
+    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     file.seek(SeekFrom::End(-2)).unwrap();
     file.write_all(&[1, 0]).unwrap();
@@ -157,23 +157,23 @@ fn a_source_that_is_written_to_is_an_error() {
     let stderr = "error: tiny/model.safetensors: changed while it was read: it was written to\n\
                   hint: run again when no other program changes the file\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
-    assert!(place.outputs().is_empty(), "{:?}", place.outputs());
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 
     // The same name, another file.
-    let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
-    fs::write(place.path("tiny/new"), fs::read(&path).unwrap()).unwrap();
-    fs::rename(place.path("tiny/new"), &path).unwrap();
+    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    fs::write(sandbox.path("tiny/new"), fs::read(&path).unwrap()).unwrap();
+    fs::rename(sandbox.path("tiny/new"), &path).unwrap();
     let ran = held.finish();
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("another file has its name now"), "{}", ran.stderr);
-    assert!(place.outputs().is_empty(), "{:?}", place.outputs());
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }
 
 #[test]
 fn without_a_terminal_progress_is_a_line_every_ten_seconds() {
-    let place = Place::new();
-    LARGE.write(&place);
-    let held = Held::new(&place, &["tiny", "out/x.gguf", "-t", "q4_k_m"]);
+    let sandbox = Sandbox::new();
+    LARGE.write(&sandbox);
+    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m"]);
     thread::sleep(Duration::from_millis(10_500));
     let ran = held.finish();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

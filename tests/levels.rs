@@ -6,7 +6,7 @@ mod common;
 
 use std::{collections::BTreeMap, fs};
 
-use common::{Place, golden};
+use common::{Sandbox, golden};
 use quant::{LEVEL_VARIABLE, Level};
 
 const THREADS: [&str; 4] = ["1", "2", "3", "7"];
@@ -29,17 +29,17 @@ fn levels() -> Vec<&'static str> {
 }
 
 /// Runs a binary that writes one file of each type into `out`, at every level and number of threads.
-fn check(place: &Place, binary: &str, args: &[&str], expected: &BTreeMap<String, String>) {
+fn check(sandbox: &Sandbox, binary: &str, args: &[&str], expected: &BTreeMap<String, String>) {
     for level in levels() {
         for threads in THREADS {
             let case = format!("level {level}, {threads} threads");
-            let mut command = place.command(binary);
+            let mut command = sandbox.command(binary);
             command.args(args).args(["-q", "-f", "--threads", threads]).env(LEVEL_VARIABLE, level);
             let output = command.output().unwrap();
             assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
-            assert_eq!(&place.listing("out"), expected, "{case}");
+            assert_eq!(&sandbox.listing("out"), expected, "{case}");
             for name in expected.keys() {
-                fs::remove_file(place.path("out").join(name)).unwrap();
+                fs::remove_file(sandbox.path("out").join(name)).unwrap();
             }
         }
     }
@@ -47,14 +47,14 @@ fn check(place: &Place, binary: &str, args: &[&str], expected: &BTreeMap<String,
 
 #[test]
 fn conversions_are_the_same_at_every_level_and_number_of_threads() {
-    let place = Place::with_golden("llama");
+    let sandbox = Sandbox::with_golden("llama");
     let expected = digests("cli/two-step.txt", "convert+quantize");
     assert_eq!(expected.len(), 17);
     let bf16 = ["llama", "llama.gguf", "-t", "bf16", "-q"];
-    assert_eq!(place.convert(&bf16).code, Some(0));
+    assert_eq!(sandbox.convert(&bf16).code, Some(0));
     let types: Vec<&str> = expected.keys().map(String::as_str).collect();
     let args = ["llama.gguf", "out/{ftype}", &types.join(",")];
-    check(&place, env!("CARGO_BIN_EXE_gguf-quantize"), &args, &expected);
+    check(&sandbox, env!("CARGO_BIN_EXE_gguf-quantize"), &args, &expected);
 
     let mut expected = digests("cli/two-step.txt", "convert+quantize");
     // The converter's own float types carry no key of the quantizer.
@@ -63,17 +63,17 @@ fn conversions_are_the_same_at_every_level_and_number_of_threads() {
         expected.insert(name.to_owned(), floats[name].clone());
     }
     let args = ["llama", "out/{ftype}", "--type", &types.join(",")];
-    check(&place, env!("CARGO_BIN_EXE_gguf-convert"), &args, &expected);
+    check(&sandbox, env!("CARGO_BIN_EXE_gguf-convert"), &args, &expected);
 }
 
 #[test]
 fn weighted_files_are_the_same_at_every_level_and_number_of_threads() {
-    let place = Place::with_golden("mixtral");
-    fs::copy(golden("recipes/imatrix/mixtral.gguf"), place.path("mixtral.imatrix.gguf")).unwrap();
-    assert_eq!(place.convert(&["mixtral", "mixtral.gguf", "-t", "bf16", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_golden("mixtral");
+    fs::copy(golden("recipes/imatrix/mixtral.gguf"), sandbox.path("mixtral.imatrix.gguf")).unwrap();
+    assert_eq!(sandbox.convert(&["mixtral", "mixtral.gguf", "-t", "bf16", "-q"]).code, Some(0));
     let expected = digests("cli/imatrix.txt", "mixtral");
     assert_eq!(expected.len(), 32);
     let types: Vec<&str> = expected.keys().map(String::as_str).collect();
     let args = ["--imatrix", "mixtral.imatrix.gguf", "mixtral.gguf", "out/{ftype}", &types.join(",")];
-    check(&place, env!("CARGO_BIN_EXE_gguf-quantize"), &args, &expected);
+    check(&sandbox, env!("CARGO_BIN_EXE_gguf-quantize"), &args, &expected);
 }

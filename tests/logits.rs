@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, golden, largest_difference};
+use common::{Sandbox, golden, largest_difference};
 use eval::{
     Features, Model, Options, Sequence, Session,
     embed::{Pooling, embed},
@@ -105,14 +105,14 @@ struct Differences {
 /// The differences, or what went wrong.
 fn difference(name: &str) -> Result<Differences, String> {
     // Families that the converter does not write have a file of their own.
-    let mut path = golden("logits").join(format!("{name}.gguf"));
-    let place = if path.exists() { Place::new() } else { Place::with_golden(name) };
-    if !path.exists() {
-        let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+    let is_file = testkit::logits_file_names().iter().any(|file| file == name);
+    let sandbox = if is_file { Sandbox::new() } else { Sandbox::with_golden(name) };
+    let path = if is_file { testkit::logits_file(name) } else { sandbox.path("x.gguf") };
+    if !is_file {
+        let ran = sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
         if ran.code != Some(0) {
             return Err(format!("not converted: {}", ran.stderr));
         }
-        path = place.path("x.gguf");
     }
     let options = Options { threads: Some(1), ..Options::default() };
     let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
@@ -217,10 +217,11 @@ fn session_difference(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32
 fn logits_match_the_reference_in_one_pass_and_token_by_token() {
     let mut names: Vec<String> = fs::read_dir(golden("logits"))
         .unwrap()
-        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .filter_map(|entry| {
+            entry.unwrap().file_name().to_str().unwrap().strip_suffix(".bin").map(str::to_owned)
+        })
         .collect();
     names.sort();
-    names.dedup();
     assert!(!names.is_empty());
     let wanted = std::env::var("LOGITS").unwrap_or_default();
     let mut problems = Vec::new();
@@ -253,10 +254,10 @@ fn logits_match_the_reference_in_one_pass_and_token_by_token() {
 
 /// A tiny checkpoint in f32, opened.
 fn converted(name: &str) -> Model {
-    let place = Place::with_golden(name);
-    let ran = place.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+    let sandbox = Sandbox::with_golden(name);
+    let ran = sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    Model::open(&place.path("x.gguf"), &Options { threads: Some(1), ..Options::default() }).unwrap()
+    Model::open(&sandbox.path("x.gguf"), &Options { threads: Some(1), ..Options::default() }).unwrap()
 }
 
 #[test]

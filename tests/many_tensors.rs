@@ -69,14 +69,14 @@ fn write_checkpoint(folder: &Path, n_tensors: usize) -> usize {
 #[test]
 fn many_tensors_are_planned_in_a_moment() {
     let n_tensors = env::var("TENSORS").map_or(20_000, |text| text.parse().expect("a number"));
-    let place = tempfile::tempdir().expect("a folder");
-    let folder = place.path().join("model");
+    let sandbox = tempfile::tempdir().expect("a folder");
+    let folder = sandbox.path().join("model");
     let n = write_checkpoint(&folder, n_tensors);
     let start = Instant::now();
     let output = Command::new(env!("CARGO_BIN_EXE_gguf-convert"))
         .args(["--type", "q8_0", "--dry-run", "--json"])
         .arg(&folder)
-        .current_dir(place.path())
+        .current_dir(sandbox.path())
         .output()
         .expect("the binary runs");
     let seconds = start.elapsed().as_secs_f64();

@@ -14,7 +14,7 @@ use arch::{
     Input, Options,
     vocab::{Route, VocabContext},
 };
-use common::{Place, golden};
+use common::{Sandbox, golden};
 use eval::{
     Model, Sequence,
     choice::{HellaSwag, MultipleChoice, Winogrande},
@@ -36,7 +36,7 @@ fn read(paths: &[PathBuf]) -> Vec<Vec<u8>> {
 }
 
 /// One of some files, changed.
-fn spoilt(good: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
+fn mutated(good: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
     let mut bytes = draw.of(good).clone();
     mutate(&mut bytes, draw);
     bytes
@@ -53,7 +53,7 @@ fn mutated_importance_matrices() {
         let sums = imatrix::Sums::parse(good[i].clone()).unwrap();
         good.push(sums.to_bytes(imatrix::Format::Legacy).unwrap());
     }
-    mutants(2000, |draw| match imatrix::Sums::parse(spoilt(&good, draw)) {
+    mutants(2000, |draw| match imatrix::Sums::parse(mutated(&good, draw)) {
         Ok(sums) => {
             let mut twice = sums.clone().in_tokens(512);
             let _may_differ = twice.add(&sums.clone().in_tokens(512));
@@ -68,7 +68,7 @@ fn mutated_importance_matrices() {
 fn mutated_predictions() {
     let good = read(&[golden("eval-cli").join("llama.kld")]);
     mutants(2000, |draw| {
-        let Ok(file) = LogitsFile::parse(spoilt(&good, draw)) else { return false };
+        let Ok(file) = LogitsFile::parse(mutated(&good, draw)) else { return false };
         let layout = file.layout();
         let _may_be_wrong = file.tokens();
         if layout.n_windows > 0 && layout.n_positions() > 0 {
@@ -83,7 +83,7 @@ fn mutated_tasks() {
     let path = |name: &str| golden("eval-cli").join(name);
     let good = read(&[path("hellaswag.txt"), path("multiple-choice.bin"), path("winogrande.csv")]);
     mutants(2000, |draw| {
-        let bytes = spoilt(&good, draw);
+        let bytes = mutated(&good, draw);
         let n_tasks = draw.below(9);
         Winogrande::parse(&bytes, n_tasks);
         HellaSwag::parse(&bytes, n_tasks).is_ok() | MultipleChoice::parse(&bytes, n_tasks).is_ok()
@@ -91,13 +91,13 @@ fn mutated_tasks() {
 }
 
 /// One of the numbers, texts or lists of a JSON value, changed.
-fn spoil_json(json: &mut Json, draw: &mut Draw) {
+fn mutate_json(json: &mut Json, draw: &mut Draw) {
     match json {
         Json::Object(items) if !items.is_empty() && draw.below(8) > 0 => {
             let key = items.keys().nth(draw.below(items.len())).unwrap().clone();
             match draw.below(10) {
                 0 => drop(items.shift_remove(&key)),
-                _ => spoil_json(&mut items[&key], draw),
+                _ => mutate_json(&mut items[&key], draw),
             }
         }
         Json::Array(items) if !items.is_empty() && draw.below(4) > 0 => match draw.below(10) {
@@ -105,7 +105,7 @@ fn spoil_json(json: &mut Json, draw: &mut Draw) {
             1 => items.push(items[0].clone()),
             _ => {
                 let at = draw.below(items.len());
-                spoil_json(&mut items[at], draw);
+                mutate_json(&mut items[at], draw);
             }
         },
         _ => {
@@ -127,9 +127,7 @@ fn spoil_json(json: &mut Json, draw: &mut Draw) {
 
 /// The files of `golden/tokenizer/NAME` that are read.
 fn tokenizer_files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-    let paths: Vec<PathBuf> = files(folder).into_iter().filter(|path| path.is_file()).collect();
-    let all = paths.iter().map(name).zip(read(&paths));
+    let all = testkit::tokenizer_files(folder.file_name().unwrap().to_str().unwrap()).into_iter();
     all.filter(|(name, bytes)| name != "expected.json" && bytes.len() < 100_000).collect()
 }
 
@@ -144,7 +142,7 @@ fn mutated_tokenizers() {
         let (_, bytes) = &mut files[at];
         match serde_json::from_slice::<Json>(bytes) {
             Ok(mut json) if draw.below(4) > 0 => {
-                spoil_json(&mut json, draw);
+                mutate_json(&mut json, draw);
                 *bytes = json.to_string().into_bytes();
             }
             _ => mutate(bytes, draw),
@@ -165,14 +163,14 @@ fn mutated_tokenizers() {
 
 #[test]
 fn mutated_configs() {
-    let folders: Vec<_> =
-        files(&golden("arch")).into_iter().filter(|path| path.join("config.json").exists()).collect();
-    let checkpoints: Vec<_> = folders.iter().map(|folder| source::open(folder).unwrap()).collect();
+    let names = testkit::checkpoint_names();
+    let checkpoints: Vec<_> =
+        names.iter().map(|name| source::open(&testkit::checkpoint(name)).unwrap()).collect();
     mutants(1000, |draw| {
         let checkpoint = draw.of(&checkpoints);
         let mut config = checkpoint.config.clone();
         for _ in 0..=draw.below(3) {
-            spoil_json(&mut config, draw);
+            mutate_json(&mut config, draw);
         }
         let tensors = checkpoint
             .tensors
@@ -184,7 +182,7 @@ fn mutated_configs() {
 }
 
 /// A key changed, taken away or of another type.
-fn spoil(metadata: &mut Metadata, draw: &mut Draw) {
+fn mutate_metadata(metadata: &mut Metadata, draw: &mut Draw) {
     let at = draw.below(metadata.len());
     let Some((key, value)) = metadata.iter_mut().nth(at) else { return };
     let key = key.to_owned();
@@ -244,25 +242,23 @@ const FAMILIES: [&str; 16] = [
 
 #[test]
 fn mutated_models() {
-    let place = Place::new();
-    let mut paths: Vec<PathBuf> = files(&golden("logits"))
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|x| x == "gguf"))
-        .collect();
+    let sandbox = Sandbox::new();
+    let mut paths: Vec<PathBuf> =
+        testkit::logits_file_names().iter().map(|name| testkit::logits_file(name)).collect();
     for name in FAMILIES {
-        let folder = golden("arch").join(name);
+        let folder = testkit::checkpoint(name);
         let to = format!("{name}.gguf");
-        let ran = place.convert(&[folder.to_str().unwrap(), &to, "-t", "f32", "-q"]);
+        let ran = sandbox.convert(&[folder.to_str().unwrap(), &to, "-t", "f32", "-q"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
-        paths.push(place.path(&to));
+        paths.push(sandbox.path(&to));
     }
     let good: Vec<gguf::File> = paths.iter().map(|path| gguf::File::open(path).unwrap()).collect();
-    let path = place.path("mutant.gguf");
+    let path = sandbox.path("mutant.gguf");
     mutants(1000, |draw| {
         let file = draw.of(&good);
         let mut metadata = file.metadata().clone();
         for _ in 0..=draw.below(2) {
-            spoil(&mut metadata, draw);
+            mutate_metadata(&mut metadata, draw);
         }
         let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
         let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();

@@ -5,48 +5,48 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran, golden};
+use common::{Output, Sandbox, golden};
 use serde_json::{Value as Json, json};
 
 /// Changes a JSON file.
-fn edit(place: &Place, file: &str, change: impl FnOnce(&mut Json)) {
-    let path = place.path(file);
+fn edit(sandbox: &Sandbox, file: &str, change: impl FnOnce(&mut Json)) {
+    let path = sandbox.path(file);
     let mut json: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut json);
     fs::write(&path, json.to_string()).unwrap();
 }
 
 /// The golden checkpoint, spoilt, and what its conversion without weights said.
-fn vocab_only(name: &str, spoil: impl FnOnce(&Place), more: &[&str]) -> (Place, Ran) {
-    let place = Place::with_golden(name);
-    spoil(&place);
-    let ran = place.convert(&[&[name, "out/x.gguf", "--vocab-only"], more].concat());
-    (place, ran)
+fn vocab_only(name: &str, spoil: impl FnOnce(&Sandbox), more: &[&str]) -> (Sandbox, Output) {
+    let sandbox = Sandbox::with_golden(name);
+    spoil(&sandbox);
+    let ran = sandbox.convert(&[&[name, "out/x.gguf", "--vocab-only"], more].concat());
+    (sandbox, ran)
 }
 
 /// It must be refused with these words, and nothing written.
-fn refused(name: &str, spoil: impl FnOnce(&Place), words: &str) {
-    let (place, ran) = vocab_only(name, spoil, &["-q"]);
+fn refused(name: &str, spoil: impl FnOnce(&Sandbox), words: &str) {
+    let (sandbox, ran) = vocab_only(name, spoil, &["-q"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
     assert!(
         ran.stderr.starts_with(&format!("error: {name}: ")) && ran.stderr.contains(words),
         "{}",
         ran.stderr
     );
-    assert!(place.outputs().is_empty());
+    assert!(sandbox.outputs().is_empty());
 }
 
 /// It must be converted with these words.
-fn told(name: &str, spoil: impl FnOnce(&Place), words: &str) -> Place {
-    let (place, ran) = vocab_only(name, spoil, &[]);
+fn told(name: &str, spoil: impl FnOnce(&Sandbox), words: &str) -> Sandbox {
+    let (sandbox, ran) = vocab_only(name, spoil, &[]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
-    place
+    sandbox
 }
 
 /// The value of a key in the file that was written.
-fn value(place: &Place, key: &str) -> Json {
-    let ran = place.inspect(&["show", "out/x.gguf", "--json"]);
+fn value(sandbox: &Sandbox, key: &str) -> Json {
+    let ran = sandbox.inspect(&["show", "out/x.gguf", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let json: Json = serde_json::from_str(&ran.stdout).unwrap();
     json["metadata"][key]["value"].clone()
@@ -57,21 +57,22 @@ const CONFIG: &str = "llama-llama3/tokenizer_config.json";
 
 #[test]
 fn ids_with_repeats_and_holes() {
-    let twice = |place: &Place| edit(place, JSON, |json| json["model"]["vocab"]["!"] = json!(4));
+    let twice = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(4));
     refused("llama-llama3", twice, "id 4 is given to two tokens: `!` and `\"`");
-    let hole = |place: &Place| edit(place, JSON, |json| json["model"]["vocab"]["!"] = json!(382));
+    let hole = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(382));
     told(
         "llama-llama3",
         hole,
         "3 ids below 382 have no token in `tokenizer.json`; unused tokens `[PAD...]` stand there",
     );
-    let beyond = |place: &Place| edit(place, JSON, |json| json["model"]["vocab"]["!"] = json!(384));
+    let beyond = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(384));
     refused("llama-llama3", beyond, "token `!` has id 384, but the config's `vocab_size` is 384");
 }
 
 #[test]
 fn merges_of_absent_tokens() {
-    let absent = |place: &Place| edit(place, JSON, |json| json["model"]["merges"][1] = json!(["a", "zz"]));
+    let absent =
+        |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["merges"][1] = json!(["a", "zz"]));
     refused(
         "llama-llama3",
         absent,
@@ -81,36 +82,38 @@ fn merges_of_absent_tokens() {
 
 #[test]
 fn scores_that_are_not_numbers() {
-    let text = |place: &Place| {
-        edit(place, "xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
+    let text = |sandbox: &Sandbox| {
+        edit(sandbox, "xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
     };
     refused("xlm-roberta", text, "`tokenizer.json`: the score of token `x` is \"NaN\", not a number");
 }
 
 #[test]
 fn special_ids_out_of_range() {
-    let negative =
-        |place: &Place| edit(place, "llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1));
+    let negative = |sandbox: &Sandbox| {
+        edit(sandbox, "llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1))
+    };
     refused("llama-llama3", negative, "`bos_token_id` is -1: a token id cannot be negative");
-    let beyond =
-        |place: &Place| edit(place, "llama-llama3/config.json", |json| json["pad_token_id"] = json!(384));
+    let beyond = |sandbox: &Sandbox| {
+        edit(sandbox, "llama-llama3/config.json", |json| json["pad_token_id"] = json!(384))
+    };
     told("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id` is 384, but there are 384 tokens");
 }
 
 #[test]
 fn a_tokenizer_model_that_is_none() {
-    let pointer = |place: &Place| {
+    let pointer = |sandbox: &Sandbox| {
         let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
-        fs::write(place.path("llama/tokenizer.model"), text).unwrap();
+        fs::write(sandbox.path("llama/tokenizer.model"), text).unwrap();
     };
     refused("llama", pointer, "`tokenizer.model`: not a SentencePiece model: ");
 }
 
 #[test]
 fn two_files_that_disagree() {
-    let other = |place: &Place| {
+    let other = |sandbox: &Sandbox| {
         let vocab = json!({"added_tokens": [], "model": {"type": "BPE", "vocab": {"<unk>": 0, "other": 2}, "merges": []}});
-        fs::write(place.path("llama/tokenizer.json"), vocab.to_string()).unwrap();
+        fs::write(sandbox.path("llama/tokenizer.json"), vocab.to_string()).unwrap();
     };
     let words = "`tokenizer.model` and `tokenizer.json` disagree on 1 tokens: id 2 is `</s>` and `other`; \
                  `tokenizer.model` is taken: it has the scores, and the reference takes it";
@@ -120,42 +123,42 @@ fn two_files_that_disagree() {
 #[test]
 fn a_template_that_is_not_jinja_is_kept() {
     let bad = "{% for m in messages %}{{ m }}";
-    let broken = |place: &Place| edit(place, CONFIG, |json| json["chat_template"] = json!(bad));
-    let place = told("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
-    assert_eq!(value(&place, "tokenizer.chat_template"), bad);
+    let broken = |sandbox: &Sandbox| edit(sandbox, CONFIG, |json| json["chat_template"] = json!(bad));
+    let sandbox = told("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
+    assert_eq!(value(&sandbox, "tokenizer.chat_template"), bad);
 }
 
 #[test]
 fn templates_come_from_three_places() {
-    let without = |place: &Place| {
-        edit(place, CONFIG, |json| drop(json.as_object_mut().unwrap().remove("chat_template")));
+    let without = |sandbox: &Sandbox| {
+        edit(sandbox, CONFIG, |json| drop(json.as_object_mut().unwrap().remove("chat_template")));
     };
-    let template = |spoil: &dyn Fn(&Place)| {
-        let (place, ran) = vocab_only("llama-llama3", spoil, &["-q"]);
+    let template = |spoil: &dyn Fn(&Sandbox)| {
+        let (sandbox, ran) = vocab_only("llama-llama3", spoil, &["-q"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-        (value(&place, "tokenizer.chat_template"), value(&place, "tokenizer.chat_template.rag"))
+        (value(&sandbox, "tokenizer.chat_template"), value(&sandbox, "tokenizer.chat_template.rag"))
     };
     let in_config = template(&|_| {}).0;
     assert!(in_config.as_str().unwrap().contains("m['role']"), "{in_config}");
     assert_eq!(template(&without), (Json::Null, Json::Null));
-    let own_file = template(&|place| {
-        without(place);
-        fs::write(place.path("llama-llama3/chat_template.jinja"), "own {{ messages }}").unwrap();
-        fs::create_dir(place.path("llama-llama3/additional_chat_templates")).unwrap();
-        fs::write(place.path("llama-llama3/additional_chat_templates/rag.jinja"), "rag").unwrap();
+    let own_file = template(&|sandbox| {
+        without(sandbox);
+        fs::write(sandbox.path("llama-llama3/chat_template.jinja"), "own {{ messages }}").unwrap();
+        fs::create_dir(sandbox.path("llama-llama3/additional_chat_templates")).unwrap();
+        fs::write(sandbox.path("llama-llama3/additional_chat_templates/rag.jinja"), "rag").unwrap();
     });
     assert_eq!(own_file, (json!("own {{ messages }}"), json!("rag")));
-    let in_json = template(&|place| {
-        without(place);
+    let in_json = template(&|sandbox| {
+        without(sandbox);
         let json = json!({"chat_template": "json {{ messages }}"});
-        fs::write(place.path("llama-llama3/chat_template.json"), json.to_string()).unwrap();
+        fs::write(sandbox.path("llama-llama3/chat_template.json"), json.to_string()).unwrap();
     });
     assert_eq!(in_json.0, "json {{ messages }}");
 }
 
 /// Splits that no name of llama.cpp stands for.
-fn strange(place: &Place) {
-    edit(place, JSON, |json| {
+fn strange(sandbox: &Sandbox) {
+    edit(sandbox, JSON, |json| {
         json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": r"\p{N}{1,2}"}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}]});
@@ -164,7 +167,7 @@ fn strange(place: &Place) {
 
 #[test]
 fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
-    let (place, ran) = vocab_only("llama-llama3", strange, &[]);
+    let (sandbox, ran) = vocab_only("llama-llama3", strange, &[]);
     assert_eq!(ran.code, Some(1));
     for words in [
         "error: llama-llama3: pre-tokenizer not recognized: it splits by `\\p{N}{1,2}`, then `",
@@ -174,15 +177,15 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
     ] {
         assert!(ran.stderr.contains(words), "{words}\n{}", ran.stderr);
     }
-    assert!(place.outputs().is_empty());
-    let (place, ran) = vocab_only("llama-llama3", strange, &["--pre", "smollm"]);
+    assert!(sandbox.outputs().is_empty());
+    let (sandbox, ran) = vocab_only("llama-llama3", strange, &["--pre", "smollm"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("pre-tokenizer `smollm`: as chosen; the tokenizer splits by "),
         "{}",
         ran.stderr
     );
-    assert_eq!(value(&place, "tokenizer.ggml.pre"), "smollm");
+    assert_eq!(value(&sandbox, "tokenizer.ggml.pre"), "smollm");
     let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
     assert!(ran.stderr.contains("as chosen, but llama.cpp loads no file with that name"), "{}", ran.stderr);
 }
@@ -198,22 +201,23 @@ fn both_evidences_are_told() {
 
 #[test]
 fn the_own_file_is_embedded_on_demand() {
-    let (place, ran) = vocab_only("llama-llama3", |_| {}, &["-q", "--embed-tokenizer-json"]);
+    let (sandbox, ran) = vocab_only("llama-llama3", |_| {}, &["-q", "--embed-tokenizer-json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let file = fs::read_to_string(place.path(JSON)).unwrap();
-    assert_eq!(value(&place, "tokenizer.huggingface.json"), file);
-    let (place, _) = vocab_only("llama-llama3", |_| {}, &["-q"]);
-    assert_eq!(value(&place, "tokenizer.huggingface.json"), Json::Null);
+    let file = fs::read_to_string(sandbox.path(JSON)).unwrap();
+    assert_eq!(value(&sandbox, "tokenizer.huggingface.json"), file);
+    let (sandbox, _) = vocab_only("llama-llama3", |_| {}, &["-q"]);
+    assert_eq!(value(&sandbox, "tokenizer.huggingface.json"), Json::Null);
 }
 
 /// Replit's checkpoints are an MPT with a SentencePiece model under another name.
 #[test]
 fn replit_style() {
-    let replit = |place: &Place| {
-        fs::remove_file(place.path("mpt/tokenizer.json")).unwrap();
-        fs::copy(golden("arch/t5/spiece.model"), place.path("mpt/spiece.model")).unwrap();
+    let replit = |sandbox: &Sandbox| {
+        fs::remove_file(sandbox.path("mpt/tokenizer.json")).unwrap();
+        fs::copy(golden("arch-tokenizers/unigram-t5/spiece.model"), sandbox.path("mpt/spiece.model"))
+            .unwrap();
     };
-    let (place, ran) = vocab_only("mpt", replit, &["-q"]);
+    let (sandbox, ran) = vocab_only("mpt", replit, &["-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     for (key, wanted) in [
         ("tokenizer.ggml.model", json!("llama")),
@@ -222,7 +226,7 @@ fn replit_style() {
         ("tokenizer.ggml.eos_token_id", json!(1)),
         ("tokenizer.ggml.unknown_token_id", json!(0)),
     ] {
-        assert_eq!(value(&place, key), wanted, "{key}");
+        assert_eq!(value(&sandbox, key), wanted, "{key}");
     }
 }
 
@@ -230,18 +234,18 @@ fn replit_style() {
 /// are asked for; then its file gives its ids.
 #[test]
 fn scores_are_made_of_merges_on_demand() {
-    let json_only = |place: &Place| {
-        fs::remove_file(place.path("llama/tokenizer.model")).unwrap();
+    let json_only = |sandbox: &Sandbox| {
+        fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
         for file in ["tokenizer.json", "tokenizer_config.json"] {
-            fs::copy(golden("tokenizer/json-llama2").join(file), place.path("llama").join(file)).unwrap();
+            fs::copy(golden("tokenizer/json-llama2").join(file), sandbox.path("llama").join(file)).unwrap();
         }
     };
-    let place = told("llama", json_only, "has no scores, and the reference gives every token the same");
-    let scores = value(&place, "tokenizer.ggml.scores");
+    let sandbox = told("llama", json_only, "has no scores, and the reference gives every token the same");
+    let scores = value(&sandbox, "tokenizer.ggml.scores");
     assert!(scores.as_array().unwrap().iter().all(|score| *score == -1000.0), "{scores}");
-    let (place, ran) = vocab_only("llama", json_only, &["--scores-from-merges"]);
+    let (sandbox, ran) = vocab_only("llama", json_only, &["--scores-from-merges"]);
     assert!(ran.code == Some(0) && !ran.stderr.contains("has no scores"), "{}", ran.stderr);
-    let ran = place.inspect(&["tokenizer", "out/x.gguf", "--check", "llama"]);
+    let ran = sandbox.inspect(&["tokenizer", "out/x.gguf", "--check", "llama"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("\ndiffering   0\nllama.cpp   0 differing\n"), "{}", ran.stdout);
 }
@@ -249,13 +253,13 @@ fn scores_are_made_of_merges_on_demand() {
 /// Ours has other words than the reference's template, and makes the same of dialogs.
 #[test]
 fn the_template_for_rwkv_writes_dialogs_as_the_reference_does() {
-    let place = Place::with_golden("rwkv7");
-    edit(&place, "rwkv7/tokenizer_config.json", |json| {
+    let sandbox = Sandbox::with_golden("rwkv7");
+    edit(&sandbox, "rwkv7/tokenizer_config.json", |json| {
         json.as_object_mut().unwrap().remove("chat_template");
     });
-    let ran = place.convert(&["rwkv7", "out/x.gguf", "--vocab-only", "-q"]);
+    let ran = sandbox.convert(&["rwkv7", "out/x.gguf", "--vocab-only", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let template = value(&place, "tokenizer.chat_template");
+    let template = value(&sandbox, "tokenizer.chat_template");
     let cases = fs::read(golden("tokenizer/rwkv-template.json")).unwrap();
     let cases: Vec<Json> = serde_json::from_slice(&cases).unwrap();
     assert_eq!(cases.len(), 5);

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, Ran};
+use common::{Sandbox, Output};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -13,33 +13,33 @@ const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
 /// A place with the checkpoint `llama`, its file `in.gguf` and a text.
-fn place() -> Place {
-    let place = Place::with_golden("llama");
-    assert_eq!(place.convert(&["llama", "in.gguf", "-t", "f32", "-q"]).code, Some(0));
-    fs::write(place.path("text"), "Some text to read.").unwrap();
-    fs::write(place.path("object.json"), r#"{"a": 1}"#).unwrap();
-    place
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "-q"]).code, Some(0));
+    fs::write(sandbox.path("text"), "Some text to read.").unwrap();
+    fs::write(sandbox.path("object.json"), r#"{"a": 1}"#).unwrap();
+    sandbox
 }
 
 /// A call, its exit code, and what it says.
 type Call<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str]);
 
-fn check(place: &Place, calls: &[Call<'_>]) {
-    let before = place.listing("");
+fn check(sandbox: &Sandbox, calls: &[Call<'_>]) {
+    let before = sandbox.listing("");
     for (binary, args, code, says) in calls {
-        let ran = place.run(binary, args);
+        let ran = sandbox.run(binary, args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(*code), ""), "{args:?}: {}", ran.stderr);
         for text in *says {
             assert!(ran.stderr.contains(text), "{args:?}: `{text}` is not in\n{}", ran.stderr);
         }
-        assert_eq!(place.listing(""), before, "{args:?} wrote something");
+        assert_eq!(sandbox.listing(""), before, "{args:?} wrote something");
     }
 }
 
 #[test]
 fn a_file_that_is_not_there_is_spelled_in_one_way() {
-    let place = place();
-    fs::write(place.path("tasks"), "A llama\n0\neats\nflies\nreads\nsings\n").unwrap();
+    let sandbox = sandbox();
+    fs::write(sandbox.path("tasks"), "A llama\n0\neats\nflies\nreads\nsings\n").unwrap();
     let calls: &[(&str, &[&str])] = &[
         (CONVERT, &["none", "-t", "q8_0"]),
         (CONVERT, &["none", "out/hf", "--to", "hf"]),
@@ -65,7 +65,7 @@ fn a_file_that_is_not_there_is_spelled_in_one_way() {
         (EVAL, &["embed", "none", "--text", "text"]),
     ];
     for (binary, args) in calls {
-        let ran = place.run(binary, args);
+        let ran = sandbox.run(binary, args);
         let first = ran.stderr.lines().next().unwrap_or_default();
         let expected = "error: none: cannot open: No such file or directory (os error 2)";
         assert_eq!((ran.code, first), (Some(1), expected), "{args:?}");
@@ -74,9 +74,9 @@ fn a_file_that_is_not_there_is_spelled_in_one_way() {
 
 #[test]
 fn a_number_does_not_choose_a_type() {
-    let place = place();
+    let sandbox = sandbox();
     check(
-        &place,
+        &sandbox,
         &[
             (
                 CONVERT,
@@ -95,9 +95,9 @@ fn a_number_does_not_choose_a_type() {
 
 #[test]
 fn unknown_types_name_the_nearest_and_all() {
-    let place = place();
+    let sandbox = sandbox();
     check(
-        &place,
+        &sandbox,
         &[
             (CONVERT, &["llama", "-t", "q4km"], 2, &["did you mean q4_k_m?", "possible values: q1_0, "]),
             (CONVERT, &["llama", "-t", "fp16"], 2, &["did you mean f16?"]),
@@ -114,21 +114,21 @@ fn unknown_types_name_the_nearest_and_all() {
             ),
         ],
     );
-    let bash = place.convert(&["--completions", "bash"]).stdout;
+    let bash = sandbox.convert(&["--completions", "bash"]).stdout;
     for name in ["q4_k_m", "raise-type", "bf16"] {
         assert!(bash.contains(name), "completions do not offer {name}");
     }
     // Help lists types once, in a table of their own.
-    assert_eq!(place.convert(&["--help"]).stdout.matches("Q4_K_M").count(), 2);
+    assert_eq!(sandbox.convert(&["--help"]).stdout.matches("Q4_K_M").count(), 2);
 }
 
 #[test]
 fn the_wrong_kind_of_input_names_the_right_tool() {
-    let place = place();
-    fs::create_dir(place.path("folder")).unwrap();
-    fs::copy(place.path("in.gguf"), place.path("folder/in.gguf")).unwrap();
+    let sandbox = sandbox();
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    fs::copy(sandbox.path("in.gguf"), sandbox.path("folder/in.gguf")).unwrap();
     check(
-        &place,
+        &sandbox,
         &[
             (CONVERT, &["in.gguf", "-t", "q8_0"], 1, &["`gguf-quantize in.gguf TYPE` changes its type"]),
             (CONVERT, &["folder", "-t", "q8_0"], 1, &["`gguf-quantize folder/in.gguf TYPE`"]),
@@ -154,9 +154,9 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
 
 #[test]
 fn options_of_llama_cpp_name_ours() {
-    let place = place();
+    let sandbox = sandbox();
     check(
-        &place,
+        &sandbox,
         &[
             (CONVERT, &["llama", "--outtype", "q8_0"], 2, &["tip: the file type is `--type`"]),
             (CONVERT, &["llama", "--outfile", "x.gguf"], 2, &["tip: the output is the second argument"]),
@@ -184,9 +184,9 @@ fn options_of_llama_cpp_name_ours() {
 
 #[test]
 fn outputs_that_are_no_files() {
-    let place = place();
+    let sandbox = sandbox();
     check(
-        &place,
+        &sandbox,
         &[
             (CONVERT, &["llama", "-", "-t", "q8_0"], 2, &["cannot go to stdout", "`./-`"]),
             (QUANTIZE, &["in.gguf", "-", "q8_0"], 2, &["cannot go to stdout", "`./-`"]),
@@ -205,65 +205,65 @@ fn outputs_that_are_no_files() {
 #[test]
 #[cfg(unix)]
 fn a_link_is_followed_to_its_file() {
-    let place = place();
-    fs::create_dir(place.path("elsewhere")).unwrap();
-    fs::write(place.path("elsewhere/x.gguf"), "old").unwrap();
-    std::os::unix::fs::symlink("../elsewhere/x.gguf", place.path("out/x.gguf")).unwrap();
-    std::os::unix::fs::symlink("nothing", place.path("out/dead.gguf")).unwrap();
-    let refused = place.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q"]);
-    assert_eq!((refused.code, fs::read(place.path("elsewhere/x.gguf")).unwrap()), (Some(1), b"old".to_vec()));
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q", "--force"]);
+    let sandbox = sandbox();
+    fs::create_dir(sandbox.path("elsewhere")).unwrap();
+    fs::write(sandbox.path("elsewhere/x.gguf"), "old").unwrap();
+    std::os::unix::fs::symlink("../elsewhere/x.gguf", sandbox.path("out/x.gguf")).unwrap();
+    std::os::unix::fs::symlink("nothing", sandbox.path("out/dead.gguf")).unwrap();
+    let refused = sandbox.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q"]);
+    assert_eq!((refused.code, fs::read(sandbox.path("elsewhere/x.gguf")).unwrap()), (Some(1), b"old".to_vec()));
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q", "--force"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert!(fs::symlink_metadata(place.path("out/x.gguf")).unwrap().is_symlink());
-    assert!(fs::read(place.path("elsewhere/x.gguf")).unwrap().starts_with(b"GGUF"));
-    let dead = place.convert(&["llama", "out/dead.gguf", "-t", "q8_0", "-q", "--force"]);
+    assert!(fs::symlink_metadata(sandbox.path("out/x.gguf")).unwrap().is_symlink());
+    assert!(fs::read(sandbox.path("elsewhere/x.gguf")).unwrap().starts_with(b"GGUF"));
+    let dead = sandbox.convert(&["llama", "out/dead.gguf", "-t", "q8_0", "-q", "--force"]);
     assert_eq!(dead.code, Some(1));
     assert!(dead.stderr.contains("is a link to `nothing`, which is not there"), "{}", dead.stderr);
 }
 
 #[test]
 fn a_new_folder_is_made() {
-    let place = place();
-    let dry = place.convert(&["llama", "new/", "-t", "q8_0", "--dry-run", "-q"]);
-    assert_eq!((dry.code, place.path("new").exists()), (Some(0), false));
+    let sandbox = sandbox();
+    let dry = sandbox.convert(&["llama", "new/", "-t", "q8_0", "--dry-run", "-q"]);
+    assert_eq!((dry.code, sandbox.path("new").exists()), (Some(0), false));
     for (args, file) in [
         (&["llama", "new/", "-t", "q8_0", "-q"][..], "new/Llama-1.4M-Q8_0.gguf"),
         (&["llama", "vocab/", "--vocab-only", "-q"], "vocab/Llama-vocab.gguf"),
     ] {
-        let ran = place.convert(args);
+        let ran = sandbox.convert(args);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-        assert!(place.path(file).is_file(), "{file}: {:?}", place.listing(""));
+        assert!(sandbox.path(file).is_file(), "{file}: {:?}", sandbox.listing(""));
     }
-    let ran = place.run(QUANTIZE, &["in.gguf", "more/of/it/", "q8_0", "-q"]);
+    let ran = sandbox.run(QUANTIZE, &["in.gguf", "more/of/it/", "q8_0", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(place.listing("more/of/it").len(), 1);
+    assert_eq!(sandbox.listing("more/of/it").len(), 1);
 }
 
 #[test]
 fn small_things_that_people_write() {
-    let place = place();
-    let ok = |ran: Ran| assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ok(place.run(QUANTIZE, &["in.gguf", "out/split.gguf", "q8_0", "--split-max-size", "300K", "-q"]));
+    let sandbox = sandbox();
+    let ok = |ran: Output| assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ok(sandbox.run(QUANTIZE, &["in.gguf", "out/split.gguf", "q8_0", "--split-max-size", "300K", "-q"]));
     for level in ["SCALAR", "Scalar", ""] {
         let output =
-            place.command(INSPECT).args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", level).output().unwrap();
+            sandbox.command(INSPECT).args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", level).output().unwrap();
         assert!(output.status.success(), "GGUF_CPU_LEVEL={level}");
     }
     // A leaked doc comment stood here.
     for binary in [CONVERT, QUANTIZE] {
-        let help = place.run(binary, &["--help"]).stdout;
+        let help = sandbox.run(binary, &["--help"]).stdout;
         assert!(help.starts_with("Converts "), "{help}");
     }
 }
 
 #[test]
 fn values_of_any_length_are_shown() {
-    let place = place();
+    let sandbox = sandbox();
     let long = "long ".repeat(20_000);
     let key = format!("general.description=str:{long}");
-    let ran = place.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--override-kv", &key]);
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--override-kv", &key]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let shown = place.inspect(&["show", "out/x.gguf", "--full"]);
+    let shown = sandbox.inspect(&["show", "out/x.gguf", "--full"]);
     assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
     assert!(shown.stdout.contains(long.trim_end()));
 }

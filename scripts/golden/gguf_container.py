@@ -1,25 +1,17 @@
 """Makes golden/gguf: files written by gguf-py and gguf.cpp, shards by llama-gguf-split, name tables.
 
-Usage: gguf_container.py LLAMA_CPP_TREE BIN_FOLDER OUT
-BIN_FOLDER holds llama-gguf-split and libggml-base.so, built from the same tree.
-Needs numpy. The version is that of golden/MANIFEST.
+Needs numpy.
 """
 
 import ctypes
 import random
 import re
 import subprocess
-import sys
-from pathlib import Path
 
-tree, bin_folder, out = (Path(arg) for arg in sys.argv[1:4])
-sys.path.insert(0, str(tree / "gguf-py"))
+import gguf
+import numpy as np
+from gguf.utility import model_weight_count_rounded_notation, size_label
 
-import gguf  # noqa: E402
-import numpy as np  # noqa: E402
-from gguf.utility import model_weight_count_rounded_notation, size_label  # noqa: E402
-
-out.mkdir(parents=True, exist_ok=True)
 rng = random.Random(7)
 
 # The specification's expression, in Python's spelling of named groups.
@@ -32,9 +24,10 @@ PATTERN = re.compile(
 GROUPS = ("BaseName", "SizeLabel", "FineTune", "Version", "Encoding", "Type", "Shard")
 
 
-def names():
+def names(out):
     words = ["A", "Llama", "3", "8B", "8x7B", "1.5B", "v1", "v1.0", "v0.1", "Q4_0", "LoRA", "vocab", "F16", "instruct"]
-    words += ["chat", "2 b", "00001-of-00002", "K2", "ContextLength4k", "3.8B", "_", "x", "7b", "v", "", "BF16", "loRA"]
+    words += ["chat", "2 b", "00001-of-00002", "K2", "ContextLength4k", "3.8B", "_", "x", "7b", "v", "", "BF16",
+        "loRA"]
     words += ["LoRAx", "vocal", "Lo"]
     rows = {}
     while len(rows) < 400:
@@ -45,10 +38,12 @@ def names():
     (out / "names.tsv").write_text("".join(f"{name}\t{row}\n" for name, row in sorted(rows.items())))
 
 
-def size_labels():
-    counts = [0, 1, 4, 5, 49, 50, 94, 95, 99, 100, 444, 499, 500, 501, 949, 950, 951, 999, 1000, 1499, 1500, 2500, 9499]
+def size_labels(out):
+    counts = [0, 1, 4, 5, 49, 50, 94, 95, 99, 100, 444, 499, 500, 501, 949, 950, 951, 999, 1000, 1499, 1500, 2500,
+        9499]
     counts += [9500, 10500, 99500, 999499, 999500, 10**6, 10**6 + 1, 1049999, 1050000, 1150000, 1250000, 1350000]
-    counts += [2450000, 9449999, 9500000, 9950000, 10500000, 11500000, 99500000, 134515008, 999499999, 999500000, 10**9]
+    counts += [2450000, 9449999, 9500000, 9950000, 10500000, 11500000, 99500000, 134515008, 999499999, 999500000,
+        10**9]
     counts += [10**9 + 1, 1050000000, 1250000000, 1100048384, 2450000000, 8030261248, 46702792704, 10**12, 10**12 + 1]
     counts += [1250000000000, 9949999999999, 2**62] + [rng.randrange(10 ** rng.randrange(3, 15)) for _ in range(200)]
     rows = [f"{count}\t{model_weight_count_rounded_notation(count)}" for count in counts]
@@ -102,9 +97,9 @@ class InitParams(ctypes.Structure):
     _fields_ = [("no_alloc", ctypes.c_bool), ("ctx", ctypes.POINTER(ctypes.c_void_p))]
 
 
-def rewrite(source, target):
+def rewrite(libraries, source, target):
     """Loads with gguf.cpp and writes the same again."""
-    lib = ctypes.CDLL(str(bin_folder / "libggml-base.so"))
+    lib = ctypes.CDLL(str(libraries / "libggml-base.so"))
     pointer = ctypes.c_void_p
     lib.gguf_init_from_file.restype = pointer
     lib.gguf_init_from_file.argtypes = [ctypes.c_char_p, InitParams]
@@ -129,12 +124,14 @@ def rewrite(source, target):
     assert lib.gguf_write_to_file(copy, str(target).encode(), False)
 
 
-names()
-size_labels()
-write(out / "py-little.gguf", gguf.GGUFEndian.LITTLE, nested=True)
-write(out / "py-big.gguf", gguf.GGUFEndian.BIG, nested=True, alignment=128)
-# gguf.cpp copies general.alignment but aligns by its own default, so the file for it states none.
-write(out / "py-flat.gguf", gguf.GGUFEndian.LITTLE, nested=False)
-rewrite(out / "py-flat.gguf", out / "cpp-flat.gguf")
-split = [str(bin_folder / "llama-gguf-split"), "--split", "--split-max-tensors", "3"]
-subprocess.run([*split, str(out / "py-flat.gguf"), str(out / "split")], check=True, stdout=subprocess.DEVNULL)
+def make(ctx):
+    out = ctx.golden / "gguf"
+    names(out)
+    size_labels(out)
+    write(out / "py-little.gguf", gguf.GGUFEndian.LITTLE, nested=True)
+    write(out / "py-big.gguf", gguf.GGUFEndian.BIG, nested=True, alignment=128)
+    # gguf.cpp copies general.alignment but aligns by its own default, so the file for it states none.
+    write(out / "py-flat.gguf", gguf.GGUFEndian.LITTLE, nested=False)
+    rewrite(ctx.libraries, out / "py-flat.gguf", out / "cpp-flat.gguf")
+    split = [ctx.program("llama-gguf-split"), "--split", "--split-max-tensors", "3"]
+    subprocess.run([*split, out / "py-flat.gguf", out / "split"], check=True, stdout=subprocess.DEVNULL)

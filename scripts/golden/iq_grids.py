@@ -1,18 +1,15 @@
-#!/usr/bin/env python3
 """Takes the codebooks of the IQ types out of the reference's source.
-
-Usage: iq_grids.py LLAMA_CPP_SOURCE_DIR [--write crates/quant/src/grids]
 
 Prints the SHA-256 of the little-endian bytes of every table, both the encoder's (packed codes, inside
 `iq2xs_init_impl` and `iq3xs_init_impl` of ggml/src/ggml-quants.c) and the decoder's (expanded values,
-ggml/src/ggml-common.h). The test `crates/quant/src/grids/tests.rs` holds these sums. With --write the packed
+ggml/src/ggml-common.h). The test `crates/quant/src/grids/tests.rs` holds these sums. With `--input write=1` the packed
 codes become one Rust file for each grid; run rustfmt on them afterwards. Needs nothing but Python.
 """
-import argparse
-import hashlib
-import pathlib
+
 import re
 import struct
+
+from lib import sha256
 
 ENCODER = {  # name here -> table in ggml-quants.c, the function that holds it, dimensions, bits, used by
     "iq2_xxs": ("kgrid_2bit_256", "iq2xs_init_impl", 8, 2, "IQ2_XXS"),
@@ -33,20 +30,17 @@ def numbers(text):
     return [int(word, 0) for word in re.findall(r"-?(?:0x[0-9a-fA-F]+|\d+)", text)]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("source", type=pathlib.Path)
-    parser.add_argument("--write", type=pathlib.Path)
-    args = parser.parse_args()
-    quants = (args.source / "ggml/src/ggml-quants.c").read_text()
-    common = (args.source / "ggml/src/ggml-common.h").read_text()
+def make(ctx):
+    grids = ctx.golden.parent / "crates/quant/src/grids"
+    quants = (ctx.reference / "ggml/src/ggml-quants.c").read_text()
+    common = (ctx.reference / "ggml/src/ggml-common.h").read_text()
     for name, (table, function, dims, bits, users) in ENCODER.items():
         match = re.search(rf"static const uint16_t {table}\[\w+\] = \{{(.*?)\}};", quants, re.S)
         codes = numbers(match[1])
         assert len(codes) & (len(codes) - 1) == 0, table
-        total = hashlib.sha256(struct.pack(f"<{len(codes)}H", *codes)).hexdigest()
+        total = sha256(struct.pack(f"<{len(codes)}H", *codes))
         print(f"{table:16} {len(codes):5} u16  {total}")
-        if args.write:
+        if "write" in ctx.inputs:
             lines = [
                 f"//! The {len(codes)} codebook points of {users}: {dims} digits of {bits} bits each, lowest bits first.",
                 "//!",
@@ -56,13 +50,10 @@ def main():
                 "/// The packed points, in the order of their index.",
                 f"pub const CODES: [u16; {len(codes)}] = [{', '.join(map(str, codes))}];",
             ]
-            (args.write / f"{name}.rs").write_text("\n".join(lines) + "\n")
+            (grids / f"{name}.rs").write_text("\n".join(lines) + "\n")
     for table, code in DECODER.items():
         match = re.search(rf"GGML_TABLE_BEGIN\(\w+, {table}, (\w+)\)(.*?)GGML_TABLE_END", common, re.S)
         values = numbers(match[2])
-        total = hashlib.sha256(struct.pack(f"<{len(values)}{code}", *values)).hexdigest()
+        total = sha256(struct.pack(f"<{len(values)}{code}", *values))
         print(f"{table:16} {len(values):5} {dict(Q='u64', I='u32', B='u8', b='i8')[code]:4} {total}")
 
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""Jina's BERT with linear biases by distance, which transformers does not have: the mathematics alone, in torch, on the
-tensors of a checkpoint. Written after the descriptions of both published variants: that of the text embeddings, and that
-of the code embeddings, which normalizes queries and keys, adds the input of a layer once more behind the attention,
-and takes the second half of its first matrix as the gate.
+"""Jina's BERT with linear biases by distance, which transformers does not have: the mathematics alone, in torch, on
+the tensors of a checkpoint. Written after the descriptions of both published variants: that of the text embeddings,
+and that of the code embeddings, which normalizes queries and keys, adds the input of a layer once more behind the
+attention, and takes the second half of its first matrix as the gate.
 """
 
 import json

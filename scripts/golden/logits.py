@@ -1,14 +1,7 @@
-#!/usr/bin/env python3
 """Makes golden/logits/: what transformers predicts with the tiny checkpoints of golden/arch.
 
-usage: logits.py ARCH_FOLDER OUT [NAME ...]
-
-  ARCH_FOLDER   golden/arch: a folder for each checkpoint
-  OUT           golden/logits
-  NAME          folders to do; all by default
-
-Needs torch, transformers, safetensors. 32 seeded tokens, or 96 where there are short windows, go through the model in f32. OUT/NAME.bin is a
-line of JSON (tokens, positions, n_vocab, range: largest less smallest of all rows) and then f32,
+Needs torch, transformers, safetensors. 32 seeded tokens, or 96 where there are short windows, go through the model in
+f32. NAME.bin is a line of JSON (tokens, positions, n_vocab, range: largest less smallest of all rows) and then f32,
 little-endian, row-major: (positions, n_vocab). Where the line says "hidden", rows are those of the last
 layer, and n_vocab is their width; encoders with decoders read the tokens and write them again. Where
 it says "pooled", one more row of "pooled_width" follows: what the checkpoint's own 1_Pooling/config.json,
@@ -19,7 +12,6 @@ which are at most as many as it has positions for.
 """
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
@@ -29,10 +21,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import jina_bert
+import logits_reference
+import logits_rwkv
 
-# What no key of the file can say and the reference takes to be thus, for every model of the family; where its converter
-# counts the turning part of a head from the embedding (glm, nemotron) or writes another epsilon (glm), what it writes;
-# the base that transformers itself does not find (dbrx).
+# What no key of the file can say and the reference takes to be thus, for every model of the family; where its
+# converter counts the turning part of a head from the embedding (glm, nemotron) or writes another epsilon (glm), what
+# it writes; the base that transformers itself does not find (dbrx).
 AS_THE_FILE_MEANS = {
     "dbrx": dict(rope_parameters=dict(rope_theta=500000.0)),
     "dbrx-old": dict(rope_parameters=dict(rope_theta=500000.0)),
@@ -56,6 +50,8 @@ AS_THE_FILE_MEANS = {
     # Without an output matrix of its own it has that of the embedding, and is scaled as the first T5 are.
     "t5-gated-old": dict(scale_decoder_outputs=True),
 }
+# transformers does not read the names of these; with others it is golden/logits/mamba.bin and mamba2.bin.
+WITHOUT = ("mamba-old", "mamba-untied", "mamba2-codestral")
 # The weights of tiny checkpoints are small: what they hear is loud, so that it shows in what they predict.
 LOUDNESS = 8.0
 # Types of models whose rows are what is wanted.
@@ -146,7 +142,8 @@ def split_pack(config, tensors):
     return config | dict(architectures=["LlamaForCausalLM"], model_type="llama", max_position_embeddings=length), split
 
 
-# Baidu's own names for Ernie; the text part of Gemma 3 alone; Phi 3's length beside the factors, where transformers 5 looks for it.
+# Baidu's own names for Ernie; the text part of Gemma 3 alone; Phi 3's length beside the factors, where transformers 5
+# looks for it.
 SPELLINGS = {
     "baichuan": split_pack,
     "ernie4_5-moe-old": lambda config, tensors: (config, {
@@ -194,38 +191,33 @@ def run(folder, tokens):
     return model(ids, use_cache=False).logits[0].float().numpy(), False, None
 
 
-def main():
-    arch, out = Path(sys.argv[1]), Path(sys.argv[2])
-    names = sys.argv[3:] or sorted(p.name for p in arch.iterdir() if (p / "config.json").exists())
-    out.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        config = json.loads((arch / name / "config.json").read_text())
+def write(out, name, tokens, logits, more=None, tail=b""):
+    """NAME.bin of all rows; `more` is what its first line says beside the usual, `tail` what follows the rows."""
+    positions = positions_of(tokens)
+    head = dict(tokens=tokens, positions=positions, n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
+    rows = logits[positions].astype("<f4").tobytes()
+    (out / f"{name}.bin").write_bytes(json.dumps(head | (more or {})).encode() + b"\n" + rows + tail)
+
+
+def make(ctx):
+    transformers.utils.logging.set_verbosity_error()
+    others = {*logits_reference.CHECKPOINTS, *logits_rwkv.CHECKPOINTS, *WITHOUT}
+    for name in ctx.checkpoint_names():
+        if name in others or not ctx.wants(name):
+            continue
+        folder = ctx.checkpoint(name)
+        config = json.loads((folder / "config.json").read_text())
         tokens, features = tokens_of(config), features_of(config)
-        try:
-            with torch.no_grad(), tempfile.TemporaryDirectory() as scratch:
-                logits, is_hidden, scores = run(spelled(arch / name, scratch), tokens)
-        except Exception as error:  # A checkpoint that transformers itself does not load is no golden.
-            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
-            continue
-        if not np.isfinite(logits).all():
-            print(f"{name}: not finite", file=sys.stderr)
-            continue
-        head = dict(tokens=tokens, positions=positions_of(tokens), n_vocab=logits.shape[1],
-                    range=float(logits.max() - logits.min()))
-        data = logits[positions_of(tokens)].astype("<f4").tobytes()
-        how = "rank" if scores is not None else pooling(arch / name)
-        if is_hidden:
-            head["hidden"] = True
+        with torch.no_grad(), tempfile.TemporaryDirectory() as scratch:
+            logits, is_hidden, scores = run(spelled(folder, scratch), tokens)
+        assert np.isfinite(logits).all(), name
+        more, tail = {"hidden": True} if is_hidden else {}, b""
+        how = "rank" if scores is not None else pooling(folder)
         if how:
             row = scores if scores is not None else pool(logits, how)
-            head |= dict(pooled=how, pooled_width=len(row), pooled_range=float(max(row.max(), 0) - min(row.min(), 0)))
-            data += row.astype("<f4").tobytes()
+            more |= dict(pooled=how, pooled_width=len(row), pooled_range=float(max(row.max(), 0) - min(row.min(), 0)))
+            tail += row.astype("<f4").tobytes()
         if features is not None:
-            head["features"] = features.shape
-            data += features.tobytes()
-        (out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + data)
-
-
-if __name__ == "__main__":
-    transformers.utils.logging.set_verbosity_error()
-    main()
+            more["features"] = features.shape
+            tail += features.tobytes()
+        write(ctx.golden / "logits", name, tokens, logits, more, tail)

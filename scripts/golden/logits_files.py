@@ -1,24 +1,23 @@
-#!/usr/bin/env python3
-"""Makes golden/logits/NAME.gguf and NAME.bin of families that run and that no checkpoint of golden/arch stands for.
+"""Makes those files of golden/logits/ whose families the converter does not write: what libllama predicts.
 
-usage: logits_files.py --reference LLAMA_CPP --library FOLDER TOKENIZER OUT
+Each is a GGUF file with the tokenizer of golden/arch/mistral and seeded weights. NAME.head is what stands before its
+tensors; files.json has of each
 
-  LLAMA_CPP   the reference's source: gguf-py writes the files, the headers compile the program of logits_reference.py
-  FOLDER      with libllama.so, libggml.so and libggml-base.so
-  TOKENIZER   a tiny GGUF file whose tokenizer they get (golden/arch/mistral converted at f32)
-  OUT         golden/logits
+  seed, n_bytes, sha256 of the whole file
+  tensors  {name: [where its values begin, shape (row length first), values as in checkpoint.py]}
 
-Seeded weights in f32 under the keys and names that the reference reads for each family; it then predicts 32 tokens.
+Needs a C++ compiler and gguf-py. Tokens, positions and NAME.bin are those of logits.py, the run that of
+logits_reference.py.
 """
 
-import argparse
 import json
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
+
+import arch
+import checkpoint
+from lib import seed_of, sha256
+from logits_reference import build, predict
 
 N_EMBD, N_HEAD, N_HEAD_KV, N_FF, N_LAYER = 16, 4, 2, 24, 2
 
@@ -70,44 +69,52 @@ def write(path, name, tokenizer):
     keys = {"context_length": 128, "embedding_length": N_EMBD, "feed_forward_length": N_FF, "block_count": N_LAYER,
             "attention.head_count": N_HEAD, "attention.head_count_kv": N_HEAD_KV} | more
     for key, value in keys.items():
-        add = writer.add_array if isinstance(value, list) else writer.add_bool if isinstance(value, bool) else writer.add_uint32
+        add = writer.add_array if isinstance(value, list) else writer.add_bool if isinstance(value,
+            bool) else writer.add_uint32
         add(f"{name}.{key}", value)
     writer.add_float32(f"{name}.attention.layer_norm_rms_epsilon", 1e-5)
-    tensors = {"token_embd.weight": [n_vocab, N_EMBD], "output_norm.weight": [N_EMBD], "output.weight": [n_vocab, N_EMBD]}
+    tensors = {"token_embd.weight": [n_vocab, N_EMBD], "output_norm.weight": [N_EMBD],
+        "output.weight": [n_vocab, N_EMBD]}
     tensors |= {f"blk.{i}.{tensor}": shape for i in range(N_LAYER) for tensor, shape in shapes.items()}
-    random = np.random.default_rng(list(name.encode()))
     for tensor, shape in tensors.items():
-        values = random.standard_normal(shape) * 0.2 + (1.0 if "norm" in tensor else 0.0)
-        writer.add_tensor(tensor, values.astype(np.float32))
+        writer.add_tensor(tensor, np.zeros(shape, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--library", type=Path, required=True)
-    parser.add_argument("tokenizer", type=Path)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference / "gguf-py"))
+def cut(path, seed, out):
+    """Replaces the values of a file's tensors by seeded ones, writes what is before them, and returns what they
+    are."""
     import gguf
-    from logits import positions_of, tokens_of
-    from logits_reference import build, predict
-    tokenizer = gguf.GGUFReader(args.tokenizer)
-    tokens = tokens_of({"vocab_size": len(tokenizer.fields["tokenizer.ggml.tokens"].data)})
-    positions = positions_of(tokens)
-    with tempfile.TemporaryDirectory() as scratch:
-        program = build(args.reference, args.library, Path(scratch))
-        for name in FAMILIES:
-            path = args.out / f"{name}.gguf"
-            write(path, name, tokenizer)
-            logits = predict(program, path, tokens)
-            head = dict(tokens=tokens, positions=positions, n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
-            (args.out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + logits[positions].tobytes())
+    reader = gguf.GGUFReader(path, "r+")
+    tensors = {}
+    for tensor in reader.tensors:
+        values = "near-one" if "norm" in tensor.name else "wide"
+        shape = [int(n) for n in tensor.shape]
+        tensor.data.reshape(-1)[:] = np.frombuffer(checkpoint.tensor_bytes(seed, tensor.name, "F32", shape, values),
+            "<f4")
+        tensors[tensor.name] = [int(tensor.data_offset), shape, values]
+    reader.data.flush()
+    data = path.read_bytes()
+    out.write_bytes(data[:reader.data_offset])
+    return dict(seed=seed, n_bytes=len(data), sha256=sha256(data), tensors=tensors)
 
 
-if __name__ == "__main__":
-    main()
+def make(ctx):
+    import gguf
+    from logits import tokens_of, write as write_logits
+    out, mistral = ctx.golden / "logits", ctx.scratch / "mistral.gguf"
+    arch.convert(ctx.checkpoint("mistral"), mistral, "f32", "default", {})
+    tokenizer = gguf.GGUFReader(mistral)
+    tokens = tokens_of({"model_type": "", "vocab_size": len(tokenizer.fields["tokenizer.ggml.tokens"].data)})
+    program = build(ctx.reference, ctx.libraries, ctx.scratch)
+    files = {}
+    for name in FAMILIES:
+        path = ctx.scratch / f"{name}.gguf"
+        write(path, name, tokenizer)
+        files[name] = cut(path, seed_of(name), out / f"{name}.head")
+        write_logits(out, name, tokens, predict(program, path, tokens))
+    lines = (f"  {json.dumps(name)}: {json.dumps(file)}" for name, file in files.items())
+    (out / "files.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")

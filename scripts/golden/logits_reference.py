@@ -1,27 +1,18 @@
-#!/usr/bin/env python3
 """Makes those files of golden/logits/ whose checkpoints transformers has no class for: what libllama predicts.
-
-usage: logits_reference.py --reference LLAMA_CPP --library FOLDER ARCH_FOLDER OUT NAME ...
-
-  LLAMA_CPP     the reference's source: its converter makes an f32 file, its headers compile the program below
-  FOLDER        with libllama.so, libggml.so and libggml-base.so
-  ARCH_FOLDER   golden/arch: a folder for each checkpoint
-  OUT           golden/logits
-  NAME          folders to do
 
 Needs a C++ compiler and what arch.py needs. Tokens, positions and files are those of logits.py. Weights and caches
 are f32 and flash attention is off, so that the library rounds nothing on the way.
 """
 
-import argparse
 import json
-import logging
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
+
+CHECKPOINTS = (
+    "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "deepseek", "ernie4_5-fused", "falcon-old", "internlm2",
+        "minicpm",
+    "minicpm-longrope", "orion", "rwkv6qwen2")
 
 PROGRAM = r"""
 #include "llama.h"
@@ -67,7 +58,8 @@ def build(reference, library, scratch):
     """The program, compiled."""
     (scratch / "run.cpp").write_text(PROGRAM)
     includes = [f"-I{reference / part / 'include'}" for part in (".", "ggml")]
-    subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library.resolve()}", "-lllama",
+    subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library.resolve()}",
+        "-lllama",
                     "-lggml", "-lggml-base", f"-Wl,-rpath,{library.resolve()}"], check=True)
     return scratch / "run"
 
@@ -82,36 +74,14 @@ def predict(program, path, tokens):
     return logits
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--library", type=Path, required=True)
-    parser.add_argument("arch", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("names", nargs="+")
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
+def make(ctx):
     import arch
-    from logits import positions_of, tokens_of
-    logging.basicConfig(level=logging.ERROR)
-    with tempfile.TemporaryDirectory() as scratch:
-        scratch = Path(scratch)
-        program = build(args.reference, args.library, scratch)
-        for name in args.names:
-            folder, spec = args.arch / name, arch.CHECKPOINTS[name]
-            expected = json.loads((folder / "expected.json").read_text())
-            copy = arch.for_reference(folder, spec, scratch)
-            path = arch.convert(copy, scratch, "f32", expected["pre"], spec.get("given", {}), spec.get("expect"))
-            tokens = tokens_of(json.loads((folder / "config.json").read_text()))
-            try:
-                logits = predict(program, path, tokens)
-            except ValueError as error:
-                print(f"{name}: {error}", file=sys.stderr)
-                continue
-            head = dict(tokens=tokens, positions=positions_of(tokens), n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
-            (args.out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + logits[positions_of(tokens)].tobytes())
-
-
-if __name__ == "__main__":
-    main()
+    from logits import tokens_of, write
+    program = build(ctx.reference, ctx.libraries, ctx.scratch)
+    for name in filter(ctx.wants, CHECKPOINTS):
+        folder, spec = ctx.checkpoint(name), arch.CHECKPOINTS[name]
+        pre = json.loads((ctx.golden / "arch" / name / "expected.json").read_text())["pre"]
+        copy = arch.for_reference(folder, spec, ctx.scratch / "for-reference")
+        path = arch.convert(copy, ctx.scratch, "f32", pre, spec.get("given", {}), spec.get("expect"))
+        tokens = tokens_of(json.loads((folder / "config.json").read_text()))
+        write(ctx.golden / "logits", name, tokens, predict(program, path, tokens))

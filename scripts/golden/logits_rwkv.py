@@ -1,16 +1,11 @@
-#!/usr/bin/env python3
 """Makes golden/logits/ of RWKV 6 and 7 and of Qwen with the latter: what the package `rwkv` of their author predicts.
-
-usage: logits_rwkv.py ARCH_FOLDER OUT
-
-  ARCH_FOLDER   golden/arch: a folder for each checkpoint
-  OUT           golden/logits
 
 Needs rwkv (PyPI), torch, safetensors, and what logits.py needs. transformers does not have these
 families. The package reads the author's .pth files, so the tensors get the author's names again.
 What it does is set by the environment before it is loaded, so each checkpoint has a process of its own.
 Of Qwen with RWKV 7 the time mix is the package's, without the norm of heads that these models lack, and the rest
-Qwen 2's; libllama cannot tell of heads this small, because it takes 64 elements at a time. Files as logits.py writes them.
+Qwen 2's; libllama cannot tell of heads this small, because it takes 64 elements at a time. Files as logits.py writes
+them.
 """
 
 import json
@@ -44,56 +39,48 @@ CHECKPOINTS = {
 }
 
 
-def write(out, name, tokens, rows):
-    """OUT/NAME.bin of logits (32, n_vocab)."""
-    from logits import POSITIONS
-
-    head = dict(tokens=tokens, positions=POSITIONS, n_vocab=rows.shape[1], range=float(rows.max() - rows.min()))
-    (out / f"{name}.bin").write_bytes(json.dumps(head).encode() + b"\n" + rows[POSITIONS].astype("<f4").tobytes())
-
-
-def one(arch, out, name):
+def one(folder, out, name):
     """The checkpoint NAME, in a process whose environment is set."""
     import torch
     from safetensors.torch import load_file
 
-    from logits import tokens_of
+    from logits import tokens_of, write
 
     rules, _ = CHECKPOINTS[name]
     if rules is None:
-        return hybrid(arch, out, name)
+        return hybrid(folder, out, name)
     tensors = {}
-    for key, tensor in load_file(arch / name / "model.safetensors").items():
+    for key, tensor in load_file(folder / "model.safetensors").items():
         is_narrow = "_lora.lora." in key and key.endswith(".weight")
         for expression, to in rules:
             key = re.sub(expression, to, key)
         tensors[key] = (tensor.T if is_narrow else tensor).float().contiguous()
-    tokens = tokens_of(json.loads((arch / name / "config.json").read_text()))
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save(tensors, f"{folder}/x.pth")
+    tokens = tokens_of(json.loads((folder / "config.json").read_text()))
+    with tempfile.TemporaryDirectory() as scratch:
+        torch.save(tensors, f"{scratch}/x.pth")
         from rwkv.model import RWKV
 
-        model = RWKV(f"{folder}/x", "cpu fp32")
+        model = RWKV(f"{scratch}/x", "cpu fp32")
         rows, _ = model.forward(tokens, None, full_output=True)
     write(out, name, tokens, rows.float().numpy())
 
 
-def hybrid(arch, out, name):
+def hybrid(folder, out, name):
     """Qwen 2 with the time mix of RWKV 7 in place of attention."""
     import torch
     from safetensors.torch import load_file
     from torch.nn import functional
 
-    from logits import tokens_of
+    from logits import tokens_of, write
 
     # Functions stay open to what follows.
     torch.jit.script = lambda function: function
     from rwkv.model import RWKV_x070_TMix_seq
 
     functional.group_norm = lambda x, **_: x
-    config = json.loads((arch / name / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
     tokens = tokens_of(config)
-    tensors = {key: tensor.float() for key, tensor in load_file(arch / name / "model.safetensors").items()}
+    tensors = {key: tensor.float() for key, tensor in load_file(folder / "model.safetensors").items()}
     n, size = config["hidden_size"], config["head_size"]
     x = tensors["model.embed_tokens.weight"][tokens]
     first = None
@@ -108,7 +95,8 @@ def hybrid(arch, out, name):
         vectors = {key: mix[key].flatten() for key in ("w0", "a0", "v0", "k_k", "k_a", "r_k")}
         made, _, _, first = RWKV_x070_TMix_seq(
             i, n // size, size, norm(x, "input_layernorm"), torch.zeros(n), first, torch.zeros(n // size, size, size),
-            *shares, *shares[:6 - len(shares)], vectors["w0"], mix["w1"], mix["w2"], vectors["a0"], mix["a1"], mix["a2"],
+            *shares, *shares[:6 - len(shares)], vectors["w0"], mix["w1"], mix["w2"], vectors["a0"], mix["a1"],
+                mix["a2"],
             vectors["v0"], mix["v1"], mix["v2"], *gate, vectors["k_k"], vectors["k_a"], vectors["r_k"],
             *(mix[f"{part}.weight"].T for part in ("receptance", "key", "value", "output")), None, None)
         x = x + made
@@ -119,14 +107,13 @@ def hybrid(arch, out, name):
     write(out, name, tokens, (x @ tensors["lm_head.weight"].T).numpy())
 
 
-def main():
-    arch, out = Path(sys.argv[1]), Path(sys.argv[2])
-    if len(sys.argv) > 3:
-        return one(arch, out, sys.argv[3])
+def make(ctx):
     for name, (_, switches) in CHECKPOINTS.items():
-        switches = dict(RWKV_JIT_ON="0", RWKV_CUDA_ON="0") | switches
-        subprocess.run([sys.executable, __file__, arch, out, name], env=os.environ | switches, check=True)
+        if ctx.wants(name):
+            switches = dict(RWKV_JIT_ON="0", RWKV_CUDA_ON="0") | switches
+            command = [sys.executable, __file__, ctx.checkpoint(name), ctx.golden / "logits", name]
+            subprocess.run(command, env=os.environ | switches, check=True)
 
 
 if __name__ == "__main__":
-    main()
+    one(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -1,18 +1,10 @@
-#!/usr/bin/env python3
 """Makes golden/lora/: tiny LoRA adapters as PEFT saves them, and what the reference makes of them.
-
-usage: lora.py --reference DIR [--only NAME ...] GOLDEN
-
-  --reference DIR   root of the llama.cpp tree
-  GOLDEN            the golden folder; base models are those of GOLDEN/arch
 
 Needs torch and safetensors, and what convert_lora_to_gguf.py needs; PEFT is not needed, for its files
 are a list of pairs of matrices. `expected.txt` beside an adapter: its base model, then for each type the
 file name that the reference gives, bytes and sha256 of the whole file.
 """
 
-import argparse
-import hashlib
 import json
 import shutil
 import subprocess
@@ -20,30 +12,35 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lib import seed_of, sha256
+
 RANK = 4
 # Name -> base model; which matrices have a pair (ends of names); embedding and norms as
 # mergekit-extract-lora has them; type of the weights.
 ADAPTERS = {
-    "llama": dict(base="llama-head-dim", targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
-    "llama-extracted": dict(base="llama-mha", targets=["q_proj", "k_proj", "down_proj", "lm_head"], embedding=True, norms=True, dtype="float32"),
+    "llama": dict(base="llama-head-dim", targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+        "down_proj"]),
+    "llama-extracted": dict(base="llama-mha", targets=["q_proj", "k_proj", "down_proj", "lm_head"], embedding=True,
+        norms=True, dtype="float32"),
     "mixtral": dict(base="mixtral-old", targets=["q_proj", "w1", "w2", "w3", "block_sparse_moe.gate"]),
-    "bert": dict(base="bert", targets=["query", "value", "attention.output.dense", "intermediate.dense"], dtype="float16",
+    "bert": dict(base="bert", targets=["query", "value", "attention.output.dense", "intermediate.dense"],
+        dtype="float16",
                  more=dict(use_rslora=True)),
     "internlm2": dict(base="internlm2", targets=["wqkv", "wo", "w1"], more=dict(alora_invocation_tokens=[5, 6, 7])),
 }
 
 
-def make(name: str, spec: dict, golden: Path, folder: Path) -> None:
+def make_adapter(name: str, spec: dict, base: Path, folder: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    torch.manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little"))
+    torch.manual_seed(seed_of(name))
     dtype = getattr(torch, spec.get("dtype", "bfloat16"))
     tensors = {}
     add = lambda key, shape: tensors.__setitem__(key, (torch.randn(shape) * 0.05).to(dtype))
-    for part in sorted((golden / "arch" / spec["base"]).glob("model*.safetensors")):
+    for part in sorted(base.glob("model*.safetensors")):
         for key, weight in load_file(part).items():
             module = "base_model.model." + key.removesuffix(".weight")
             if spec.get("embedding") and key.endswith("embed_tokens.weight"):
@@ -55,8 +52,10 @@ def make(name: str, spec: dict, golden: Path, folder: Path) -> None:
                 add(module + ".lora_A.weight", [RANK, weight.shape[1]])
                 add(module + ".lora_B.weight", [weight.shape[0], RANK])
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    config = dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path="some-org/" + spec["base"], r=RANK, lora_alpha=16,
-                  lora_dropout=0.05, bias="none", use_rslora=False, use_dora=False, fan_in_fan_out=False, target_modules=spec["targets"],
+    config = dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path="some-org/" + spec["base"], r=RANK,
+        lora_alpha=16,
+                  lora_dropout=0.05, bias="none", use_rslora=False, use_dora=False, fan_in_fan_out=False,
+                      target_modules=spec["targets"],
                   modules_to_save=None, alpha_pattern={}, rank_pattern={}, inference_mode=True)
     config |= spec.get("more", {})
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -65,17 +64,12 @@ def make(name: str, spec: dict, golden: Path, folder: Path) -> None:
             "---\nbase_model: some-org/Tiny-Llama-7B\nlibrary_name: peft\nlicense: mit\ntags:\n- lora\n---\n\n# An adapter\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("golden", type=Path)
-    args = parser.parse_args()
+def make(ctx) -> None:
     for name, spec in ADAPTERS.items():
-        if args.only and name not in args.only:
+        if not ctx.wants(name):
             continue
-        folder = args.golden / "lora" / name
-        make(name, spec, args.golden, folder)
+        folder = ctx.golden / "lora" / name
+        make_adapter(name, spec, ctx.checkpoint(spec["base"]), folder)
         lines = [f"# base {spec['base']}"]
         with tempfile.TemporaryDirectory() as scratch:
             # Its output goes beside the adapter, under a name that it makes of the folder's.
@@ -83,14 +77,10 @@ def main() -> None:
             shutil.copytree(folder, copy)
             for outtype in ("f32", "f16", "bf16", "q8_0"):
                 before = set(copy.iterdir())
-                subprocess.run([sys.executable, args.reference / "convert_lora_to_gguf.py", copy, "--outtype", outtype,
-                                "--base", args.golden / "arch" / spec["base"]], check=True, capture_output=True)
+                subprocess.run([sys.executable, ctx.reference / "convert_lora_to_gguf.py", copy, "--outtype", outtype,
+                                "--base", ctx.checkpoint(spec["base"])], check=True, capture_output=True)
                 [path] = set(copy.iterdir()) - before
                 data = path.read_bytes()
-                lines.append(f"{outtype} {path.name} {len(data)} {hashlib.sha256(data).hexdigest()}")
+                lines.append(f"{outtype} {path.name} {len(data)} {sha256(data)}")
         (folder / "expected.txt").write_text("\n".join(lines) + "\n")
         print(name)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,4 @@
-#!/usr/bin/env python3
 """Makes golden/recipes/snapshots/: which dtype each tensor of twelve real models gets.
-
-usage: recipes.py --reference DIR OUT
-
-  --reference DIR   root of the llama.cpp tree
-  OUT               the golden folder
 
 The expectations are the reference's own, tests/snapshots/*.schema, folded: a run of layers with the
 same tensor and dtype is one line. What the reference fetches from the Hub to check them, names and
@@ -20,9 +14,7 @@ so is every tensor name. A file reads:
 Needs nothing but Python.
 """
 
-import argparse
 import re
-from pathlib import Path
 
 
 def every(n, step, last):
@@ -51,7 +43,8 @@ def ends(n_embd, n_vocab, tied=False):
 def qwen35(n_embd, n_layer, q, kv, out, qkv, n_v_heads, fused):
     """Every fourth layer is attention, with a gate in its queries; the others are a gated delta net."""
     full, linear = every(n_layer, 4, True), every(n_layer, 4, False)
-    rates = [("ssm_ba.weight", 2 * n_v_heads)] if fused else [("ssm_alpha.weight", n_v_heads), ("ssm_beta.weight", n_v_heads)]
+    rates = [("ssm_ba.weight", 2 * n_v_heads)] if fused else [("ssm_alpha.weight", n_v_heads),
+        ("ssm_beta.weight", n_v_heads)]
     return [
         (full, "attn_q.weight", (n_embd, 2 * q)), (full, "attn_k.weight", (n_embd, kv)),
         (full, "attn_v.weight", (n_embd, kv)), (full, "attn_output.weight", (q, n_embd)),
@@ -66,7 +59,8 @@ def nemotron():
     experts = [i for i in range(52) if i not in mamba + attention]
     d = 2688
     return ends(d, 131072) + [
-        (mamba, "ssm_in.weight", (d, 10304)), (mamba, "ssm_conv1d.weight", (4, 6144)), (mamba, "ssm_norm.weight", (512, 8)),
+        (mamba, "ssm_in.weight", (d, 10304)), (mamba, "ssm_conv1d.weight", (4, 6144)),
+            (mamba, "ssm_norm.weight", (512, 8)),
         (mamba, "ssm_a", (1, 64)), (mamba, "ssm_d", (1, 64)), (mamba, "ssm_out.weight", (4096, d)),
         (attention, "attn_q.weight", (d, 4096)), (attention, "attn_k.weight", (d, 256)),
         (attention, "attn_v.weight", (d, 256)), (attention, "attn_output.weight", (4096, d)),
@@ -82,7 +76,8 @@ def deepseek():
         (every61, "attn_q_a.weight", (d, 1536)), (every61, "attn_q_b.weight", (1536, 24576)),
         (every61, "attn_kv_a_mqa.weight", (d, 576)), (every61, "attn_k_b.weight", (128, 512, 128)),
         (every61, "attn_v_b.weight", (512, 128, 128)), (every61, "attn_output.weight", (16384, d)),
-        (every61, "attn_q_a_norm.weight", (1536,)), (moe, "ffn_gate_inp.weight", (d, 256)), (moe, "exp_probs_b.bias", (256,)),
+        (every61, "attn_q_a_norm.weight", (1536,)), (moe, "ffn_gate_inp.weight", (d, 256)),
+            (moe, "exp_probs_b.bias", (256,)),
     ] + ffn(d, 18432, first) + ffn(d, 2048, moe, "_exps", (256,)) + ffn(d, 2048, moe, "_shexp")
 
 
@@ -118,16 +113,19 @@ def gpt_oss():
 def qwen3next():
     layers, d = list(range(48)), 2048
     return ends(d, 151936) + qwen35(d, 48, 4096, 512, 4096, 8192, 32, True) + ffn(d, 512, layers, "_exps", (512,)) \
-        + ffn(d, 512, layers, "_shexp") + [(layers, "ffn_gate_inp.weight", (d, 512)), (layers, "ffn_gate_inp_shexp.weight", (d,))]
+        + ffn(d, 512, layers, "_shexp") + [(layers, "ffn_gate_inp.weight", (d, 512)),
+            (layers, "ffn_gate_inp_shexp.weight", (d,))]
 
 
 def qwen35moe():
     layers, d = list(range(60)), 4096
     return ends(d, 248320) + qwen35(d, 60, 8192, 512, 8192, 12288, 64, False) + ffn(d, 1024, layers, "_exps", (512,)) \
-        + ffn(d, 1024, layers, "_shexp") + [(layers, "ffn_gate_inp.weight", (d, 512)), (layers, "ffn_gate_inp_shexp.weight", (d,))]
+        + ffn(d, 1024, layers, "_shexp") + [(layers, "ffn_gate_inp.weight", (d, 512)),
+            (layers, "ffn_gate_inp_shexp.weight", (d,))]
 
 
-# Name -> (architecture, heading of the snapshot, tensors). Heads as the reference's test reads them: of the first layer.
+# Name -> (architecture, heading of the snapshot, tensors). Heads as the reference's test reads them: of the first
+# layer.
 MODELS = {
     "qwen3-0.6b": ("qwen3", dict(n_embd=1024, n_ff=3072, n_vocab=151936, n_layer=28, n_head=16, n_head_kv=8),
                    ends(1024, 151936) + dense(1024, 3072, 2048, 1024, list(range(28)))),
@@ -138,19 +136,27 @@ MODELS = {
     "meta-llama-3.1-70b-instruct": (
         "llama", dict(n_embd=8192, n_ff=28672, n_vocab=128256, n_layer=80, n_head=64, n_head_kv=8),
         ends(8192, 128256) + dense(8192, 28672, 8192, 1024, list(range(80))) + [(None, "rope_freqs.weight", (64,))]),
-    "gpt-oss-120b": ("gpt-oss", dict(n_embd=2880, n_ff=2880, n_vocab=0, n_layer=36, n_head=64, n_head_kv=8, n_expert=128), gpt_oss()),
-    "glm-4.6v": ("glm4moe", dict(n_embd=4096, n_ff=10944, n_vocab=151552, n_layer=46, n_head=96, n_head_kv=8, n_expert=128), glm()),
-    "step-3.5-flash": ("step35", dict(n_embd=4096, n_ff=11264, n_vocab=128896, n_layer=45, n_head=64, n_head_kv=8, n_expert=288), step()),
-    "deepseek-v3.1": ("deepseek2", dict(n_embd=7168, n_ff=18432, n_vocab=129280, n_layer=61, n_head=128, n_head_kv=1, n_expert=256),
+    "gpt-oss-120b": ("gpt-oss", dict(n_embd=2880, n_ff=2880, n_vocab=0, n_layer=36, n_head=64, n_head_kv=8,
+        n_expert=128), gpt_oss()),
+    "glm-4.6v": ("glm4moe", dict(n_embd=4096, n_ff=10944, n_vocab=151552, n_layer=46, n_head=96, n_head_kv=8,
+        n_expert=128), glm()),
+    "step-3.5-flash": ("step35", dict(n_embd=4096, n_ff=11264, n_vocab=128896, n_layer=45, n_head=64, n_head_kv=8,
+        n_expert=288), step()),
+    "deepseek-v3.1": ("deepseek2", dict(n_embd=7168, n_ff=18432, n_vocab=129280, n_layer=61, n_head=128, n_head_kv=1,
+        n_expert=256),
                       deepseek()),
-    "qwen3-coder-next": ("qwen3next", dict(n_embd=2048, n_ff=5120, n_vocab=151936, n_layer=48, n_head=16, n_head_kv=2, n_expert=512),
+    "qwen3-coder-next": ("qwen3next", dict(n_embd=2048, n_ff=5120, n_vocab=151936, n_layer=48, n_head=16, n_head_kv=2,
+        n_expert=512),
                          qwen3next()),
-    "qwen3.5-397b-a17b": ("qwen35moe", dict(n_embd=4096, n_ff=0, n_vocab=248320, n_layer=60, n_head=32, n_head_kv=2, n_expert=512),
+    "qwen3.5-397b-a17b": ("qwen35moe", dict(n_embd=4096, n_ff=0, n_vocab=248320, n_layer=60, n_head=32, n_head_kv=2,
+        n_expert=512),
                           qwen35moe()),
     "qwen3.6-27b": ("qwen35", dict(n_embd=5120, n_ff=17408, n_vocab=248320, n_layer=64, n_head=24, n_head_kv=4),
-                    ends(5120, 248320) + qwen35(5120, 64, 6144, 1024, 6144, 10240, 48, False) + ffn(5120, 17408, list(range(64)))),
+                    ends(5120, 248320) + qwen35(5120, 64, 6144, 1024, 6144, 10240, 48, False)
+                        + ffn(5120, 17408, list(range(64)))),
     "nvidia-nemotron-3-nano-30b-a3b": (
-        "nemotron_h_moe", dict(n_embd=2688, n_ff=0, n_vocab=131072, n_layer=52, n_head=32, n_head_kv=0, n_expert=128), nemotron()),
+        "nemotron_h_moe", dict(n_embd=2688, n_ff=0, n_vocab=131072, n_layer=52, n_head=32, n_head_kv=0, n_expert=128),
+            nemotron()),
 }
 
 
@@ -190,15 +196,10 @@ def sections(text):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    schemas = {path.stem: path for path in (args.reference / "tests/snapshots").glob("*.schema")}
+def make(ctx):
+    schemas = {path.stem: path for path in (ctx.reference / "tests/snapshots").glob("*.schema")}
     assert set(schemas) == set(MODELS), set(schemas) ^ set(MODELS)
-    folder = args.out / "recipes/snapshots"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = ctx.golden / "recipes/snapshots"
     for model, (architecture, heading, tensors) in MODELS.items():
         text = schemas[model].read_text()
         stated = {key: int(value) for key, value in re.findall(r"(n_\w+)=(\d+)", text.split("[")[0])}
@@ -213,7 +214,3 @@ def main():
                 assert all((layer, name) in known for layer in (layers or [None])), (model, recipe, name)
                 lines.append(f"{fold(layers)} {name} {dtype}")
         (folder / f"{model}.txt").write_text("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,4 @@
-#!/usr/bin/env python3
 """Makes golden/recipes/dry-run/: what llama-quantize would do with small models of many kinds.
-
-usage: recipes_dry_run.py --quantize BIN OUT
-
-  --quantize BIN   llama-quantize of the reference
-  OUT              the golden folder
 
 The snapshots of real models (recipes.py) say nothing of importance matrices, options, eight experts,
 falcon, and most tensors that are never touched. Here every recipe runs on models made for that. The
@@ -20,7 +14,6 @@ as those of recipes.py, with these additions:
 Keys that an architecture wants and recipes do not are found by trying. Needs nothing but Python.
 """
 
-import argparse
 import re
 import struct
 import subprocess
@@ -30,9 +23,11 @@ from pathlib import Path
 
 from recipes import ffn, fold, split
 
-TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "bf16": (30, 1, 2), "q8_0": (8, 32, 34), "q4_K": (12, 256, 144), "i32": (26, 1, 4)}
+TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "bf16": (30, 1, 2), "q8_0": (8, 32, 34), "q4_K": (12, 256, 144),
+    "i32": (26, 1, 4)}
 RECIPES = {
-    "Q1_0": "q1_0", "Q2_0": "q2_0", "Q4_0": "q4_0", "Q4_1": "q4_1", "MXFP4_MOE": "mxfp4", "Q5_0": "q5_0", "Q5_1": "q5_1",
+    "Q1_0": "q1_0", "Q2_0": "q2_0", "Q4_0": "q4_0", "Q4_1": "q4_1", "MXFP4_MOE": "mxfp4", "Q5_0": "q5_0",
+        "Q5_1": "q5_1",
     "IQ2_XXS": "iq2_xxs", "IQ2_XS": "iq2_xs", "IQ2_S": "iq2_xs", "IQ2_M": "iq2_s", "IQ1_S": "iq1_s", "IQ1_M": "iq1_m",
     "TQ1_0": "tq1_0", "TQ2_0": "tq2_0", "Q2_K": "q2_K", "Q2_K_S": "q2_K", "IQ3_XXS": "iq3_xxs", "IQ3_S": "iq3_s",
     "IQ3_M": "iq3_s", "IQ3_XS": "iq3_s", "Q3_K_S": "q3_K", "Q3_K_M": "q3_K", "Q3_K_L": "q3_K", "IQ4_NL": "iq4_nl",
@@ -90,21 +85,29 @@ L20 = list(range(20))
 EXPERTS8 = [(L20, "ffn_gate_inp.weight", (256, 8))] + ffn(256, 512, L20, "_exps", (8,))
 SPLIT8 = [row for e in range(8) for kind in ("gate", "up", "down")
           for row in [(L20, f"ffn_{kind}.{e}.weight", (512, 256) if kind == "down" else (256, 512))]]
-OPTIONS = ((), ("imatrix",), ("pure",), ("leave-output-tensor",), ("output-tensor-type=q8_0",), ("output-tensor-type=q5_K", "pure"),
+OPTIONS = ((), ("imatrix",), ("pure",), ("leave-output-tensor",), ("output-tensor-type=q8_0",),
+    ("output-tensor-type=q5_K", "pure"),
            ("token-embedding-type=q4_0",), ("token-embedding-type=q4_0", "output-tensor-type=f16"),
            ("tensor-type=blk\\.(1|7)\\.attn_v=q8_0",), ("tensor-type=ATTN_=q6_k", "tensor-type=ffn_down=iq4_nl"),
-           ("token-embedding-type=q4_0", "tensor-type=per_layer_token=q5_1"), ("pure", "tensor-type=ffn_(up|gate)=q3_k", "imatrix"))
+           ("token-embedding-type=q4_0", "tensor-type=per_layer_token=q5_1"),
+               ("pure", "tensor-type=ffn_(up|gate)=q3_k", "imatrix"))
 
 MODELS = {
-    "llama-grouped": model(keys("llama", 20), ends() + attention(L20) + ffn(256, 512, L20) + [(None, "rope_freqs.weight", (32,))]),
-    "llama-plain-tied": model(keys("llama", 33, 4, 4), ends(tied=True) + attention(list(range(33)), kv=256) + ffn(256, 512, list(range(33))), "bf16"),
-    "llama-quantized": model(keys("llama", 9, [4] * 9, [2] * 9), ends() + attention(list(range(9))) + ffn(256, 512, list(range(9))), "q8_0"),
-    "llama-odd-rows": model(keys("llama", 9), [(None, "token_embd.weight", (96, 64)), (None, "output.weight", (40, 64))]
+    "llama-grouped": model(keys("llama", 20), ends() + attention(L20) + ffn(256, 512, L20)
+        + [(None, "rope_freqs.weight", (32,))]),
+    "llama-plain-tied": model(keys("llama", 33, 4, 4), ends(tied=True) + attention(list(range(33)), kv=256)
+        + ffn(256, 512, list(range(33))), "bf16"),
+    "llama-quantized": model(keys("llama", 9, [4] * 9, [2] * 9),
+        ends() + attention(list(range(9))) + ffn(256, 512, list(range(9))), "q8_0"),
+    "llama-odd-rows": model(keys("llama", 9), [(None, "token_embd.weight", (96, 64)),
+        (None, "output.weight", (40, 64))]
                             + attention(list(range(9)), d=96, q=64, kv=32) + ffn(128, 160, list(range(9)))
-                            + [([0], "ffn_up_exps.weight", (40, 8, 3)), ([1], "attn_x.weight", (192, 4)), ([2], "attn_v.weight", (7, 4))][:2], "f32"),
+                            + [([0], "ffn_up_exps.weight", (40, 8, 3)), ([1], "attn_x.weight", (192, 4)),
+                                ([2], "attn_v.weight", (7, 4))][:2], "f32"),
     "llama-options": model(keys("llama", 9), ends() + attention(list(range(9))) + ffn(256, 512, list(range(9)))
                            + [(None, "per_layer_token_embd.weight", (256, 64))], "f32", SOME, OPTIONS),
-    "llama-options-tied": model(keys("llama", 4), ends(tied=True) + attention(list(range(4))) + ffn(256, 512, list(range(4))), "f32", SOME, OPTIONS[1:8]),
+    "llama-options-tied": model(keys("llama", 4), ends(tied=True) + attention(list(range(4)))
+        + ffn(256, 512, list(range(4))), "f32", SOME, OPTIONS[1:8]),
     "llama-70b": model(keys("llama", 80, 8, 1), values(80)),
     "llama-65b": model(keys("llama", 80, 8, 8), values(80), options=((),)),
     "llama-nextn": model(keys("llama", 81, 8, 1, nextn_predict_layers=1), values(81), options=((),)),
@@ -114,22 +117,34 @@ MODELS = {
     "jais2-68": model(keys("jais2", 68, 8, 8), values(68), options=((),)),
     "nanbeige": model(keys("nanbeige", 12, num_loops=3), ends() + ffn(256, 512, list(range(12))), options=((),)),
     "mixtral": model(keys("llama", 20, expert_count=8, expert_used_count=2), ends() + attention(L20) + EXPERTS8),
-    "mixtral-plain-heads": model(keys("llama", 20, 4, 4, expert_count=8, expert_used_count=2), ends() + attention(L20) + EXPERTS8),
-    "mixtral-split": model(keys("llama", 20, expert_count=8, expert_used_count=2), ends() + attention(L20) + SPLIT8, options=((),)),
-    "four-experts": model(keys("llama", 20, 4, 4, expert_count=4, expert_used_count=2), ends() + attention(L20) + ffn(256, 512, L20, "_exps", (4,))),
-    "three-experts": model(keys("llama", 20, 4, 4, expert_count=3, expert_used_count=2), ends() + attention(L20) + ffn(256, 512, L20, "_exps", (3,)),
+    "mixtral-plain-heads": model(keys("llama", 20, 4, 4, expert_count=8, expert_used_count=2),
+        ends() + attention(L20) + EXPERTS8),
+    "mixtral-split": model(keys("llama", 20, expert_count=8, expert_used_count=2), ends() + attention(L20) + SPLIT8,
+        options=((),)),
+    "four-experts": model(keys("llama", 20, 4, 4, expert_count=4, expert_used_count=2),
+        ends() + attention(L20) + ffn(256, 512, L20, "_exps", (4,))),
+    "three-experts": model(keys("llama", 20, 4, 4, expert_count=3, expert_used_count=2),
+        ends() + attention(L20) + ffn(256, 512, L20, "_exps", (3,)),
                            options=((),)),
-    "falcon": model(keys("falcon", 33), ends() + [(list(range(33)), "attn_qkv.weight", (256, 384)), (list(range(33)), "attn_output.weight", (256, 256)),
+    "falcon": model(keys("falcon", 33), ends() + [(list(range(33)), "attn_qkv.weight", (256, 384)),
+        (list(range(33)), "attn_output.weight", (256, 256)),
                     (list(range(33)), "ffn_up.weight", (256, 512)), (list(range(33)), "ffn_down.weight", (512, 256))]),
-    "latent": model(keys("deepseek2", 16, expert_count=6, expert_used_count=2), ends() + [(list(range(16)), "attn_kv_b.weight", (256, 64)),
-                    (list(range(16)), "attn_k_b.weight", (64, 256, 4))] + ffn(256, 512, list(range(16)), "_exps", (6,)) + ffn(256, 512, list(range(16)), "_shexp")),
-    "bailingmoe3": model(keys("bailingmoe3", 9, expert_count=6, expert_used_count=2, kda__gate_lower_bound=-1.0), ends() + [(list(range(9)), "attn_k_b.weight", (256, 32, 4)),
-                         (list(range(9)), "ffn_x.weight", (256, 32, 6))] + ffn(256, 512, list(range(9)), "_exps", (6,)), options=((),)),
+    "latent": model(keys("deepseek2", 16, expert_count=6, expert_used_count=2),
+        ends() + [(list(range(16)), "attn_kv_b.weight", (256, 64)),
+                    (list(range(16)), "attn_k_b.weight", (64, 256, 4))]
+                        + ffn(256, 512, list(range(16)), "_exps", (6,)) + ffn(256, 512, list(range(16)), "_shexp")),
+    "bailingmoe3": model(keys("bailingmoe3", 9, expert_count=6, expert_used_count=2, kda__gate_lower_bound=-1.0),
+        ends() + [(list(range(9)), "attn_k_b.weight", (256, 32, 4)),
+                         (list(range(9)), "ffn_x.weight", (256, 32, 6))]
+                             + ffn(256, 512, list(range(9)), "_exps", (6,)), options=((),)),
     "names-llama": model(keys("llama", 2), every_name(), options=((),)),
     "names-bert": model(keys("bert", 2), every_name(), options=((),)),
-    "names-glm5-next": model(keys("glm5-next", 2, expert_count=3, expert_used_count=2, **GLM5), every_name(), options=((), ("tensor-type=attn_q_a=q4_0",))),
-    "layer-missing": model(keys("llama", 2, expert_count=3, expert_used_count=2), [(None, "x.ffn_down.weight", (256, 4))], options=((),)),
-    "layer-out-of-range": model(keys("llama", 2, expert_count=3, expert_used_count=2), [([2], "ffn_gate.weight", (256, 4))], options=((),)),
+    "names-glm5-next": model(keys("glm5-next", 2, expert_count=3, expert_used_count=2, **GLM5), every_name(),
+        options=((), ("tensor-type=attn_q_a=q4_0",))),
+    "layer-missing": model(keys("llama", 2, expert_count=3, expert_used_count=2),
+        [(None, "x.ffn_down.weight", (256, 4))], options=((),)),
+    "layer-out-of-range": model(keys("llama", 2, expert_count=3, expert_used_count=2),
+        [([2], "ffn_gate.weight", (256, 4))], options=((),)),
 }
 
 
@@ -214,34 +229,29 @@ def section(tool, path, stored, recipe, options, imatrix):
         if dtype != RECIPES[recipe]:
             layer, rest = split(name)
             folded.setdefault((rest, dtype), []).append(layer)
-    return lines + [f"{fold(None if layers == [None] else layers)} {name} {dtype}" for (name, dtype), layers in folded.items()]
+    return lines + [f"{fold(None if layers == [None] else layers)} {name} {dtype}" for (name, dtype),
+        layers in folded.items()]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quantize", required=True)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    folder = args.out / "recipes/dry-run"
-    folder.mkdir(parents=True, exist_ok=True)
+def make(ctx):
+    folder = ctx.golden / "recipes/dry-run"
     with tempfile.TemporaryDirectory() as scratch:
         imatrix = Path(scratch) / "imatrix.dat"
         name = b"blk.0.attn_q.weight"
         imatrix.write_bytes(struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii2f", 1, 2, 1.0, 1.0))
         for title, model in MODELS.items():
             path = Path(scratch) / f"{title}.gguf"
-            keys = complete(args.quantize, path, model["keys"], model["tensors"])
+            keys = complete(ctx.program("llama-quantize"), path, model["keys"], model["tensors"])
             stored = write(path, keys, model["tensors"])
-            lines = [f"key {key} {','.join(map(str, v)) if isinstance(v, list) else v}" for key, v in model["keys"].items()]
-            lines += [f"tensor {fold(layers)} {name} {'x'.join(map(str, dims))} {dtype}" for layers, name, dims, dtype in model["tensors"]]
+            lines = [f"key {key} {','.join(map(str, v)) if isinstance(v, list) else v}" for key,
+                v in model["keys"].items()]
+            lines += [f"tensor {fold(layers)} {name} {'x'.join(map(str, dims))} {dtype}" for layers, name, dims,
+                dtype in model["tensors"]]
             jobs = [(recipe, options) for recipe in model["recipes"] for options in model["options"]]
             with ThreadPoolExecutor(2) as pool:
-                for part in pool.map(lambda job: section(args.quantize, path, stored, *job, imatrix), jobs):
+                for part in pool.map(lambda job: section(ctx.program("llama-quantize"), path, stored, *job, imatrix),
+                    jobs):
                     lines += part
             (folder / f"{title}.txt").write_text("\n".join(lines) + "\n")
             print(title, len(jobs), flush=True)
             path.unlink()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,21 +1,16 @@
-"""Goldens of crates/source.
+"""Makes golden/source/, the goldens of crates/source.
 
-usage: source.py REFERENCE_TREE
-
-Writes golden/source/: to_f32.txt, the hash of every bit pattern of each small type as torch
+golden/source/ has to_f32.txt, the hash of every bit pattern of each small type as torch
 converts it; and two tiny checkpoints with the listing that gguf-py's reader gives: name, dtype,
 shape, file, first byte, bytes, hash of the values as f32.
 """
 
-import hashlib
 import json
-import sys
-from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
-OUT = Path(__file__).resolve().parents[2] / "golden" / "source"
+from lib import sha256
 
 SMALL = {
     "F16": torch.float16, "BF16": torch.bfloat16, "I16": torch.int16, "U16": torch.uint16,
@@ -28,7 +23,7 @@ TYPES = SMALL | WIDE
 
 
 def f32_hash(tensor):
-    return hashlib.sha256(tensor.to(torch.float32).contiguous().numpy().tobytes()).hexdigest()
+    return sha256(tensor.to(torch.float32).contiguous().numpy().tobytes())
 
 
 def patterns(dtype):
@@ -40,25 +35,25 @@ def patterns(dtype):
     return all_bits.to(torch.int16 if bits == 16 else torch.uint8).view(dtype)
 
 
-def listing(tree, parts):
-    sys.path.insert(0, str(tree / "gguf-py"))
+def listing(parts):
     from gguf.utility import SafetensorsLocal
 
     lines = []
     for part in parts:
         for name, tensor in SafetensorsLocal(part).tensors.items():
             values = torch.from_numpy(tensor.mmap_bytes()).view(TYPES[tensor.dtype])
-            lines.append(" ".join([name, tensor.dtype, json.dumps(list(tensor.shape), separators=(",", ":")), part.name,
+            lines.append(" ".join([name, tensor.dtype, json.dumps(list(tensor.shape), separators=(",", ":")),
+                part.name,
                                    str(tensor.data_range.offset), str(tensor.data_range.size), f32_hash(values)]))
     return "".join(line + "\n" for line in lines)
 
 
-def main(tree):
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "to_f32.txt").write_text("".join(f"{n} {f32_hash(patterns(d))}\n" for n, d in SMALL.items()))
+def make(ctx):
+    out = ctx.golden / "source"
+    (out / "to_f32.txt").write_text("".join(f"{n} {f32_hash(patterns(d))}\n" for n, d in SMALL.items()))
 
     torch.manual_seed(7)
-    mixed = OUT / "mixed"
+    mixed = out / "mixed"
     mixed.mkdir(exist_ok=True)
     tensors = {"scalar": torch.tensor(1.5), "empty": torch.empty(0, 3), "cube": torch.randn(2, 3, 4),
                # Not in the order of code points as written, and one name beyond ASCII.
@@ -76,9 +71,9 @@ def main(tree):
                 tensors[f"t.{name}"] = values.view(dtype)
     save_file(tensors, mixed / "model.safetensors", metadata={"format": "pt"})
     (mixed / "config.json").write_text('{"model_type": "none"}\n')
-    (mixed / "listing.txt").write_text(listing(tree, [mixed / "model.safetensors"]))
+    (mixed / "listing.txt").write_text(listing([mixed / "model.safetensors"]))
 
-    sharded = OUT / "sharded"
+    sharded = out / "sharded"
     sharded.mkdir(exist_ok=True)
     (sharded / "config.json").write_text('{"model_type": "none", "time_step_limit": [0.0, Infinity]}\n')
     (sharded / "generation_config.json").write_text('{"eos_token_id": 2}\n')
@@ -90,13 +85,11 @@ def main(tree):
     # The second file of the index comes first in it: files count in the order of their names.
     for number in (2, 1):
         file = f"model-{number:05}-of-00002.safetensors"
-        part = {f"layers.{i}.weight": torch.randn(4, 6, dtype=torch.bfloat16) for i in range(3 * number, 3 * number + 3)}
+        part = {f"layers.{i}.weight": torch.randn(4, 6, dtype=torch.bfloat16)
+            for i in range(3 * number, 3 * number + 3)}
         save_file(part, sharded / file)
         weight_map |= dict.fromkeys(part, file)
     (sharded / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": 288}, "weight_map": weight_map}, indent=2) + "\n")
-    (sharded / "listing.txt").write_text(listing(tree, sorted(sharded.glob("*.safetensors"))))
+    (sharded / "listing.txt").write_text(listing(sorted(sharded.glob("*.safetensors"))))
 
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

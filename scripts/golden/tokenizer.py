@@ -1,10 +1,4 @@
-#!/usr/bin/env python3
 """Makes golden/tokenizer/: tiny tokenizers and the keys that the reference converter makes of them.
-
-usage: tokenizer.py --reference DIR [--only NAME ...] OUT
-
-  --reference DIR   root of the llama.cpp tree
-  OUT               the golden folder
 
 Needs transformers, tokenizers, sentencepiece and gguf's own needs; no weights are made. The
 functions of the reference's model class are called on an object that has a config and a writer
@@ -17,25 +11,15 @@ but no tensors. `expected.json` holds
             {"len": n, "sha256": of the bytes that the file holds}
 """
 
-import argparse
 import base64
-import hashlib
 import io
 import json
-import logging
 import shutil
-import sys
 from pathlib import Path
 
-TEXT = """
-The quick brown fox jumps over the lazy dog while seven wizards mix a big quiz of jade vowels.
-A converter reads a checkpoint, names each tensor, and writes the same numbers in another order.
-It was the best of files, it was the worst of files, it was the age of floats and of integers.
-How many rows would a row mapper map if a row mapper could map rows? As many as it was given.
-Pack my box with five dozen liquor jugs; then unpack them, weigh them, and pack them again.
-Numbers such as 0, 1, 2, 3, 10, 42, 128, 1024 and 3.14159 appear in text, and so do (brackets).
-Größe, façade, naïve, Ωmega,日本語, привет, emoji 🦙 and    runs of     spaces\tand tabs.
-""".strip().splitlines()
+import lib
+
+TEXT = [*lib.TEXT, "Größe, façade, naïve, Ωmega,日本語, привет, emoji 🦙 and    runs of     spaces\tand tabs."]
 
 LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
                 r"\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -44,7 +28,8 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}
 
 
 def token(text: str, special: bool = True, normalized: bool = False, **more) -> dict:
-    return dict(content=text, lstrip=False, normalized=normalized, rstrip=False, single_word=False, special=special) | more
+    return dict(content=text, lstrip=False, normalized=normalized, rstrip=False, single_word=False,
+        special=special) | more
 
 
 def train_bpe(vocab_size: int, specials: list[str]) -> dict:
@@ -98,7 +83,8 @@ def llama_json(model: bytes, legacy: bool = True) -> dict:
         decoder=dict(type="Sequence", decoders=[
             dict(type="Replace", pattern=dict(String="▁"), content=" "), dict(type="ByteFallback"), dict(type="Fuse"),
             dict(type="Strip", content=" ", start=1, stop=0)]),
-        model=dict(type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None, end_of_word_suffix=None,
+        model=dict(type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None,
+            end_of_word_suffix=None,
                    fuse_unk=True, byte_fallback=True, vocab=vocab,
                    merges=[f"{left} {right}" for *_, left, right in merges] if legacy else
                    [[left, right] for *_, left, right in merges]))
@@ -141,7 +127,8 @@ class Tiktoken:
 
     def __init__(self, folder: Path) -> None:
         lines = (folder / "qwen.tiktoken").read_bytes().splitlines()
-        self.mergeable_ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines if line)}
+        self.mergeable_ranks = {base64.b64decode(token): int(rank) for token,
+            rank in (line.split() for line in lines if line)}
         names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))]
         self.special_tokens = {name: len(self.mergeable_ranks) + i for i, name in enumerate(names)}
 
@@ -150,14 +137,16 @@ class Tiktoken:
 
     def encode(self, text: str) -> list[int]:
         import tiktoken
-        encoding = tiktoken.Encoding("qwen", pat_str=QWEN2_SPLIT, mergeable_ranks=self.mergeable_ranks, special_tokens={})
+        encoding = tiktoken.Encoding("qwen", pat_str=QWEN2_SPLIT, mergeable_ranks=self.mergeable_ranks,
+            special_tokens={})
         return encoding.encode_ordinary(text)
 
 
 class ChatGlm3:
     """What the reference asks of ChatGLM 3's own tokenizer class, as tokenization_chatglm.py of that model has it."""
 
-    SPECIAL = ["[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
+    SPECIAL = ["[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>",
+        "<|observation|>"]
 
     def __init__(self, folder: Path) -> None:
         from sentencepiece import SentencePieceProcessor
@@ -185,7 +174,7 @@ class ChatGlm3:
         return {self._convert_id_to_token(i): i for i in range(self.n + len(self.SPECIAL))}
 
 
-def make(name: str, folder: Path) -> tuple[str, str | None]:
+def make_tokenizer(name: str, folder: Path) -> tuple[str, str | None]:
     """Writes the files of one tokenizer; gives its route and the pre-tokenizer that stands for the hash."""
     files: dict[str, object] = {}
     config: dict = dict(model_type="llama", architectures=["LlamaForCausalLM"])
@@ -201,7 +190,8 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         files["tokenizer_config.json"] = dict(
             bos_token=begin, eos_token="<|eot_id|>", tokenizer_class=FAST, clean_up_tokenization_spaces=True,
             chat_template="{{ bos_token }}{% for m in messages %}{{ m['content'] }}<|eot_id|>{% endfor %}",
-            added_tokens_decoder={str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in tokenizer["added_tokens"]})
+            added_tokens_decoder={str(t["id"]): {k: v for k, v in t.items() if k != "id"}
+                for t in tokenizer["added_tokens"]})
         config |= dict(vocab_size=312, bos_token_id=300, eos_token_id=[301, 302], pad_token_id=303)
         pre = "llama-bpe"
     elif name == "bpe-smollm":
@@ -229,8 +219,10 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         files["tokenizer.json"] = tokenizer
         files["vocab.json"] = tokenizer["model"]["vocab"] | {"<|endoftext|>": 300}
         files["merges.txt"] = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in tokenizer["model"]["merges"])
-        files["tokenizer_config.json"] = dict(tokenizer_class="GPT2Tokenizer", add_prefix_space=False, model_max_length=64)
-        config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=301, bos_token_id=300, eos_token_id=300)
+        files["tokenizer_config.json"] = dict(tokenizer_class="GPT2Tokenizer", add_prefix_space=False,
+            model_max_length=64)
+        config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=301, bos_token_id=300,
+            eos_token_id=300)
         route, pre = "gpt2", "gpt-2"
     elif name == "bpe-slow":
         tokenizer = train_bpe(290, [])
@@ -255,8 +247,10 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             tokenizer_class="Qwen2Tokenizer", add_bos_token=False, add_prefix_space=False, bos_token=None,
             eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token=None, chat_template=[
                 dict(name="default", template=CHATML), dict(name="tool-use", template="{{ tools }}" + CHATML)],
-            added_tokens_decoder={str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in tokenizer["added_tokens"]})
-        config = dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], vocab_size=320, bos_token_id=300, eos_token_id=302)
+            added_tokens_decoder={str(t["id"]): {k: v for k, v in t.items() if k != "id"}
+                for t in tokenizer["added_tokens"]})
+        config = dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], vocab_size=320, bos_token_id=300,
+            eos_token_id=302)
         route, pre = "gpt2", "qwen2"
     elif name == "bpe-spaces":
         # Merges as pairs with a space inside, specials that are only in the vocabulary, a token that
@@ -269,13 +263,15 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         tokenizer["added_tokens"] = [dict(id=282) | token("<mask>", special=False),
                                      dict(id=283) | token("<unused3>", special=False, normalized=True),
                                      dict(id=285) | token("<s>"), dict(id=286) | token("</s>"),
-                                     dict(id=287) | token("Ġspaced", special=False), dict(id=288) | token("kept▁mark", special=False)]
+                                     dict(id=287) | token("Ġspaced", special=False),
+                                         dict(id=288) | token("kept▁mark", special=False)]
         tokenizer["pre_tokenizer"] = sequence(split(LLAMA3_SPLIT), byte_level(False))
         tokenizer["post_processor"] = template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "B", "</s>"],
                                                {"<s>": 285, "</s>": 286})
         files["tokenizer.json"] = tokenizer
         files["tokenizer_config.json"] = dict(
-            tokenizer_class=FAST, bos_token=token("<s>", __type="AddedToken"), eos_token=token("</s>", __type="AddedToken"), unk_token="<unk>", mask_token="<mask>",
+            tokenizer_class=FAST, bos_token=token("<s>", __type="AddedToken"),
+                eos_token=token("</s>", __type="AddedToken"), unk_token="<unk>", mask_token="<mask>",
             model_max_length=1000000000000000019884624838656)
         files["chat_template.jinja"] = "{{ messages }}\n"
         files["additional_chat_templates/rag.jinja"] = "rag {{ documents }}"
@@ -285,11 +281,13 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         # The template's last token is not eos_token: the reference makes it eos and the other eot.
         tokenizer = train_bpe(280, ["<|start|>", "<|end|>", "<|turn|>", "<|sep|>"])
         tokenizer["pre_tokenizer"] = sequence(split(LLAMA3_SPLIT), byte_level(False))
-        tokenizer["post_processor"] = template(["<|start|>", "A", "<|end|>"], ["<|start|>", "A", "<|sep|>", "B", "<|end|>"],
+        tokenizer["post_processor"] = template(["<|start|>", "A", "<|end|>"],
+            ["<|start|>", "A", "<|sep|>", "B", "<|end|>"],
                                                {"<|start|>": 280, "<|end|>": 281, "<|sep|>": 283})
         files["tokenizer.json"] = tokenizer
         files["tokenizer_config.json"] = dict(
-            tokenizer_class=FAST, bos_token="<|start|>", eos_token="<|turn|>", sep_token="<|sep|>", cls_token="<|start|>",
+            tokenizer_class=FAST, bos_token="<|start|>", eos_token="<|turn|>", sep_token="<|sep|>",
+                cls_token="<|start|>",
             add_bos_token=True)
         files["chat_template.json"] = dict(chat_template="from json {{ messages }}")
         config |= dict(vocab_size=284)
@@ -299,16 +297,19 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         tokenizer["pre_tokenizer"] = byte_level(True)
         tokenizer["post_processor"] = dict(type="RobertaProcessing", sep=["</s>", 281], cls=["<s>", 280],
                                            trim_offsets=True, add_prefix_space=False)
-        tokenizer["normalizer"] = dict(type="Sequence", normalizers=[dict(type="Lowercase"), dict(type="NFC"), dict(type="StripAccents")])
+        tokenizer["normalizer"] = dict(type="Sequence", normalizers=[dict(type="Lowercase"), dict(type="NFC"),
+            dict(type="StripAccents")])
         files["tokenizer.json"] = tokenizer
-        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, mask_token=token("<mask>", __type="AddedToken"), bos_token="<s>")
+        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, mask_token=token("<mask>", __type="AddedToken"),
+            bos_token="<s>")
         config |= dict(vocab_size=283)
         route, pre = "gpt2", "gpt-2"
     elif name == "spm-llama2":
         files["tokenizer.model"] = train_spm(384)
         files["tokenizer_config.json"] = dict(
             add_bos_token=True, add_eos_token=False, bos_token=token("<s>", normalized=True, __type="AddedToken"),
-            eos_token=token("</s>", normalized=True, __type="AddedToken"), unk_token=token("<unk>", __type="AddedToken"), pad_token=None,
+            eos_token=token("</s>", normalized=True, __type="AddedToken"),
+                unk_token=token("<unk>", __type="AddedToken"), pad_token=None,
             tokenizer_class="LlamaTokenizer", legacy=False, chat_template="{{ messages }}")
         config |= dict(vocab_size=384, bos_token_id=1, eos_token_id=2, pad_token_id=None)
     elif name == "spm-added":
@@ -317,14 +318,17 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             336, control_symbols="<ctl>", user_defined_symbols="<|user|>,a▁b", pad_id=3, pad_piece="<pad>")
         files["added_tokens.json"] = {"<extra_0>": 336, "<extra_1>": 337, "<far>": 400}
         files["tokenizer_config.json"] = dict(
-            add_bos_token=True, add_eos_token=True, add_prefix_space=False, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+            add_bos_token=True, add_eos_token=True, add_prefix_space=False, bos_token="<s>", eos_token="</s>",
+                unk_token="<unk>",
             pad_token="<pad>", tokenizer_class="LlamaTokenizer",
             added_tokens_decoder={"337": token("<extra_1b>", special=False), "338": token("<|looks|>", special=False),
-                                  "339": token("two▁words", special=False), "0": token("<unk>"), "401": token("<far2>")})
+                                  "339": token("two▁words", special=False), "0": token("<unk>"),
+                                      "401": token("<far2>")})
         config |= dict(vocab_size=345, bos_token_id=1, eos_token_id=2, pad_token_id=399)
     elif name == "spm-unigram":
         # A unigram model with the default normalization, read by the same function; the config has fewer ids.
-        files["tokenizer.model"] = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc",
+        files["tokenizer.model"] = train_spm(150, model_type="unigram", byte_fallback=False,
+            normalization_rule_name="nmt_nfkc",
                                              hard_vocab_limit=False)
         files["tokenizer_config.json"] = dict(tokenizer_class="LlamaTokenizer", add_bos_token=False)
         config |= dict(vocab_size=140, bos_token_id=1, eos_token_id=2, unk_token_id=0)
@@ -340,13 +344,15 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
     elif name == "spm-codellama":
         # The Code Llama rule hangs on the vocabulary's size alone.
         files["tokenizer.model"] = train_spm(384)
-        files["tokenizer_config.json"] = dict(add_bos_token=True, bos_token="<s>", tokenizer_class="LlamaTokenizer", chat_template="x")
+        files["tokenizer_config.json"] = dict(add_bos_token=True, bos_token="<s>", tokenizer_class="LlamaTokenizer",
+            chat_template="x")
         config |= dict(vocab_size=32016, bos_token_id=1, eos_token_id=2)
     elif name in ("json-llama2", "json-llama2-added"):
         tokenizer = llama_json(train_spm(384), legacy=name == "json-llama2")
         added = {}
         if name.endswith("added"):
-            tokenizer["added_tokens"] += [dict(id=384) | token("<|im_end|>"), dict(id=385) | token("plain", special=False)]
+            tokenizer["added_tokens"] += [dict(id=384) | token("<|im_end|>"),
+                dict(id=385) | token("plain", special=False)]
             added = dict(extra_special_tokens=["<|im_end|>"])
             tokenizer["post_processor"] = None
         files["tokenizer.json"] = tokenizer
@@ -359,7 +365,8 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        tokenizer.train_from_iterator(TEXT * 4, trainers.WordPieceTrainer(vocab_size=300, show_progress=False, special_tokens=specials))
+        tokenizer.train_from_iterator(TEXT * 4, trainers.WordPieceTrainer(vocab_size=300, show_progress=False,
+            special_tokens=specials))
         parsed = json.loads(tokenizer.to_str())
         config = dict(model_type="bert", architectures=["BertModel"], vocab_size=len(parsed["model"]["vocab"]) + 3,
                       type_vocab_size=2, pad_token_id=0)
@@ -369,7 +376,8 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             parsed["decoder"] = dict(type="WordPiece", prefix="##", cleanup=True)
             files["tokenizer.json"] = parsed
             files["tokenizer_config.json"] = dict(
-                tokenizer_class="BertTokenizer", do_lower_case=True, unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]",
+                tokenizer_class="BertTokenizer", do_lower_case=True, unk_token="[UNK]", sep_token="[SEP]",
+                    pad_token="[PAD]",
                 cls_token="[CLS]", mask_token="[MASK]")
         else:
             vocab = sorted(parsed["model"]["vocab"].items(), key=lambda item: item[1])
@@ -377,42 +385,55 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             files["tokenizer_config.json"] = dict(tokenizer_class="BertTokenizer", do_lower_case=False)
         route, pre = "bert", "bert-bge"
     elif name in ("unigram-t5", "unigram-xlmr"):
-        model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False,
+        model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc",
+            hard_vocab_limit=False,
                           **(dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1) if name == "unigram-t5" else {}))
         if name == "unigram-t5":
             files["spiece.model"] = model
             files["added_tokens.json"] = {"<extra_id_0>": 155}
-            files["tokenizer_config.json"] = dict(tokenizer_class="T5Tokenizer", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
-            config = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], vocab_size=160, pad_token_id=0, eos_token_id=1)
+            files["tokenizer_config.json"] = dict(tokenizer_class="T5Tokenizer", eos_token="</s>", pad_token="<pad>",
+                unk_token="<unk>")
+            config = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], vocab_size=160,
+                pad_token_id=0, eos_token_id=1)
             route = "t5"
         else:
             files["sentencepiece.bpe.model"] = model
-            files["tokenizer_config.json"] = dict(tokenizer_class="XLMRobertaTokenizer", bos_token="<s>", eos_token="</s>")
-            config = dict(model_type="xlm-roberta", architectures=["XLMRobertaModel"], vocab_size=152, type_vocab_size=1,
+            files["tokenizer_config.json"] = dict(tokenizer_class="XLMRobertaTokenizer", bos_token="<s>",
+                eos_token="</s>")
+            config = dict(model_type="xlm-roberta", architectures=["XLMRobertaModel"], vocab_size=152,
+                type_vocab_size=1,
                           bos_token_id=0, eos_token_id=2, pad_token_id=1)
             route = "xlm_roberta"
     elif name == "unigram-json":
-        from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
-        model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False)
+        from sentencepiece import sentencepiece_model_pb2
+        model = train_spm(150, model_type="unigram", byte_fallback=False, normalization_rule_name="nmt_nfkc",
+            hard_vocab_limit=False)
         proto = sentencepiece_model_pb2.ModelProto()
         proto.ParseFromString(model)
-        vocab = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]] + [[p.piece, p.score] for p in proto.pieces[3:]] + [["<mask>", 0.0]]
+        vocab = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0],
+            ["<unk>", 0.0]] + [[p.piece, p.score] for p in proto.pieces[3:]] + [["<mask>", 0.0]]
         specials = [(0, "<s>"), (1, "<pad>"), (2, "</s>"), (3, "<unk>"), (len(vocab) - 1, "<mask>")]
         files["tokenizer.json"] = dict(
             version="1.0", truncation=None, padding=None, added_tokens=[dict(id=i) | token(t) for i, t in specials],
-            normalizer=dict(type="Precompiled", precompiled_charsmap=base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()),
-            pre_tokenizer=sequence(dict(type="WhitespaceSplit"), dict(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)),
-            post_processor=template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "</s>", "B", "</s>"], {"<s>": 0, "</s>": 2}),
+            normalizer=dict(type="Precompiled",
+                precompiled_charsmap=base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()),
+            pre_tokenizer=sequence(dict(type="WhitespaceSplit"),
+                dict(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)),
+            post_processor=template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "</s>", "B", "</s>"],
+                {"<s>": 0, "</s>": 2}),
             decoder=dict(type="Metaspace", replacement="▁", prepend_scheme="always", split=True),
             model=dict(type="Unigram", unk_id=3, vocab=vocab, byte_fallback=False))
         files["tokenizer_config.json"] = dict(
-            tokenizer_class="XLMRobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>", cls_token="<s>", unk_token="<unk>",
+            tokenizer_class="XLMRobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>",
+                cls_token="<s>", unk_token="<unk>",
             pad_token="<pad>", mask_token="<mask>", clean_up_tokenization_spaces=True, model_max_length=64)
-        config = dict(model_type="xlm-roberta", architectures=["XLMRobertaModel"], vocab_size=len(vocab), type_vocab_size=1,
+        config = dict(model_type="xlm-roberta", architectures=["XLMRobertaModel"], vocab_size=len(vocab),
+            type_vocab_size=1,
                       bos_token_id=0, eos_token_id=2, pad_token_id=1)
         route = "xlm_roberta"
     elif name == "rwkv-world":
-        tokens = [bytes([i]) for i in range(256)] + ["\n\n", "'\"", "ab", "é", "привет", b"\xe4\xb8", "\\n", "it's", "日本"]
+        tokens = [bytes([i]) for i in range(256)] + ["\n\n", "'\"", "ab", "é", "привет", b"\xe4\xb8", "\\n", "it's",
+            "日本"]
         lines = []
         for i, item in enumerate(tokens, 1):
             if isinstance(item, bytes) and len(item) == 1 and item[0] < 128:
@@ -420,14 +441,16 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             lines.append(f"{i} {item!r} {len(item.encode() if isinstance(item, str) else item)}\n")
         files["rwkv_vocab_v20230424.txt"] = "".join(lines)
         files["tokenizer_config.json"] = dict(tokenizer_class="RwkvTokenizer", chat_template="{{ messages }}")
-        config = dict(model_type="rwkv6", architectures=["Rwkv6ForCausalLM"], vocab_size=270, bos_token_id=0, eos_token_id=0)
+        config = dict(model_type="rwkv6", architectures=["Rwkv6ForCausalLM"], vocab_size=270, bos_token_id=0,
+            eos_token_id=0)
         route = "rwkv_world"
     elif name in ("spm-phi3", "spm-internlm2", "spm-gemma", "spm-gemma2", "spm-arctic"):
         files["tokenizer.model"] = train_spm(384)
         decoder = {str(i): token(t) for i, t in [(0, "<unk>"), (1, "<s>"), (2, "</s>")]} | {
             "383": token("<|im_end|>"), "382": token("two▁words", special=False)}
         files["tokenizer_config.json"] = dict(
-            tokenizer_class="LlamaTokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>", added_tokens_decoder=decoder,
+            tokenizer_class="LlamaTokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+                added_tokens_decoder=decoder,
             add_bos_token=True, chat_template="{{ messages }}")
         if name in ("spm-phi3", "spm-gemma"):
             files["added_tokens.json"] = {"<|user|>": 380, "<|end|>": 381}
@@ -435,10 +458,12 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         if name == "spm-phi3":
             config["vocab_size"] = 390
             files["tokenizer.json"] = llama_json(files["tokenizer.model"])
-            files["tokenizer.json"]["added_tokens"] += [dict(id=384) | token("<|system|>"), dict(id=385) | token("plain", special=False)]
+            files["tokenizer.json"]["added_tokens"] += [dict(id=384) | token("<|system|>"),
+                dict(id=385) | token("plain", special=False)]
         route = name.split("-")[1]
     elif name == "tiktoken-qwen":
-        lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(ranks(train_bpe(300, [])))]
+        lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank,
+            token in enumerate(ranks(train_bpe(300, [])))]
         files["qwen.tiktoken"] = "".join(lines)
         config = dict(model_type="qwen", architectures=["QWenLMHeadModel"], vocab_size=520)
         route, pre = "qwen", "qwen2"
@@ -447,19 +472,23 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
                    for rank, token in enumerate(ranks(train_bpe(300, [])))]
         # The file has more tokens than the model, as the real ones do.
         files["tekken.json"] = dict(
-            config=dict(pattern=QWEN2_SPLIT, num_vocab_tokens=len(entries), default_vocab_size=310, default_num_special_tokens=24,
+            config=dict(pattern=QWEN2_SPLIT, num_vocab_tokens=len(entries), default_vocab_size=310,
+                default_num_special_tokens=24,
                         version="v3"), vocab=entries)
         config = dict(model_type="mistral", architectures=["MistralForCausalLM"], vocab_size=310)
         route = "mistral"
     elif name in ("plamo2", "plamo3"):
-        tokens = [("<|plamo:unk|>", 0.0, "UNKNOWN"), ("<|plamo:bos|>", 0.0, "CONTROL"), ("<|plamo:eos|>", 0.0, "CONTROL"),
+        tokens = [("<|plamo:unk|>", 0.0, "UNKNOWN"), ("<|plamo:bos|>", 0.0, "CONTROL"),
+            ("<|plamo:eos|>", 0.0, "CONTROL"),
                   ("<|plamo:pad|>", 0.0, "CONTROL"), ("<|plamo:op|>", 0.0, "NORMAL")]
         tokens += [(f"<0x{i:02X}>", 0.0, "BYTE") for i in range(256)]
         tokens += [(text, -1.5 - i, "NORMAL") for i, text in enumerate(["the", " a", "日本", "\n\n", "\u2581x", "é"])]
         lines = [json.dumps([*entry, 0, len(entry[0]), 0, 0], ensure_ascii=False) + "\n" for entry in tokens]
         files["tokenizer.jsonl"] = "".join(lines) + "\n"
-        files["tokenizer_config.json"] = dict(bos_token="<|plamo:bos|>", eos_token="<|plamo:eos|>", pad_token="<|plamo:pad|>",
-                                              unk_token="<|plamo:unk|>", sep_token=None, tokenizer_class="Plamo2Tokenizer")
+        files["tokenizer_config.json"] = dict(bos_token="<|plamo:bos|>", eos_token="<|plamo:eos|>",
+            pad_token="<|plamo:pad|>",
+                                              unk_token="<|plamo:unk|>", sep_token=None,
+                                                  tokenizer_class="Plamo2Tokenizer")
         config = dict(model_type="plamo2", architectures=["Plamo2ForCausalLM"], vocab_size=272)
         route = "plamo2"
         if name == "plamo3":
@@ -472,39 +501,49 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         tokenizer["model"]["vocab"]["\0"] = 384
         tokenizer["added_tokens"] += [dict(id=385) | token("<|end|>"), dict(id=386) | token("plain", special=False)]
         files["tokenizer.json"] = tokenizer
-        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-        config = dict(model_type="xverse", architectures=["XverseForCausalLM"], vocab_size=387, bos_token_id=1, eos_token_id=2)
+        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, bos_token="<s>", eos_token="</s>",
+            unk_token="<unk>")
+        config = dict(model_type="xverse", architectures=["XverseForCausalLM"], vocab_size=387, bos_token_id=1,
+            eos_token_id=2)
         route = "xverse"
     elif name == "gemma4":
         tokenizer = llama_json(train_spm(384), legacy=False)
         tokenizer["normalizer"] = dict(type="Replace", pattern=dict(String=" "), content="▁")
-        tokenizer["pre_tokenizer"] = dict(type="Split", pattern=dict(String=" "), behavior="MergedWithPrevious", invert=False)
+        tokenizer["pre_tokenizer"] = dict(type="Split", pattern=dict(String=" "), behavior="MergedWithPrevious",
+            invert=False)
         tokenizer["added_tokens"] += [dict(id=384 + i) | token(t) for i, t in enumerate(
             ["<|channel>", "<channel|>", "<|tool_call>", "<|turn>", "<turn|>", '<|"|>'])]
         files["tokenizer.json"] = tokenizer
         files["tokenizer_config.json"] = dict(
             tokenizer_class=FAST, bos_token="<s>", eos_token="</s>", unk_token="<unk>", chat_template="{{ messages }}",
             extra_special_tokens=["<|channel>", "<channel|>", "<|tool_call>", "<|turn>", "<turn|>", '<|"|>'])
-        config = dict(model_type="gemma4", architectures=["Gemma4ForConditionalGeneration"], vocab_size=390, bos_token_id=1, eos_token_id=[2, 388])
+        config = dict(model_type="gemma4", architectures=["Gemma4ForConditionalGeneration"], vocab_size=390,
+            bos_token_id=1, eos_token_id=[2, 388])
         route = "gemma4"
     elif name in ("spm-internlm3", "spm-chatglm3"):
         files["tokenizer.model"] = train_spm(384)
         if name == "spm-internlm3":
             files["tokenizer_config.json"] = dict(
-                tokenizer_class="InternLM3Tokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>", add_prefix_space=False,
+                tokenizer_class="InternLM3Tokenizer", bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+                    add_prefix_space=False,
                 add_bos_token=True, chat_template="{{ messages }}", added_tokens_decoder={
-                    "0": token("<unk>"), "1": token("<s>"), "2": token("</s>"), "384": token("<|im_start|>"), "385": token("<|im_end|>"),
+                    "0": token("<unk>"), "1": token("<s>"), "2": token("</s>"), "384": token("<|im_start|>"),
+                        "385": token("<|im_end|>"),
                     "386": token("<|plugin|>", special=False)})
-            config = dict(model_type="internlm3", architectures=["InternLM3ForCausalLM"], vocab_size=390, bos_token_id=1, eos_token_id=2)
+            config = dict(model_type="internlm3", architectures=["InternLM3ForCausalLM"], vocab_size=390,
+                bos_token_id=1, eos_token_id=2)
             route = "internlm3"
         else:
-            files["tokenizer_config.json"] = dict(tokenizer_class="ChatGLMTokenizer", eos_token="</s>", pad_token="<unk>", unk_token="<unk>")
-            config = dict(model_type="chatglm", architectures=["ChatGLMModel"], _name_or_path="THUDM/chatglm3-6b", padded_vocab_size=400,
+            files["tokenizer_config.json"] = dict(tokenizer_class="ChatGLMTokenizer", eos_token="</s>",
+                pad_token="<unk>", unk_token="<unk>")
+            config = dict(model_type="chatglm", architectures=["ChatGLMModel"], _name_or_path="THUDM/chatglm3-6b",
+                padded_vocab_size=400,
                           eos_token_id=2, pad_token_id=0)
             route = "chatglm"
     elif name in ("jina-wordpiece", "nomic-wordpiece"):
-        _, pre = make("wordpiece-bert", folder)
-        files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir() if path.name != "expected.json"}
+        _, pre = make_tokenizer("wordpiece-bert", folder)
+        files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir()
+            if path.name != "expected.json"}
         config = files.pop("config.json")
         route = name.split("-")[0] + "_bert"
         if name == "nomic-wordpiece":
@@ -513,15 +552,19 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
             config |= dict(model_type="bert", architectures=["JinaBertForMaskedLM"])
     elif name == "jina-bpe":
         tokenizer = train_bpe(280, ["<s>", "</s>", "<pad>", "<mask>"])
-        tokenizer["post_processor"] = dict(type="RobertaProcessing", sep=["</s>", 281], cls=["<s>", 280], trim_offsets=True, add_prefix_space=False)
+        tokenizer["post_processor"] = dict(type="RobertaProcessing", sep=["</s>", 281], cls=["<s>", 280],
+            trim_offsets=True, add_prefix_space=False)
         files["tokenizer.json"] = tokenizer
-        files["tokenizer_config.json"] = dict(tokenizer_class="RobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>",
-                                              cls_token="<s>", pad_token="<pad>", mask_token=token("<mask>", lstrip=True, __type="AddedToken"))
+        files["tokenizer_config.json"] = dict(tokenizer_class="RobertaTokenizer", bos_token="<s>", eos_token="</s>",
+            sep_token="</s>",
+                                              cls_token="<s>", pad_token="<pad>",
+                                                  mask_token=token("<mask>", lstrip=True, __type="AddedToken"))
         config = dict(model_type="bert", architectures=["JinaBertForMaskedLM"], vocab_size=288, type_vocab_size=2)
         route, pre = "jina_bert", "gpt-2"
     elif name == "jina-whitespace":
         words = sorted({word for line in TEXT for word in line.split()})
-        vocab = {text: i for i, text in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(set("".join(words)))])}
+        vocab = {text: i for i, text in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>",
+            *sorted(set("".join(words)))])}
         specials = [(vocab[t], t) for t in ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]]
         merges = []
         for left, right in [("t", "h"), ("th", "e"), ("a", "n"), ("an", "d")]:
@@ -530,17 +573,24 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         files["tokenizer.json"] = dict(
             version="1.0", truncation=None, padding=None, added_tokens=[dict(id=i) | token(t) for i, t in specials],
             normalizer=dict(type="Lowercase"), pre_tokenizer=dict(type="Whitespace"),
-            post_processor=dict(type="RobertaProcessing", sep=["</s>", 2], cls=["<s>", 0], trim_offsets=True, add_prefix_space=False),
-            decoder=None, model=dict(type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None, end_of_word_suffix=None,
+            post_processor=dict(type="RobertaProcessing", sep=["</s>", 2], cls=["<s>", 0], trim_offsets=True,
+                add_prefix_space=False),
+            decoder=None, model=dict(type="BPE", dropout=None, unk_token="<unk>", continuing_subword_prefix=None,
+                end_of_word_suffix=None,
                                      fuse_unk=False, byte_fallback=False, vocab=vocab, merges=merges))
-        files["tokenizer_config.json"] = dict(tokenizer_class="RobertaTokenizer", bos_token="<s>", eos_token="</s>", sep_token="</s>",
-                                              cls_token="<s>", pad_token="<pad>", mask_token="<mask>", unk_token="<unk>")
-        config = dict(model_type="bert", architectures=["JinaBertForMaskedLM"], vocab_size=len(vocab), type_vocab_size=2)
+        files["tokenizer_config.json"] = dict(tokenizer_class="RobertaTokenizer", bos_token="<s>", eos_token="</s>",
+            sep_token="</s>",
+                                              cls_token="<s>", pad_token="<pad>", mask_token="<mask>",
+                                                  unk_token="<unk>")
+        config = dict(model_type="bert", architectures=["JinaBertForMaskedLM"], vocab_size=len(vocab),
+            type_vocab_size=2)
         route, pre = "jina_bert", "jina-v1-en"
     elif name == "nomic-unigram":
-        make("unigram-json", folder)
-        files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir() if path.name != "expected.json"}
-        config = files.pop("config.json") | dict(model_type="nomic_bert", architectures=["NomicBertModel"], moe_every_n_layers=2,
+        make_tokenizer("unigram-json", folder)
+        files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir()
+            if path.name != "expected.json"}
+        config = files.pop("config.json") | dict(model_type="nomic_bert", architectures=["NomicBertModel"],
+            moe_every_n_layers=2,
                                                  n_positions=2048)
         route = "nomic_bert"
     else:
@@ -556,15 +606,19 @@ def make(name: str, folder: Path) -> tuple[str, str | None]:
         elif isinstance(content, str):
             path.write_text(content, encoding="utf-8")
         else:
-            path.write_text(json.dumps(content, ensure_ascii=False, indent=1 if file_name != "tokenizer.json" else None) + "\n",
+            path.write_text(json.dumps(content, ensure_ascii=False,
+                indent=1 if file_name != "tokenizer.json" else None) + "\n",
                             encoding="utf-8")
     return route, pre
 
 
 NAMES = ["bpe-llama3", "bpe-smollm", "bpe-gpt2", "bpe-slow", "bpe-qwen2", "bpe-spaces", "bpe-eot", "bpe-roberta",
-         "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added", "wordpiece-bert",
-         "wordpiece-txt", "unigram-t5", "unigram-xlmr", "unigram-json", "rwkv-world", "spm-phi3", "spm-internlm2", "spm-gemma",
-         "spm-gemma2", "spm-arctic", "tiktoken-qwen", "tekken-v3", "plamo2", "plamo3", "xverse", "gemma4", "spm-internlm3", "spm-chatglm3",
+         "spm-llama2", "spm-added", "spm-unigram", "spm-and-json", "spm-codellama", "json-llama2", "json-llama2-added",
+             "wordpiece-bert",
+         "wordpiece-txt", "unigram-t5", "unigram-xlmr", "unigram-json", "rwkv-world", "spm-phi3", "spm-internlm2",
+             "spm-gemma",
+         "spm-gemma2", "spm-arctic", "tiktoken-qwen", "tekken-v3", "plamo2", "plamo3", "xverse", "gemma4",
+             "spm-internlm3", "spm-chatglm3",
          "jina-wordpiece", "jina-bpe", "jina-whitespace", "nomic-wordpiece", "nomic-unigram"]
 
 
@@ -573,8 +627,10 @@ CLASSES = dict(bert=("bert", "BertModel"), xlm_roberta=("bert", "XLMRobertaModel
                gemma2=("gemma", "Gemma2Model"), arctic=("arctic", "ArcticModel"), chatglm=("chatglm", "ChatGLMModel"),
                qwen=("qwen", "QwenModel"), plamo2=("plamo", "Plamo2Model"),
                plamo3=("plamo", "Plamo3Model"), xverse=("xverse", "XverseModel"),
-               gemma4=("gemma", "Gemma4Model"), internlm3=("internlm", "InternLM3Model"), jina_bert=("bert", "JinaBertV2Model"),
-               nomic_bert=("bert", "NomicBertModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"), glm4=("glm", "Glm4Model"))
+               gemma4=("gemma", "Gemma4Model"), internlm3=("internlm", "InternLM3Model"),
+                   jina_bert=("bert", "JinaBertV2Model"),
+               nomic_bert=("bert", "NomicBertModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"),
+                   glm4=("glm", "Glm4Model"))
 
 
 def reference_listing(folder: Path, route: str, pre: str | None) -> list:
@@ -613,7 +669,8 @@ def reference_listing(folder: Path, route: str, pre: str | None) -> list:
         model.get_vocab_base_pre = lambda tokenizer: pre
     start = len(model.gguf_writer.kv_data[0])
     with patch:
-        dict(gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece, llama_hf=model._set_vocab_llama_hf,
+        dict(gpt2=model._set_vocab_gpt2, sentencepiece=model._set_vocab_sentencepiece,
+            llama_hf=model._set_vocab_llama_hf,
              rwkv_world=model._set_vocab_rwkv_world, mistral=model._set_vocab_mistral, qwen=model._set_vocab_qwen,
              ).get(route, model.set_vocab)()
     names = {v: n for n, v in dict(u8=0, i8=1, u16=2, i16=3, u32=4, i32=5, f32=6, bool=7, str=8, arr=9, u64=10, i64=11,
@@ -628,7 +685,7 @@ def reference_listing(folder: Path, route: str, pre: str | None) -> list:
             packed = model.gguf_writer._pack_val(value, item.type, add_vtype=False)
             kind = f"arr[{names[int.from_bytes(packed[:4], 'little')]}]"
             if len(value) > 16:
-                value = dict(len=len(value), sha256=hashlib.sha256(packed[12:]).hexdigest())
+                value = dict(len=len(value), sha256=lib.sha256(packed[12:]))
             else:
                 value = [v.decode("utf-8") if isinstance(v, bytes) else v for v in value]
         listing.append([key, kind, value])
@@ -642,23 +699,33 @@ def write_expected(path: Path, route: str, pre: str | None, listing: list) -> No
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
-    logging.basicConfig(level=logging.ERROR)
+def store(whole: dict[str, Path], golden: Path) -> None:
+    """Writes golden/tokenizer of whole folders by name: of equal files that are not tiny one, and in copies.json
+    where."""
+    root, first, copies = golden / "tokenizer", {}, {}
+    for name in sorted(whole):
+        shutil.rmtree(root / name, ignore_errors=True)
+        for path in sorted(path for path in whole[name].rglob("*") if path.is_file()):
+            relative = f"{name}/{path.relative_to(whole[name])}"
+            data = path.read_bytes()
+            original = first.setdefault(data,
+                relative) if len(data) >= 2000 and path.name != "expected.json" else relative
+            if original == relative:
+                (root / relative).parent.mkdir(parents=True, exist_ok=True)
+                (root / relative).write_bytes(data)
+            else:
+                copies[relative] = original
+    lib.write_json(root / "copies.json", copies)
+
+
+def make(ctx) -> None:
+    whole = {}
     for name in NAMES:
-        if args.only and name not in args.only:
+        if not ctx.wants(name):
+            whole[name] = ctx.tokenizer(name)
             continue
-        folder = args.out / "tokenizer" / name
-        route, pre = make(name, folder)
+        folder = whole[name] = ctx.scratch / "made" / name
+        route, pre = make_tokenizer(name, folder)
         write_expected(folder / "expected.json", route, pre, reference_listing(folder, route, pre))
         print(name)
-
-
-if __name__ == "__main__":
-    main()
+    store(whole, ctx.golden)

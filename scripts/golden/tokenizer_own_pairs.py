@@ -1,33 +1,25 @@
-#!/usr/bin/env python3
 """Makes pairs as the reference's tokenizer tests have them, for kinds of vocabularies that those lack.
-
-usage: tokenizer_own_pairs.py --reference DIR --bindings DIR --libraries DIR TOKENIZERS OUT
-
-  --reference DIR   root of the llama.cpp tree
-  --bindings DIR    the folder `llama_cpp` of llama-cpp-python, for its ctypes
-  --libraries DIR   where libllama.so is
-  TOKENIZERS        golden/tokenizer
-  OUT               golden/tokenizer-pairs
 
 The keys of a folder of golden/tokenizer, as the reference's converter makes them, are written by
 its GGUFWriter and read by its llama_tokenize. Same files as tokenizer_pairs.py: NAME.gguf, .inp
-with the texts, .out with their ids.
+with the texts, .out with their ids. `--input bindings=` names the folder `llama_cpp` of llama-cpp-python, for its
+ctypes.
 """
 
-import argparse
 import json
 import os
 import sys
 import types
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-import tokenizer  # noqa: E402
+import tokenizer
 
 NAMES = ["plamo2", "rwkv-world", "unigram-t5", "gemma4"]
 TEXTS = [
-    "", "a", " a", "  a b ", "the", "the the", " a a", "日本", "日本語 é", "\n\n", "a\n\n\nb", "éé e\u0301", "x\u2581x \u2581x", "it's '\"", "привет ab",
-    "Größe, façade, naïve, Ωmega,日本語, привет, emoji 🦙 and    runs of     spaces\tand tabs.", "1024 3.14159", "\\n\\x00", "🦙🦙",
+    "", "a", " a", "  a b ", "the", "the the", " a a", "日本", "日本語 é", "\n\n", "a\n\n\nb", "éé e\u0301",
+        "x\u2581x \u2581x", "it's '\"", "привет ab",
+    "Größe, façade, naïve, Ωmega,日本語, привет, emoji 🦙 and    runs of     spaces\tand tabs.", "1024 3.14159",
+        "\\n\\x00", "🦙🦙",
     "The quick brown fox jumps over the lazy dog", "\ufeffa", "[PAD1] the", "<unk> </s>"]
 
 
@@ -40,21 +32,13 @@ def load(bindings: Path, libraries: Path):
     return import_module("llama_cpp.llama_cpp")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("reference", "bindings", "libraries"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("tokenizers", type=Path)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
+def make(ctx) -> None:
     import gguf
-    llama = load(args.bindings, args.libraries)
+    llama = load(ctx.input("bindings"), ctx.libraries)
     llama.llama_backend_init()
     write_keys = gguf.GGUFWriter
     for name in NAMES:
-        folder, path = args.tokenizers / name, args.out / f"own-{name}.gguf"
+        folder, path = ctx.tokenizer(name), ctx.golden / "tokenizer-pairs" / f"own-{name}.gguf"
         kept = []
 
         class Keeping(write_keys):
@@ -88,6 +72,3 @@ def main() -> None:
         path.with_suffix(".gguf.out").write_text("".join(f" {line}\n" for line in lines), encoding="utf-8")
         print(name, path.stat().st_size)
 
-
-if __name__ == "__main__":
-    main()

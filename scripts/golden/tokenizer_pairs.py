@@ -1,10 +1,4 @@
-#!/usr/bin/env python3
 """Cuts the reference's tokenizer tests down to vocabularies that are small enough to commit.
-
-usage: tokenizer_pairs.py --reference DIR OUT
-
-  --reference DIR   root of the llama.cpp tree, with models/ggml-vocab-*.gguf, .inp and .out
-  OUT               golden/tokenizer-pairs
 
 Of each vocabulary stay: tokens that occur in the texts as the tokenizer spells them (no other
 token can come out, nor be a step on the way to one), the byte tokens, and tokens that keys name.
@@ -12,8 +6,6 @@ Merges stay where both parts and the result do. Ids are numbered anew, in the te
 too; the texts stay as they are. A token that is expected but was cut would be an error.
 """
 
-import argparse
-import sys
 from pathlib import Path
 
 
@@ -26,17 +18,11 @@ def byte_alphabet() -> list[str]:
     return [alphabet[b] for b in range(256)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference / "gguf-py"))
+def make(ctx) -> None:
     from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-    args.out.mkdir(parents=True, exist_ok=True)
     alphabet = byte_alphabet()
-    for inp in sorted((args.reference / "models").glob("*.gguf.inp")):
+    for inp in sorted((ctx.reference / "models").glob("*.gguf.inp")):
         path = inp.with_suffix("")
         reader = GGUFReader(path)
         get = lambda key: reader.fields[key].contents() if key in reader.fields else None  # noqa: E731
@@ -52,7 +38,8 @@ def main() -> None:
                 "".join(c for c in unicodedata.normalize("NFD", form) if not unicodedata.combining(c))
                 for form in (text, text.lower()))
             import re
-            words = {*spelled.split(), *re.findall(r"[^\W_]+", spelled), *re.findall(r"[A-Za-z0-9]+", spelled), *spelled}
+            words = {*spelled.split(), *re.findall(r"[^\W_]+", spelled), *re.findall(r"[A-Za-z0-9]+", spelled),
+                *spelled}
             spelled = "".join("\u2581" + word for word in sorted(words))
         else:
             texts = text.split("\n__ggml_vocab_test__\n")
@@ -82,8 +69,9 @@ def main() -> None:
             elif key in named:
                 writer.add_uint32(key, new[value])
             else:
-                writer.add_key_value(key, value, field.types[0] if field.types[0] != GGUFValueType.ARRAY else field.types[0])
-        target = args.out / path.name.replace("ggml-vocab-", "")
+                writer.add_key_value(key, value, field.types[0] if field.types[0] != GGUFValueType.ARRAY
+                    else field.types[0])
+        target = ctx.golden / "tokenizer-pairs" / path.name.replace("ggml-vocab-", "")
         writer.write_header_to_file(target)
         writer.write_kv_data_to_file()
         writer.close()
@@ -92,6 +80,3 @@ def main() -> None:
         Path(f"{target}.out").write_text("".join(" ".join(str(new[int(i)]) for i in l.split()) + "\n" for l in lines))
         print(target.name, len(tokens), "->", len(kept), target.stat().st_size)
 
-
-if __name__ == "__main__":
-    main()

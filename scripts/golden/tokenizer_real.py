@@ -1,13 +1,7 @@
-#!/usr/bin/env python3
 """Makes golden/tokenizer/real.tsv: what the reference and the models' own libraries make of real tokenizers.
 
-usage: tokenizer_real.py --reference DIR --ours BIN --packages DIR --out golden/tokenizer/real.tsv [FAMILY ...]
-
-  --reference DIR   root of the llama.cpp tree
-  --ours BIN        examples/vocab; only to name the pre-tokenizer where the
-                    reference knows none, and to show keys that differ
-  --packages DIR    where packages are, or are fetched to
-  FAMILY            makes the rows of these again and keeps the others
+`--input ours=` names examples/vocab, only to name the pre-tokenizer where the reference knows none, and to show keys
+that differ; `--input packages=` where packages are, or are fetched to; `--only` families whose rows are made again.
 
 Needs what the reference's converter needs, and mistral-common, tiktoken and sentencepiece.
 Columns: family, origin, licence of the model, sha256 of its first tokenizer file, route, what the
@@ -19,7 +13,6 @@ Where the reference does not know the pre-tokenizer, its function is replaced by
 ("unknown to it"); where it fails otherwise, the reason stands in the row.
 """
 
-import argparse
 import json
 import logging
 import subprocess
@@ -28,9 +21,8 @@ import tempfile
 import unicodedata
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-import tokenizer  # noqa: E402
-from tokenizer_families import NPM, PYPI, bytes_text, checked_text, digest_of, digest_of_ids, digest_of_keys, fetch, lay  # noqa: E402
+import tokenizer
+from tokenizer_families import NPM, PYPI, bytes_text, checked_text, digest_of, digest_of_ids, digest_of_keys, fetch, lay
 
 # As tokenizer.py of llama-models 0.3.0 has it.
 LLAMA4_SPLIT = (
@@ -77,37 +69,30 @@ def own_ids(family: str, folder: Path, packages: Path) -> tuple[str, list[int]] 
     return None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("reference", "ours", "packages", "out"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("family", nargs="*")
-    args = parser.parse_args()
-    args.packages = args.packages.resolve()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
+def make(ctx) -> None:
+    packages, out = ctx.input("packages"), ctx.golden / "tokenizer" / "real.tsv"
     logging.disable(logging.WARNING)
     rows = {}
-    if args.out.is_file():
-        lines = (line for line in args.out.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    if out.is_file():
+        lines = (line for line in out.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
         rows = {line.split("\t")[0]: line for line in lines}
-    for family in args.family or [*NPM, *PYPI]:
-        fetch(family, args.packages)
+    for family in ctx.only or [*NPM, *PYPI]:
+        fetch(family, packages)
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
-            route, origin, licence = lay(family, args.packages, folder)
-            ran = subprocess.run([args.ours, folder, route], capture_output=True, text=True)
+            route, origin, licence = lay(family, packages, folder)
+            ran = subprocess.run([ctx.input("ours"), folder, route], capture_output=True, text=True)
             ours = [json.loads(line) for line in ran.stdout.splitlines()] if ran.returncode == 0 else []
             theirs, did = reference(folder, route, next((v for k, _, v in ours if k == "tokenizer.ggml.pre"), None))
             keys = digest_of_keys(family, theirs) if theirs else "-"
-            found = own_ids(family, folder, args.packages)
+            found = own_ids(family, folder, packages)
             library, n_ids, ids = (found[0], str(len(found[1])), digest_of_ids(found[1])) if found else ("-", "-", "-")
-            rows[family] = "\t".join([family, origin, licence, digest_of(folder), route, did, keys, library, n_ids, ids])
-            differing = [a[0] for a, b in zip(ours, theirs or []) if a != b] + ["length"] * bool(theirs and len(ours) != len(theirs))
-            print(family, did, "keys differing:", differing if theirs else "nothing to compare", ran.stderr.strip()[-200:] if ran.returncode else "", flush=True)
+            rows[family] = "\t".join([family, origin, licence, digest_of(folder), route, did, keys, library, n_ids,
+                ids])
+            differing = [a[0] for a, b in zip(ours, theirs or []) if a != b] + ["length"] * bool(theirs
+                and len(ours) != len(theirs))
+            print(family, did, "keys differing:", differing if theirs else "nothing to compare",
+                ran.stderr.strip()[-200:] if ran.returncode else "", flush=True)
         head = "# family\torigin\tlicence of the model\tsha256 of the first file\troute\tthe reference\tsha256 of its keys\tlibrary\tids\tsha256 of ids"
-        args.out.write_text("\n".join([head, *(rows[f] for f in [*NPM, *PYPI] if f in rows)]) + "\n", encoding="utf-8")
+        out.write_text("\n".join([head, *(rows[f] for f in [*NPM, *PYPI] if f in rows)]) + "\n", encoding="utf-8")
 
-
-if __name__ == "__main__":
-    main()

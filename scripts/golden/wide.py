@@ -1,58 +1,58 @@
-#!/usr/bin/env python3
-"""Makes golden/wide/NAME.json: what the reference's two steps make of checkpoints with rows of 256, without the weights.
-
-usage: wide.py --reference DIR --quantize BIN [--only NAME ...] OUT
-
-  --reference DIR   root of the llama.cpp tree
-  --quantize BIN    llama-quantize
-  OUT               the golden folder; OUT/arch/NAME must be there, whose tokenizer is taken
+"""Makes golden/wide/NAME.json: what the reference's two steps make of checkpoints with rows of 256, without the
+weights.
 
 Each family of WIDE is made as in families.py, but 256 wide, and its weights are replaced by the numbers of `normal` of
 quant.py (seed: place of the tensor among the sorted names), rounded to bf16, which the test makes again. A file holds:
 
   config    config.json
-  tensors   {name: shape as in the checkpoint}; names that end in _blocks and _scales are bytes, byte i of the tensor at place p being
+  tensors   {name: shape as in the checkpoint}; names that end in _blocks and _scales are bytes, byte i of the tensor
+  at place p being
             167 i + 13 p and 118 + (7 i + p) mod 12
   pre       what get_vocab_base_pre was replaced with
   files     {type: [bytes, sha256 of the whole file]} of the converter at bf16, then llama-quantize
 """
 
-import argparse
-import hashlib
 import json
-import logging
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import arch
-from quant import normal
+from data import normal
+from lib import sha256_of_file
 
 SIZES = dict(hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2)
 # Name in families.py or families_moe.py: widths that are said otherwise, or that a family has of its own.
 WIDE = {
-    "arcee": {}, "baichuan": dict(num_key_value_heads=4), "chatglm": {}, "cohere2": {}, "exaone4": {}, "gemma2": dict(head_dim=64),
-    "gemma3": dict(head_dim=64), "glm4": dict(head_dim=64), "granite": {}, "granitemoe": {}, "internlm2": {}, "nemotron": {}, "olmo2": {},
-    "phi2": dict(num_key_value_heads=4), "phi3": {}, "qwen2": {}, "qwen3": dict(head_dim=64), "qwen3moe": dict(head_dim=64, moe_intermediate_size=256),
+    "arcee": {}, "baichuan": dict(num_key_value_heads=4), "chatglm": {}, "cohere2": {}, "exaone4": {},
+        "gemma2": dict(head_dim=64),
+    "gemma3": dict(head_dim=64), "glm4": dict(head_dim=64), "granite": {}, "granitemoe": {}, "internlm2": {},
+        "nemotron": {}, "olmo2": {},
+    "phi2": dict(num_key_value_heads=4), "phi3": {}, "qwen2": {}, "qwen3": dict(head_dim=64),
+        "qwen3moe": dict(head_dim=64, moe_intermediate_size=256),
     "stablelm": {}, "starcoder": dict(n_embd=256), "starcoder2": {},
 }
 # Mixtures of experts.
-LATENT = dict(moe_intermediate_size=256, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64, num_key_value_heads=4)
+LATENT = dict(moe_intermediate_size=256, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64,
+    num_key_value_heads=4)
 WIDE |= {
-    "qwen2moe": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256), "olmoe": dict(intermediate_size=256, num_key_value_heads=4),
-    "deepseek2": dict(LATENT, q_lora_rank=64), "deepseek3": dict(LATENT, q_lora_rank=96), "llama4": dict(intermediate_size=256, intermediate_size_mlp=512, head_dim=64),
+    "qwen2moe": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256),
+        "olmoe": dict(intermediate_size=256, num_key_value_heads=4),
+    "deepseek2": dict(LATENT, q_lora_rank=64), "deepseek3": dict(LATENT, q_lora_rank=96),
+        "llama4": dict(intermediate_size=256, intermediate_size_mlp=512, head_dim=64),
     "dbrx": dict(d_model=256, ffn_config=dict(ffn_hidden_size=256, moe_num_experts=4, moe_top_k=2)),
-    "qwen3next": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256, head_dim=64, linear_key_head_dim=32, linear_value_head_dim=64),
+    "qwen3next": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256, head_dim=64,
+        linear_key_head_dim=32, linear_value_head_dim=64),
     "gpt-oss": dict(head_dim=64, intermediate_size=256), "gpt-oss-mxfp4": dict(head_dim=64, intermediate_size=256),
 }
 # The specification's own, but those whose logarithms of decays torch raises to powers of its own rounding.
 WIDE |= {
-    "gpt2": dict(n_embd=256), "gptneox": {}, "falcon": {}, "falcon-40b": dict(num_attention_heads=8), "bloom": dict(hidden_size=256),
+    "gpt2": dict(n_embd=256), "gptneox": {}, "falcon": {}, "falcon-40b": dict(num_attention_heads=8),
+        "bloom": dict(hidden_size=256),
     "mpt": dict(d_model=256),
 }
 TYPES = ["q8_0", "q4_k_m"]
@@ -87,7 +87,7 @@ def fill(path: Path) -> dict:
     return shapes
 
 
-def make(name: str, sizes: dict, quantize: Path, out: Path) -> None:
+def make_one(name: str, sizes: dict, ctx) -> None:
     spec = dict(arch.FAMILIES[name])
     spec["config"] = {**spec.get("config", {}), **({} if spec.get("bare") else SIZES), **sizes}
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,38 +95,25 @@ def make(name: str, sizes: dict, quantize: Path, out: Path) -> None:
         arch.make_checkpoint(name, spec, folder)
         for file in folder.iterdir():
             if file.name not in ("config.json", "model.safetensors"):
-                shutil.copy(out / "arch" / name / file.name, file)
+                shutil.copy(ctx.checkpoint(name) / file.name, file)
         shapes = fill(folder / "model.safetensors")
         pre = "llama-bpe" if spec.get("tokenizer") == "bpe" else "default"
-        base = arch.convert(arch.for_reference(folder, spec, Path(scratch) / "for-reference"), Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
+        base = arch.convert(arch.for_reference(folder, spec, Path(scratch) / "for-reference"),
+            Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
         files = {}
         for kind in TYPES_OF.get(name, TYPES):
             path = Path(scratch) / f"{kind}.gguf"
-            subprocess.run([quantize, base, path, kind, "1"], check=True, capture_output=True)
-            files[kind] = [path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()]
+            subprocess.run([ctx.program("llama-quantize"), base, path, kind, "1"], check=True, capture_output=True)
+            files[kind] = [path.stat().st_size, sha256_of_file(path)]
         config = json.loads((folder / "config.json").read_text())
     lines = ",\n".join("    %s: %s" % (json.dumps(tensor), json.dumps(shape)) for tensor, shape in shapes.items())
     text = '{\n  "config": %s,\n  "pre": %s,\n  "files": %s,\n  "tensors": {\n%s\n  }\n}\n' % (
         json.dumps(config), json.dumps(pre), json.dumps(files), lines)
-    (out / "wide").mkdir(exist_ok=True)
-    (out / "wide" / f"{name}.json").write_text(text)
+    (ctx.golden / "wide" / f"{name}.json").write_text(text)
     print(name)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--quantize", type=Path, required=True)
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.reference))
-    sys.path.insert(1, str(args.reference / "gguf-py"))
-    logging.basicConfig(level=logging.ERROR)
+def make(ctx) -> None:
     for name, sizes in WIDE.items():
-        if not args.only or name in args.only:
-            make(name, sizes, args.quantize, args.out)
-
-
-if __name__ == "__main__":
-    main()
+        if ctx.wants(name):
+            make_one(name, sizes, ctx)

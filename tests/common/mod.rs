@@ -9,48 +9,48 @@ use std::{
     process::{Command, Stdio},
 };
 
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+pub use testkit::sha256;
 
 /// What a run gave.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct Output {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
 /// Done, and nothing said.
-pub fn silent() -> Ran {
-    Ran { code: Some(0), stdout: String::new(), stderr: String::new() }
+pub fn silent() -> Output {
+    Output { code: Some(0), stdout: String::new(), stderr: String::new() }
 }
 
 /// Failed, with this to say.
-pub fn failed(stderr: &str) -> Ran {
-    Ran { code: Some(1), stdout: String::new(), stderr: stderr.to_owned() }
+pub fn failed(stderr: &str) -> Output {
+    Output { code: Some(1), stdout: String::new(), stderr: stderr.to_owned() }
 }
 
 /// A fresh folder to run in.
-pub struct Place {
+pub struct Sandbox {
     folder: TempDir,
 }
 
-impl Place {
-    pub fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+impl Sandbox {
+    pub fn new() -> Sandbox {
+        Sandbox { folder: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A place whose folder `NAME` is a copy of `golden/arch/NAME`, as plain files; a model without
+    /// A sandbox whose folder `NAME` is the whole checkpoint of `golden/arch/NAME`; a model without
     /// a name of its own has that of its folder.
-    pub fn with_golden(name: &str) -> Place {
-        let place = Place::new();
-        copy_folder(&golden("arch").join(name), &place.path(name));
-        fs::create_dir(place.path("out")).unwrap();
-        place
+    pub fn with_golden(name: &str) -> Sandbox {
+        let sandbox = Sandbox::new();
+        copy_folder(&testkit::checkpoint(name), &sandbox.path(name));
+        fs::create_dir(sandbox.path("out")).unwrap();
+        sandbox
     }
 
     /// The command of a binary, to be run here.
@@ -60,20 +60,20 @@ impl Place {
         command
     }
 
-    pub fn run(&self, binary: &str, args: &[&str]) -> Ran {
+    pub fn run(&self, binary: &str, args: &[&str]) -> Output {
         let output = self.command(binary).args(args).output().unwrap();
-        Ran {
+        Output {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
 
-    pub fn convert(&self, args: &[&str]) -> Ran {
+    pub fn convert(&self, args: &[&str]) -> Output {
         self.run(env!("CARGO_BIN_EXE_gguf-convert"), args)
     }
 
-    pub fn inspect(&self, args: &[&str]) -> Ran {
+    pub fn inspect(&self, args: &[&str]) -> Output {
         self.run(env!("CARGO_BIN_EXE_gguf-inspect"), args)
     }
 
@@ -100,14 +100,10 @@ impl Place {
 }
 
 pub fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
+    testkit::golden_path(name)
 }
 
-pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn copy_folder(from: &Path, to: &Path) {
+pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -143,15 +139,15 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Writes it. Two heads share a key-value head; one layer; vocabulary of 384.
-    pub fn write(&self, place: &Place) {
+    pub fn write(&self, sandbox: &Sandbox) {
         let Checkpoint { hidden, feed_forward, heads } = *self;
         let (vocab, head_dim) = (384, hidden / heads);
         let kv = hidden / 2;
-        fs::create_dir_all(place.path("tiny")).unwrap();
-        fs::create_dir_all(place.path("out")).unwrap();
+        fs::create_dir_all(sandbox.path("tiny")).unwrap();
+        fs::create_dir_all(sandbox.path("out")).unwrap();
         for file in ["tokenizer.model", "tokenizer_config.json"] {
             let bytes = fs::read(golden("arch/llama").join(file)).unwrap();
-            fs::write(place.path("tiny").join(file), bytes).unwrap();
+            fs::write(sandbox.path("tiny").join(file), bytes).unwrap();
         }
         let config = format!(
             r#"{{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": {hidden},
@@ -161,7 +157,7 @@ impl Checkpoint {
             "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": false}}"#,
             heads / 2
         );
-        fs::write(place.path("tiny/config.json"), config).unwrap();
+        fs::write(sandbox.path("tiny/config.json"), config).unwrap();
         let layer = "model.layers.0";
         let tensors = [
             ("model.embed_tokens.weight".to_owned(), vec![vocab, hidden]),
@@ -189,7 +185,7 @@ impl Checkpoint {
         let header = format!("{{{}}}", entries.join(","));
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend_from_slice(header.as_bytes());
-        let path = place.path("tiny/model.safetensors");
+        let path = sandbox.path("tiny/model.safetensors");
         fs::write(&path, &bytes).unwrap();
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(bytes.len() as u64 + end).unwrap();

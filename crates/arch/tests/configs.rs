@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use arch::{ArchError, Data, Input, Layout, Options, SourceTensor};
-use gguf::{Array, Value};
 use serde_json::{Value as Json, json};
 use tensor::Shape;
 
@@ -41,17 +40,6 @@ fn resolve(config: &Json) -> Result<Layout, ArchError> {
     arch::resolve_weights(&input, &Options::default())
 }
 
-fn spell(key: &str, value: &Value) -> Json {
-    match value {
-        Value::U32(v) => json!([key, "u32", v]),
-        Value::F32(v) => json!([key, "f32", f64::from(*v)]),
-        Value::Bool(v) => json!([key, "bool", v]),
-        Value::String(_) => json!([key, "str", value.as_str()]),
-        Value::Array(Array::I32(v)) => json!([key, "arr[i32]", v]),
-        other => panic!("no golden has {other:?}"),
-    }
-}
-
 #[test]
 fn configs_give_the_keys_of_the_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/config/llama.json");
@@ -72,7 +60,11 @@ fn configs_give_the_keys_of_the_reference() {
                 continue;
             }
         };
-        let mut keys: Vec<Json> = layout.metadata.iter().map(|(key, value)| spell(key, value)).collect();
+        let listed = layout.metadata.iter().map(|(key, value)| {
+            let (kind, value) = testkit::golden_value(value);
+            json!([key, kind, value])
+        });
+        let mut keys: Vec<Json> = listed.collect();
         keys.insert(layout.file_type_at.unwrap(), json!(["general.file_type", "u32", 0]));
         keys.retain(|key| {
             let name = key[0].as_str().unwrap();

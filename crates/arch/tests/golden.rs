@@ -11,20 +11,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use arch::{Data, ElementMap, Input, Layout, Options, OutTensor, RowMap, SourceTensor};
-use gguf::{Array, Value};
 use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
 use source::Checkpoint;
+use testkit::{golden_value, sha256};
 
 fn checkpoints() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch");
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(root)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.join("expected.json").is_file())
-        .collect();
-    folders.sort();
-    folders
+    testkit::checkpoint_names().iter().map(|name| testkit::checkpoint(name)).collect()
 }
 
 /// The class that a config names, of its text part first.
@@ -66,55 +58,6 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
     }
 }
 
-/// A value as the golden files spell it.
-fn spell(value: &Value) -> (String, Json) {
-    match value {
-        Value::U32(v) => ("u32".into(), json!(v)),
-        Value::I32(v) => ("i32".into(), json!(v)),
-        Value::F32(v) => ("f32".into(), json!(f64::from(*v))),
-        Value::Bool(v) => ("bool".into(), json!(v)),
-        Value::String(v) => ("str".into(), json!(std::str::from_utf8(v).unwrap())),
-        Value::Array(array) => {
-            let (inner, items, bytes) = match array {
-                Array::String(items) => {
-                    let bytes =
-                        items.iter().flat_map(|item| [&(item.len() as u64).to_le_bytes(), item].concat());
-                    let texts = items.iter().map(|item| json!(String::from_utf8_lossy(item))).collect();
-                    ("str", texts, bytes.collect::<Vec<u8>>())
-                }
-                Array::F32(items) => {
-                    let bytes = items.iter().flat_map(|item| item.to_le_bytes()).collect();
-                    ("f32", items.iter().map(|item| json!(f64::from(*item))).collect::<Vec<_>>(), bytes)
-                }
-                Array::I32(items) => {
-                    let bytes = items.iter().flat_map(|item| item.to_le_bytes()).collect();
-                    ("i32", items.iter().map(|item| json!(item)).collect(), bytes)
-                }
-                Array::Bool(items) => {
-                    let bytes = items.iter().map(|item| u8::from(*item)).collect();
-                    ("bool", items.iter().map(|item| json!(item)).collect(), bytes)
-                }
-                Array::U8(items) => ("u8", items.iter().map(|item| json!(item)).collect(), items.clone()),
-                other => panic!("no golden has {other:?}"),
-            };
-            let value = if items.len() > 16 {
-                json!({"len": items.len(), "sha256": sha256(&bytes)})
-            } else {
-                json!(items)
-            };
-            (format!("arr[{inner}]"), value)
-        }
-        other => panic!("no golden has {other:?}"),
-    }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
-}
-
 /// Keys as the reference's file has them at `file_type`.
 fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
     let mut keys = layout.metadata.clone();
@@ -125,7 +68,7 @@ fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
     }
     keys.iter()
         .map(|(key, value)| {
-            let (kind, value) = spell(value);
+            let (kind, value) = golden_value(value);
             json!([key, kind, value])
         })
         .collect()
@@ -222,7 +165,12 @@ fn checkpoints_resolve_as_in_the_reference() {
             .iter()
             .map(|tensor| {
                 let dtypes = tensor[2].as_object().unwrap();
-                let [name, dims, high, low] = [&tensor[0], &tensor[1], &dtypes["f32"][0], &dtypes["bf16"][0]];
+                let [name, dims, high, low] = [
+                    &tensor[0],
+                    &tensor[1],
+                    &dtypes["f32"][0],
+                    &dtypes.get("bf16").unwrap_or(&dtypes["f32"])[0],
+                ];
                 // The values of blocks are compared where they are converted.
                 let values = if high == "mxfp4" { json!("blocks") } else { dtypes["f32"][1].clone() };
                 json!([name, dims, high, values, low])

@@ -2,12 +2,7 @@
 //! again, and nothing is lost. What the reference and transformers make of such a folder was
 //! seen by hand; `scripts/real-models` sees it again on a real model.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
-};
+use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
 use arch::Layout;
 use convert::{
@@ -21,10 +16,6 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn watch() -> Watch<'static> {
     Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] }
-}
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch").join(name)
 }
 
 /// Tiny byte-level tokenizers are in no list.
@@ -192,12 +183,8 @@ fn export_inverts_conversion() {
     let temporary = tempfile::tempdir().unwrap();
     let mut lost: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut n = 0;
-    for entry in fs::read_dir(golden("")).unwrap() {
-        let dir = entry.unwrap().path();
-        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
-        if !dir.join("config.json").is_file() {
-            continue;
-        }
+    for name in testkit::checkpoint_names() {
+        let dir = testkit::checkpoint(&name);
         let architecture = row_of(&dir);
         let lost = lost.entry(architecture).or_default();
         match round_trip(&dir, &name, temporary.path()) {
@@ -239,7 +226,7 @@ fn compare(name: &str, before: &Metadata, after: &Metadata) -> Result<(), String
 fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("m.gguf");
-    to_gguf(&golden("llama"), "q4_k_m", &path);
+    to_gguf(&testkit::checkpoint("llama"), "q4_k_m", &path);
     let dirs = ["a", "b"].map(|name| temporary.path().join(name));
     for (dir, threads) in dirs.iter().zip([1, 3]) {
         let file = gguf::File::open(&path).unwrap();
@@ -266,7 +253,7 @@ fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
 fn the_folder_appears_whole_or_not_at_all() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("m.gguf");
-    to_gguf(&golden("llama-tied"), "f16", &path);
+    to_gguf(&testkit::checkpoint("llama-tied"), "f16", &path);
     let names = || {
         let mut names: Vec<String> = fs::read_dir(temporary.path())
             .unwrap()
@@ -318,7 +305,7 @@ fn the_folder_appears_whole_or_not_at_all() {
 fn the_index_and_templates_are_where_transformers_looks() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("m.gguf");
-    to_gguf(&golden("llama-2-7b-chat-v0.3-noise"), "f32", &path);
+    to_gguf(&testkit::checkpoint("llama-2-7b-chat-v0.3-noise"), "f32", &path);
     let file = gguf::File::open(&path).unwrap();
     let mut metadata = file.metadata().clone();
     metadata.retain(|key, _| !key.starts_with("tokenizer.chat_template"));

@@ -9,15 +9,9 @@ use std::{
 
 use convert::{CheckpointInput, Conversion, RunOptions};
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
 
 fn checkpoints() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch");
-    let entries = fs::read_dir(folder).expect("the golden folder");
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    folders.retain(|folder| folder.join("expected.json").is_file());
-    folders.sort();
-    folders
+    testkit::checkpoint_names().iter().map(|name| testkit::checkpoint(name)).collect()
 }
 
 fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
@@ -48,13 +42,11 @@ fn tensors_have_the_bytes_of_the_reference() {
             assert_eq!(file.tensors().len(), listed.len(), "{name}");
             for (tensor, listed) in file.tensors().iter().zip(listed) {
                 n_tensors += 1;
-                let digest = Sha256::digest(file.data(tensor).expect("data"));
-                let hex = digest.iter().fold(String::new(), |mut text, byte| {
-                    let _ = write!(text, "{byte:02x}");
-                    text
-                });
-                let ours = serde_json::json!([tensor.dtype.name(), hex]);
-                if tensor.name != listed[0] || ours != listed[2][recipe] {
+                let digest = testkit::sha256(file.data(tensor).expect("data"));
+                let ours = serde_json::json!([tensor.dtype.name(), digest]);
+                // What bf16 leaves as it is stands there once.
+                let expected = listed[2].get(recipe).unwrap_or(&listed[2]["f32"]);
+                if tensor.name != listed[0] || ours != *expected {
                     let _ = writeln!(wrong, "{name} {recipe}: {} {ours} instead of {listed}", tensor.name);
                 }
             }

@@ -10,7 +10,6 @@ use convert::{
     recipes::TensorFacts,
 };
 use gguf::Value;
-use sha2::{Digest, Sha256};
 use tensor::{DType, Shape};
 
 const FILES: [&str; 3] = ["mixtral.gguf", "mixtral.dat", "partial.gguf"];
@@ -28,7 +27,7 @@ fn listing(imatrix: &Imatrix, given_path: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, entry) in &imatrix.entries {
         let bytes: Vec<u8> = entry.weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
-        let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum = testkit::sha256(&bytes);
         let seen: Vec<String> = entry.seen.iter().map(i64::to_string).collect();
         lines.push(format!("weights {name} {} {} {sum}", entry.weights.len(), seen.join(",")));
     }

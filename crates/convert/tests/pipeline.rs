@@ -5,7 +5,7 @@
 use std::{
     fs,
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, atomic::AtomicBool},
 };
 
@@ -14,10 +14,6 @@ use convert::{
     RunOptions, Schedule, Target, TensorTask, ValueRows, Watch, recipes::Recipe,
 };
 use gguf::Output;
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/arch").join(name)
-}
 
 fn options(threads: usize) -> RunOptions {
     RunOptions::default().threads(NonZeroUsize::new(threads))
@@ -71,7 +67,8 @@ fn run_cut(tasks: &[TensorTask<'_>], files: &[PlannedFile], job_elems: u64, thre
 fn how_work_is_cut_changes_no_byte() {
     // Heads are cut through, vectors are permuted, experts are stacked.
     for model in ["llama", "llama-bias", "llama-sharded", "mixtral", "llama-tied"] {
-        let conversion = conversion(&golden(model), &["q4_k_m", "f16", "bf16", "f32"], Request::default());
+        let conversion =
+            conversion(&testkit::checkpoint(model), &["q4_k_m", "f16", "bf16", "f32"], Request::default());
         let planned = conversion.plan().unwrap();
         let checked = planned.check().unwrap();
         let (tasks, files) = (checked.tasks(), planned.files());
@@ -87,7 +84,7 @@ fn how_work_is_cut_changes_no_byte() {
 #[test]
 fn via_is_conversion_in_two_steps() {
     let folder = tempfile::tempdir().unwrap();
-    let bf16 = golden("llama");
+    let bf16 = testkit::checkpoint("llama");
     // The same checkpoint in f32, moved off the grid of bf16 by less than half a step.
     let fine = folder.path().join("llama");
     fs::create_dir(&fine).unwrap();

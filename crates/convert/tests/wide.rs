@@ -8,12 +8,6 @@ use std::{fmt::Write as _, fs, path::Path};
 use convert::{CheckpointInput, Conversion, RunOptions};
 use serde_json::{Value as Json, json};
 
-/// A number as bf16: rounded to even.
-fn bf16(value: f32) -> [u8; 2] {
-    let bits = value.to_bits();
-    (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
-}
-
 /// Writes the checkpoint that a golden speaks of: its config, the tokenizer of the small one of
 /// the same name, and weights by place among the sorted names.
 fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
@@ -41,7 +35,7 @@ fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
             body.extend((0..n_elems).map(|i| (118 + (7 * i + p) % 12) as u8));
             "U8"
         } else {
-            body.extend((0..n_elems).flat_map(|i| bf16(testkit::normal(p, i))));
+            body.extend((0..n_elems).flat_map(|i| testkit::bf16(testkit::normal(p, i))));
             "BF16"
         };
         header.insert(
@@ -75,7 +69,7 @@ fn files_are_those_of_the_two_steps_of_the_reference() {
         // The model is named after its folder.
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let folder = place.path().join(&name);
-        write_checkpoint(&folder, &root.join("arch").join(&name), &golden);
+        write_checkpoint(&folder, &testkit::checkpoint(&name), &golden);
         for (recipe, expected) in golden["files"].as_object().expect("files") {
             n_files += 1;
             match convert_to(&folder, &golden, recipe, &place.path().join("out.gguf")) {

@@ -46,7 +46,7 @@ fn refused(keys: &Metadata, reading: Reading) -> Option<Error> {
 }
 
 #[test]
-fn the_keys_that_are_spoilt_below_are_good() {
+fn the_keys_that_are_changed_below_are_good() {
     for keys in [bpe(), spm()] {
         for reading in [Reading::Model, Reading::LlamaCpp] {
             assert_eq!(refused(&keys, reading), None);

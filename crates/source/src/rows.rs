@@ -149,8 +149,6 @@ fn f8_e8m0_to_f32(byte: u8) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use sha2::{Digest, Sha256};
-
     use super::*;
 
     fn read(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
@@ -162,7 +160,7 @@ mod tests {
 
     fn hash(values: &[f32]) -> String {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_bits().to_le_bytes()).collect();
-        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+        testkit::sha256(&bytes)
     }
 
     /// Every bit pattern of every small float, against torch.

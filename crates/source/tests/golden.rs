@@ -2,8 +2,6 @@
 
 use std::{fs, path::PathBuf};
 
-use sha2::{Digest, Sha256};
-
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/source").join(name)
 }
@@ -15,8 +13,7 @@ fn listing(checkpoint: &source::Checkpoint) -> String {
         let view = checkpoint.view(tensor);
         let mut values = vec![0.0; (view.n_rows() * view.row_elems()) as usize];
         source::read_rows(&view, 0, view.n_rows(), &mut values).expect("a golden tensor is readable");
-        let hash = Sha256::digest(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = testkit::sha256(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
         let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
         lines += &format!(
             "{} {} [{}] {} {} {} {hash}\n",

@@ -1,4 +1,4 @@
-//! Seeded numbers. Every function here has a twin of the same name in `scripts/golden/quant.py`.
+//! Seeded numbers. Every function here has a twin of the same name in `scripts/golden/data.py`.
 
 /// A random 64-bit number for each `(seed, index)`: the finalizer of splitmix64 over a counter.
 pub fn mix(seed: u64, index: u64) -> u64 {
@@ -12,11 +12,16 @@ pub fn mix(seed: u64, index: u64) -> u64 {
 
 /// Bytes of all values, for decoders.
 pub fn bytes(seed: u64, n: usize) -> Vec<u8> {
-    (0..n as u64).map(|i| (mix(seed, i) >> 56) as u8).collect()
+    bytes_of(seed, n as u64).collect()
+}
+
+/// The same one by one.
+pub(crate) fn bytes_of(seed: u64, n: u64) -> impl Iterator<Item = u8> {
+    (0..n).map(move |i| (mix(seed, i) >> 56) as u8)
 }
 
 /// The sum of eight 16-bit numbers less its mean: bell-shaped, standard deviation 53509.
-fn bell(seed: u64, index: u64) -> f32 {
+pub(crate) fn bell(seed: u64, index: u64) -> f32 {
     let lanes = |z: u64| (z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48);
     let sum = lanes(mix(seed, 2 * index)) + lanes(mix(seed, 2 * index + 1));
     (sum as i32 - 262_140) as f32

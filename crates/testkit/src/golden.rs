@@ -1,7 +1,14 @@
 //! Golden files of codecs: what they say, and how a difference is reported.
 
-use std::fmt::Write as _;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
+use gguf::{Array, Value};
+use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use crate::{Data, Importance};
@@ -107,9 +114,88 @@ impl QuantCase {
     }
 }
 
+/// A file or folder of the repository's `golden/`.
+pub fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name)
+}
+
+/// All files of `golden/tokenizer/NAME` by their names in that folder, those too that `copies.json` takes from another.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn tokenizer_files(name: &str) -> BTreeMap<String, Vec<u8>> {
+    let root = golden_path("tokenizer");
+    let mut files = Vec::new();
+    read_folder(&root.join(name), "", &mut files).expect("golden/tokenizer is part of the repository");
+    let copies = fs::read(root.join("copies.json")).expect("copies.json is there");
+    let copies: BTreeMap<String, String> = serde_json::from_slice(&copies).expect("copies.json is JSON");
+    for (copy, original) in &copies {
+        if let Some(file) = copy.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
+            files.push((file.to_owned(), fs::read(root.join(original)).expect("the original is there")));
+        }
+    }
+    files.into_iter().collect()
+}
+
+/// Appends the files of a folder, and of those inside it, with `prefix` before their names.
+pub(crate) fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            read_folder(&entry.path(), &format!("{name}/"), files)?;
+        } else {
+            files.push((name, fs::read(entry.path())?));
+        }
+    }
+    Ok(())
+}
+
 /// The hash in lower-case hex.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// The type and the value of a metadata entry as the goldens list them. Of more than 16 items an array gives their number
+/// and the hash of their bytes in a file: little endian, texts behind their length in 64 bits.
+///
+/// # Panics
+/// When it is of a type that no golden has.
+pub fn golden_value(value: &Value) -> (String, Json) {
+    let array = match value {
+        Value::U32(v) => return ("u32".into(), json!(v)),
+        Value::I32(v) => return ("i32".into(), json!(v)),
+        Value::F32(v) => return ("f32".into(), json!(v)),
+        Value::Bool(v) => return ("bool".into(), json!(v)),
+        Value::String(v) => return ("str".into(), json!(std::str::from_utf8(v).expect("UTF-8"))),
+        Value::Array(array) => array,
+        other => panic!("no golden has {other:?}"),
+    };
+    let (inner, items, bytes): (_, Vec<Json>, Vec<u8>) = match array {
+        Array::String(items) => {
+            let bytes =
+                items.iter().flat_map(|item| [&(item.len() as u64).to_le_bytes(), &item[..]].concat());
+            ("str", items.iter().map(|item| json!(String::from_utf8_lossy(item))).collect(), bytes.collect())
+        }
+        Array::F32(items) => {
+            let bytes = items.iter().flat_map(|item| item.to_le_bytes());
+            ("f32", items.iter().map(|item| json!(item)).collect(), bytes.collect())
+        }
+        Array::I32(items) => {
+            let bytes = items.iter().flat_map(|item| item.to_le_bytes());
+            ("i32", items.iter().map(|item| json!(item)).collect(), bytes.collect())
+        }
+        Array::Bool(items) => (
+            "bool",
+            items.iter().map(|item| json!(item)).collect(),
+            items.iter().map(|item| u8::from(*item)).collect(),
+        ),
+        Array::U8(items) => ("u8", items.iter().map(|item| json!(item)).collect(), items.clone()),
+        other => panic!("no golden has {other:?}"),
+    };
+    let is_long = items.len() > 16;
+    let value = if is_long { json!({"len": items.len(), "sha256": sha256(&bytes)}) } else { json!(items) };
+    (format!("arr[{inner}]"), value)
 }
 
 /// The hash of decoded values, little endian, every NaN written as 0x7fc00000: which NaN an operation on two

@@ -1,4 +1,4 @@
-//! Spoilt inputs: bytes changed by a seeded draw, and the count of what a test met.
+//! Mutated inputs: bytes changed by a seeded draw, and the count of what a test met.
 //!
 //! `FUZZ_ITERATIONS` sets the number of mutants, `FUZZ_SEED` where they start.
 
@@ -102,20 +102,20 @@ pub fn mutate(bytes: &mut Vec<u8>, draw: &mut Draw) {
     }
 }
 
-/// Gives mutants to `read`, which says whether it took the one it made of the draw: never a panic, and both kinds come
+/// Gives mutants to `read`, which says whether it accepted the one it made of the draw: never a panic, and both kinds come
 /// up, or the mutants test nothing.
 ///
 /// # Panics
-/// When one of those panicked, with the number of each such mutant; when fewer than one in a hundred was taken, or
+/// When one of those panicked, with the number of each such mutant; when fewer than one in a hundred was accepted, or
 /// refused.
 pub fn mutants(default: u64, mut read: impl FnMut(&mut Draw) -> bool) {
     let (first, n_mutants) = (number("FUZZ_SEED", 1), number("FUZZ_ITERATIONS", default));
-    let mut n_taken = 0;
+    let mut n_accepted = 0;
     let mut panics: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for mutant in 0..n_mutants {
         let mut draw = Draw::new(first + mutant);
         match catch_unwind(AssertUnwindSafe(|| read(&mut draw))) {
-            Ok(taken) => n_taken += u64::from(taken),
+            Ok(accepted) => n_accepted += u64::from(accepted),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
@@ -124,7 +124,7 @@ pub fn mutants(default: u64, mut read: impl FnMut(&mut Draw) -> bool) {
         }
     }
     assert!(panics.is_empty(), "mutants that made a reader panic, from seed {first}: {panics:#?}");
-    println!("{n_taken} of {n_mutants} mutants taken");
+    println!("{n_accepted} of {n_mutants} mutants accepted");
     let least = n_mutants / 100;
-    assert!(n_taken > least && n_mutants - n_taken > least, "{n_taken} of {n_mutants} taken");
+    assert!(n_accepted > least && n_mutants - n_accepted > least, "{n_accepted} of {n_mutants} accepted");
 }

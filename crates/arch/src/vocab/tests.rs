@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use gguf::{Array, Strings, Value};
 use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
 
 use super::*;
 
@@ -21,18 +20,8 @@ struct Folder {
 
 impl Folder {
     fn open(path: &Path) -> Self {
-        let mut files = BTreeMap::new();
-        for entry in fs::read_dir(path).unwrap() {
-            let entry = entry.unwrap();
-            let name = entry.file_name().into_string().unwrap();
-            if entry.file_type().unwrap().is_dir() {
-                let inner = Folder::open(&entry.path()).files;
-                files.extend(inner.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
-            } else {
-                files.insert(name, fs::read(entry.path()).unwrap());
-            }
-        }
-        Folder { files }
+        let name = path.file_name().unwrap().to_str().unwrap();
+        Folder { files: testkit::tokenizer_files(name) }
     }
 
     fn json(&self, file: &str) -> Json {
@@ -70,39 +59,6 @@ impl Folder {
     }
 }
 
-/// A value as the goldens list it.
-fn listed(value: &Value) -> (String, Json) {
-    let hashed = |len: usize, bytes: Vec<u8>, all: Json| {
-        let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        if len > 16 { json!({"len": len, "sha256": digest}) } else { all }
-    };
-    match value {
-        Value::String(text) => ("str".into(), json!(String::from_utf8(text.clone()).unwrap())),
-        Value::U32(value) => ("u32".into(), json!(value)),
-        Value::Bool(value) => ("bool".into(), json!(value)),
-        Value::Array(Array::String(items)) => {
-            let bytes = items
-                .iter()
-                .flat_map(|item| [&(item.len() as u64).to_le_bytes()[..], item].concat())
-                .collect();
-            let all = items.iter().map(|item| String::from_utf8(item.to_vec()).unwrap()).collect();
-            ("arr[str]".into(), hashed(items.len(), bytes, all))
-        }
-        Value::Array(Array::F32(items)) => (
-            "arr[f32]".into(),
-            hashed(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
-        ),
-        Value::Array(Array::U8(items)) => {
-            ("arr[u8]".into(), hashed(items.len(), items.clone(), json!(items)))
-        }
-        Value::Array(Array::I32(items)) => (
-            "arr[i32]".into(),
-            hashed(items.len(), items.iter().flat_map(|v| v.to_le_bytes()).collect(), json!(items)),
-        ),
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Where a golden's `pre` is one that only `--pre` can give: without `ignore_merges`, the
 /// expressions of Llama 3 are `smaug-bpe`.
 fn own_pre(name: &str) -> Option<&'static str> {
@@ -124,7 +80,7 @@ fn goldens() {
             .entries
             .iter()
             .map(|(key, value)| {
-                let (kind, value) = listed(value);
+                let (kind, value) = testkit::golden_value(value);
                 let forced = own_pre(&name).filter(|_| key == keys::PRE);
                 if let Some(own) = forced {
                     assert_eq!(value, own, "{name}");

@@ -1,0 +1,305 @@
+//! Checkpoints of `golden/arch`, whose weights are made and not stored.
+//!
+//! Twin of `scripts/golden/checkpoint.py`, which describes `checkpoint.json`. The reference read the same bytes when it
+//! made `expected.json`: the digest of each file is checked here.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value as Json, json};
+
+use crate::{data::bell, data::bytes_of, golden::read_folder, golden_path, mix, sha256};
+
+/// What `-exp` is applied to. Each is a bf16 number whose exponential is within 0.01 of the last place of an f32 number,
+/// so that every exponential function in use rounds to it: torch's differs between processors in about 1 % of all numbers.
+const LOGARITHMS: [f32; 16] = [
+    -1.367_187_5,
+    -1.085_937_5,
+    -0.980_468_75,
+    -0.6875,
+    -0.656_25,
+    -0.402_343_75,
+    -0.150_390_63,
+    -0.105_957_03,
+    0.031_25,
+    0.100_097_656,
+    0.174_804_69,
+    0.244_140_63,
+    0.330_078_13,
+    0.369_140_63,
+    0.820_312_5,
+    1.617_187_5,
+];
+
+/// Names of the checkpoints of `golden/arch`, sorted.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn checkpoint_names() -> Vec<String> {
+    let entries = fs::read_dir(golden_path("arch")).expect("golden/arch is part of the repository");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.join("config.json").is_file())
+        .map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A folder called `name` with the whole checkpoint of `golden/arch/NAME` and its `expected.json`. It is shared by all
+/// tests and not to be written to: made once in `target/checkpoints`, below a digest of everything that it is made of.
+///
+/// # Panics
+/// When the golden is not there, is not what its description says, or cannot be written.
+pub fn checkpoint(name: &str) -> PathBuf {
+    let own = golden_path("arch").join(name);
+    if !own.join("checkpoint.json").is_file() {
+        assert!(own.join("config.json").is_file(), "golden/arch has no {name}");
+        return own;
+    }
+    let files = small_files(name);
+    let digest = sha256(format!("{files:?}").as_bytes());
+    made_once(&digest, name, |folder| write_whole(name, &files, folder))
+}
+
+/// The path `NAME` in the folder of a digest below `target/checkpoints`, which `write` is given where it is not there yet.
+fn made_once(digest: &str, name: &str, write: impl FnOnce(&Path) -> io::Result<()>) -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/checkpoints");
+    let path = target.join(&digest[..16]).join(name);
+    if !path.exists() {
+        // Another test may be at it: whoever renames first wins, and both made the same.
+        fs::create_dir_all(&target).expect("the target folder can be written");
+        let temporary = tempfile::tempdir_in(&target).expect("a temporary folder");
+        write(&temporary.path().join(name)).expect("space for a golden");
+        let renamed = fs::rename(temporary.path(), target.join(&digest[..16]));
+        assert!(renamed.is_ok() || path.exists(), "{}: {renamed:?}", path.display());
+    }
+    path.canonicalize().expect("the path was just made")
+}
+
+/// Names of the files that `golden/logits/files.json` describes: families that the converter does not write.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn logits_file_names() -> Vec<String> {
+    let files = logits_files();
+    files.as_object().into_iter().flat_map(|files| files.keys().cloned()).collect()
+}
+
+fn logits_files() -> Json {
+    let bytes = fs::read(golden_path("logits/files.json")).expect("a golden can be read");
+    serde_json::from_slice(&bytes).expect("files.json is JSON")
+}
+
+/// One of these files, whole: shared by all tests, as [`checkpoint`] is.
+///
+/// # Panics
+/// When the golden is not there, is not what its description says, or cannot be written.
+pub fn logits_file(name: &str) -> PathBuf {
+    let files = logits_files();
+    let digest = files[name]["sha256"].as_str().expect("a digest");
+    made_once(digest, &format!("{name}.gguf"), |path| {
+        fs::create_dir_all(path.parent().unwrap_or(path))?;
+        fs::write(path, logits_file_bytes(name, &files[name]))
+    })
+}
+
+fn logits_file_bytes(name: &str, file: &Json) -> Vec<u8> {
+    let mut bytes =
+        fs::read(golden_path("logits").join(format!("{name}.head"))).expect("a golden can be read");
+    let seed = file["seed"].as_u64().expect("a seed");
+    let number = |json: &Json| json.as_u64().expect("a number") as usize;
+    for (tensor, of) in file["tensors"].as_object().expect("tensors") {
+        bytes.resize(number(&of[0]), 0);
+        let values = of[2].as_str().expect("text");
+        extend_with_tensor(&mut bytes, mix(seed, fnv1a(tensor)), "F32", values, n_elems(&of[1]));
+    }
+    bytes.resize(number(&file["n_bytes"]), 0);
+    assert_eq!(sha256(&bytes), file["sha256"], "{name} is not what the reference read");
+    bytes
+}
+
+/// All small files by their names in the checkpoint: those of its tokenizer, then its own.
+fn small_files(name: &str) -> Vec<(String, Vec<u8>)> {
+    let own = golden_path("arch").join(name);
+    let mut files = Vec::new();
+    read_folder(&own, "", &mut files).expect("a golden can be read");
+    let description = description(&files);
+    let tokenizer = description["tokenizer"].as_str().expect("a tokenizer");
+    let mut shared = Vec::new();
+    read_folder(&golden_path("arch-tokenizers").join(tokenizer), "", &mut shared)
+        .expect("a tokenizer can be read");
+    shared.retain(|(name, _)| files.iter().all(|(own, _)| own != name));
+    files.extend(shared);
+    files.sort();
+    files
+}
+
+fn description(files: &[(String, Vec<u8>)]) -> Json {
+    let (_, bytes) = files.iter().find(|(name, _)| name == "checkpoint.json").expect("a description");
+    serde_json::from_slice(bytes).expect("checkpoint.json is JSON")
+}
+
+fn write_whole(name: &str, files: &[(String, Vec<u8>)], folder: &Path) -> io::Result<()> {
+    for (file, bytes) in files.iter().filter(|(file, _)| file != "checkpoint.json") {
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(path, bytes)?;
+    }
+    for (file, bytes) in weight_files(name, &description(files)) {
+        fs::write(folder.join(file), bytes)?;
+    }
+    Ok(())
+}
+
+/// The safetensors files that a `checkpoint.json` describes.
+///
+/// # Panics
+/// When one has not the digest that the description gives.
+fn weight_files(name: &str, description: &Json) -> Vec<(String, Vec<u8>)> {
+    let seed = description["seed"].as_u64().expect("a seed");
+    let files = description["files"].as_object().expect("files");
+    let make = |(file, of): (&String, &Json)| {
+        let bytes = safetensors(seed, &of["tensors"]);
+        assert_eq!(sha256(&bytes), of["sha256"], "{name}/{file} is not what the reference read");
+        (file.clone(), bytes)
+    };
+    files.iter().map(make).collect()
+}
+
+/// What `VALUES SHAPE DTYPE` says: a kind of values or `=NAME`, numbers with `x` between, BF16 if there is no dtype.
+struct Tensor<'a> {
+    values: &'a str,
+    shape: Vec<u64>,
+    dtype: &'a str,
+}
+
+impl Tensor<'_> {
+    fn parse(text: &str) -> Tensor<'_> {
+        let mut words = text.split(' ');
+        let mut word = || words.next();
+        let (values, shape) = (word().expect("values"), word().expect("a shape"));
+        let shape = shape.split('x').map(|n| n.parse().expect("a number")).collect();
+        Tensor { values, shape, dtype: word().unwrap_or("BF16") }
+    }
+}
+
+/// Length of the header, header, padded with spaces to a multiple of 8, tensors in their order.
+fn safetensors(seed: u64, tensors: &Json) -> Vec<u8> {
+    let mut header = serde_json::Map::new();
+    header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+    let mut bodies: HashMap<&str, std::ops::Range<usize>> = HashMap::new();
+    let mut body = Vec::new();
+    for (name, tensor) in tensors.as_object().expect("tensors") {
+        let Tensor { values, shape, dtype } = Tensor::parse(tensor.as_str().expect("text"));
+        let begin = body.len();
+        if let Some(other) = values.strip_prefix('=') {
+            body.extend_from_within(bodies[other].clone());
+        } else {
+            extend_with_tensor(&mut body, mix(seed, fnv1a(name)), dtype, values, shape.iter().product());
+        }
+        bodies.insert(name, begin..body.len());
+        header.insert(
+            name.clone(),
+            json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, body.len()]}),
+        );
+    }
+    let mut header = Json::from(header).to_string();
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &body].concat()
+}
+
+fn n_elems(shape: &Json) -> u64 {
+    shape.as_array().expect("a shape").iter().filter_map(Json::as_u64).product()
+}
+
+/// Appends the elements of a tensor of seed `seed`.
+fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, n_elems: u64) {
+    // Standard deviation 0.05: `bell` has 53509. `wide` has 0.2.
+    let number = |i: u64| match values {
+        "normal" => bell(seed, i) * 9.25e-7,
+        "wide" => bell(seed, i) * 3.7e-6,
+        "near-one" => bell(seed, i) * 9.25e-7 + 1.0,
+        "logarithms" => LOGARITHMS[(mix(seed, i) % 16) as usize],
+        "index" => i as f32,
+        other => panic!("no values are called `{other}`"),
+    };
+    match (dtype, values) {
+        ("U8", "bytes") => body.extend(bytes_of(seed, n_elems)),
+        // Exponents of MXFP4, of scales around one.
+        ("U8", "exponents") => body.extend((0..n_elems).map(|i| (120 + mix(seed, i) % 10) as u8)),
+        ("F32", _) => body.extend((0..n_elems).flat_map(|i| number(i).to_le_bytes())),
+        ("BF16", _) => body.extend((0..n_elems).flat_map(|i| bf16(number(i)))),
+        other => panic!("no values for {other:?}"),
+    }
+}
+
+/// The number as bf16, halves to even.
+pub fn bf16(value: f32) -> [u8; 2] {
+    let bits = value.to_bits();
+    (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
+}
+
+/// The 64-bit FNV-1a hash.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The digests in the descriptions were made by the Python twin, for every kind of values and every dtype.
+    #[test]
+    fn weights_are_those_of_the_python_twin() {
+        let names = checkpoint_names();
+        let described = |name: &&String| golden_path("arch").join(name).join("checkpoint.json").is_file();
+        let mut kinds = std::collections::BTreeSet::new();
+        for name in names.iter().filter(described) {
+            let description = description(&small_files(name));
+            assert!(!weight_files(name, &description).is_empty(), "{name}");
+            for file in description["files"].as_object().into_iter().flat_map(|files| files.values()) {
+                for tensor in file["tensors"].as_object().into_iter().flat_map(|tensors| tensors.values()) {
+                    let Tensor { values, dtype, .. } = Tensor::parse(tensor.as_str().unwrap_or_default());
+                    kinds.insert(format!("{dtype} {}", if values.starts_with('=') { "=" } else { values }));
+                }
+            }
+        }
+        let expected = [
+            "BF16 =",
+            "BF16 logarithms",
+            "BF16 near-one",
+            "BF16 normal",
+            "F32 =",
+            "F32 index",
+            "U8 bytes",
+            "U8 exponents",
+        ];
+        assert!(kinds.iter().eq(&expected), "{kinds:?}");
+    }
+
+    #[test]
+    fn files_of_logits_are_those_of_the_python_twin() {
+        let files = logits_files();
+        let names = logits_file_names();
+        assert!(!names.is_empty());
+        for name in names {
+            assert!(logits_file_bytes(&name, &files[&name]).starts_with(b"GGUF"));
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_whole() {
+        let folder = checkpoint("llama-sharded");
+        assert!(folder.ends_with("llama-sharded"));
+        for file in ["config.json", "expected.json", "tokenizer.model", "model-00005-of-00005.safetensors"] {
+            assert!(folder.join(file).is_file(), "{file}");
+        }
+        assert!(!folder.join("checkpoint.json").exists());
+        assert_eq!(checkpoint("llama-sharded"), folder);
+    }
+}

@@ -1,0 +1,178 @@
+"""Checkpoints of golden/arch without their weights: what is kept of them, and how they are made whole again.
+
+A folder of golden/arch holds config.json, expected.json, what other small files the checkpoint has, and
+checkpoint.json:
+
+  tokenizer  name of a folder of golden/arch-tokenizers, whose files are the checkpoint's too; a file of the
+             checkpoint's own with the same name takes precedence
+  seed       of the weights
+  files      {name of a safetensors file: {"sha256": of the whole file, "tensors": {name: "VALUES SHAPE DTYPE"}}}
+
+VALUES is a key of that table, or =NAME for a copy of a tensor before it in the file; SHAPE is rows first, with x
+between; no DTYPE is BF16. crates/testkit/src/checkpoint.rs
+makes the same files, and compares the digest. A folder without checkpoint.json (STORED) is whole as it is.
+"""
+
+import json
+import re
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from data import F, U, bell, mix
+from lib import sha256
+
+# Whole folders: that of the README's first command, and those for which goldens were made by the reference's programs.
+STORED = ("deepseek3-old", "gemma3", "llama", "mixtral")
+# What is not part of the checkpoint that the reference sees.
+OWN_FILES = ("checkpoint.json", "expected.json")
+# What `-exp` is applied to. Each is a bf16 number whose exponential is within 0.01 of the last place of an f32 number,
+# so that every exponential function in use rounds to it; torch's differs between processors in about 1 % of all
+# numbers.
+LOGARITHMS = np.array([-1.3671875, -1.0859375, -0.98046875, -0.6875, -0.65625, -0.40234375, -0.150390625,
+    -0.10595703125,
+                       0.03125, 0.10009765625, 0.1748046875, 0.244140625, 0.330078125, 0.369140625, 0.8203125,
+                           1.6171875], F)
+# Standard deviation 0.05: `bell` has 53509. `wide` has 0.2.
+SCALE = F(9.25e-7)
+VALUES = {
+    "normal": lambda seed, i: bell(seed, i) * SCALE,
+    "wide": lambda seed, i: bell(seed, i) * F(3.7e-6),
+    "near-one": lambda seed, i: bell(seed, i) * SCALE + F(1),
+    "logarithms": lambda seed, i: LOGARITHMS[(mix(seed, i) % U(16)).astype(np.int64)],
+    "index": lambda seed, i: i.astype(F),
+    "bytes": lambda seed, i: (mix(seed, i) >> U(56)).astype(np.uint8),
+    "exponents": lambda seed, i: (U(120) + mix(seed, i) % U(10)).astype(np.uint8),
+}
+NORM = re.compile(r"(norm|Norm|(^|[._])(pre_|emb_)?ln(_?\w*)?)[^.]*\.(weight|gamma)$|norm[^.]*(\.\d+)?\.weight$")
+
+
+def fnv1a(text: str) -> int:
+    """The 64-bit FNV-1a hash."""
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def tensor_bytes(seed: int, name: str, dtype: str, shape: list, values: str) -> bytes:
+    seed = int(mix(seed, np.array([fnv1a(name)], U))[0])
+    numbers = VALUES[values](seed, np.arange(int(np.prod(shape)), dtype=U))
+    if dtype == "BF16":
+        bits = numbers.view(np.uint32)
+        numbers = ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype("<u2")
+    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8)[dtype], (name, dtype)
+    return numbers.tobytes()
+
+
+def file_bytes(seed: int, tensors: dict) -> bytes:
+    """A safetensors file: length of the header, header, padded with spaces to a multiple of 8, tensors in their
+    order."""
+    header, bodies, at = {"__metadata__": {"format": "pt"}}, {}, 0
+    for name, text in tensors.items():
+        values, shape, dtype = (text.split(" ") + ["BF16"])[:3]
+        shape = [int(n) for n in shape.split("x")]
+        bodies[name] = bodies[values[1:]] if values.startswith("=") else tensor_bytes(seed, name, dtype, shape,
+            values)
+        header[name] = dict(dtype=dtype, shape=shape, data_offsets=[at, at + len(bodies[name])])
+        at += len(bodies[name])
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(bodies.values())
+
+
+def values_of(name: str, dtype: str) -> str:
+    """What kind of values a tensor of this name has."""
+    if dtype == "U8":
+        return "exponents" if name.endswith("_scales") else "bytes"
+    if name.endswith("A_log"):
+        return "logarithms"
+    if dtype == "F32" and name.endswith("inv_freq"):
+        return "index"
+    return "near-one" if NORM.search(name) else "normal"
+
+
+def described(path: Path) -> dict:
+    """The tensors of a safetensors file as checkpoint.json lists them; equal ones as copies."""
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    tensors, seen = {}, {}
+    for name, entry in json.loads(data[8:8 + n]).items():
+        if name == "__metadata__":
+            continue
+        body = data[8 + n + entry["data_offsets"][0]:8 + n + entry["data_offsets"][1]]
+        # Of tensors that are constant it is chance that they are equal.
+        is_constant = len(set(body[i:i + 2] for i in range(0, len(body), 2))) == 1
+        first = name if is_constant else seen.setdefault(body, name)
+        values = values_of(name, entry["dtype"]) if first == name else f"={first}"
+        shape, dtype = "x".join(map(str, entry["shape"])), entry["dtype"]
+        tensors[name] = f"{values} {shape}" if dtype == "BF16" else f"{values} {shape} {dtype}"
+    return tensors
+
+
+def seed_weights(folder: Path, seed: int) -> dict:
+    """Replaces all weights of a checkpoint by seeded ones; what checkpoint.json says of its files."""
+    files = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        tensors = described(path)
+        data = file_bytes(seed, tensors)
+        path.write_bytes(data)
+        files[path.name] = dict(sha256=sha256(data), tensors=tensors)
+    return files
+
+
+def is_tokenizer_file(name: str) -> bool:
+    return name.startswith(("tokenizer", "spiece", "sentencepiece", "rwkv_vocab"))
+
+
+def store(folder: Path, seed: int, files: dict, tokenizer: str, has_own_config: bool, golden: Path) -> None:
+    """Writes golden/arch/NAME of a whole checkpoint, and its tokenizer where it is the first to have that.
+
+    `has_own_config` says that its tokenizer_config.json is not the usual one of this tokenizer."""
+    out, shared = golden / "arch" / folder.name, golden / "arch-tokenizers" / tokenizer
+    shared.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        is_usual = is_tokenizer_file(path.name) and not (path.name == "tokenizer_config.json" and has_own_config)
+        if is_usual and not (shared / path.name).exists():
+            shutil.copy(path, shared)
+    kept = out / "expected.json"
+    expected = kept.read_text() if kept.exists() else None
+    shutil.rmtree(out, ignore_errors=True)
+    is_shared = lambda path: (shared / path.name).exists() and (shared / path.name).read_bytes() == path.read_bytes()
+    ignore = lambda parent, names: [name for name in names if Path(parent) == folder and (
+        name.endswith(".safetensors") or name in OWN_FILES or (folder / name).is_file() and is_shared(folder / name))]
+    shutil.copytree(folder, out, ignore=ignore)
+    for path in folder.iterdir():
+        assert not is_tokenizer_file(path.name) or path.name == "tokenizer_config.json" or is_shared(path), (path,
+            tokenizer)
+    lines = ["{", f'  "tokenizer": {json.dumps(tokenizer)},', f'  "seed": {seed},', '  "files": {']
+    for name, file in files.items():
+        tensors = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key,
+            value in file["tensors"].items())
+        comma = "" if name == list(files)[-1] else ","
+        lines += [f'    {json.dumps(name)}: {{', f'    "sha256": "{file["sha256"]}",', '    "tensors": {', tensors, "    }}" + comma]
+    lines += ["  }", "}"]
+    (out / "checkpoint.json").write_text("\n".join(lines) + "\n")
+    if expected is not None:
+        kept.write_text(expected)
+
+
+def whole(name: str, golden: Path, parent: Path) -> Path:
+    """The checkpoint of golden/arch/NAME, whole, in a folder of its name inside `parent`."""
+    own, folder = golden / "arch" / name, parent / name
+    if folder.exists():
+        return folder
+    parent.mkdir(parents=True, exist_ok=True)
+    if not (own / "checkpoint.json").exists():
+        shutil.copytree(own, folder)
+        return folder
+    description = json.loads((own / "checkpoint.json").read_text())
+    shutil.copytree(golden / "arch-tokenizers" / description["tokenizer"], folder)
+    shutil.copytree(own, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
+    for file, of in description["files"].items():
+        data = file_bytes(description["seed"], of["tensors"])
+        assert sha256(data) == of["sha256"], (name, file)
+        (folder / file).write_bytes(data)
+    return folder
