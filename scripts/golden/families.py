@@ -192,7 +192,8 @@ FAMILIES = {
         old=dict(
         OLD, rope_theta=10000000.0, rope_scaling=None, embedding_multiplier=12, logits_scaling=16)),
     "seed_oss": dict(model="seed_oss", tokenizer="bpe", config=dict(num_key_value_heads=2, head_dim=16)),
-    "seed_oss-old": dict(model="seed_oss", tokenizer="bpe", config=dict(head_dim=16), old=dict(OLD, rope_theta=10000000.0, rope_scaling=dict(rope_type="default"))),
+    "seed_oss-old": dict(model="seed_oss", tokenizer="bpe", config=dict(head_dim=16),
+        old=dict(OLD, rope_theta=10000000.0, rope_scaling=dict(rope_type="default"))),
     "smollm3": dict(model="smollm3", tokenizer="bpe"),
     "smollm3-old": dict(model="smollm3", tokenizer="bpe", drop=("layer_types", "no_rope_layers"), old=dict(
         OLD, rope_theta=5000000.0, rope_scaling=None, sliding_window=None)),

@@ -51,7 +51,6 @@ FAMILIES = {
     "qwen": (fused(layer(N_HEAD, N_FF // 2)), ROPE | {"attention.head_count_kv": N_HEAD}),
     "qwen2vl": (layer(bias=True), ROPE | {"rope.dimension_sections": [1, 1, 0, 0]}),
     "refact": (layer(1), {"attention.head_count_kv": 1}),
-    "seed_oss": (renamed(layer(bias=True), "ffn_norm", "post_attention_norm"), ROPE | WIDTHS),
     "xverse": (layer(), ROPE),
 }
 
