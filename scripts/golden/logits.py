@@ -146,6 +146,10 @@ def split_pack(config, tensors):
 # looks for it.
 SPELLINGS = {
     "baichuan": split_pack,
+    # Falcon's first name. libllama takes its GELU from a table of f16, which is too coarse to compare with.
+    "falcon-old": lambda config, tensors: (config | dict(
+        architectures=["FalconForCausalLM"], model_type="falcon", num_attention_heads=config["n_head"],
+        num_hidden_layers=config["n_layer"]), tensors),
     "ernie4_5-moe-old": lambda config, tensors: (config, {
         name.replace("ernie.", "model.", 1): tensor for name, tensor in tensors.items() if ".mtp_" not in name}),
     "gemma3-images": lambda config, tensors: (config["text_config"] | dict(architectures=["Gemma3ForCausalLM"]), {

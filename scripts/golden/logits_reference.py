@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 
 CHECKPOINTS = (
-    "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "deepseek", "ernie4_5-fused", "falcon-old", "internlm2",
+    "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "deepseek", "ernie4_5-fused", "internlm2",
         "minicpm",
     "minicpm-longrope", "orion", "rwkv6qwen2")
 
