@@ -142,7 +142,7 @@ fn tensors_in_any_order_and_with_gaps_are_read() {
     raw.bytes.extend(0..136);
     let file = File::parse(raw.bytes).unwrap();
     assert_eq!(file.data(&file.tensors()[0]).unwrap()[0], 128);
-    assert_eq!(file.data(&file.tensors()[1]).unwrap(), []);
+    assert!(file.data(&file.tensors()[1]).unwrap().is_empty());
     assert_eq!(file.data(&file.tensors()[2]).unwrap()[0], 32);
 }
 
