@@ -5,7 +5,7 @@ mod common;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use common::{Checkpoint, Sandbox, Output, golden, sha256, silent};
+use common::{Checkpoint, Output, Sandbox, golden, sha256, silent};
 
 /// What the converter of the reference says about the tokenizer of these checkpoints.
 const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
@@ -94,7 +94,10 @@ fn names_of_outputs() {
     assert_eq!(sandbox.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
     assert_eq!(sandbox.convert(&["llama", "out/", "-t", "Q4_K_M", "-f"]), wrote(&format!("out/{name}")));
     // A template.
-    assert_eq!(sandbox.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]), wrote("out/Q4_K_M-q4_k_m"));
+    assert_eq!(
+        sandbox.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]),
+        wrote("out/Q4_K_M-q4_k_m")
+    );
     assert_eq!(sandbox.outputs(), [name, "Q4_K_M-q4_k_m"]);
 
     let unknown = sandbox.convert(&["llama", "out/{type}", "-t", "q4_0"]);
@@ -277,7 +280,9 @@ const BAD: &[Bad] = &[
     Bad {
         name: "missing shard",
         golden: "llama-sharded",
-        spoil: |sandbox| fs::remove_file(sandbox.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap(),
+        spoil: |sandbox| {
+            fs::remove_file(sandbox.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap()
+        },
         stderr: "error: llama-sharded: weights file `model-00003-of-00005.safetensors` is missing: `model.safetensors.index.json` has 6 tensors in it\n\
                  hint: download the file again; compare its length with the one the model's page states\n",
     },

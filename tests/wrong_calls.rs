@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Sandbox, Output};
+use common::{Output, Sandbox};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -211,7 +211,10 @@ fn a_link_is_followed_to_its_file() {
     std::os::unix::fs::symlink("../elsewhere/x.gguf", sandbox.path("out/x.gguf")).unwrap();
     std::os::unix::fs::symlink("nothing", sandbox.path("out/dead.gguf")).unwrap();
     let refused = sandbox.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q"]);
-    assert_eq!((refused.code, fs::read(sandbox.path("elsewhere/x.gguf")).unwrap()), (Some(1), b"old".to_vec()));
+    assert_eq!(
+        (refused.code, fs::read(sandbox.path("elsewhere/x.gguf")).unwrap()),
+        (Some(1), b"old".to_vec())
+    );
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q", "--force"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(fs::symlink_metadata(sandbox.path("out/x.gguf")).unwrap().is_symlink());
