@@ -11,6 +11,7 @@ use crate::{
 
 /// A checkpoint without its weights read.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Checkpoint {
     /// Name of the folder as it was given; of the real folder where that is `.` or `..`.
     pub folder_name: String,

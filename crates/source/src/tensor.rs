@@ -12,6 +12,7 @@ use crate::Dtype;
 
 /// A weights file.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Part {
     /// Its name.
     pub file: String,
@@ -21,6 +22,7 @@ pub struct Part {
 
 /// Where a tensor is stored. Offsets are checked against the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tensor {
     /// Its name.
     pub name: String,
