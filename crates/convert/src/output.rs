@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::{Output, Plan};
+use gguf::{Mapped, Output, Plan};
 
 use crate::{
     Error,
@@ -144,6 +144,14 @@ pub fn write(
         outputs.push(output);
     }
     run(tasks, &Schedule::new(tasks, JOB_ELEMS), &outputs, options, watch)?;
+    finish(outputs, watch.sources)
+}
+
+/// Gives outputs their names, all of them or, where something is wrong, none.
+pub(crate) fn finish(outputs: Vec<Output>, sources: &[Mapped]) -> Result<(), Error> {
+    // Waiting for the disk takes longer than the last jobs: sources are looked at again only after it.
+    outputs.iter().try_for_each(Output::sync_so_far)?;
+    sources.iter().try_for_each(Mapped::check_unchanged)?;
     // Only when every file is whole does the first get its name.
     outputs.into_iter().try_for_each(|output| Ok(output.finish()?))
 }

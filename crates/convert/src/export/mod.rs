@@ -15,7 +15,9 @@ use arch::export::{ExportLayout, GgufInput};
 use gguf::{File, Output};
 use tensor::DType;
 
-use crate::{Error, GgufRows, JOB_ELEMS, RowSource, RunOptions, Schedule, Target, TensorTask, Watch, run};
+use crate::{
+    Error, GgufRows, JOB_ELEMS, RowSource, RunOptions, Schedule, Target, TensorTask, Watch, output, run,
+};
 pub use error::ExportError;
 use folder::Folder;
 pub use rows::ExportRows;
@@ -132,8 +134,6 @@ pub fn write(
         }
     }
     run(&tasks, &Schedule::new(&tasks, JOB_ELEMS), &outputs, options, watch)?;
-    for output in outputs {
-        output.finish().map_err(Error::from)?;
-    }
+    output::finish(outputs, watch.sources)?;
     folder.finish(input)
 }

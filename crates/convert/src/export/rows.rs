@@ -245,7 +245,7 @@ impl Part<'_> {
             out.copy_from_slice(&values[elements.start as usize..elements.end as usize]);
             return Ok(());
         }
-        let bytes = self.file.data(self.tensor).map_err(Error::Gguf)?;
+        let bytes = self.file.data(self.tensor)?;
         let block_bytes = dtype.block_bytes();
         let begin = row * (row_elems / block) + first;
         let bytes = &bytes[(begin * block_bytes) as usize..((begin + last - first) * block_bytes) as usize];
