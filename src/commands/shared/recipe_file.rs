@@ -156,12 +156,12 @@ impl RecipeFile {
         self
     }
 
-    /// Writes the file. What is there is replaced; the caller has looked.
+    /// Writes the file whole or not at all. What is there is replaced; the caller has looked.
     ///
     /// # Errors
     /// The system's refusal.
     pub fn save(&self, path: &Path) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n";
-        fs::write(path, text).map_err(|error| Failure::at(path, error))
+        gguf::Output::write_whole(path, text.as_bytes(), true).map_err(Failure::new)
     }
 }
