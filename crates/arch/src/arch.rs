@@ -65,9 +65,13 @@ pub enum Export {
     /// A config is found from the keys, the conversion of that config is run again, and the export stands
     /// only if every key and every tensor of the file comes out of it.
     Verified,
-    /// As [`Export::Verified`], but keys that no config can state are noted and left out. Files of
-    /// this architecture come from many programs.
-    Lenient,
+    /// As [`Export::Verified`], for files of many programs: the config is written from the keys that every such file
+    /// has, and only what contradicts the file is refused. Keys that do not come out are noted and left out.
+    Lenient {
+        /// Keys below the architecture's name that a config states in another way, or that change nothing: these
+        /// are neither compared nor noted.
+        understood: &'static [&'static str],
+    },
     /// Conversion loses something that a checkpoint needs: what it is.
     NotExportable(&'static str),
 }
@@ -77,7 +81,7 @@ impl Export {
     pub fn obstacle(self) -> Option<&'static str> {
         match self {
             Export::NotExportable(reason) => Some(reason),
-            Export::Verified | Export::Lenient => None,
+            Export::Verified | Export::Lenient { .. } => None,
         }
     }
 }

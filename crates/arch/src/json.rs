@@ -19,3 +19,10 @@ pub(crate) fn is_truthy(value: &Json) -> bool {
 pub(crate) fn list<'a>(object: &'a Json, key: &str) -> &'a [Json] {
     object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
+
+/// JSON as transformers writes it: two spaces, one line feed at the end.
+pub(crate) fn pretty(value: &Json) -> Vec<u8> {
+    let mut text = format!("{value:#}").into_bytes();
+    text.push(b'\n');
+    text
+}

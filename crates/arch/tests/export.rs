@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arch::export::{ExportError, ExportLayout, GgufInput, resolve};
-use gguf::{Array, Metadata, Value};
+use gguf::{Array, KeyError, Metadata, Value};
 use serde_json::{Value as Json, json};
 use tensor::Shape;
 
@@ -195,7 +195,7 @@ fn tokenizers_that_cannot_be_rebuilt() {
         .with("tokenizer.ggml.token_type", Array::I32(vec![1]))
         .refused("`tokenizer.ggml.token_type` has 1 entries, expected the 4 numbers of the tokens");
     let merge = Tiny::new().with("tokenizer.ggml.merges", texts(&["ab"])).export();
-    assert!(matches!(merge, Err(ExportError::BadKey { found, .. }) if found == "`ab` at 0"));
+    assert!(matches!(merge, Err(ExportError::Key(KeyError::Value { found, .. })) if found == "`ab` at 0"));
     let twice = Tiny::new().with("tokenizer.ggml.tokens", texts(&["a", "b", "b", "<end>"])).export().unwrap();
     assert_eq!(twice.notes, ["tokens 1 and 2 have the same text; only 2 is kept"]);
     // A SentencePiece vocabulary in which some bytes have no token makes no tokenizer.model.

@@ -8,10 +8,12 @@
 //! llama.cpp, as vendored in llama-cpp-python 0.3.36, and the comments there that quote
 //! tokenizer.json.
 
+use gguf::KeyError;
 use serde_json::{Map, Value as Json, json};
 
-use super::ExportError;
-use super::tokenizer::Tokens;
+use super::error::ExportError;
+use super::tokens::Tokens;
+use crate::vocab::pre::expressions::{LLAMA3, QWEN2, TEKKEN};
 
 /// One pre-tokenizer.
 pub struct Pre {
@@ -37,10 +39,8 @@ enum Step {
     Split(&'static str),
 }
 
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// GPT-2's, without the last alternative: llama.cpp has it so behind other steps.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
-const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// A row with the usual settings.
 const fn pre(names: &'static [&'static str], steps: &'static [Step]) -> Pre {
@@ -101,13 +101,14 @@ pub fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<J
     let merges = merges.iter().enumerate().map(|(i, merge)| {
         // The first character may be the space itself.
         let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
-        at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| ExportError::BadKey {
+        at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| KeyError::Value {
             key: "tokenizer.ggml.merges".to_owned(),
             expected: "two parts with a space between".to_owned(),
             found: format!("`{merge}` at {i}"),
         })
     });
-    let merges = merges.collect::<Result<Vec<Json>, ExportError>>()?;
+    let merges = merges.collect::<Result<Vec<Json>, KeyError>>()?;
+    // The last step spells words in the byte alphabet, unless GPT-2's own step did so already.
     // Without offsets into special tokens there is nothing to trim.
     let byte_level = |prefix, regex| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
     let mut steps: Vec<Json> = pre

@@ -4,9 +4,11 @@
 //! vendored in llama-cpp-python 0.3.36. Text is written as double-quoted YAML, of which JSON's
 //! strings are a part, so that no word is taken for a number or a boolean.
 
+use gguf::Metadata;
 use serde_json::{Map, Value as Json};
 
-use super::{ExportError, Keys};
+use super::error::ExportError;
+use super::layout::{text as text_of, texts};
 
 /// Keys of the head, and the metadata key that each comes from.
 const TEXTS: &[(&str, &str)] = &[
@@ -33,15 +35,15 @@ const PARENT: &[&str] =
 const HUB: &str = "https://huggingface.co/";
 
 /// The whole card.
-pub fn card(keys: &Keys<'_>) -> Result<String, ExportError> {
+pub fn card(keys: &Metadata) -> Result<String, ExportError> {
     let mut head = String::new();
     for (key, of) in TEXTS {
-        if let Some(text) = keys.text(of)? {
+        if let Some(text) = text_of(keys, of)? {
             head += &format!("{key}: {}\n", Json::from(text));
         }
     }
     for (key, of) in [("language", "general.languages"), ("tags", "general.tags")] {
-        let items = keys.texts(of)?.unwrap_or_default();
+        let items = texts(keys, of)?.unwrap_or_default();
         list(&mut head, key, items.into_iter().map(Json::from).collect());
     }
     for (key, of) in [("base_model", "general.base_model"), ("datasets", "general.dataset")] {
@@ -52,7 +54,7 @@ pub fn card(keys: &Keys<'_>) -> Result<String, ExportError> {
         }
         list(&mut head, key, parents);
     }
-    let title = keys.text("general.name")?.unwrap_or_else(|| "A language model".to_owned());
+    let title = text_of(keys, "general.name")?.unwrap_or_else(|| "A language model".to_owned());
     // One line, and nothing that would read as markup.
     let title: String =
         title.chars().map(|c| if c.is_control() || "<>`[]".contains(c) { ' ' } else { c }).collect();
@@ -74,14 +76,14 @@ fn list(head: &mut String, key: &str, items: Vec<Json>) {
 }
 
 /// Repositories on the hub by name, others with all that is known of them.
-fn parents(keys: &Keys<'_>, prefix: &str) -> Result<Vec<Json>, ExportError> {
+fn parents(keys: &Metadata, prefix: &str) -> Result<Vec<Json>, ExportError> {
     let count = keys.count(&format!("{prefix}.count"))?.unwrap_or(0);
     let mut parents = Vec::new();
     // A count beyond the number of keys is no reason to look that often.
-    for i in 0..count.min(keys.metadata.len() as u64) {
+    for i in 0..count.min(keys.len() as u64) {
         let mut known = Map::new();
         for key in PARENT {
-            if let Some(text) = keys.text(&format!("{prefix}.{i}.{key}"))? {
+            if let Some(text) = text_of(keys, &format!("{prefix}.{i}.{key}"))? {
                 known.insert((*key).to_owned(), text.into());
             }
         }

@@ -27,22 +27,9 @@ pub enum ExportError {
     /// The config that the file's keys make cannot be converted.
     #[error("the file does not follow from a Hugging Face folder of its architecture: {0}")]
     Conversion(crate::ArchError),
-    /// A key that is needed.
-    #[error("metadata key `{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A key of another type, or out of range.
-    #[error("metadata key `{key}`: expected {expected}, found {found}")]
-    BadKey {
-        /// The key.
-        key: String,
-        /// What belongs there.
-        expected: String,
-        /// The value, shortened.
-        found: String,
-    },
+    /// A key that is missing, of another type, or out of range.
+    #[error(transparent)]
+    Key(#[from] gguf::KeyError),
     /// Something that the checkpoint's format cannot say.
     #[error("{what} cannot be said in a Hugging Face config of this architecture")]
     NotExpressible {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use tensor::Shape;
 
-use super::{ExportError, GgufInput};
+use super::error::ExportError;
+use super::layout::{ArchFile, is_computed};
 use crate::SourceTensor;
 use crate::arch::{Arch, Class};
-use crate::layout::RowMap;
 use crate::tensors::rules::{self, Need, RowRule, TensorRule};
 use crate::tensors::{CORRECTION_BIAS, Context, Found};
 
@@ -31,14 +31,14 @@ struct Made<'a> {
 /// source tensor of any shape could have led to.
 pub fn sources(
     context: &Context<'_>,
-    arch: &'static Arch,
+    file: &ArchFile<'_>,
     class: Class,
-    input: &GgufInput<'_>,
 ) -> Result<Vec<SourceTensor>, ExportError> {
+    let (arch, input) = (file.arch, file.input);
     let mut sources: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut shared: BTreeMap<String, Vec<Made<'_>>> = BTreeMap::new();
     let mut unused = Vec::new();
-    for (name, shape) in input.tensors.iter().filter(|(name, _)| !super::inverse::is_computed(name)) {
+    for (name, shape) in input.tensors.iter().filter(|(name, _)| !is_computed(name)) {
         let places = places(context, arch, name);
         if places.is_empty() {
             unused.push(name.clone());
@@ -51,10 +51,12 @@ pub fn sources(
                 _ => shape.dims().to_vec(),
             };
             match found.rule.rows {
+                // (row, rows, n) in the file is n matrices (row, rows).
                 RowRule::StackExperts => {
                     let [row, rows, n] = dims[..] else { continue };
                     sources.extend((0..n).map(|xid| (spelled(&found, class.spelling, xid), vec![row, rows])));
                 }
+                // The last dimension counts the parts, each of the shape before it.
                 RowRule::Fuse(n_parts) => {
                     let n = n_parts(context.hparams).min(shape.n_elems() as usize);
                     let own = dims.split_last().map_or(&[][..], |(_, own)| own);
@@ -63,6 +65,7 @@ pub fn sources(
                         sources.insert(spelled(&found, part, part as u64), own.clone());
                     }
                 }
+                // Several outputs may share one source (Q, K and V of one matrix): its shape is found below.
                 _ => {
                     let source = spelled(&found, class.spelling, found.xid);
                     shared.entry(source).or_default().push(Made { found, name, shape: *shape, dims });
@@ -73,6 +76,7 @@ pub fn sources(
     if !unused.is_empty() {
         return Err(ExportError::UnusedTensors { names: unused });
     }
+    // Try the shapes that may be meant, and take the first from which the rules make all of these outputs again.
     for (name, made) in shared {
         let fits = |dims: &Vec<u64>| {
             let source = Shape::new(dims).ok().map(|shape| SourceTensor { name: name.clone(), shape });
@@ -100,13 +104,28 @@ pub fn sources(
 
 /// The names that the tensors of the file may have had, whatever the config says; their shapes are of no
 /// account.
-pub fn names(arch: &'static Arch, input: &GgufInput<'_>) -> Vec<SourceTensor> {
+pub fn names(file: &ArchFile<'_>) -> Vec<SourceTensor> {
+    let (arch, input) = (file.arch, file.input);
     let name = |name: &String| {
         let rules = arch.tensors.iter().flat_map(|part| part.iter());
         let found = rules.into_iter().find_map(|rule| found(rule, name))?;
         Shape::new(&[1]).ok().map(|shape| SourceTensor { name: spelled(&found, 0, found.xid), shape })
     };
     input.tensors.iter().filter_map(|(tensor, _)| name(tensor)).collect()
+}
+
+/// The name in the file of a tensor that a checkpoint lacks.
+pub fn output_name(arch: &'static Arch, class: Class, name: &str) -> String {
+    let whole = format!("{}{name}", class.prefix);
+    let place = arch.rules().find_map(|rule| {
+        let endings: &[&str] = if rule.bare.is_some() { &[""] } else { &SUFFIXES };
+        endings.iter().find_map(|ending| {
+            let base = whole.strip_suffix(ending)?;
+            let (bid, xid) = rule.hf.iter().find_map(|pattern| rules::parse(pattern, base))?;
+            Some(rules::fill(rule.gguf, bid, xid) + rule.bare.unwrap_or(ending))
+        })
+    });
+    place.unwrap_or_else(|| name.to_owned())
 }
 
 /// A tensor's place in a rule, if it has one.
@@ -126,7 +145,7 @@ fn found(rule: &'static TensorRule, name: &str) -> Option<Found> {
 fn places(context: &Context<'_>, arch: &'static Arch, name: &str) -> Vec<Found> {
     let n_experts = context.hparams.n_experts().unwrap_or(0);
     let rules = arch.tensors.iter().flat_map(|part| part.iter());
-    // Codes and scales apart are floats in a checkpoint that is written back.
+    // Codes and scales apart are floats in a checkpoint that is exported.
     let rules = rules.filter(|rule| !matches!(rule.rows, RowRule::Mxfp4(_)));
     let all: Vec<Found> = rules
         .filter_map(|rule| found(rule, name))
@@ -179,19 +198,5 @@ fn candidates(made: &[Made<'_>]) -> Vec<Vec<u64>> {
     match made {
         [_] => vec![first.clone()],
         _ => vec![along(first.len().saturating_sub(1).min(1)), along(0)],
-    }
-}
-
-/// Whether a row of a source tensor is one of those that a map takes.
-pub fn takes(rows: &RowMap, row: u64) -> bool {
-    match *rows {
-        RowMap::Groups { group, start, rows, .. } => (start..start + rows).contains(&(row % group.max(1))),
-        RowMap::Regroup { group, parts } => {
-            let within = row % group.max(1);
-            parts.iter().any(|(start, rows)| (*start..start + rows).contains(&within))
-        }
-        RowMap::Elements { step, start } => row % step.max(1) == start,
-        RowMap::Slice { start } => row >= start,
-        RowMap::Concat | RowMap::RopePermute { .. } | RowMap::Ungroup { .. } | RowMap::Chunks { .. } => true,
     }
 }

@@ -10,8 +10,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::tokenizer::{Kind, Tokens};
+use super::tokens::Tokens;
 use super::unigram::Normalization;
+use crate::vocab::token_type::TokenType;
 
 /// How SentencePiece writes a space.
 const SPACE: &str = "\u{2581}";
@@ -55,11 +56,12 @@ pub fn tokenizer_json(tokens: &Tokens, scores: &[f32]) -> Json {
 
 /// The token for what no other stands for: the one of that kind, else the one that is named so.
 fn unknown(tokens: &Tokens) -> Option<usize> {
-    tokens.kinds.iter().position(|kind| *kind == Kind::Unknown).or(tokens.unknown)
+    tokens.kinds.iter().position(|kind| *kind == TokenType::Unknown).or(tokens.unknown)
 }
 
 /// Every way to make a token of two others, the one to be tried first first.
 fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
+    // Every cut of a token's text into two tokens is a merge that makes it.
     let mut merges = Vec::new();
     for (id, text) in tokens.texts.iter().enumerate() {
         if tokens.ids.get(text) != Some(&id) {
@@ -74,7 +76,8 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
         merges.extend(own.into_iter().map(|(left, right)| (id, left, right)));
     }
     let n_chars: Vec<usize> = tokens.texts.iter().map(|text| text.chars().count()).collect();
-    let mut normal = (0..scores.len()).filter(|id| tokens.kinds[*id] == Kind::Normal).map(|id| scores[id]);
+    let mut normal =
+        (0..scores.len()).filter(|id| tokens.kinds[*id] == TokenType::Normal).map(|id| scores[id]);
     let first = normal.next();
     if normal.all(|score| Some(score) == first) {
         // The reference's converter gives every token the same score when there is no
@@ -105,20 +108,21 @@ pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -
     if let Some(id) = (0..tokens.texts.len()).find(|id| tokens.ids.get(&tokens.texts[*id]) != Some(id)) {
         return Err(format!("token {id} has the text of another"));
     }
-    if tokens.kinds.iter().filter(|kind| **kind == Kind::Unknown).count() > 1 {
+    if tokens.kinds.iter().filter(|kind| **kind == TokenType::Unknown).count() > 1 {
         return Err("more than one token stands for the unknown".to_owned());
     }
     let has_bytes = (0..=u8::MAX).all(|byte| {
-        tokens.ids.get(&format!("<0x{byte:02X}>")).is_some_and(|id| tokens.kinds[*id] == Kind::Byte)
+        tokens.ids.get(&format!("<0x{byte:02X}>")).is_some_and(|id| tokens.kinds[*id] == TokenType::Byte)
     });
-    if !has_bytes && tokens.kinds.contains(&Kind::Byte) {
+    if !has_bytes && tokens.kinds.contains(&TokenType::Byte) {
         return Err("some bytes have a token and others have none".to_owned());
     }
+    // `ModelProto`: 1 a piece (repeated) of 1 text, 2 score, 3 type; 2 the trainer's settings, 3 the normalizer's.
     let mut message = Message::default();
     // A unigram has no fillers: they are put in behind its pieces again.
     let is_left_out = |id: usize| unigram.is_some() && tokens.is_filler(id);
     for (id, text) in tokens.texts.iter().enumerate().filter(|(id, _)| !is_left_out(*id)) {
-        let kind = if id == unknown { Kind::Unknown } else { tokens.kinds[id] };
+        let kind = if id == unknown { TokenType::Unknown } else { tokens.kinds[id] };
         let mut piece = Message::default();
         piece.bytes(1, text.as_bytes());
         piece.float(2, scores[id]);
@@ -126,6 +130,8 @@ pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -
         message.bytes(1, &piece.0);
     }
     message.bytes(2, &trainer(tokens, unknown, has_bytes, unigram.is_some()).0);
+    // `NormalizerSpec`: 1 name, 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces,
+    // 5 escape_whitespaces.
     let mut normalizer = Message::default();
     let charsmap = unigram.map_or(&[][..], |how| &how.charsmap);
     normalizer.bytes(1, if charsmap.is_empty() { b"identity" } else { b"nmt_nfkc" });
@@ -141,13 +147,15 @@ pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -
 fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> Message {
     const UNIGRAM: i64 = 1;
     const BPE: i64 = 2;
+    // 3 model_type, 4 vocab_size, 35 byte_fallback, 40 to 43 the ids of unk, bos, eos, pad, 45 to 47 their texts.
     let mut trainer = Message::default();
     trainer.number(3, if unigram { UNIGRAM } else { BPE });
     trainer.number(4, tokens.texts.len() as i64);
     trainer.number(35, i64::from(has_bytes));
     let piece =
         |id: Option<usize>| (id.map_or(-1, |id| id as i64), id.map_or("", |id| tokens.texts[id].as_str()));
-    let controls = |text: &str| tokens.ids.get(text).copied().filter(|id| tokens.kinds[*id] == Kind::Control);
+    let controls =
+        |text: &str| tokens.ids.get(text).copied().filter(|id| tokens.kinds[*id] == TokenType::Control);
     let (bos, eos) = (piece(controls("<s>")), piece(controls("</s>")));
     let unknown = piece(Some(unknown));
     for (field, value) in [(40, unknown.0), (41, bos.0), (42, eos.0), (43, -1)] {
@@ -164,7 +172,7 @@ fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> M
 /// A SentencePiece model must have a piece of kind unknown. Where the file calls that token a
 /// control token, the list of added tokens says so again, as it did when the file was made.
 pub fn keep_kind_of_unknown(tokens: &Tokens, config: &mut Map<String, Json>) {
-    let Some(id) = unknown(tokens).filter(|id| tokens.kinds[*id] == Kind::Control) else { return };
+    let Some(id) = unknown(tokens).filter(|id| tokens.kinds[*id] == TokenType::Control) else { return };
     let token = json!({
         "content": tokens.texts[id],
         "lstrip": false,
@@ -176,11 +184,13 @@ pub fn keep_kind_of_unknown(tokens: &Tokens, config: &mut Map<String, Json>) {
     config.insert("added_tokens_decoder".to_owned(), json!({ id.to_string(): token }));
 }
 
-/// A protobuf message being written.
+/// A protobuf message being written. A field is a varint of `number << 3 | wire type`, then its value: wire type 0
+/// a varint, 5 four bytes, 2 a length and as many bytes (text, or a message inside).
 #[derive(Default)]
 struct Message(Vec<u8>);
 
 impl Message {
+    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);

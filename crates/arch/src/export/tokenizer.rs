@@ -6,132 +6,16 @@
 
 use std::collections::HashMap;
 
-use gguf::Array;
-use serde_json::{Map, Value as Json, json};
+use gguf::{Array, KeyError, Metadata};
+use serde_json::{Map, Value as Json};
 
-use super::config::Model;
-use super::{ExportError, Keys, bpe, pretty, spm, unigram, wordpiece, world};
+use super::error::ExportError;
+use super::layout::{ArchFile, Checkpoint, text, texts};
+use super::tokens::Tokens;
+use super::{bpe, spm, unigram, wordpiece, world};
+use crate::json::pretty;
 use crate::vocab::Route;
-
-/// Token types as GGUF numbers them, which is how SentencePiece does.
-///
-/// Source: `TokenType` in `gguf-py/gguf/constants.py`, `SentencePiece.Type` in
-/// `sentencepiece_model.proto`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// 1.
-    Normal,
-    /// 2.
-    Unknown,
-    /// 3.
-    Control,
-    /// 4.
-    UserDefined,
-    /// 5.
-    Unused,
-    /// 6.
-    Byte,
-}
-
-impl Kind {
-    /// The number in files.
-    pub fn id(self) -> i32 {
-        match self {
-            Kind::Normal => 1,
-            Kind::Unknown => 2,
-            Kind::Control => 3,
-            Kind::UserDefined => 4,
-            Kind::Unused => 5,
-            Kind::Byte => 6,
-        }
-    }
-
-    fn from_id(id: i32) -> Kind {
-        match id {
-            2 => Kind::Unknown,
-            3 => Kind::Control,
-            4 => Kind::UserDefined,
-            5 => Kind::Unused,
-            6 => Kind::Byte,
-            _ => Kind::Normal,
-        }
-    }
-}
-
-/// The vocabulary, and which tokens are special.
-pub struct Tokens {
-    /// Text by id.
-    pub texts: Vec<String>,
-    /// Kind by id.
-    pub kinds: Vec<Kind>,
-    /// Id by text; of equal texts the last, as llama.cpp has it.
-    pub ids: HashMap<String, usize>,
-    /// Put before every text.
-    pub bos: Option<usize>,
-    /// Put behind every text.
-    pub eos: Option<usize>,
-    /// Whether the second of two texts gets a start token too.
-    pub bos_of_second: bool,
-    /// Put once more between two texts.
-    pub separator: Option<usize>,
-    /// The token for what no other stands for.
-    pub unknown: Option<usize>,
-    /// Whether a space is put before a text; none where the file does not say.
-    pub space_prefix: Option<bool>,
-}
-
-impl Tokens {
-    /// Whether an id is a filler that a conversion puts in for itself.
-    pub fn is_filler(&self, id: usize) -> bool {
-        self.kinds[id] == Kind::Unused && self.texts[id] == format!("[PAD{id}]")
-    }
-
-    /// `added_tokens`: what is looked for in a text before anything else.
-    pub fn added(&self) -> Vec<Json> {
-        let added = |kind| matches!(kind, Kind::Control | Kind::UserDefined | Kind::Unknown);
-        (0..self.texts.len())
-            .filter(|id| added(self.kinds[*id]) && self.ids.get(&self.texts[*id]) == Some(id))
-            .map(|id| {
-                json!({
-                    "id": id,
-                    "content": self.texts[id],
-                    "single_word": false,
-                    "lstrip": false,
-                    "rstrip": false,
-                    "normalized": false,
-                    "special": self.kinds[id] != Kind::UserDefined,
-                })
-            })
-            .collect()
-    }
-
-    /// The step that puts start and end tokens around a text; none where there are none.
-    pub fn template(&self) -> Option<Json> {
-        let special = |id: usize, kind: u32| json!({"SpecialToken": {"id": self.texts[id], "type_id": kind}});
-        let sequence = |name: &str, kind: u32| json!({"Sequence": {"id": name, "type_id": kind}});
-        if self.bos.is_none() && self.eos.is_none() {
-            return None;
-        }
-        let around = |name: &str, kind: u32, bos: Option<usize>| -> Vec<Json> {
-            let bos = bos.map(|id| special(id, kind));
-            bos.into_iter()
-                .chain([sequence(name, kind)])
-                .chain(self.eos.map(|id| special(id, kind)))
-                .collect()
-        };
-        let single = around("A", 0, self.bos);
-        let mut pair = single.clone();
-        pair.extend(around("B", 1, self.bos.filter(|_| self.bos_of_second).or(self.separator)));
-        let mut specials = Map::new();
-        for id in [self.bos, self.eos, self.separator].into_iter().flatten() {
-            let text = &self.texts[id];
-            specials.insert(text.clone(), json!({"id": text, "ids": [id], "tokens": [text]}));
-        }
-        Some(
-            json!({"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": specials}),
-        )
-    }
-}
+use crate::vocab::token_type::TokenType;
 
 /// The special tokens that configs name: the name there, and the part of the key here.
 const SPECIALS: &[(&str, &str)] = &[
@@ -146,27 +30,28 @@ const SPECIALS: &[(&str, &str)] = &[
 
 /// All files of the tokenizer.
 pub fn files(
-    keys: &Keys<'_>,
-    model: &Model,
-    route: Route,
-    notes: &mut Vec<String>,
+    file: &ArchFile<'_>,
+    checkpoint: &mut Checkpoint,
 ) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
-    let kind = keys
-        .text("tokenizer.ggml.model")?
-        .ok_or_else(|| ExportError::MissingKey { key: "tokenizer.ggml.model".to_owned() })?;
+    let keys = file.input.metadata;
+    let kind =
+        text(keys, "tokenizer.ggml.model")?.ok_or_else(|| KeyError::missing("tokenizer.ggml.model"))?;
     let known = vec!["llama", "gpt2", "bert", "t5", "rwkv"];
     let is_spm = kind == "llama";
     let pre = match kind.as_str() {
-        "gpt2" => Some(bpe::find(&keys.text("tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?),
+        "gpt2" => {
+            Some(bpe::find(&text(keys, "tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?)
+        }
         kind if known.contains(&kind) => None,
         _ => return Err(ExportError::Tokenizer { what: "tokenizer", found: kind, known }),
     };
     let adds_bos = is_spm || pre.is_some_and(|pre| pre.adds_bos);
     let is_wordpiece = kind == "bert";
-    let tokens = tokens(keys, model, is_spm, is_wordpiece, adds_bos, notes)?;
+    let tokens = tokens(file, is_spm, is_wordpiece, adds_bos, &mut checkpoint.notes)?;
     let mut files = Vec::new();
-    let mut config = tokenizer_config(keys, model, &tokens)?;
-    config.insert("tokenizer_class".to_owned(), class(&kind, route).into());
+    let mut config = tokenizer_config(keys, &checkpoint.config, &tokens)?;
+    config.insert("tokenizer_class".to_owned(), class(&kind, file.arch.vocab).into());
+    // Of a unigram and of SentencePiece's BPE the model is written beside tokenizer.json: only it has scores.
     match pre {
         None if is_wordpiece => {
             let flag = |of: &str| keys.flag(&format!("tokenizer.ggml.normalizer.{of}"));
@@ -189,13 +74,12 @@ pub fn files(
             ));
             match spm::model(&tokens, &scores, Some(&how)) {
                 Ok(bytes) => files.push(("spiece.model".to_owned(), bytes)),
-                Err(why) => notes.push(format!("spiece.model is left out: {why}")),
+                Err(why) => checkpoint.notes.push(format!("spiece.model is left out: {why}")),
             }
         }
         Some(pre) => {
-            let merges = keys
-                .texts("tokenizer.ggml.merges")?
-                .ok_or_else(|| ExportError::MissingKey { key: "tokenizer.ggml.merges".to_owned() })?;
+            let key = "tokenizer.ggml.merges";
+            let merges = texts(keys, key)?.ok_or_else(|| KeyError::missing(key))?;
             files.push(("tokenizer.json".to_owned(), pretty(&bpe::tokenizer_json(pre, &tokens, &merges)?)));
         }
         None => {
@@ -206,7 +90,7 @@ pub fn files(
                     files.push(("tokenizer.model".to_owned(), bytes));
                     spm::keep_kind_of_unknown(&tokens, &mut config);
                 }
-                Err(why) => notes.push(format!("tokenizer.model is left out: {why}")),
+                Err(why) => checkpoint.notes.push(format!("tokenizer.model is left out: {why}")),
             }
         }
     }
@@ -217,8 +101,7 @@ pub fn files(
 }
 
 fn tokens(
-    keys: &Keys<'_>,
-    model: &Model,
+    file: &ArchFile<'_>,
     is_spm: bool,
     is_wordpiece: bool,
     adds_bos: bool,
@@ -226,25 +109,22 @@ fn tokens(
 ) -> Result<Tokens, ExportError> {
     const TOKENS: &str = "tokenizer.ggml.tokens";
     const TYPES: &str = "tokenizer.ggml.token_type";
+    let (keys, n_rows) = (file.input.metadata, file.embedding_rows()?);
     let Some(Array::String(bytes)) = keys.get(TOKENS).and_then(|value| value.as_array()) else {
-        return Err(ExportError::MissingKey { key: TOKENS.to_owned() });
+        return Err(KeyError::missing(TOKENS).into());
     };
     let to_text = |(id, bytes): (usize, &[u8])| {
         String::from_utf8(bytes.to_vec()).map_err(|_| ExportError::TokenNotText { id })
     };
     let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, ExportError>>()?;
     let count = |key: &str, found, expected| ExportError::TokenCount { key: key.to_owned(), found, expected };
-    if texts.len() as u64 > model.vocab_size {
-        return Err(count(
-            TOKENS,
-            texts.len(),
-            format!("at most the {} rows of the embedding", model.vocab_size),
-        ));
+    if texts.len() as u64 > n_rows {
+        return Err(count(TOKENS, texts.len(), format!("at most the {n_rows} rows of the embedding")));
     }
     let kinds = match keys.get(TYPES).and_then(|value| value.as_array()) {
-        None => vec![Kind::Normal; texts.len()],
+        None => vec![TokenType::Normal; texts.len()],
         Some(Array::I32(kinds)) if kinds.len() == texts.len() => {
-            kinds.iter().map(|id| Kind::from_id(*id)).collect()
+            kinds.iter().map(|id| TokenType::from_id(*id).unwrap_or(TokenType::Normal)).collect()
         }
         Some(other) => {
             return Err(count(TYPES, other.len(), format!("the {} numbers of the tokens", texts.len())));
@@ -283,7 +163,7 @@ fn tokens(
     })
 }
 
-fn scores(keys: &Keys<'_>, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
+fn scores(keys: &Metadata, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
     const SCORES: &str = "tokenizer.ggml.scores";
     match keys.get(SCORES).and_then(|value| value.as_array()) {
         Some(Array::F32(scores)) if scores.len() == n_tokens => Ok(scores.clone()),
@@ -291,13 +171,13 @@ fn scores(keys: &Keys<'_>, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
             let expected = format!("the {n_tokens} numbers of the tokens");
             Err(ExportError::TokenCount { key: SCORES.to_owned(), found: other.len(), expected })
         }
-        None => Err(ExportError::MissingKey { key: SCORES.to_owned() }),
+        None => Err(KeyError::missing(SCORES).into()),
     }
 }
 
 fn tokenizer_config(
-    keys: &Keys<'_>,
-    model: &Model,
+    keys: &Metadata,
+    model_config: &Json,
     tokens: &Tokens,
 ) -> Result<Map<String, Json>, ExportError> {
     let mut config = Map::new();
@@ -315,7 +195,7 @@ fn tokenizer_config(
     if let Json::Object(specials) = special_tokens(keys, tokens)? {
         config.extend(specials);
     }
-    let length = model.config.get("max_position_embeddings").cloned().unwrap_or_default();
+    let length = model_config.get("max_position_embeddings").cloned().unwrap_or_default();
     config.insert("model_max_length".to_owned(), length);
     Ok(config)
 }
@@ -342,7 +222,7 @@ pub fn fits(route: Route, kind: &str) -> bool {
     }
 }
 
-fn special_tokens(keys: &Keys<'_>, tokens: &Tokens) -> Result<Json, ExportError> {
+fn special_tokens(keys: &Metadata, tokens: &Tokens) -> Result<Json, ExportError> {
     let mut map = Map::new();
     for (name, of) in SPECIALS {
         let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?;
@@ -354,16 +234,16 @@ fn special_tokens(keys: &Keys<'_>, tokens: &Tokens) -> Result<Json, ExportError>
 }
 
 /// The chat template, and named ones beside it.
-fn templates(keys: &Keys<'_>) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
+fn templates(keys: &Metadata) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
     let mut files = Vec::new();
-    if let Some(template) = keys.text("tokenizer.chat_template")? {
+    if let Some(template) = text(keys, "tokenizer.chat_template")? {
         files.push(("chat_template.jinja".to_owned(), template.into_bytes()));
     }
-    for name in keys.texts("tokenizer.chat_templates")?.unwrap_or_default() {
+    for name in texts(keys, "tokenizer.chat_templates")?.unwrap_or_default() {
         // A name becomes a file name; one that could leave the folder is none.
         let is_plain =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if let Some(template) = keys.text(&format!("tokenizer.chat_template.{name}"))?.filter(|_| is_plain) {
+        if let Some(template) = text(keys, &format!("tokenizer.chat_template.{name}"))?.filter(|_| is_plain) {
             files.push((format!("additional_chat_templates/{name}.jinja"), template.into_bytes()));
         }
     }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
-use super::tokenizer::{Kind, Tokens};
+use super::tokens::Tokens;
 use crate::vocab::base64;
+use crate::vocab::token_type::TokenType;
 
 /// How texts are prepared, as a file says it.
 pub struct Normalization {
@@ -15,10 +16,12 @@ pub struct Normalization {
 
 /// tokenizer.json.
 pub fn tokenizer_json(tokens: &Tokens, scores: &[f32], how: &Normalization) -> Json {
+    // Fillers behind the last token are left out: a conversion puts them in again, as many as the embedding has rows.
     let n_tokens = (0..tokens.texts.len()).rev().find(|id| !tokens.is_filler(*id)).map_or(0, |last| last + 1);
     let vocab: Vec<Json> = (0..n_tokens)
         .map(|id| json!([tokens.texts[id], scores[id].to_string().parse::<f64>().unwrap_or(0.0)]))
         .collect();
+    // In the order of SentencePiece: characters, then the end of the text, then runs of spaces.
     let mut normalizers = Vec::new();
     if !how.charsmap.is_empty() {
         normalizers
@@ -31,7 +34,7 @@ pub fn tokenizer_json(tokens: &Tokens, scores: &[f32], how: &Normalization) -> J
     let scheme = if tokens.space_prefix.unwrap_or(true) { "always" } else { "never" };
     let spaces =
         json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": true});
-    let unknown = tokens.kinds.iter().position(|kind| *kind == Kind::Unknown).or(tokens.unknown);
+    let unknown = tokens.kinds.iter().position(|kind| *kind == TokenType::Unknown).or(tokens.unknown);
     json!({
         "version": "1.0",
         "truncation": null,

@@ -2,16 +2,17 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::tokenizer::{Kind, Tokens};
+use super::tokens::Tokens;
+use crate::vocab::token_type::TokenType;
 
 /// The mark of a part that begins a word in a file, and of one that continues a word in tokenizer.json.
 const MARKS: [&str; 2] = ["\u{2581}", "##"];
 
 /// The text of a token as tokenizer.json has it: control tokens as they are, others with the mark of
 /// parts that continue a word instead of that of parts that begin one.
-pub fn text(text: &str, kind: Kind) -> String {
+pub fn text(text: &str, kind: TokenType) -> String {
     match text.strip_prefix(MARKS[0]) {
-        _ if kind == Kind::Control => text.to_owned(),
+        _ if kind == TokenType::Control => text.to_owned(),
         Some(rest) => rest.to_owned(),
         None => format!("{}{text}", MARKS[1]),
     }
@@ -23,8 +24,9 @@ pub fn tokenizer_json(tokens: &Tokens, lowercase: Option<bool>, strip_accents: O
     let words = || (0..tokens.texts.len()).filter(|id| !tokens.is_filler(*id));
     let vocab: Map<String, Json> = words().map(|id| (tokens.texts[id].clone(), id.into())).collect();
     let has_capitals = || {
-        words()
-            .any(|id| tokens.kinds[id] != Kind::Control && tokens.texts[id].chars().any(char::is_uppercase))
+        words().any(|id| {
+            tokens.kinds[id] != TokenType::Control && tokens.texts[id].chars().any(char::is_uppercase)
+        })
     };
     json!({
         "version": "1.0",

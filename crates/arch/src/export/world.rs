@@ -1,24 +1,27 @@
 //! RWKV's world vocabulary as its text file: an id, a Python literal and a number of bytes on each line.
 
-use super::ExportError;
-use super::tokenizer::{Kind, Tokens};
+use gguf::KeyError;
+
+use super::error::ExportError;
+use super::tokens::Tokens;
 use crate::vocab::rwkv;
+use crate::vocab::token_type::TokenType;
 
 /// The file's name and its bytes.
 ///
 /// # Errors
-/// [`ExportError::BadKey`] for a token that is no Python literal.
+/// [`ExportError::Key`] for a token that is no Python literal.
 pub fn file(tokens: &Tokens) -> Result<(String, Vec<u8>), ExportError> {
     let mut text = String::new();
     // The first token stands for no text and is not in the file; what is behind the last one are fillers.
     for (id, token) in tokens.texts.iter().enumerate().skip(1) {
-        if tokens.kinds[id] != Kind::Normal {
+        if tokens.kinds[id] != TokenType::Normal {
             break;
         }
         // A single quote is escaped only where there are double quotes too.
         let quote = if token.contains('\'') && !token.contains('"') { '"' } else { '\'' };
         let literal = format!("b{quote}{token}{quote}");
-        let bytes = rwkv::literal_of(&literal).ok_or_else(|| ExportError::BadKey {
+        let bytes = rwkv::literal_of(&literal).ok_or_else(|| KeyError::Value {
             key: "tokenizer.ggml.tokens".to_owned(),
             expected: "bytes as Python prints them".to_owned(),
             found: format!("`{token}` at {id}"),

@@ -37,9 +37,23 @@ pub const LLAMA: Arch = Arch {
     keys,
     computed,
     vocab: Route::Llama,
-    export: Export::Lenient,
+    export: Export::Lenient { understood: UNDERSTOOD },
     ..DECODER
 };
+
+/// Keys of files of other programs, and of older converters, whose meaning is in the config all the same: the
+/// embedding counts the tokens, `scale_linear` is linear scaling before it had a type, the class has a window where
+/// it is Mistral's, and counts of experts are 0 in some dense files.
+const UNDERSTOOD: &[&str] = &[
+    "vocab_size",
+    "attention.sliding_window",
+    "expert_count",
+    "expert_used_count",
+    "rope.scale_linear",
+    "rope.scaling.type",
+    "rope.scaling.original_context_length",
+    "rope.scaling.finetuned",
+];
 
 /// `LlamaConfig` of transformers 5.23.
 const LLAMA_CONFIG: ConfigClass = ConfigClass {

@@ -1,0 +1,176 @@
+//! A config that a file may have been made of, from its keys and from which tensors it has.
+//!
+//! Keys go to the names that the config class has for them (`names.rs`). What no key states, but the tensors
+//! show, is in [`SHOWN`].
+
+use gguf::{Array, Value};
+use serde_json::{Map, Value as Json, json};
+
+use super::error::ExportError;
+use super::layout::ArchFile;
+use super::names::NAMES;
+use super::rope;
+use super::search::json_of;
+use crate::config::classes::ConfigClass;
+
+/// Names in a config and their values.
+type Shown = Vec<(&'static str, Json)>;
+
+/// Values of a config that a file shows otherwise than by a key of that name: for the config classes that have a
+/// field, or for all, and what it shows. The order is that of config.json.
+const SHOWN: &[(Option<&str>, fn(&ArchFile<'_>) -> Result<Shown, ExportError>)] = &[
+    // Layers that predict more than the next token are counted among the others.
+    (None, |file| {
+        let (all, predicted) = (file.count("block_count")?, file.count("nextn_predict_layers")?);
+        let own = all.zip(predicted).map(|(all, predicted)| all.saturating_sub(predicted));
+        Ok(own.map(|own| ("num_hidden_layers", own.into())).into_iter().collect())
+    }),
+    // T5: version 1.1 has gates.
+    (Some("feed_forward_proj"), |file| {
+        let kind = if file.has_tensor(".ffn_gate.weight") { "gated-gelu" } else { "relu" };
+        Ok(vec![("feed_forward_proj", kind.into())])
+    }),
+    (None, |file| {
+        let shape = file.shape("token_types.weight");
+        Ok(shape.map(|shape| ("type_vocab_size", shape.n_rows().into())).into_iter().collect())
+    }),
+    // Jamba: every so many layers is a mixture, which has a router.
+    (Some("expert_layer_period"), |file| {
+        let n_layers = file.count("block_count")?.unwrap_or(0);
+        let has_router = |layer: &u64| file.shape(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
+        let mixtures = (0..n_layers.min(file.input.tensors.len() as u64)).filter(has_router);
+        Ok(period(mixtures, n_layers, ["expert_layer_offset", "expert_layer_period"]))
+    }),
+    // Falcon 2 has one norm for both halves of a layer, Falcon 40B two.
+    (Some("num_ln_in_parallel_attn"), |file| {
+        let norms = if file.has_tensor(".attn_norm_2.weight") { 2 } else { 1 };
+        Ok(vec![("num_ln_in_parallel_attn", norms.into())])
+    }),
+    (Some("attention_bias"), |file| Ok(vec![("attention_bias", file.has_tensor(".attn_q.bias").into())])),
+    (Some("use_qkv_bias"), |file| Ok(vec![("use_qkv_bias", file.has_tensor(".attn_q.bias").into())])),
+    (Some("mlp_bias"), |file| Ok(vec![("mlp_bias", file.has_tensor(".ffn_up.bias").into())])),
+    (Some("use_bias"), |file| Ok(vec![("use_bias", file.has_tensor(".attn_q.bias").into())])),
+    (Some("layer_types"), layer_types),
+    // Counts for each layer: layers without attention have none.
+    (None, |file| {
+        let most = head_counts(file).map(|counts| counts.iter().max().copied().unwrap_or(0));
+        Ok(most.map(|most| ("num_key_value_heads", most.into())).into_iter().collect())
+    }),
+    // Jamba: every so many layers has attention.
+    (Some("attn_layer_period"), |file| {
+        let Some(counts) = head_counts(file) else { return Ok(Vec::new()) };
+        let attends = (0..counts.len() as u64).filter(|layer| counts[*layer as usize] != 0);
+        Ok(period(attends, counts.len() as u64, ["attn_layer_offset", "attn_layer_period"]))
+    }),
+];
+
+/// The first of some layers and the distance to the second; all `n_layers` where there is no second.
+fn period(mut layers: impl Iterator<Item = u64>, n_layers: u64, names: [&'static str; 2]) -> Shown {
+    let Some(first) = layers.next() else { return Vec::new() };
+    let period = layers.next().map_or(n_layers, |second| second - first);
+    vec![(names[0], first.into()), (names[1], period.into())]
+}
+
+/// Key and value heads of each layer, where the file counts them so.
+fn head_counts<'a>(file: &ArchFile<'a>) -> Option<&'a [i32]> {
+    match file.get("attention.head_count_kv") {
+        Some(Value::Array(Array::I32(counts))) => Some(counts),
+        _ => None,
+    }
+}
+
+/// Keys with a value for each layer, and what a layer is called of which it is true, and of which not.
+const LAYER_KINDS: &[(&str, [&str; 2])] = &[
+    ("attention.sliding_window_pattern", ["sliding_attention", "full_attention"]),
+    ("attention.recurrent_layers", ["linear_attention", "full_attention"]),
+    ("attention.head_count_kv", ["full_attention", "conv"]),
+];
+
+/// Truth values of all layers: those of the key, or whether its counts are not 0.
+fn flags_of(value: &Value) -> Option<Vec<bool>> {
+    match value {
+        Value::Array(Array::Bool(flags)) => Some(flags.clone()),
+        Value::Array(Array::I32(counts)) => Some(counts.iter().map(|count| *count != 0).collect()),
+        _ => None,
+    }
+}
+
+/// What each layer is called, where a key has a value for each. A config speaks of the layers before those of a
+/// prediction only.
+fn layer_types(file: &ArchFile<'_>) -> Result<Shown, ExportError> {
+    let kinds = LAYER_KINDS.iter().find_map(|(key, kind)| Some((flags_of(file.get(key)?)?, *kind)));
+    let Some((mut flags, [if_so, if_not])) = kinds else { return Ok(Vec::new()) };
+    let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
+    flags.truncate((flags.len() as u64).saturating_sub(predicted) as usize);
+    let names = flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect();
+    Ok(vec![("layer_types", names)])
+}
+
+/// A config that may be the one.
+///
+/// # Errors
+/// [`ExportError`]: a key of another type, no embedding, rotary scaling that no config states.
+pub fn candidate(
+    file: &ArchFile<'_>,
+    class: &str,
+    config_class: Option<&ConfigClass>,
+) -> Result<Map<String, Json>, ExportError> {
+    let has_field = |name: &str| {
+        config_class
+            .is_some_and(|class| class.fields.iter().copied().flatten().any(|(field, ..)| *field == name))
+    };
+    let mut config = Map::new();
+    config.insert("architectures".into(), json!([class]));
+    let model_type = config_class.map_or(file.arch.name, |class| class.model_type);
+    config.insert("model_type".into(), model_type.into());
+    for (key, names) in NAMES {
+        let Some(value) = file.get(key).and_then(json_of) else { continue };
+        // Classes rename fields and keep the old names as aliases, so several may be meant.
+        let taken: Vec<&&str> = names.iter().filter(|name| has_field(name)).collect();
+        for name in if taken.is_empty() { names.iter().take(1).collect() } else { taken } {
+            config.insert((*name).to_owned(), value.clone());
+        }
+    }
+    for (_, shown) in SHOWN.iter().filter(|(field, _)| field.is_none_or(has_field)) {
+        config.extend(shown(file)?.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    }
+    let metadata = file.input.metadata;
+    for (name, of) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
+        config.insert(name.into(), metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.into());
+    }
+    config.insert("vocab_size".into(), file.embedding_rows()?.into());
+    config.insert("tie_word_embeddings".into(), file.shape("output.weight").is_none().into());
+    // `dtype` is read by transformers 5, `torch_dtype` by 4.
+    for name in ["dtype", "torch_dtype"] {
+        config.insert(name.into(), file.input.dtype.into());
+    }
+    rotary(file, &mut config)?;
+    Ok(config)
+}
+
+/// Rotary keys, where the file has them; which part of a head is rotated.
+fn rotary(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), ExportError> {
+    if file.number("rope.freq_base")?.is_some() {
+        rope::write(file, config)?;
+    }
+    if let Some(theta) = file.number("rope.freq_base_swa")? {
+        config.insert("rope_local_base_freq".into(), theta.into());
+        // Flat, for classes that put the parameters of both kinds of layers together themselves.
+        config.remove("rope_parameters");
+    }
+    let count = |key: &str| config.get(key).and_then(Json::as_u64);
+    let share = count("hidden_size")
+        .zip(count("num_attention_heads"))
+        .and_then(|(width, heads)| width.checked_div(heads));
+    let head = file.count("attention.key_length")?.or(share);
+    if let (Some(rotated), Some(head)) = (file.count("rope.dimension_count")?, head)
+        && rotated < head
+    {
+        let part = Json::from(rotated as f64 / head as f64);
+        if let Some(Json::Object(parameters)) = config.get_mut("rope_parameters") {
+            parameters.insert("partial_rotary_factor".into(), part.clone());
+        }
+        config.insert("partial_rotary_factor".into(), part);
+    }
+    Ok(())
+}
