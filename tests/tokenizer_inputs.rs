@@ -187,7 +187,18 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
     );
     assert_eq!(value(&sandbox, "tokenizer.ggml.pre"), "smollm");
     let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
-    assert!(ran.stderr.contains("as chosen, but llama.cpp loads no file with that name"), "{}", ran.stderr);
+    let words = "as chosen, but llama.cpp loads no file with that name; the nearest that it knows are `";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "qwen-2"]);
+    assert!(ran.stderr.contains(&format!("{words}qwen2`, `")), "{}", ran.stderr);
+    // A kind of tokenizer that has no choice says so.
+    let (place, ran) = vocab_only("llama", |_| {}, &["--pre", "foo"]);
+    assert!(
+        ran.stderr.contains("pre-tokenizer `foo` was chosen, but this kind of tokenizer has none to choose"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(value(&place, "tokenizer.ggml.pre"), "default");
 }
 
 #[test]

@@ -166,7 +166,13 @@ impl Part<'_> {
     fn read_elements(&self, range: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.tensor.shape.row_elems().max(1);
         let by_element = self.part.row_elems == 1;
-        // Both sides are seen as one long row of elements, since their rows differ in length.
+        // Rows of the part are `part.row_elems` long (1 where single elements move), rows of the file `row_elems`, rows
+        // of the checkpoint have a length of their own: all three number the same elements. With part.row_elems = 2,
+        // row_elems = 4 and a map that swaps the rows of the part:
+        //
+        //     checkpoint  0 1 | 2 3          element 2 is (row 1, within 0) of the part, which the map puts into
+        //     file        2 3   0 1          output row 0: element 0 of the file
+        //
         // Where an element of the checkpoint is in the file, if it is in this part.
         let place = |element: u64| {
             let (row, within) = (element / self.part.row_elems, element % self.part.row_elems);
@@ -174,6 +180,7 @@ impl Part<'_> {
             Some((row, (self.part.first_row + row) * self.part.row_elems + within))
         };
         let mut values = vec![0.0; row_elems as usize];
+        // Neighbours are mostly in one row of the file, which is decoded once.
         let mut have = None;
         for (element, out) in range.zip(out) {
             let Some((row, at)) = place(element) else { continue };
@@ -204,9 +211,21 @@ impl Part<'_> {
         //
         // So a run of rows of the checkpoint is, in each row of the file, the run of elements `elements`.
         let Some(matrix) = self.part.matrix else { return Ok(()) };
+        // A matrix of the checkpoint, of which `matrix.group` rows belong together, and what the file has of it, for
+        // n_columns = 3, matrix.start = 1, row_elems = 3:
+        //
+        //     checkpoint, matrix `index`         file, row `index * n_columns + column`
+        //     row 0   .  .  .                    column 0   a d g
+        //     row 1   a  b  c                    column 1   b e h
+        //     row 2   d  e  f          <-        column 2   c f i
+        //     row 3   g  h  i
+        //
+        // Row r of the matrix is element `r - matrix.start` of each of these rows of the file. So a job for rows 2
+        // and 3 reads elements 1 and 2 of all n_columns rows: the run `d g`, then `e h`, then `f i`.
         let mut row = rows.start;
         while row < rows.end {
             let (index, within) = (row / matrix.group, row % matrix.group);
+            // Up to the end of this matrix at most; the next round does the next one.
             let end = rows.end.min((index + 1) * matrix.group);
             // Rows of this matrix that are wanted and were taken, counted within the matrix.
             let taken =
@@ -215,6 +234,7 @@ impl Part<'_> {
                 let elements = taken.start - matrix.start..taken.end - matrix.start;
                 let mut run = vec![0.0; (elements.end - elements.start) as usize];
                 for column in 0..n_columns {
+                    // Its row before the row map moved it; other parts have the columns that this one lacks.
                     let line = index * n_columns + column;
                     if !self.part.takes(line) {
                         continue;
@@ -223,6 +243,7 @@ impl Part<'_> {
                     self.read_run(line, elements.clone(), level, &mut run)?;
                     self.undo(line, &mut run);
                     let first = (row - rows.start) + (taken.start - within);
+                    // A run goes down one column of `out`, which is (rows, n_columns).
                     for (i, value) in run.iter().enumerate() {
                         out[((first + i as u64) * n_columns + column) as usize] = *value;
                     }
@@ -237,8 +258,14 @@ impl Part<'_> {
     fn read_run(&self, row: u64, elements: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let (row_elems, dtype) = (self.tensor.shape.row_elems(), self.tensor.dtype);
         let block = dtype.block_elems().max(1);
+        // The blocks that hold these elements, whole:
+        //
+        //     blocks of the row   |   first   |           |   last - 1 |
+        //     elements                   [start ............ end)
+        //     skip                 <--->
         let (first, last) = (elements.start / block, elements.end.div_ceil(block));
         let row = self.part.first_row + row;
+        // Big-endian blocks are swapped when whole rows are read, and rows of broken blocks have no own ones.
         if self.file.endian() != Endian::Little || !row_elems.is_multiple_of(block) {
             let mut values = vec![0.0; row_elems as usize];
             self.rows.read(row..row + 1, level, &mut values)?;
