@@ -35,7 +35,7 @@ enum Step {
     Gpt2,
     /// Every digit apart.
     Digits,
-    /// What matches is a piece, and so is what lies between.
+    /// What matches is a piece, and so is what is between two of them.
     Split(&'static str),
 }
 

@@ -15,10 +15,12 @@ use crate::config::classes::ConfigClass;
 
 /// Names in a config and their values.
 type Shown = Vec<(&'static str, Json)>;
+/// Reads them off a file.
+type Show = fn(&ArchFile<'_>) -> Result<Shown, ExportError>;
 
 /// Values of a config that a file shows otherwise than by a key of that name: for the config classes that have a
 /// field, or for all, and what it shows. The order is that of config.json.
-const SHOWN: &[(Option<&str>, fn(&ArchFile<'_>) -> Result<Shown, ExportError>)] = &[
+const SHOWN: &[(Option<&str>, Show)] = &[
     // Layers that predict more than the next token are counted among the others.
     (None, |file| {
         let (all, predicted) = (file.count("block_count")?, file.count("nextn_predict_layers")?);

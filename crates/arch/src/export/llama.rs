@@ -54,7 +54,7 @@ fn config(file: &ArchFile<'_>) -> Result<(&'static str, Map<String, Json>), Expo
     check_heads(file, ".attn_k.", n_head_kv, head_dim)?;
     let (attention_bias, mlp_bias) = (file.has_tensor(".attn_q.bias"), file.has_tensor(".ffn_up.bias"));
 
-    // Mistral 7B is written as llama, with nothing but its name to tell it, or a window that llama has not.
+    // Mistral 7B is written as llama, recognized by its name alone, or by a window, which llama has not.
     let mistral = ["general.name", "general.basename"]
         .iter()
         .any(|key| matches!(text(metadata, key), Ok(Some(name)) if name.to_lowercase().contains("mistral")));

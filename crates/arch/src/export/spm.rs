@@ -81,7 +81,7 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
     let first = normal.next();
     if normal.all(|score| Some(score) == first) {
         // The reference's converter gives every token the same score when there is no
-        // tokenizer.model. Ids then tell the order, for training numbers tokens by it; but runs of
+        // tokenizer.model. Ids then give the order, for training numbers tokens by it; but runs of
         // spaces, which llama and mistral have among the first, have the worst scores there.
         let is_space: Vec<bool> =
             tokens.texts.iter().map(|text| text.trim_matches('\u{2581}').is_empty()).collect();

@@ -200,7 +200,7 @@ fn tokenizer_config(
     Ok(config)
 }
 
-/// The generic class, unless the architecture's own is asked for by name.
+/// The generic class, unless the architecture's own is looked for by name.
 fn class(kind: &str, route: Route) -> &'static str {
     match (kind, route) {
         ("bert", _) => "BertTokenizer",

@@ -250,7 +250,7 @@ impl HfTokenizer {
             let id = u32::try_from(id).map_err(|error| malformed("vocab.txt", &error))?;
             vocab.push((line.to_owned(), id));
         }
-        // `BertTokenizer.__init__`: small letters and Chinese characters apart unless told otherwise.
+        // `BertTokenizer.__init__`: small letters and Chinese characters apart unless the config says otherwise.
         let config = tokenizer_config(input)?.unwrap_or_default();
         let flag = |name: &str, default| config.get(name).and_then(Json::as_bool).unwrap_or(default);
         Ok(HfTokenizer {

@@ -222,7 +222,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A field: a varint of its number and its wire type, `number << 3 | type`, then the value, whose length
-    /// the wire type tells: 0 varint, 1 eight bytes, 2 a length and as many bytes, 5 four bytes. 3 and 4
+    /// follows from the wire type: 0 varint, 1 eight bytes, 2 a length and as many bytes, 5 four bytes. 3 and 4
     /// began and ended groups, which no model has.
     fn field(&mut self) -> Result<(u64, Field<'a>), String> {
         let tag = self.varint()?;

@@ -161,7 +161,7 @@ fn ids_with_holes_or_repeats() {
         folder.edit("tokenizer.json", |json| json["model"]["vocab"]["!"] = json!(1));
     });
     assert_eq!(error, "id 1 is given to two tokens: `!` and `\"`");
-    // The config has room for the token that moved: a hole, filled and told.
+    // The config has room for the token that moved: a hole, filled and noted.
     let notes = notes_of("bpe-llama3", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["vocab"]["!"] = json!(310));
     });
@@ -345,7 +345,7 @@ fn two_files_that_disagree() {
 }
 
 #[test]
-fn templates_that_do_not_parse_are_kept_and_told() {
+fn templates_that_do_not_parse_are_kept_with_a_note() {
     let bad = "{% for m in messages %}{{ m }}";
     let with = |text: &str| {
         let text = text.to_owned();
@@ -414,7 +414,7 @@ fn to_base64(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn unknown_pre_tokenizers_are_told_with_the_nearest() {
+fn unknown_pre_tokenizers_name_the_nearest() {
     let error = error_of("bpe-qwen2", |folder, _| {
         folder.edit("tokenizer.json", |json| {
             let split = &mut json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
@@ -451,7 +451,7 @@ fn llama_tokenizers_as_json_alone() {
     assert_eq!(types[384..], [3, 4]);
     let Some(Value::Array(Array::F32(scores))) = ranked(keys::SCORES) else { panic!() };
     assert!(scores[259] > scores[300] && scores[300] > scores[330], "{scores:?}");
-    // ChatGLM 3: its nine special tokens lie behind the pieces, listed or not.
+    // ChatGLM 3: its nine special tokens come after the pieces, listed or not.
     let chatglm = |folder: &mut Folder, ctx: &mut VocabContext| {
         folder.edit("config.json", |json| json["padded_vocab_size"] = json!(400));
         (ctx.route, ctx.embedding_rows) = (Route::ChatGlm, None);
@@ -467,7 +467,7 @@ fn llama_tokenizers_as_json_alone() {
     assert_eq!(tokens.len(), 400);
     let pre = value_of("json-llama2", keys::PRE, chatglm).unwrap();
     assert_eq!(pre.as_str(), Some("chatglm-spm"));
-    // What the reference writes loses something: told.
+    // What the reference writes loses something: noted.
     let notes = notes_of("json-llama2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["normalizer"] = json!(null));
     });

@@ -32,7 +32,7 @@ struct Family {
     n_ranks: Option<usize>,
     /// The expression by which text is split; nothing where llama.cpp has code for it.
     split: Option<&'static str>,
-    /// Its name, where the expression does not tell.
+    /// Its name, where it does not follow from the expression.
     pre: Option<&'static str>,
     /// The id of the first special token; the number of ranks if it is not stated.
     first_special: Option<u32>,
@@ -200,7 +200,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     })?;
     let ranks = Ranks::read(file, bytes)?;
     let n_ranks = ranks.tokens.len();
-    // Llama 3, Llama 4 and GLM 4 share a file name; the number of ranks tells the first two.
+    // Llama 3, Llama 4 and GLM 4 share a file name; the number of ranks identifies the first two.
     let family = FAMILIES
         .iter()
         .find(|family| family.file == file && family.n_ranks.is_none_or(|n| n == n_ranks))

@@ -91,7 +91,7 @@ pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportEr
 /// The values of a tensor that a config is made of.
 fn small(file: &File, name: &str) -> Result<Option<Vec<f32>>, ExportError> {
     let Some(tensor) = file.tensor(name) else { return Ok(None) };
-    // As many values as lie in the file, which the header was checked against.
+    // As many values as are in the file, which the header was checked against.
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
     GgufRows::new(file, tensor).read(0..tensor.shape.n_rows(), quant::Level::Scalar, &mut values)?;
     Ok(Some(values))

@@ -22,7 +22,7 @@ pub struct ExportRows<'a> {
     view: RowView,
 }
 
-/// Rows that lie in one GGUF tensor.
+/// Rows that are in one GGUF tensor.
 #[derive(Debug, Clone)]
 struct Part<'a> {
     file: &'a gguf::File,
@@ -48,7 +48,7 @@ impl<'a> ExportRows<'a> {
         Ok(ExportRows { parts: exported.parts.iter().map(part).collect::<Result<_, Error>>()?, view })
     }
 
-    /// The only part, where rows lie in the order of the checkpoint.
+    /// The only part, where rows are in the order of the checkpoint.
     fn plain(&self) -> Option<&Part<'a>> {
         match &self.parts[..] {
             [part] if part.is_plain() && part.part.row_elems == self.view.row_elems => Some(part),
@@ -118,7 +118,7 @@ impl RowSource for ExportRows<'_> {
         Ok(())
     }
 
-    /// Rows of whole heads lie together in the file, if not in this order.
+    /// Rows of whole heads are together in the file, if not in this order.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         match &self.parts[..] {
             [part] if part.part.matrix.is_none() && part.part.row_elems == self.view.row_elems => {
@@ -136,7 +136,7 @@ impl RowSource for ExportRows<'_> {
 }
 
 impl Part<'_> {
-    /// Whether the rows lie one after the other as they are.
+    /// Whether the rows follow each other as they are.
     fn is_plain(&self) -> bool {
         self.part.rows == RowMap::Concat && self.part.matrix.is_none()
     }

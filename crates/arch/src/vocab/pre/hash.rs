@@ -168,7 +168,7 @@ fn text_of_model(hf: &HfTokenizer) -> Result<String, String> {
     Ok(words.into_iter().map(|(word, _, _)| word).collect())
 }
 
-/// All parts of a text, to be asked for a quarter of a million times.
+/// All parts of a text, which are looked up a quarter of a million times.
 struct Parts<'a> {
     text: &'a str,
     short: HashSet<&'a str>,

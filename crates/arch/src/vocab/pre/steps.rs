@@ -46,7 +46,7 @@ impl Steps {
         match kind(step) {
             "" => {}
             "Sequence" => list(step, "pretokenizers").iter().for_each(|step| self.add(step)),
-            // Splits by GPT-2's expression unless told not to, and spells what is left in the byte alphabet.
+            // Splits by GPT-2's expression unless the file says not to, and spells what is left in the byte alphabet.
             "ByteLevel" => {
                 self.byte_level = true;
                 self.space_first |= flag("add_prefix_space", true);

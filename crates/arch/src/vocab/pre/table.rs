@@ -26,7 +26,7 @@ struct Known {
     splits: &'static [&'static str],
     /// Whether words that are tokens are taken whole: `None` if the name says nothing of that.
     ignore_merges: Option<bool>,
-    /// The normalizer that tells it from the next row with the same expressions.
+    /// The normalizer that distinguishes it from the next row with the same expressions.
     normalizer: Option<&'static str>,
 }
 
