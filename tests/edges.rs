@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs};
 
 use common::{Output, Sandbox, golden};
 
-/// `POISONED` and `POISON` of `scripts/golden/edges-cli.py`.
+/// `POISONED` and `POISON` of `scripts/golden/edges_cli.py`.
 const POISONED: &str = "model.layers.1.mlp.down_proj.weight";
 const POISON: [(usize, u16); 4] =
     [(3 * 512 + 7, 0x7fc0), (3 * 512 + 8, 0xffc0), (5 * 512, 0x7f80), (5 * 512 + 511, 0xff80)];

@@ -272,7 +272,7 @@ fn an_output_inside_the_input_is_refused() {
 struct Bad {
     name: &'static str,
     golden: &'static str,
-    spoil: fn(&Sandbox),
+    damage: fn(&Sandbox),
     stderr: &'static str,
 }
 
@@ -280,7 +280,7 @@ const BAD: &[Bad] = &[
     Bad {
         name: "missing shard",
         golden: "llama-sharded",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             fs::remove_file(sandbox.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap()
         },
         stderr: "error: llama-sharded: weights file `model-00003-of-00005.safetensors` is missing: `model.safetensors.index.json` has 6 tensors in it\n\
@@ -289,7 +289,7 @@ const BAD: &[Bad] = &[
     Bad {
         name: "an index that names an absent tensor",
         golden: "llama-sharded",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             let entry = r#""weight_map": {"model.layers.7.w": "model-00001-of-00005.safetensors","#;
             sandbox.edit("llama-sharded/model.safetensors.index.json", r#""weight_map": {"#, entry);
         },
@@ -299,7 +299,7 @@ const BAD: &[Bad] = &[
     Bad {
         name: "truncated weights",
         golden: "llama",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             let path = sandbox.path("llama/model.safetensors");
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
@@ -310,7 +310,7 @@ const BAD: &[Bad] = &[
     Bad {
         name: "weights cut inside the header",
         golden: "llama",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             let path = sandbox.path("llama/model.safetensors");
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..300]).unwrap();
@@ -321,7 +321,7 @@ const BAD: &[Bad] = &[
     Bad {
         name: "a tensor twice",
         golden: "llama",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             let from = sandbox.path("llama/model.safetensors");
             fs::copy(from, sandbox.path("llama/model-again.safetensors")).unwrap();
         },
@@ -331,57 +331,57 @@ const BAD: &[Bad] = &[
     Bad {
         name: "a dtype that does not exist",
         golden: "llama",
-        spoil: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#),
+        damage: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#),
         stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: dtype `BF17` is not known\n",
     },
     Bad {
         name: "a dtype of another size",
         golden: "llama",
-        spoil: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#),
+        damage: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#),
         stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: shape [384, 256] of F32 takes 393216 bytes, the header gives bytes 0 to 196608\n",
     },
     Bad {
         name: "a config without a needed key",
         golden: "llama",
-        spoil: |sandbox| sandbox.edit("llama/config.json", r#""num_attention_heads": 4,"#, ""),
+        damage: |sandbox| sandbox.edit("llama/config.json", r#""num_attention_heads": 4,"#, ""),
         stderr: "error: llama: config.json: missing key `num_attention_heads`\n",
     },
     Bad {
         name: "a config that is not JSON",
         golden: "llama",
-        spoil: |sandbox| sandbox.edit("llama/config.json", r#""architectures": ["#, r#""architectures" ["#),
+        damage: |sandbox| sandbox.edit("llama/config.json", r#""architectures": ["#, r#""architectures" ["#),
         stderr: "error: llama: `config.json`: expected `:` at line 2 column 19\n\
                  hint: a file that starts with `version https://git-lfs` or `<html>` is not the real one\n",
     },
     Bad {
         name: "no config",
         golden: "llama",
-        spoil: |sandbox| fs::remove_file(sandbox.path("llama/config.json")).unwrap(),
+        damage: |sandbox| fs::remove_file(sandbox.path("llama/config.json")).unwrap(),
         stderr: "error: llama: `config.json` is missing\n\
                  hint: give the folder that a model's page lists, with all its small files\n",
     },
     Bad {
         name: "no weights",
         golden: "llama",
-        spoil: |sandbox| fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap(),
+        damage: |sandbox| fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap(),
         stderr: "error: llama: no weights found; looked for model*.safetensors, consolidated*.safetensors, pytorch_model*.bin, consolidated*.pth, adapter_model.*, *.gguf, *.safetensors\n",
     },
     Bad {
         name: "no tokenizer",
         golden: "llama",
-        spoil: |sandbox| fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap(),
+        damage: |sandbox| fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap(),
         stderr: "error: llama: no tokenizer: looked for `tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`\n",
     },
     Bad {
         name: "a vocabulary larger than the embedding",
         golden: "llama",
-        spoil: |sandbox| sandbox.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
+        damage: |sandbox| sandbox.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
         stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n",
     },
     Bad {
         name: "more layers than weights",
         golden: "llama",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 3"#)
         },
         stderr: "error: llama: 9 missing tensor(s): `model.layers.2.input_layernorm.weight`, `model.layers.2.post_attention_layernorm.weight`, `model.layers.2.self_attn.q_proj.weight`, `model.layers.2.self_attn.k_proj.weight`, `model.layers.2.self_attn.v_proj.weight`, `model.layers.2.self_attn.o_proj.weight`, `model.layers.2.mlp.gate_proj.weight`, `model.layers.2.mlp.up_proj.weight` and 1 more\n\
@@ -390,7 +390,7 @@ const BAD: &[Bad] = &[
     Bad {
         name: "fewer layers than weights",
         golden: "llama",
-        spoil: |sandbox| {
+        damage: |sandbox| {
             sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
         },
         stderr: "error: llama: 9 tensor(s) without a place in this architecture: `model.layers.1.input_layernorm.weight`, `model.layers.1.mlp.down_proj.weight`, `model.layers.1.mlp.gate_proj.weight`, `model.layers.1.mlp.up_proj.weight`, `model.layers.1.post_attention_layernorm.weight`, `model.layers.1.self_attn.k_proj.weight`, `model.layers.1.self_attn.o_proj.weight`, `model.layers.1.self_attn.q_proj.weight` and 1 more\n\
@@ -401,9 +401,9 @@ const BAD: &[Bad] = &[
 #[test]
 fn bad_input_is_named_and_nothing_is_written() {
     let mut wrong = String::new();
-    for Bad { name, golden, spoil, stderr } in BAD {
+    for Bad { name, golden, damage, stderr } in BAD {
         let sandbox = Sandbox::with_golden(golden);
-        spoil(&sandbox);
+        damage(&sandbox);
         let before = sandbox.listing(golden);
         let ran = sandbox.convert(&[golden, "out", "--type", "q4_k_m", "-q"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{name}: {}", ran.stderr);

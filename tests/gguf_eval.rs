@@ -1,5 +1,5 @@
 //! `gguf-eval perplexity` on tiny models, beside what llama-perplexity prints of them
-//! (`golden/eval-cli/perplexity.txt`, made by `scripts/golden/eval-cli.sh`).
+//! (`golden/eval-cli/perplexity.txt`, made by `scripts/golden/eval_cli.sh`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;

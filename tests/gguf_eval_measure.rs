@@ -1,5 +1,5 @@
 //! `gguf-eval compare`, `check`, `imatrix` and `score` on tiny models, beside what the reference's
-//! tools say of them (`golden/eval-cli/`, made by `scripts/golden/eval-cli.sh`).
+//! tools say of them (`golden/eval-cli/`, made by `scripts/golden/eval_cli.sh`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;

@@ -23,7 +23,7 @@ fn with_bf16(names: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// What the maker of the golden has at hand: see `scripts/golden/quantize-cli.sh`.
+/// What the maker of the golden has at hand: see `scripts/golden/quantize_cli.sh`.
 fn with_inputs() -> Sandbox {
     let sandbox = with_bf16(&["llama", "mixtral"]);
     for (from, to) in [

@@ -16,17 +16,17 @@ fn edit(sandbox: &Sandbox, file: &str, change: impl FnOnce(&mut Json)) {
     fs::write(&path, json.to_string()).unwrap();
 }
 
-/// The golden checkpoint, spoilt, and what its conversion without weights said.
-fn vocab_only(name: &str, spoil: impl FnOnce(&Sandbox), more: &[&str]) -> (Sandbox, Output) {
+/// The golden checkpoint, damaged, and what its conversion without weights said.
+fn vocab_only(name: &str, damage: impl FnOnce(&Sandbox), more: &[&str]) -> (Sandbox, Output) {
     let sandbox = Sandbox::with_golden(name);
-    spoil(&sandbox);
+    damage(&sandbox);
     let ran = sandbox.convert(&[&[name, "out/x.gguf", "--vocab-only"], more].concat());
     (sandbox, ran)
 }
 
 /// It must be refused with these words, and nothing written.
-fn refused(name: &str, spoil: impl FnOnce(&Sandbox), words: &str) {
-    let (sandbox, ran) = vocab_only(name, spoil, &["-q"]);
+fn refused(name: &str, damage: impl FnOnce(&Sandbox), words: &str) {
+    let (sandbox, ran) = vocab_only(name, damage, &["-q"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
     assert!(
         ran.stderr.starts_with(&format!("error: {name}: ")) && ran.stderr.contains(words),
@@ -37,8 +37,8 @@ fn refused(name: &str, spoil: impl FnOnce(&Sandbox), words: &str) {
 }
 
 /// It must be converted with these words.
-fn told(name: &str, spoil: impl FnOnce(&Sandbox), words: &str) -> Sandbox {
-    let (sandbox, ran) = vocab_only(name, spoil, &[]);
+fn warned(name: &str, damage: impl FnOnce(&Sandbox), words: &str) -> Sandbox {
+    let (sandbox, ran) = vocab_only(name, damage, &[]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
     sandbox
@@ -60,7 +60,7 @@ fn ids_with_repeats_and_holes() {
     let twice = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(4));
     refused("llama-llama3", twice, "id 4 is given to two tokens: `!` and `\"`");
     let hole = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(382));
-    told(
+    warned(
         "llama-llama3",
         hole,
         "3 ids below 382 have no token in `tokenizer.json`; unused tokens `[PAD...]` stand there",
@@ -97,7 +97,7 @@ fn special_ids_out_of_range() {
     let beyond = |sandbox: &Sandbox| {
         edit(sandbox, "llama-llama3/config.json", |json| json["pad_token_id"] = json!(384))
     };
-    told("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id` is 384, but there are 384 tokens");
+    warned("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id` is 384, but there are 384 tokens");
 }
 
 #[test]
@@ -117,14 +117,14 @@ fn two_files_that_disagree() {
     };
     let words = "`tokenizer.model` and `tokenizer.json` disagree on 1 tokens: id 2 is `</s>` and `other`; \
                  `tokenizer.model` is taken: it has the scores, and the reference takes it";
-    told("llama", other, words);
+    warned("llama", other, words);
 }
 
 #[test]
 fn a_template_that_is_not_jinja_is_kept() {
     let bad = "{% for m in messages %}{{ m }}";
     let broken = |sandbox: &Sandbox| edit(sandbox, CONFIG, |json| json["chat_template"] = json!(bad));
-    let sandbox = told("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
+    let sandbox = warned("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
     assert_eq!(value(&sandbox, "tokenizer.chat_template"), bad);
 }
 
@@ -133,8 +133,8 @@ fn templates_come_from_three_places() {
     let without = |sandbox: &Sandbox| {
         edit(sandbox, CONFIG, |json| drop(json.as_object_mut().unwrap().remove("chat_template")));
     };
-    let template = |spoil: &dyn Fn(&Sandbox)| {
-        let (sandbox, ran) = vocab_only("llama-llama3", spoil, &["-q"]);
+    let template = |damage: &dyn Fn(&Sandbox)| {
+        let (sandbox, ran) = vocab_only("llama-llama3", damage, &["-q"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         (value(&sandbox, "tokenizer.chat_template"), value(&sandbox, "tokenizer.chat_template.rag"))
     };
@@ -251,7 +251,7 @@ fn scores_are_made_of_merges_on_demand() {
             fs::copy(golden("tokenizer/json-llama2").join(file), sandbox.path("llama").join(file)).unwrap();
         }
     };
-    let sandbox = told("llama", json_only, "has no scores, and the reference gives every token the same");
+    let sandbox = warned("llama", json_only, "has no scores, and the reference gives every token the same");
     let scores = value(&sandbox, "tokenizer.ggml.scores");
     assert!(scores.as_array().unwrap().iter().all(|score| *score == -1000.0), "{scores}");
     let (sandbox, ran) = vocab_only("llama", json_only, &["--scores-from-merges"]);

@@ -123,8 +123,8 @@ fn run(
             .and_then(|raw| compare_blocks(&raw, &blocks, block_bytes));
         return Err(raw.or(sample).unwrap_or_else(|| {
             format!(
-                "bytes differ, though not in the sample; make all bytes with `scripts/golden/quant.py LIB OUT \
-                 --raw {number} {dtype}` and name that folder in QUANT_GOLDEN_RAW"
+                "bytes differ, though not in the sample; make all bytes with `scripts/golden/make quant \
+                 --only {dtype} --input raw={number} --build DIR --golden OUT` and name OUT/quant in QUANT_GOLDEN_RAW"
             )
         }));
     }
