@@ -2,10 +2,7 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-use eval::{
-    Model, Options,
-    perplexity::{Settings, measure},
-};
+use eval::{Model, Options, chunks::Settings, perplexity::measure};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();

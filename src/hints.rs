@@ -47,6 +47,27 @@ pub fn gguf(error: &gguf::Error) -> Option<String> {
     }
 }
 
+/// About an error of the crate `eval`.
+pub fn eval(error: &eval::Error) -> Option<String> {
+    use eval::Error;
+    let hint = match error {
+        Error::Gguf(error) => return gguf(error),
+        Error::NoLogits { .. } => "`gguf-eval embed` runs encoders",
+        Error::NoNextToken { .. } => {
+            "`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders"
+        }
+        Error::NoFeatures { .. } => {
+            "`gguf-eval` reads no sound; a program gives a spectrogram to the library `eval`"
+        }
+        Error::NoVectors { .. } => "`gguf-eval generate` lets it answer",
+        Error::NoPooling { .. } => {
+            "say how rows become one vector: --pooling mean, cls, last, or none for all rows"
+        }
+        error => return error.hint().map(str::to_owned),
+    };
+    Some(hint.to_owned())
+}
+
 /// About an export that failed.
 pub fn export(error: &ExportError) -> Option<String> {
     match error {

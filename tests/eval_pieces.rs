@@ -8,8 +8,8 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use common::{Sandbox, largest_difference};
 use eval::{
     Error, Model, Options, Sequence, Session,
+    chunks::Chunk,
     importance::{Collector, gaps},
-    perplexity::Cut,
 };
 
 /// The largest difference that is allowed, as a part of the range of the rows, and as a part of what a row changes by
@@ -77,7 +77,7 @@ fn difference(model: &Model) -> Result<(f32, f32), Error> {
 /// Matrices of the layers that are run and whose input nobody is shown.
 fn unobserved(model: &Model) -> Result<Vec<String>, String> {
     let tokens: Vec<u32> = (3..23).collect();
-    let cut = Cut { counted: 0..tokens.len() - 1, targets: tokens[1..].to_vec(), tokens };
+    let cut = Chunk { counted: 0..tokens.len() - 1, targets: tokens[1..].to_vec(), tokens };
     let mut collector = Collector::new(false);
     collector.add(model, &[cut]).map_err(|error| error.to_string())?;
     let sums = collector.sums(20).map_err(|error| error.to_string())?;

@@ -134,7 +134,7 @@ fn layers_that_a_file_cannot_have_take_no_memory() {
     fs::write(sandbox.path("y.gguf"), bytes).unwrap();
     let ran = eval(&sandbox, &["embed", "y.gguf", "--prompt", "x"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("`bert.block_count` is `4294967295`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`bert.block_count`: expected at most"), "{}", ran.stderr);
 }
 
 #[test]

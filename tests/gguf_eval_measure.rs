@@ -174,6 +174,13 @@ fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
     let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
     assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
     assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
+    // The page has the words of the command line, and zeros without a sign.
+    for label in
+        ["divergence, mean", "perplexity / base", "same most likely token", "change of probability, RMS"]
+    {
+        assert!(page.contains(label), "{label}");
+    }
+    assert!(!page.contains("-0.000 %") && !page.contains(">-0.000000<"));
     let alone = succeed(eval(&sandbox, &["compare", "base.gguf", "q4_0.gguf", "--tensors", "-q"]));
     assert!(alone.stdout.contains("blk.0.attn_q.weight") && !alone.stdout.contains("perplexity"));
 }

@@ -165,12 +165,6 @@ fn options_of_llama_cpp_name_ours() {
             (QUANTIZE, &["-m", "in.gguf", "q8_0"], 2, &["tip: the input is the first argument"]),
             (QUANTIZE, &["in.gguf", "--outfile=x", "q8_0"], 2, &["tip: the output is the second argument"]),
             (EVAL, &["perplexity", "-m", "in.gguf"], 2, &["tip: the model is an argument"]),
-            (
-                EVAL,
-                &["perplexity", "in.gguf", "--ctx-size", "8"],
-                2,
-                &["tip: tokens in a chunk are `--context N`"],
-            ),
             (EVAL, &["perplexity", "in.gguf", "--file", "text"], 2, &["tip: a text is `--text FILE`"]),
             (
                 EVAL,

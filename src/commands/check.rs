@@ -8,15 +8,17 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
     Activations,
-    compare::{Base, run as run_windows},
-    perplexity::{Settings, cut, measure},
-    stats::Comparison,
+    chunks::{Settings, chunks_of_text},
+    compare::{Base, run as run_chunks},
+    perplexity::measure,
+    stats::{Comparison, fixed},
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::shared::{
-    eval_model::{RunArgs, at, open, tokens},
+    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    outputs::{check_outputs, write_result},
     progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
@@ -60,14 +62,14 @@ struct CheckArgs {
     #[arg(long)]
     save: bool,
     /// Replace the baseline if it exists.
-    #[arg(long, requires = "save")]
+    #[arg(long)]
     force: bool,
-    /// Tokens in a window, for --save.
-    #[arg(short, long, value_name = "N", default_value_t = 512, requires = "save")]
-    context: usize,
-    /// Windows, for --save.
-    #[arg(short = 'n', long, value_name = "N", requires = "save")]
-    windows: Option<usize>,
+    /// Tokens in a window, with --save; 512 by default. Without --save the baseline says it.
+    #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
+    context: Option<u32>,
+    /// Windows at most, with --save. Without --save the baseline says it.
+    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    windows: Option<u32>,
     /// By how much perplexity may be above the baseline's, in percent; 0.1, or what the baseline says.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     perplexity_margin: Option<f64>,
@@ -135,10 +137,11 @@ impl Verdict {
     }
 
     fn line(&self) -> String {
-        let change = (self.value / self.baseline - 1.0) * 100.0;
+        let change = fixed((self.value / self.baseline - 1.0) * 100.0, 3);
+        let sign = if change.starts_with('-') { "" } else { "+" };
         let verdict = if self.is_worse { "worse" } else { "ok" };
         format!(
-            "{verdict}: {} {:.6}, baseline {:.6} ({change:+.3} %), at most {:.6}\n",
+            "{verdict}: {} {:.6}, baseline {:.6} ({sign}{change} %), at most {:.6}\n",
             self.what, self.value, self.baseline, self.highest
         )
     }
@@ -146,10 +149,24 @@ impl Verdict {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let mut args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let inputs = [&args.file, &args.text].into_iter().chain(&args.base);
+    if args.save {
+        let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
+        check_outputs(&[&args.baseline], &inputs, args.force)?;
+    } else if args.force || args.context.is_some() || args.windows.is_some() {
+        return Err(Failure::usage(
+            "--context and --windows are those of the baseline, which stays as it is",
+        )
+        .hint(["leave out --context, --windows and --force; they belong to the making of a baseline"]));
+    }
     let text_sha256 = digest(&args.text)?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
     let settings = match &baseline {
-        None => Settings { context: args.context, windows: args.windows, stride: None },
+        None => Settings {
+            context: args.context.map_or(Settings::default().context, |n| n as usize),
+            n_chunks: args.windows.map(|n| n as usize),
+            stride: None,
+        },
         Some(baseline) => {
             if baseline.text_sha256 != text_sha256 {
                 return Err(Failure::at(&args.text, "not the text that the baseline was made with")
@@ -165,7 +182,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 return Err(Failure::usage(made));
             }
             args.run.activations = Some(baseline.activations);
-            Settings { context: baseline.context, windows: Some(baseline.windows), stride: None }
+            let settings =
+                Settings { context: baseline.context, n_chunks: Some(baseline.windows), stride: None };
+            settings.check().map_err(|error| Failure::at(&args.baseline, error))?;
+            settings
         }
     };
     let (windows, perplexity, divergence) = figures(&args, &settings, ui)?;
@@ -184,9 +204,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             divergence,
         };
         let json = serde_json::to_string_pretty(&baseline).map_err(Failure::new)? + "\n";
-        gguf::Output::write_whole(&args.baseline, json.as_bytes(), args.force).map_err(Failure::new)?;
+        ui.data(&json)?;
+        write_result(&args.baseline, json.as_bytes(), args.force)?;
         ui.status(&format!("wrote {}", args.baseline.display()));
-        return ui.data(&json);
+        return Ok(());
     };
     let limit =
         |limit: &Limit, given| Limit { margin_percent: margin(given, limit.margin_percent), ..*limit };
@@ -228,29 +249,30 @@ fn read(path: &Path) -> Result<Baseline, Failure> {
 
 /// Windows, perplexity, and with a base the divergence from it.
 fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64, Option<f64>), Failure> {
-    let model = open(&args.file, &args.run)?;
+    let model = open(&args.file, &args.run, ui)?;
     let tokens = tokens(&model, &args.text)?;
-    let cuts = cut(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
-    let mut progress = ProgressLine::new("windows", cuts.len());
+    let chunks = chunks_of_text(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
+    warn_of_length(&model, settings.context, ui);
+    let mut progress = ProgressLine::new("windows", chunks.len());
     match &args.base {
         None => {
             let mut watch = |figures: &eval::perplexity::Perplexity| {
-                progress.update(ui, figures.windows, || format!("perplexity {:.4}", figures.value()));
+                progress.update(ui, figures.n_chunks, || format!("perplexity {:.4}", figures.value()));
             };
             let found =
                 measure(&model, &tokens, settings, &mut watch).map_err(|error| at(&args.file, error))?;
-            Ok((found.windows, found.value(), None))
+            Ok((found.n_chunks, found.value(), None))
         }
         Some(path) => {
-            let base = open(path, &args.run)?;
+            let base = open(path, &args.run, ui)?;
             let mut watch = |n_windows: usize, _: &[_]| {
                 progress.update(ui, n_windows, || "compared".to_owned());
                 true
             };
-            let found = run_windows(&Base::Model(&base), &[model], &cuts, 1, None, &mut watch)
+            let found = run_chunks(&Base::Model(&base), &[model], &chunks, 1, None, &mut watch)
                 .map_err(|error| at(&args.file, error))?;
             let found = Comparison::of(&found[0], 1);
-            Ok((cuts.len(), found.perplexity.value, Some(found.kl.value)))
+            Ok((chunks.len(), found.perplexity.value, Some(found.kl.value)))
         }
     }
 }

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
     Model,
-    compare::{Base, cuts_of_file, run as run_windows},
+    chunks::{Chunk, Settings, chunks_of_text},
+    compare::{Base, chunks_of_file, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
-    perplexity::{Cut, Settings, cut},
     report::{FileReport, Report, html, kl_by_place},
-    stats::{Comparison, Estimate, Position},
+    stats::{Comparison, Estimate, Position, fixed},
     tensor_error,
 };
 
 use super::shared::{
-    eval_model::{RunArgs, at, open, tokens},
+    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    outputs::{check_outputs, write_result},
     progress_line::ProgressLine,
 };
 use crate::{
@@ -59,11 +60,11 @@ struct CompareArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    context: usize,
+    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
+    context: u32,
     /// Windows to compare at most.
-    #[arg(short = 'n', long, value_name = "N")]
-    windows: Option<usize>,
+    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    windows: Option<u32>,
     /// How many of the most likely tokens to look for among the other's.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: u32,
@@ -93,29 +94,35 @@ enum Opened {
     Logits(LogitsFile),
 }
 
-/// Windows and the base that predicts them.
+/// What is run over the text.
 struct Plan {
-    cuts: Vec<Cut>,
+    chunks: Vec<Chunk>,
     text: Option<String>,
     context: usize,
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = CompareArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let outputs: Vec<&Path> = args.html.iter().chain(&args.save_logits).map(PathBuf::as_path).collect();
+    let inputs = [&args.base].into_iter().chain(&args.files).chain(&args.text);
+    check_outputs(&outputs, &inputs.map(PathBuf::as_path).collect::<Vec<_>>(), args.force)?;
     let base = if LogitsFile::is_one(&args.base) {
         Opened::Logits(LogitsFile::open(&args.base).map_err(|error| at(&args.base, error))?)
     } else {
-        Opened::Model(Box::new(open(&args.base, &args.run)?))
+        Opened::Model(Box::new(open(&args.base, &args.run, ui)?))
     };
     check(&args, &base)?;
     let others: Vec<Model> =
-        args.files.iter().map(|path| open(path, &args.run)).collect::<Result<_, Failure>>()?;
+        args.files.iter().map(|path| open(path, &args.run, ui)).collect::<Result<_, Failure>>()?;
     let plan = plan(&args, &base, &others)?;
-    let found = predictions(&args, &base, &others, &plan, ui)?;
+    for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
+        warn_of_length(model, plan.context, ui);
+    }
+    let (found, saved) = predictions(&args, &base, &others, &plan, ui)?;
     let mut files = Vec::new();
     for (index, (path, other)) in args.files.iter().zip(&others).enumerate() {
         let positions = found.get(index).map_or(&[][..], Vec::as_slice);
-        let (kl_by_position, kl_by_window) = kl_by_place(positions, plan.cuts.len());
+        let (kl_by_position, kl_by_window) = kl_by_place(positions, plan.chunks.len());
         let tensors = match &base {
             Opened::Model(base) if args.tensors || args.html.is_some() => {
                 let progress = ui.progress(n_bytes(base));
@@ -146,20 +153,23 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         text: plan.text,
         activations: args.run.activations.unwrap_or_default().name(),
         context: plan.context,
-        windows: plan.cuts.len(),
+        windows: plan.chunks.len(),
         files,
     };
-    if let Some(path) = &args.html {
-        let page = html(&report).map_err(Failure::new)?;
-        gguf::Output::write_whole(path, page.as_bytes(), args.force).map_err(Failure::new)?;
-        ui.status(&format!("wrote {}", path.display()));
-    }
+    // The result is printed first: what goes wrong with a file must not take it along.
     let text = if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"
     } else {
         listing(&report)
     };
-    ui.data(&text)
+    ui.data(&text)?;
+    saved?;
+    if let Some(path) = &args.html {
+        let page = html(&report).map_err(Failure::new)?;
+        write_result(path, page.as_bytes(), args.force)?;
+        ui.status(&format!("wrote {}", path.display()));
+    }
+    Ok(())
 }
 
 /// Refuses calls that ask for nothing, or for what the base cannot give.
@@ -182,28 +192,31 @@ fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
 fn plan(args: &CompareArgs, base: &Opened, others: &[Model]) -> Result<Plan, Failure> {
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
-            let cuts = cuts_of_file(other, file, args.windows).map_err(|error| at(&args.base, error))?;
-            Ok(Plan { cuts, text: None, context: file.layout().context })
+            let n_chunks = args.windows.map(|n| n as usize);
+            let chunks = chunks_of_file(other, file, n_chunks).map_err(|error| at(&args.base, error))?;
+            Ok(Plan { chunks, text: None, context: file.layout().context })
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = tokens(model, text)?;
-            let settings = Settings { context: args.context, windows: args.windows, stride: None };
-            let cuts = cut(model, &tokens, &settings).map_err(|error| at(text, error))?;
-            Ok(Plan { cuts, text: Some(text.display().to_string()), context: args.context })
+            let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
+            let settings = Settings { context, n_chunks, stride: None };
+            let chunks = chunks_of_text(model, &tokens, &settings).map_err(|error| at(text, error))?;
+            Ok(Plan { chunks, text: Some(text.display().to_string()), context })
         }
-        _ => Ok(Plan { cuts: Vec::new(), text: None, context: args.context }),
+        _ => Ok(Plan { chunks: Vec::new(), text: None, context: args.context as usize }),
     }
 }
 
+/// The positions of each of the others, and whether the base's predictions could be saved, if they were wanted.
 fn predictions(
     args: &CompareArgs,
     base: &Opened,
     others: &[Model],
     plan: &Plan,
     ui: &Ui,
-) -> Result<Vec<Vec<Position>>, Failure> {
-    if plan.cuts.is_empty() {
-        return Ok(Vec::new());
+) -> Result<(Vec<Vec<Position>>, Result<(), Failure>), Failure> {
+    if plan.chunks.is_empty() {
+        return Ok((Vec::new(), Ok(())));
     }
     let base = match base {
         Opened::Model(model) => Base::Model(model),
@@ -216,7 +229,7 @@ fn predictions(
         _ => None,
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::new("windows", plan.cuts.len());
+    let mut progress = ProgressLine::new("windows", plan.chunks.len());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
         progress.update(ui, n_windows, || {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
@@ -226,22 +239,25 @@ fn predictions(
         !cancel.load(std::sync::atomic::Ordering::Relaxed)
     };
     let k = args.top_k as usize;
-    let found = run_windows(&base, others, &plan.cuts, k, writer.as_ref(), &mut watch)
+    let found = run_chunks(&base, others, &plan.chunks, k, writer.as_ref(), &mut watch)
         .map_err(|error| at(&args.base, error))?;
     if cancel.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(Failure::interrupted());
     }
-    if let (Some(writer), Some(path)) = (writer, &args.save_logits) {
-        writer.finish().map_err(|error| at(path, error))?;
+    let saved = match (writer, &args.save_logits) {
+        (Some(writer), Some(path)) => writer.finish().map_err(|error| at(path, error)),
+        _ => Ok(()),
+    };
+    if let (Ok(()), Some(path)) = (&saved, &args.save_logits) {
         ui.status(&format!("wrote {}", path.display()));
     }
-    Ok(found)
+    Ok((found, saved))
 }
 
 /// The file of the base's predictions, with the tokens as they were before a BOS was put in.
 fn create(path: &Path, model: &Model, tokens: &[u32], plan: &Plan, force: bool) -> Result<Writer, Failure> {
-    let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_windows: plan.cuts.len() };
-    let tokens = &tokens[..plan.context * plan.cuts.len()];
+    let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_windows: plan.chunks.len() };
+    let tokens = &tokens[..plan.context * plan.chunks.len()];
     Writer::create(path, layout, tokens, force).map_err(|error| at(path, error))
 }
 
@@ -264,13 +280,16 @@ fn listing(report: &Report) -> String {
         let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
         text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n\n", file.file);
         if let Some(found) = &file.predictions {
-            text += &table(&predictions_rows(found), &[1, 2]);
+            let figures = found.figures().into_iter();
+            let rows: Vec<Vec<String>> = figures.map(|it| vec![it.name, it.value, it.error]).collect();
+            text += &table(&rows, &[1, 2]);
             text += "\n";
             let mut rows = vec![["", "divergence", "change of probability"].map(str::to_owned).to_vec()];
             for ((name, kl), (_, p_diff)) in
                 found.kl_quantiles.named().iter().zip(found.p_diff_quantiles.named())
             {
-                rows.push(vec![(*name).to_owned(), format!("{kl:.6}"), format!("{:.3} %", p_diff * 100.0)]);
+                let p_diff = format!("{} %", fixed(p_diff * 100.0, 3));
+                rows.push(vec![(*name).to_owned(), fixed(*kl, 6), p_diff]);
             }
             text += &table(&rows, &[1, 2]);
         }
@@ -279,30 +298,6 @@ fn listing(report: &Report) -> String {
         }
     }
     text
-}
-
-fn predictions_rows(found: &Comparison) -> Vec<Vec<String>> {
-    let row = |name: &str, estimate: Estimate, factor: f64, unit: &str| {
-        let value = format!("{:.6}{unit}", estimate.value * factor);
-        vec![name.to_owned(), value, format!("± {:.6}{unit}", estimate.error * factor)]
-    };
-    vec![
-        row("divergence, mean", found.kl, 1.0, ""),
-        row("perplexity", found.perplexity, 1.0, ""),
-        row("perplexity of the base", found.base_perplexity, 1.0, ""),
-        row("perplexity / base", found.perplexity_ratio, 1.0, ""),
-        row("ln of that", found.ln_perplexity_ratio, 1.0, ""),
-        row("perplexity - base", found.perplexity_difference, 1.0, ""),
-        vec![
-            "correlation of log-likelihoods".to_owned(),
-            format!("{:.4} %", found.correlation * 100.0),
-            String::new(),
-        ],
-        row("same most likely token", found.same_top, 100.0, " %"),
-        row(&format!("most likely {} shared", found.k), found.same_top_k, 100.0, " %"),
-        row("change of probability, mean", found.p_diff, 100.0, " %"),
-        row("change of probability, RMS", found.p_diff_rms, 100.0, " %"),
-    ]
 }
 
 fn tensors_listing(found: &tensor_error::FileError) -> String {

@@ -23,6 +23,7 @@ use crate::{
             cpu_level::cpu_level,
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions},
+            threads::parse_threads,
             types_help::types_help,
             values,
             write::output_parser,
@@ -95,7 +96,7 @@ struct ConvertArgs {
     #[arg(short, long)]
     force: bool,
     /// Threads to work with; all cores by default. The bytes do not depend on it.
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
     /// Convert NaNs and infinities instead of refusing them.
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgGroup, ArgMatches, Args, FromArgMatches, ValueEnum};
 use eval::{
     Model,
     embed::{Pooling, embed, labels, normalize, pooling},
@@ -10,7 +10,7 @@ use eval::{
 use gguf::Value;
 use serde_json::{Value as Json, json};
 
-use super::shared::eval_model::{RunArgs, at, open};
+use super::shared::eval_model::{RunArgs, at, open, warn_of_length};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -21,6 +21,7 @@ pub const COMMAND: Command = Command {
         EmbedArgs::augment_args(command)
             .about("Makes vectors of texts, with encoders and with decoders that were trained for it.")
             .after_help(EXAMPLES)
+            .group(ArgGroup::new("texts").args(["text", "prompt"]).required(true).multiple(true))
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
     run,
@@ -70,7 +71,7 @@ struct EmbedArgs {
     /// A GGUF file; of a split model, one of its shards.
     file: PathBuf,
     /// Texts, as a file with one in each line.
-    #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
+    #[arg(short = 'f', long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// A text; may be given several times, and goes before those of --text.
     #[arg(short, long, value_name = "TEXT")]
@@ -93,7 +94,7 @@ const AT_ONCE: usize = 64;
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = EmbedArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let model = open(&args.file, &args.run)?;
+    let model = open(&args.file, &args.run, ui)?;
     let pooling = pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| at(&args.file, error))?;
     let texts = texts(&args)?;
     let tokens: Vec<Vec<u32>> = texts
@@ -101,6 +102,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         .enumerate()
         .map(|(i, text)| tokens(&model, &args, pooling, i, text))
         .collect::<Result<_, _>>()?;
+    warn_of_length(&model, tokens.iter().map(Vec::len).max().unwrap_or(0), ui);
     let mut listed = Vec::new();
     for (texts, tokens) in texts.chunks(AT_ONCE).zip(tokens.chunks(AT_ONCE)) {
         let vectors = embed(&model, tokens, pooling).map_err(|error| at(&args.file, error))?;

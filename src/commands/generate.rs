@@ -9,7 +9,7 @@ use eval::{
 };
 use gguf::Value;
 
-use super::shared::eval_model::{RunArgs, at, open};
+use super::shared::eval_model::{RunArgs, at, open, warn_of_length};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -47,8 +47,8 @@ struct GenerateArgs {
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
     /// Tokens to make at most.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 128)]
-    tokens: usize,
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128, alias = "n-predict", value_parser = clap::value_parser!(u32).range(1..))]
+    tokens: u32,
     /// How freely to choose; 0 takes the likeliest token always.
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     temperature: f32,
@@ -67,17 +67,22 @@ struct GenerateArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = GenerateArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let model = open(&args.file, &args.run)?;
+    let sampling =
+        Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
+    sampling.check().map_err(Failure::usage)?;
+    let model = open(&args.file, &args.run, ui)?;
     let prompt = prompt(&model, &args)?;
     if prompt.is_empty() {
         return Err(Failure::usage("the prompt has no tokens"));
     }
-    let sampling =
-        Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
+    let limit = args.tokens as usize;
+    warn_of_length(&model, prompt.len() + limit, ui);
     let start = Instant::now();
+    let mut first = None;
     let (mut made, mut shown, mut failure) = (Vec::new(), 0, None);
     let mut watch = |id: u32| {
         made.push(id);
+        first.get_or_insert_with(Instant::now);
         let text = model.tokenizer().decode(&made).unwrap_or_default();
         // Characters of several tokens are shown when they are whole.
         let whole = match std::str::from_utf8(&text) {
@@ -92,14 +97,19 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         failure.is_none()
     };
-    let ids = generate(&model, &prompt, args.tokens, &mut Sampler::new(sampling), &mut watch)
+    let ids = generate(&model, &prompt, limit, &mut Sampler::new(sampling), &mut watch)
         .map_err(|error| at(&args.file, error))?;
     if let Some(failure) = failure {
         return Err(failure);
     }
     ui.data("\n")?;
     let seconds = start.elapsed().as_secs_f64();
-    ui.status(&format!("{} tokens after {} in {seconds:.1} s", ids.len(), prompt.len()));
+    // The first token waits for the whole prompt; the others say how fast one follows another.
+    let rate = first.filter(|_| ids.len() > 1).map_or(String::new(), |first| {
+        let per_second = (ids.len() - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9);
+        format!(", {per_second:.1} tokens a second")
+    });
+    ui.status(&format!("{} tokens after {} in {seconds:.1} s{rate}", ids.len(), prompt.len()));
     Ok(())
 }
 

@@ -8,15 +8,15 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches, builder::PossibleValue};
 use eval::{
     Model,
+    chunks::{Chunk, Settings, chunks_of_text},
     importance::{Collector, Gap, gaps},
-    perplexity::{Cut, Settings, cut},
 };
-use gguf::Output;
 use imatrix::{Format, Sums};
 use serde_json::json;
 
 use super::shared::{
-    eval_model::{RunArgs, at, open, tokens},
+    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    outputs::{check_outputs, write_result},
     progress_line::ProgressLine,
 };
 use crate::{
@@ -64,11 +64,11 @@ struct ImatrixArgs {
     #[arg(long, value_name = "FORMAT", default_value = "gguf", value_parser = formats())]
     format: String,
     /// Tokens in a window; of --merge, those in a call of the older format.
-    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to read at most.
-    #[arg(short = 'n', long, value_name = "N")]
-    windows: Option<usize>,
+    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    windows: Option<u32>,
     /// Also the output matrix.
     #[arg(long)]
     process_output: bool,
@@ -103,6 +103,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return Err(Failure::at(&args.output, "exists already")
             .hint(["replace it with --force, or go on with it with --resume"]));
     }
+    // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
+    let inputs: Vec<&Path> = args.file.iter().chain(&args.text).map(PathBuf::as_path).collect();
+    check_outputs(&[&args.output], &inputs, args.force || args.resume)?;
     let mut start = Sums::new(args.context);
     for path in &args.merge {
         let read = Sums::open(path).map_err(|error| Failure::at(path, error))?;
@@ -111,13 +114,15 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             .map_err(|error| Failure::at(path, error).hint(["only matrices of the same model add up"]))?;
     }
     let (Some(file), Some(text)) = (&args.file, &args.text) else {
-        write(&args.output, &start, format, true, ui)?;
-        return tell(&args, &start, &[], ui);
+        write(&args.output, &start, format, ui)?;
+        return report(&args, &start, &[], ui);
     };
-    let model = open(file, &args.run)?;
+    let model = open(file, &args.run, ui)?;
     let tokens = tokens(&model, text)?;
-    let settings = Settings { context: args.context as usize, windows: args.windows, stride: None };
-    let cuts = cut(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
+    let settings = Settings { context, n_chunks, stride: None };
+    let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    warn_of_length(&model, context, ui);
     let mut n_done = 0;
     if args.resume && args.output.exists() {
         (start, n_done) = resumed(&args, text)?;
@@ -125,12 +130,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     } else {
         start.datasets.push(text.display().to_string());
     }
-    let sums = collect(&args, &model, (&cuts, n_done), &start, format, ui)?;
-    tell(&args, &sums, &gaps(&model, &sums), ui)
+    let sums = collect(&args, &model, (&chunks, n_done), &start, format, ui)?;
+    report(&args, &sums, &gaps(&model, &sums), ui)
 }
 
-/// Names what is not covered, and says it all as JSON on request.
-fn tell(args: &ImatrixArgs, sums: &Sums, gaps: &[Gap], ui: &Ui) -> Result<(), Failure> {
+/// Names what is not covered, and prints everything as JSON on request.
+fn report(args: &ImatrixArgs, sums: &Sums, gaps: &[Gap], ui: &Ui) -> Result<(), Failure> {
     for gap in gaps {
         let name = printable(&gap.tensor);
         match gap.experts.as_slice() {
@@ -178,7 +183,7 @@ fn resumed(args: &ImatrixArgs, text: &Path) -> Result<(Sums, usize), Failure> {
 fn collect(
     args: &ImatrixArgs,
     model: &Model,
-    (cuts, n_done): (&[Cut], usize),
+    (chunks, n_done): (&[Chunk], usize),
     start: &Sums,
     format: Format,
     ui: &Ui,
@@ -191,32 +196,46 @@ fn collect(
         Ok::<Sums, Failure>(sums)
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::new("windows", cuts.len());
+    let mut progress = ProgressLine::from("windows", n_done, chunks.len());
     let at_once = model.sequences_at_once(args.context as usize);
     let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
     let (mut n_read, mut n_saved) = (n_done, n_done);
-    for batch in cuts.get(n_done..).unwrap_or_default().chunks(at_once) {
+    // What is there already and whole is not replaced with a part.
+    let may_save = args.save_every.is_some() || args.resume || !args.output.exists();
+    for batch in chunks.get(n_done..).unwrap_or_default().chunks(at_once) {
         collector.add(model, batch).map_err(|error| at(&args.output, error))?;
         n_read += batch.len();
         progress.update(ui, n_read, || "read".to_owned());
         let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
-        if is_due && n_read < cuts.len() {
-            write(&args.output, &sums(&collector)?, format, true, &Ui { quiet: true, ..*ui })?;
+        let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < chunks.len();
+        if (is_due && n_read < chunks.len()) || (is_cancelled && may_save) {
+            write(&args.output, &sums(&collector)?, format, &Ui { quiet: true, ..*ui })?;
             n_saved = n_read;
         }
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Failure::interrupted().hint(args.save_every.map(|_| "go on with --resume")));
+        if is_cancelled {
+            return Err(interrupted(&args.output, format, (n_saved, n_read, chunks.len())));
         }
     }
     let sums = sums(&collector)?;
-    write(&args.output, &sums, format, true, ui)?;
+    write(&args.output, &sums, format, ui)?;
     Ok(sums)
 }
 
-/// Writes the file whole or not at all.
-fn write(path: &Path, sums: &Sums, format: Format, force: bool, ui: &Ui) -> Result<(), Failure> {
+/// The end by Ctrl-C after `n_read` of `n` windows, of which `n_saved` are in the output.
+fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usize, usize)) -> Failure {
+    let message = format!("interrupted after {n_read} of {n} windows");
+    let hint = match format {
+        _ if n_saved == 0 => "the matrix that was there is untouched; --save-every N saves parts".to_owned(),
+        Format::Gguf => format!("{n_saved} windows are in {}; go on with --resume", output.display()),
+        _ => format!("{n_saved} windows are in {}", output.display()),
+    };
+    Failure { message, ..Failure::interrupted() }.hint([hint])
+}
+
+/// Writes the file whole or not at all. Whether it may be replaced was checked before the work.
+fn write(path: &Path, sums: &Sums, format: Format, ui: &Ui) -> Result<(), Failure> {
     let bytes = sums.to_bytes(format).map_err(|error| Failure::at(path, error))?;
-    Output::write_whole(path, &bytes, force).map_err(Failure::new)?;
+    write_result(path, &bytes, true)?;
     let tokens = sums.n_chunks * i64::from(sums.chunk_tokens);
     ui.status(&format!("wrote {}: {} entries, of {tokens} tokens", path.display(), sums.entries.len()));
     Ok(())

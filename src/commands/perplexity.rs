@@ -3,10 +3,16 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::{ArgMatches, Args, FromArgMatches};
-use eval::perplexity::{Perplexity, Settings, cut, measure};
+use eval::{
+    chunks::{Settings, chunks_of_text},
+    perplexity::{Perplexity, measure},
+};
 use serde_json::json;
 
-use super::shared::eval_model::{RunArgs, at, open, tokens};
+use super::shared::{
+    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    progress_line::ProgressLine,
+};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -41,14 +47,14 @@ struct PerplexityArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     text: PathBuf,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    context: usize,
+    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
+    context: u32,
     /// Windows to measure at most.
-    #[arg(short = 'n', long, value_name = "N")]
-    windows: Option<usize>,
+    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    windows: Option<u32>,
     /// Let windows begin so many tokens apart, and count the last so many of each.
-    #[arg(long, value_name = "N")]
-    stride: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    stride: Option<u32>,
     /// The result as one JSON object.
     #[arg(long)]
     json: bool,
@@ -58,21 +64,23 @@ struct PerplexityArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = PerplexityArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let model = open(&args.file, &args.run)?;
+    let settings = Settings {
+        context: args.context as usize,
+        n_chunks: args.windows.map(|n| n as usize),
+        stride: args.stride.map(|n| n as usize),
+    };
+    settings.check().map_err(Failure::usage)?;
+    let model = open(&args.file, &args.run, ui)?;
     let tokens = tokens(&model, &args.text)?;
-    let settings = Settings { context: args.context, windows: args.windows, stride: args.stride };
     let start = Instant::now();
-    let n_windows = cut(&model, &tokens, &settings).map_err(|error| at(&args.text, error))?.len();
-    let mut told = Instant::now();
+    let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(&args.text, error))?;
+    warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), ui);
+    let mut progress = ProgressLine::new("windows", chunks.len());
     let mut watch = |figures: &Perplexity| {
-        // The running value, at most a line a second.
-        if figures.windows == n_windows || told.elapsed().as_secs() >= 1 {
-            told = Instant::now();
-            ui.status(&format!("{} of {n_windows} windows: {:.4}", figures.windows, figures.value()));
-        }
+        progress.update(ui, figures.n_chunks, || format!("{:.4}", figures.value()));
     };
     let figures = measure(&model, &tokens, &settings, &mut watch).map_err(|error| at(&args.file, error))?;
-    let n_tokens = figures.windows * args.context;
+    let n_tokens = figures.n_chunks * settings.context;
     ui.status(&format!("{:.1} tokens a second", n_tokens as f64 / start.elapsed().as_secs_f64()));
     let text = if args.json {
         let value = json!({
@@ -82,7 +90,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             "activations": args.run.activations.unwrap_or_default().name(),
             "context": args.context,
             "stride": args.stride,
-            "windows": figures.windows,
+            "windows": figures.n_chunks,
             "tokens_counted": figures.count,
             "perplexity": figures.value(),
             "perplexity_error": figures.error(),
@@ -94,7 +102,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         format!(
             "perplexity {:.4}{error} ({} windows of {})\n",
             figures.value(),
-            figures.windows,
+            figures.n_chunks,
             args.context
         )
     };

@@ -19,6 +19,7 @@ use crate::{
             input_kind::{self, Wanted},
             quantize_options::{OtherSettings, QuantizeOptions},
             suggest::nearest,
+            threads::parse_threads,
             types_help::types_help,
             write::check_output_name,
         },
@@ -77,7 +78,7 @@ struct QuantizeArgs {
     #[arg(short, long)]
     force: bool,
     /// Threads to work with; all cores by default. The bytes do not depend on it.
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
     /// Convert NaNs and infinities instead of refusing them.
     #[arg(long)]
@@ -119,10 +120,7 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
 /// The same four forms as in the reference. `IN A B` is `IN OUT TYPE` unless only A is a type.
 /// With a recipe file there is no type: `IN`, `IN OUT` or `IN OUT THREADS`.
 fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
-    let threads = |text: &String| {
-        let not_a_number = || Failure::usage(format_args!("`{text}` is not a number of threads"));
-        text.parse::<NonZeroUsize>().map(Some).map_err(|_| not_a_number())
-    };
+    let threads = |text: &String| parse_threads(text).map(Some).map_err(Failure::usage);
     let is_number = |text: &String| text.parse::<NonZeroUsize>().is_ok();
     let input = PathBuf::from(&what[0]);
     if has_recipe {

@@ -88,7 +88,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if tasks.n_tasks() == 0 {
         return Err(Failure::at(path, "there are no tasks in it"));
     }
-    let model = open(&args.file, &args.run)?;
+    let model = open(&args.file, &args.run, ui)?;
     let mut answers: Vec<Answer> = Vec::new();
     let mut progress = ProgressLine::new("tasks", tasks.n_tasks());
     for index in 0..tasks.n_tasks() {

@@ -33,6 +33,7 @@ pub fn prompt(
 ) -> Result<String, ChatError> {
     let template = template.ok_or(ChatError::Absent)?;
     let mut environment = Environment::new();
+    // As transformers sets up Jinja: `trim_blocks` and `lstrip_blocks`, without which every template prints other blanks.
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -41,6 +42,7 @@ pub fn prompt(
     });
     // A fixed day, so that the same prompt gives the same text.
     environment.add_function("strftime_now", |_format: String| "01 Jan 2026");
+    // The text of `raise_exception` is the detail of its error; other errors are described as a whole.
     let problem = |error: minijinja::Error| {
         let detail = error.detail().map_or_else(|| error.to_string(), str::to_owned);
         ChatError::Template(detail)

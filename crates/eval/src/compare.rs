@@ -1,15 +1,16 @@
-//! A base and files made of it, run together over the same text, window by window.
+//! A base and files made of it, run together over the same text, chunk by chunk.
 //!
-//! What is compared is what the reference compares: the predictions behind the second half of
-//! each window ([`perplexity::cut`](crate::perplexity::cut)). No file of logits is written on
-//! the way; the reference's can be read in the place of the base, and written.
+//! What is compared is what the reference compares: the predictions behind the second half of each chunk
+//! ([`chunks_of_text`]). No file of logits is written in between; the reference's can be read in the place of the
+//! base, and written.
 
 use rayon::prelude::*;
 
 use crate::{
-    Error, Hidden, Model, Sequence,
+    Error, Model,
+    chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_text},
     logits_file::{LogitsFile, Writer},
-    perplexity::{Cut, Settings, cut},
+    nonfinite::not_finite_prediction,
     stats::{Position, compare_logits, compare_packed},
 };
 
@@ -30,27 +31,31 @@ impl Base<'_> {
     }
 }
 
-/// The windows of a file of predictions, as `model` is to read them.
+/// The chunks of a file of predictions, as `model` is to read them.
 ///
 /// # Errors
-/// [`Error::LogitsFile`] for tokens that are none, [`Error::TooShort`] for a single window.
-pub fn cuts_of_file(model: &Model, file: &LogitsFile, n_windows: Option<usize>) -> Result<Vec<Cut>, Error> {
-    let settings = Settings { context: file.layout().context, windows: n_windows, stride: None };
-    cut(model, &file.tokens()?, &settings)
+/// [`Error::LogitsFile`] for tokens that are not in its vocabulary; as [`chunks_of_text`].
+pub fn chunks_of_file(
+    model: &Model,
+    file: &LogitsFile,
+    n_chunks: Option<usize>,
+) -> Result<Vec<Chunk>, Error> {
+    let settings = Settings { context: file.layout().context, n_chunks, stride: None };
+    chunks_of_text(model, &file.tokens()?, &settings)
 }
 
-/// Runs the base and the others over all windows; `watch` sees all positions so far, a list for
-/// each of the others, after every batch of windows, and says whether to go on. `writer` gets the
+/// Runs the base and the others over all chunks; `watch` sees all positions so far, a list for
+/// each of the others, after every batch of rows, and says whether to go on. `writer` gets the
 /// base's predictions, if the base is a model.
 ///
-/// Returns the positions of each of the others, (n_windows, n_positions) in order.
+/// Returns the positions of each of the others, (n_chunks, n_positions) in order.
 ///
 /// # Errors
-/// [`Error::VocabDiffers`], and as [`Model::run`] and [`Model::logits`].
+/// [`Error::VocabDiffers`], [`Error::NotFiniteResult`], and as [`Model::run`] and [`Model::logits`].
 pub fn run(
     base: &Base<'_>,
     others: &[Model],
-    cuts: &[Cut],
+    chunks: &[Chunk],
     k: usize,
     writer: Option<&Writer>,
     watch: &mut dyn FnMut(usize, &[Vec<Position>]) -> bool,
@@ -63,58 +68,48 @@ pub fn run(
         Base::Model(model) => Some(*model),
         Base::File(_) => None,
     };
-    let all = || base_model.into_iter().chain(others);
-    all().try_for_each(Model::need_next_token)?;
-    let context = cuts.first().map_or(1, |cut| cut.tokens.len());
-    let sequences_at_once = all().map(|model| model.sequences_at_once(context)).min().unwrap_or(1);
-    let rows_at_once = all().map(Model::logit_rows_at_once).min().unwrap_or(1);
+    // The base, if it is a model, and then the others: their numbers in a batch.
+    let models: Vec<&Model> = base_model.into_iter().chain(others).collect();
+    models.iter().try_for_each(|model| model.need_next_token())?;
+    let first_other = models.len() - others.len();
     let (mut base_logits, mut logits) = (Vec::new(), Vec::new());
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); others.len()];
-    for (batch, cuts) in cuts.chunks(sequences_at_once).enumerate() {
-        let sequences: Vec<Sequence<'_>> = cuts.iter().map(Cut::sequence).collect();
-        let base_hidden = base_model.map(|model| model.run(&sequences, None)).transpose()?;
-        let hidden: Vec<Hidden> =
-            others.iter().map(|model| model.run(&sequences, None)).collect::<Result<_, _>>()?;
-        let targets: Vec<u32> = cuts.iter().flat_map(|cut| cut.targets.iter().copied()).collect();
-        let n_positions = cuts[0].targets.len();
-        // Where a row of this batch is: its window, and its place among the counted positions.
-        let place = |row: usize| (batch * sequences_at_once + row / n_positions, row % n_positions);
-        for start in (0..targets.len()).step_by(rows_at_once) {
-            let rows = start..(start + rows_at_once).min(targets.len());
-            let n_floats = rows.len() * n_vocab;
-            if let (Some(model), Some(hidden)) = (base_model, &base_hidden) {
-                base_logits.resize(n_floats, 0.0);
-                model.logits(hidden, rows.clone(), None, &mut base_logits)?;
-                if let Some(writer) = writer {
-                    model.install(|| {
-                        base_logits.par_chunks(n_vocab).zip(rows.clone()).try_for_each(|(row, at)| {
-                            let (window, index) = place(at);
-                            writer.position(window, index, row)
-                        })
-                    })?;
-                }
-            }
-            for ((model, hidden), positions) in others.iter().zip(&hidden).zip(&mut found) {
-                logits.resize(n_floats, 0.0);
-                model.logits(hidden, rows.clone(), None, &mut logits)?;
-                let compare = |(at, row): (usize, &[f32])| {
-                    let token = targets[start + at] as usize;
-                    match base {
-                        Base::Model(_) => {
-                            compare_logits(&base_logits[at * n_vocab..][..n_vocab], row, token, k)
-                        }
-                        Base::File(file) => {
-                            let (window, index) = place(start + at);
-                            compare_packed(&file.position(window, index), row, token, k)
-                        }
-                    }
-                };
-                let compared: Vec<Position> =
-                    model.install(|| logits.par_chunks(n_vocab).enumerate().map(compare).collect());
-                positions.extend(compared);
+    let mut batches = LogitBatches::new(models, chunks);
+    while let Some(batch) = batches.next(None)? {
+        let targets: Vec<Target> = batch.targets().collect();
+        if let Some(model) = base_model {
+            batch.logits(0, None, &mut base_logits)?;
+            if let Some(writer) = writer {
+                model.install(|| {
+                    let rows = base_logits.par_chunks(n_vocab).zip(&targets);
+                    rows.try_for_each(|(row, at)| writer.position(at.chunk, at.index, row))
+                })?;
             }
         }
-        if !watch(batch * sequences_at_once + cuts.len(), &found) {
+        for (index, (model, found)) in others.iter().zip(&mut found).enumerate() {
+            batch.logits(first_other + index, None, &mut logits)?;
+            let compare = |(row, (at, other)): (usize, (&Target, &[f32]))| {
+                let token = at.token as usize;
+                match base {
+                    Base::Model(_) => {
+                        compare_logits(&base_logits[row * n_vocab..][..n_vocab], other, token, k)
+                    }
+                    Base::File(file) => {
+                        compare_packed(&file.position(at.chunk, at.index).decode(), other, token, k)
+                    }
+                }
+            };
+            let compared: Vec<Position> = model.install(|| {
+                targets.par_iter().zip(logits.par_chunks(n_vocab)).enumerate().map(compare).collect()
+            });
+            if let Some(row) = compared.iter().position(|position| !position.is_finite()) {
+                // Whose fault it is shows in the two likelihoods.
+                let model = base_model.filter(|_| !compared[row].nll_base.is_finite()).unwrap_or(model);
+                return Err(not_finite_prediction(model, &targets[row]));
+            }
+            found.extend(compared);
+        }
+        if !watch(batch.n_chunks_done(), &found) {
             break;
         }
     }

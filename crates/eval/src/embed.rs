@@ -4,7 +4,7 @@
 //! (llama-cpp-python 0.3.36).
 
 pub use crate::pooling::Pooling;
-use crate::{Error, Model, Sequence};
+use crate::{Error, Model, Sequence, nonfinite::not_finite};
 
 /// The names of the scores that a model's classifier gives, in order; none where the file names none.
 pub fn labels(model: &Model) -> &[String] {
@@ -25,7 +25,8 @@ pub fn pooling(model: &Model, wanted: Option<Pooling>) -> Result<Pooling, Error>
 /// [`Model::n_embd`], or with [`Pooling::Rank`] the number of scores.
 ///
 /// # Errors
-/// [`Error::NoVectors`], [`Error::TooShort`] for a text without tokens, [`Error::NoClassifier`], and as [`Model::run`].
+/// [`Error::NoVectors`], [`Error::TooShort`] for a text without tokens, [`Error::NoClassifier`],
+/// [`Error::NotFiniteResult`], and as [`Model::run`].
 pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Vec<f32>>, Error> {
     let row = match (pooling, model.classifier()) {
         (Pooling::Rank, None) => return Err(Error::NoClassifier),
@@ -41,6 +42,7 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
     let mut vectors = vec![Vec::new(); texts.len()];
     // Texts of about the same length run together.
     let mut order: Vec<usize> = (0..texts.len()).collect();
+    // The longest first: it decides how many run together. The results go back to the order of the call by index.
     order.sort_by_key(|i| std::cmp::Reverse(texts[*i].len()));
     let mut rest = order.as_slice();
     while let Some(longest) = rest.first().map(|i| texts[*i].len()) {
@@ -59,6 +61,9 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
                 (Pooling::Rank, Some(classifier)) => model.install(|| classifier.run(&vector)),
                 _ => vector,
             };
+            if vectors[*i].iter().any(|value| !value.is_finite()) {
+                return Err(not_finite(model, format!("text {}", i + 1)));
+            }
         }
     }
     Ok(vectors)
@@ -76,6 +81,7 @@ fn sequence(tokens: &[u32], row: Pooling) -> Sequence<'_> {
 }
 
 fn mean<'a>(rows: impl ExactSizeIterator<Item = &'a [f32]>, width: usize) -> Vec<f32> {
+    // Sums in f64: the mean of thousands of rows would lose digits in f32.
     let n = rows.len().max(1) as f64;
     let mut sums = vec![0.0f64; width];
     for row in rows {
@@ -87,6 +93,7 @@ fn mean<'a>(rows: impl ExactSizeIterator<Item = &'a [f32]>, width: usize) -> Vec
 /// Makes the root of the sum of squares 1; zeros stay.
 pub fn normalize(vector: &mut [f32]) {
     let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+    // x / sqrt(sum x^2).
     if square > 0.0 {
         let scale = 1.0 / square.sqrt();
         vector.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);

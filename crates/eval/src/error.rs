@@ -66,7 +66,7 @@ pub enum Error {
         /// Number of rows of the embedding.
         n_vocab: usize,
     },
-    /// A window, or the positions wanted of it, that are no windows.
+    /// Wanted positions that a window does not have.
     #[error("positions {start} to {end} are wanted of a window of {len} tokens")]
     WantedRange {
         /// First position wanted.
@@ -84,13 +84,13 @@ pub enum Error {
         /// Positions that there are.
         limit: usize,
     },
-    /// A model that predicts no tokens was asked to.
+    /// Predictions are wanted of a model that predicts no tokens.
     #[error("architecture `{architecture}` predicts no tokens")]
     NoLogits {
         /// The architecture.
         architecture: String,
     },
-    /// A model that fills gaps or answers prompts was asked for the next token of a text.
+    /// The next token of a text is wanted of a model that fills gaps or answers prompts.
     #[error("architecture `{architecture}` does not predict the next token of a text")]
     NoNextToken {
         /// The architecture.
@@ -149,7 +149,26 @@ pub enum Error {
         /// Tokens of the other.
         found: usize,
     },
-    /// A file of saved predictions that is none.
+    /// A setting that is out of its range.
+    #[error("{what} is {found}, expected {expected}")]
+    OutOfRange {
+        /// Which one.
+        what: &'static str,
+        /// Its value.
+        found: String,
+        /// The range.
+        expected: String,
+    },
+    /// A prediction, a vector or a score that is no finite number.
+    #[error("{place}: the result is no finite number{}", cause(.weight))]
+    NotFiniteResult {
+        /// Which one, counted from 1.
+        place: String,
+        /// The first weight of the file that is no finite number: its tensor and its index in that. None where all
+        /// weights are finite.
+        weight: Option<(String, u64)>,
+    },
+    /// A file of saved predictions that does not hold together.
     #[error("{what} is {found}, expected {expected}")]
     LogitsFile {
         /// What is wrong.
@@ -159,7 +178,7 @@ pub enum Error {
         /// What it is.
         found: String,
     },
-    /// A task of a test that cannot be read or answered.
+    /// A task that cannot be read or answered.
     #[error("task {task}: {problem}")]
     Task {
         /// Which one, from 0.
@@ -167,7 +186,7 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// What goes into a matrix does not add up to a number.
+    /// What goes into a matrix does not add up to a finite number.
     #[error("tensor `{tensor}`: the squares of what goes into column {index} add up to no finite number")]
     NotFinite {
         /// The tensor.
@@ -191,6 +210,15 @@ pub enum Error {
     },
 }
 
+/// What makes a result infinite or no number: the file's weights, or else what is computed with them.
+fn cause(weight: &Option<(String, u64)>) -> String {
+    match weight {
+        Some((tensor, index)) => format!("; element {index} of tensor `{tensor}` is none either"),
+        None => "; all weights are finite, so a metadata key is wrong or f32 overflows".to_owned(),
+    }
+}
+
+/// Names in backticks, the first few of them.
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let mut text: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -201,31 +229,19 @@ fn list(names: &[String]) -> String {
 }
 
 impl Error {
-    /// What a person could do, if anything is known to help.
+    /// Advice that holds for every program, if anything is known to help.
     pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Error::Tokenize(_) | Error::Gguf(_) => None,
+        Some(match self {
             Error::UnusedTensors { .. } => {
-                Some("was the file made by a newer converter, or is its architecture named wrongly?")
+                "was the file made by a newer converter, or is its architecture named wrongly?"
             }
-            Error::BigEndian => Some("convert the file to little-endian order first"),
-            Error::TooShort { .. } => Some("take a longer text or a smaller context"),
-            Error::NoLogits { .. } => Some("`gguf-eval embed` runs encoders"),
-            Error::NoNextToken { .. } => {
-                Some("`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders")
-            }
-            Error::NoFeatures { .. } => Some(
-                "`gguf-eval` reads no sound; a program gives a spectrogram to `eval::Model::encode_audio`",
-            ),
+            Error::BigEndian => "convert the file to little-endian order first",
+            Error::TooShort { .. } => "take a longer text or a smaller context",
+            Error::TooLong { .. } => "split the text, or take a smaller context",
             Error::FeatureShape { .. } => {
-                Some("pad the sound, or cut it, to the length that the model takes")
+                "pad the sound, or cut it, to the length that the model was trained on"
             }
-            Error::NoVectors { .. } => Some("`gguf-eval generate` lets it answer"),
-            Error::NoPooling { .. } => {
-                Some("say how rows become one vector: --pooling mean, cls, last, or none for all rows")
-            }
-            Error::TooLong { .. } => Some("split the text, or take a smaller context"),
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 }

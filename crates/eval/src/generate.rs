@@ -1,15 +1,15 @@
 //! Text from a model, token by token.
 
-use crate::{Error, Model, Session};
+use crate::{Error, Model, Session, nonfinite::not_finite};
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by; 0 takes the likeliest token always.
+    /// What logits are divided by, 0 or more; 0 takes the likeliest token always.
     pub temperature: f32,
     /// Only so many of the likeliest tokens; 0 for all.
     pub top_k: usize,
-    /// Only the likeliest tokens that together have this probability.
+    /// Only the likeliest tokens that together have this probability, from 0 to 1.
     pub top_p: f32,
     /// Where the random numbers begin: the same seed gives the same text.
     pub seed: u64,
@@ -18,6 +18,26 @@ pub struct Sampling {
 impl Default for Sampling {
     fn default() -> Self {
         Sampling { temperature: 0.0, top_k: 40, top_p: 0.95, seed: 0 }
+    }
+}
+
+impl Sampling {
+    /// Fails unless every number is in its range.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn check(&self) -> Result<(), Error> {
+        let Sampling { temperature, top_p, .. } = *self;
+        let wrong = |what, found: f32, expected: &str| {
+            Err(Error::OutOfRange { what, found: found.to_string(), expected: expected.to_owned() })
+        };
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            return wrong("the temperature", temperature, "a number from 0");
+        }
+        if !(0.0..=1.0).contains(&top_p) {
+            return wrong("the probability of top-p", top_p, "from 0 to 1");
+        }
+        Ok(())
     }
 }
 
@@ -39,25 +59,31 @@ impl Sampler {
         let Sampling { temperature, top_k, top_p, .. } = self.sampling;
         let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
         let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+        // Greedy: of equal logits the lowest id, as `max_element` finds it.
         if temperature <= 0.0 {
             return ids.into_iter().min_by(by_logit).unwrap_or(0);
         }
         if top_k > 0 && top_k < ids.len() {
+            // The k largest in any order in O(n); only these are sorted below.
             ids.select_nth_unstable_by(top_k - 1, by_logit);
             ids.truncate(top_k);
         }
         ids.sort_unstable_by(by_logit);
+        // p_i is proportional to exp((logit_i - max) / T): T above 1 flattens, below 1 sharpens. The largest taken off,
+        // no exponential overflows. The mass of top-p is measured at this temperature, too.
         let largest = ids.first().map_or(0.0, |id| logits[*id as usize]);
         let weight = |id: &u32| f64::from((logits[*id as usize] - largest) / temperature).exp();
         let weights: Vec<f64> = ids.iter().map(weight).collect();
         let total: f64 = weights.iter().sum();
         let mut kept = 0.0;
+        // The token that takes the sum past top_p is still among them.
         let n = weights.iter().take_while(|weight| {
             let is_kept = kept < f64::from(top_p) * total;
             kept += **weight;
             is_kept
         });
         let n = n.count().max(1);
+        // The inverse of the distribution function: the token in whose stretch of the sum a random number falls.
         let mut left = self.next_unit() * weights[..n].iter().sum::<f64>();
         for (id, weight) in ids[..n].iter().zip(&weights) {
             left -= weight;
@@ -78,11 +104,12 @@ impl Sampler {
     }
 }
 
-/// Continues `prompt`, or answers it where the model does that, by at most `limit` tokens; ends before a token that ends texts or turns.
-/// `watch` sees every token and says whether to go on.
+/// Continues `prompt`, or answers it where the model does that, by at most `limit` tokens; ends before a token that
+/// ends texts or turns. `watch` sees every token and says whether to go on.
 ///
 /// # Errors
-/// As [`Model::need_next_token`], [`Model::begin`] and [`Model::logits`].
+/// As [`Sampling::check`], [`Model::need_next_token`], [`Model::begin`] and [`Model::logits`];
+/// [`Error::NotFiniteResult`].
 pub fn generate(
     model: &Model,
     prompt: &[u32],
@@ -90,9 +117,11 @@ pub fn generate(
     sampler: &mut Sampler,
     watch: &mut dyn FnMut(u32) -> bool,
 ) -> Result<Vec<u32>, Error> {
+    sampler.sampling.check()?;
     if !model.is_encoder_decoder() {
         model.need_next_token()?;
     }
+    // The session keeps keys and values, so that each step runs one token and not the whole text again.
     let ends = model.tokenizer().ends();
     let mut session = Session::new();
     let mut logits = vec![0.0; model.n_vocab()];
@@ -100,6 +129,10 @@ pub fn generate(
     let mut hidden = model.begin(&mut session, prompt)?;
     while made.len() < limit {
         model.logits(&hidden, 0..1, None, &mut logits)?;
+        // Every comparison with NaN is false, so that a row with one would still give some token.
+        if logits.iter().any(|logit| logit.is_nan()) {
+            return Err(not_finite(model, format!("token {} behind the prompt", made.len() + 1)));
+        }
         let id = sampler.choose(&logits);
         if ends.contains(&id) {
             break;

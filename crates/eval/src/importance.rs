@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use imatrix::{Entry, Sums};
 
-use crate::{Error, Model, Observer, Part, Sequence, perplexity::Cut};
+use crate::{Error, Model, Observer, Part, chunks::Chunk};
 
 /// Adds up the squares of what goes into each column.
 #[derive(Debug, Clone, Default)]
@@ -32,11 +32,12 @@ impl Totals {
 
     /// Adds the squares of rows (n, row_elems) that went into one matrix.
     fn add(&mut self, matrix: usize, rows: &[f32], row_elems: usize) {
-        // The matrices of heads see the same rows, and are counted once.
         let is_counted = matrix < self.counts.len();
         let sums = &mut self.sums[matrix * row_elems..][..row_elems];
         for row in rows.chunks_exact(row_elems) {
             for (sum, &value) in sums.iter_mut().zip(row) {
+                // sum_j += x_ij^2 over the rows i: with the count, the mean square of what column j of the matrix is multiplied with,
+                // which is the weight of its rounding error in the output. The square is f32 as in the reference, the sum is not.
                 *sum += f64::from(value * value);
             }
         }
@@ -53,26 +54,27 @@ impl Collector {
         Collector { tensors: BTreeMap::new(), with_output }
     }
 
-    /// Runs windows with all of their positions and adds up what goes into the matrices.
+    /// Runs chunks with all of their positions, not the counted ones alone, and adds up what goes into the
+    /// matrices.
     ///
     /// # Errors
     /// As [`Model::run`] and [`Model::logits`].
-    pub fn add(&mut self, model: &Model, cuts: &[Cut]) -> Result<(), Error> {
-        let sequences: Vec<Sequence<'_>> = cuts.iter().map(|cut| Sequence::new(&cut.tokens)).collect();
-        let hidden = model.run(&sequences, Some(self))?;
-        if self.with_output {
-            let at_once = model.logit_rows_at_once();
-            let mut logits = Vec::new();
-            for first in (0..hidden.n_rows()).step_by(at_once) {
-                let rows = first..(first + at_once).min(hidden.n_rows());
-                logits.resize(rows.len() * model.n_vocab(), 0.0);
-                model.logits(&hidden, rows, Some(self), &mut logits)?;
+    pub fn add(&mut self, model: &Model, chunks: &[Chunk]) -> Result<(), Error> {
+        let whole: Vec<Chunk> =
+            chunks.iter().map(|chunk| Chunk { counted: 0..chunk.tokens.len(), ..chunk.clone() }).collect();
+        let mut logits = Vec::new();
+        let mut batches = model.logit_batches(&whole);
+        while let Some(batch) = batches.next(Some(self))? {
+            // The layers were observed while the rows were made. The output matrix is multiplied for logits only,
+            // which are of no further use here.
+            if self.with_output {
+                batch.logits(0, Some(self), &mut logits)?;
             }
         }
         Ok(())
     }
 
-    /// What was added up since the beginning, in pieces of `chunk_tokens` tokens.
+    /// What was added up since the beginning, in chunks of `chunk_tokens` tokens.
     ///
     /// # Errors
     /// [`Error::NotFinite`] with the first sum that is no number, as the reference refuses it.
@@ -96,6 +98,8 @@ impl Observer for Collector {
         if !is_of_a_layer && !self.with_output {
             return;
         }
+        // An expert has its own rows and its own count. The heads of one tensor see the same tokens, so that one count serves all;
+        // their sums are kept apart, because each head has columns of its own.
         let (matrix, n_matrices, n_counts) = match part {
             Part::Whole => (0, 1, 1),
             Part::Expert { index, n } => (index, n, n),

@@ -4,6 +4,11 @@ use gguf::{Array, KeyError, Metadata, Value};
 
 use crate::Error;
 
+/// The smallest number that a key may hold, by the end of its name; other numbers need only be finite. Angles are
+/// powers of the rotary base, and below 0 and at 0 they are none. A negative epsilon takes the root of a norm below 0.
+const LOWEST: &[(&str, f32)] =
+    &[("freq_base", f32::MIN_POSITIVE), ("freq_base_swa", f32::MIN_POSITIVE), ("epsilon", 0.0)];
+
 /// The metadata of a file, read with its architecture's prefix.
 pub(crate) struct Keys<'a> {
     /// The value of `general.architecture`.
@@ -53,9 +58,18 @@ impl<'a> Keys<'a> {
         self.count(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A number that may be absent.
+    /// A finite number that may be absent, in its key's range.
     pub fn float(&self, key: &str) -> Result<Option<f32>, Error> {
-        Ok(self.metadata.number(&self.name(key))?.map(|number| number as f32))
+        let Some(number) = self.metadata.number(&self.name(key))? else { return Ok(None) };
+        let number = number as f32;
+        let lowest =
+            LOWEST.iter().find(|(end, _)| key.ends_with(end)).map_or(f32::MIN, |(_, lowest)| *lowest);
+        match number.is_finite() && number >= lowest {
+            true => Ok(Some(number)),
+            false if lowest > 0.0 => Err(self.wrong(key, "a number above 0")),
+            false if lowest == 0.0 => Err(self.wrong(key, "a number from 0")),
+            false => Err(self.wrong(key, "a finite number")),
+        }
     }
 
     /// A number.

@@ -17,6 +17,7 @@
 
 pub mod chat;
 pub mod choice;
+pub mod chunks;
 mod classifier;
 pub mod compare;
 mod decoder;
@@ -29,6 +30,7 @@ mod keys;
 pub mod logits_file;
 mod model;
 mod models;
+mod nonfinite;
 mod observe;
 mod ops;
 mod pass;

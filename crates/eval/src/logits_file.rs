@@ -48,6 +48,7 @@ impl Layout {
     }
 
     fn position_bytes(&self) -> Option<usize> {
+        // Two f32 are four u16: the header of a position counts as 4 more steps of 2 bytes each.
         self.n_vocab.checked_next_multiple_of(2)?.checked_add(4)?.checked_mul(2)
     }
 
@@ -57,6 +58,7 @@ impl Layout {
 
     /// Where the predictions of window `index` start.
     fn window_at(&self, index: usize) -> Option<usize> {
+        // Every product is checked: the three counts are read from the file and may multiply beyond usize.
         let before = self.position_bytes()?.checked_mul(self.n_positions())?.checked_mul(index)?;
         HEADER_BYTES.checked_add(self.tokens_bytes()?)?.checked_add(before)
     }
@@ -116,6 +118,7 @@ impl LogitsFile {
             Ok(count) if number(at) >= least => Ok(count),
             _ => Err(bad(what, format!("a number from {least}"), number(at).to_string())),
         };
+        // Two tokens are needed for a prediction of one, and the counts are i32 in the reference.
         let layout = Layout {
             context: count("the number of tokens in a window", 8, 2)?,
             n_vocab: count("the number of predicted tokens", 12, 1)?,
@@ -188,15 +191,19 @@ impl PackedLogProbs<'_> {
 pub fn pack(logits: &[f32], out: &mut Vec<u8>) {
     let softmax = LogSoftmax::of(logits);
     let (max, log_sum) = (softmax.max, softmax.log_sum as f32);
+    // ln p = scale * step + least, with the steps 0 to 65535 over the range from the smallest logit to the largest, but at
+    // most over 16 below the largest: then a step is 16 / 65535 nats, about 0.00024.
     let min = softmax.min.max(max - SPREAD);
     let scale = (max - min) / 65535.0;
     out.extend(scale.to_le_bytes());
     out.extend((min - max - log_sum).to_le_bytes());
+    // All logits equal: every step is 0 and `least` alone says ln p.
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     let steps = logits.iter().map(|&logit| {
         if scale > 0.0 && logit > min { nearest_int(inverse * (logit - min)) as u16 } else { 0 }
     });
     out.extend(steps.flat_map(u16::to_le_bytes));
+    // Positions are as long as their floats need to stay aligned to 4 bytes in the reference's array of u16.
     if !logits.len().is_multiple_of(2) {
         out.extend([0, 0]);
     }
@@ -236,6 +243,7 @@ impl Writer {
             header.extend(number.to_le_bytes());
         }
         header.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
+        // The whole length is reserved now, so that a full disk is found before the model runs.
         let Some(n_bytes) = layout.file_bytes() else {
             return Err(bad("the number of windows", "less".into(), layout.n_windows));
         };
@@ -257,6 +265,7 @@ impl Writer {
         assert!(window < n_windows && index < self.layout.n_positions() && logits.len() == n_vocab);
         let mut bytes = Vec::new();
         pack(logits, &mut bytes);
+        // Every position has its own place, so that threads write in any order.
         let at = self.layout.window_at(window).expect("checked when the file was created");
         Ok(self.output.write_at((at + index * bytes.len()) as u64, &bytes)?)
     }

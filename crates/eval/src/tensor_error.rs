@@ -167,6 +167,7 @@ impl FileError {
                 None => all.push((tensor.dtype.clone(), 1, tensor.error)),
             }
         }
+        // The type that most of the model is stored as comes first.
         all.sort_by_key(|(_, _, error)| std::cmp::Reverse(error.n_elems));
         all
     }
@@ -197,6 +198,7 @@ pub fn compare(
             found.only_in_base.push(info.name.clone());
             continue;
         };
+        // Four dimensions at most in ggml; absent ones are 1, so that shapes written with and without trailing 1 are equal.
         if (0..4).any(|i| info.shape.dim(i) != other_info.shape.dim(i)) {
             return Err(Error::TensorShape {
                 name: info.name.clone(),
@@ -234,6 +236,7 @@ fn compare_tensor(a: (&File, &TensorInfo), b: (&File, &TensorInfo)) -> Result<El
         let not_decodable = |dtype: DType| Error::TensorType { name: info.name.clone(), dtype };
         quant::decode(info.dtype, level, bytes, out).map_err(|_| not_decodable(info.dtype))
     };
+    // Threads take whole chunks of rows; each decodes into two buffers of its own that live as long as the thread works.
     let chunks = (0..n_rows.div_ceil(rows_at_once)).into_par_iter();
     let errors = chunks.map_init(
         || (Vec::new(), Vec::new()),

@@ -25,6 +25,8 @@ const FLOORS: &[&[&str]] = &[
     &["models"],
     &["model"],
     // What is done with a model.
+    &["chunks"],
+    &["nonfinite"],
     &["stats::softmax", "chat", "generate", "perplexity", "embed", "tensor_error"],
     &["logits_file"],
     &["stats"],

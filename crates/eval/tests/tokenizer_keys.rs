@@ -59,7 +59,7 @@ fn the_keys_that_are_changed_below_are_good() {
 #[test]
 fn absent_keys_and_wrong_types() {
     for key in ["tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"] {
-        assert_eq!(error(bpe(), key, None), format!("`{key}` is absent"));
+        assert_eq!(error(bpe(), key, None), format!("metadata key `{key}` is missing"));
     }
     for (key, expected) in [
         ("tokenizer.ggml.model", "text"),
@@ -70,7 +70,8 @@ fn absent_keys_and_wrong_types() {
         ("tokenizer.ggml.scores", "a list of f32 or i32"),
         ("tokenizer.ggml.add_bos_token", "a boolean"),
     ] {
-        assert_eq!(error(bpe(), key, Some(Value::U32(1))), format!("`{key}` is not {expected}"));
+        let expected = format!("metadata key `{key}`: expected {expected}, found 1");
+        assert_eq!(error(bpe(), key, Some(Value::U32(1))), expected);
     }
     let unknown = error(bpe(), "tokenizer.ggml.model", Some(Value::from("hybriddna")));
     assert_eq!(unknown, "tokenizer model `hybriddna`: not supported");
@@ -140,6 +141,16 @@ fn tokens_that_are_listed_twice() {
         error(bpe(), "tokenizer.ggml.tokens", Some(texts(&["a", "b", "ab", "x", "\u{120}", "b"]))),
         "tokens 1 and 5 are both `b`"
     );
+}
+
+#[test]
+fn unknown_names_of_pre_tokenizers_are_seen_where_none_is_used() {
+    let mut keys = spm();
+    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
+    keys.set("tokenizer.ggml.pre", "foo");
+    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), Some("foo"));
+    keys.set("tokenizer.ggml.pre", "default");
+    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
@@ -15,16 +16,19 @@ use crate::{
     commands::shared::{
         cpu_level::cpu_level,
         input_kind::{self, Wanted},
+        threads::{parse_threads, useful_threads},
     },
     failure::Failure,
+    hints,
+    ui::Ui,
 };
 
 /// The options of every verb that runs a model.
 #[derive(Debug, Args)]
 pub(in crate::commands) struct RunArgs {
-    /// Threads to work with; as many as the machine has by default.
-    #[arg(short = 'j', long, value_name = "N")]
-    pub threads: Option<usize>,
+    /// Threads to work with; as many as the machine has by default, and at most.
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<NonZeroUsize>,
     /// What goes into products with weights: f32 as it is (the default), or rounded as llama.cpp's CPU
     /// kernels round it, for figures to compare with llama.cpp's.
     #[arg(long, value_name = "KIND", value_parser = activations())]
@@ -39,24 +43,42 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
         .map(|name| Activations::ALL.iter().copied().find(|kind| kind.name() == name).unwrap_or_default())
 }
 
-/// Opens a model.
+/// Opens a model, and warns of what is odd about it.
 ///
 /// # Errors
 /// What is wrong with the file or with the options.
-pub(in crate::commands) fn open(path: &Path, run: &RunArgs) -> Result<Model, Failure> {
+pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<Model, Failure> {
     cpu_level()?;
-    let options = Options { threads: run.threads, activations: run.activations.unwrap_or_default() };
-    Model::open(path, &options).map_err(|error| at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
+    let threads = Some(useful_threads(run.threads));
+    let options = Options { threads, activations: run.activations.unwrap_or_default() };
+    let failed = |error| at(path, error).hint(input_kind::advice(path, Wanted::Gguf));
+    let model = Model::open(path, &options).map_err(failed)?;
+    if let Some(pre) = model.tokenizer().unknown_pre() {
+        ui.warning(&format!(
+            "{}: `tokenizer.ggml.pre` is `{pre}`, which llama.cpp does not know",
+            path.display()
+        ));
+    }
+    Ok(model)
+}
+
+/// Warns where a model is going to see more tokens at once than it was trained on.
+pub(in crate::commands) fn warn_of_length(model: &Model, n_tokens: usize, ui: &Ui) {
+    let limit = model.context_length();
+    if limit > 0 && n_tokens > limit {
+        let key = format!("{}.context_length", model.architecture());
+        ui.warning(&format!("{n_tokens} tokens at once are more than `{key}` says: {limit}"));
+    }
 }
 
 /// The failure of a model's file.
 pub(in crate::commands) fn at(path: &Path, error: Error) -> Failure {
-    let hint = error.hint();
+    let hint = hints::eval(&error);
     match error {
         // This one carries its path.
         Error::Gguf(error @ gguf::Error::Io { .. }) => Failure::new(error),
         Error::Gguf(error) => {
-            let hint = error.hint();
+            let hint = hints::gguf(&error);
             Failure::at(path, &error).hint(hint)
         }
         error => Failure::at(path, error).hint(hint),

@@ -16,7 +16,7 @@ mod winogrande;
 
 use serde::Serialize;
 
-use crate::{Error, Model, Sequence, stats::LogSoftmax, tokenize::Tokenizer};
+use crate::{Error, Model, Sequence, nonfinite::not_finite, stats::LogSoftmax, tokenize::Tokenizer};
 
 pub use hellaswag::HellaSwag;
 pub use multiple_choice::MultipleChoice;
@@ -86,6 +86,9 @@ fn wilson(share: f64, n: usize) -> [f64; 2] {
     if n == 0 {
         return [0.0, 1.0];
     }
+    // Wilson's interval, with p the share found:
+    //   (p + z^2/2n +- z sqrt(p (1 - p) / n + z^2/4n^2)) / (1 + z^2/n)
+    // `z` here is z^2/n; the root is written with that.
     let n = n as f64;
     let z = Z * Z / n;
     let half = z * (n * (4.0 * share * (1.0 - share) + z)).sqrt() / (Z + Z);
@@ -112,6 +115,7 @@ impl Sequences {
     /// Logits behind the last shared token and behind every later token, for each sequence.
     fn run(&self, model: &Model) -> Result<Vec<Logits>, Error> {
         model.need_next_token()?;
+        // The prediction behind the last shared token is that of the first token that differs.
         let first = self.n_shared.saturating_sub(1);
         let sequences: Vec<Sequence<'_>> =
             self.tokens.iter().map(|tokens| Sequence { tokens, wanted: first..tokens.len() }).collect();
@@ -146,6 +150,7 @@ impl Logits {
 
     /// The mean log-likelihood of the tokens of `sequence` from `start` on.
     fn mean_log_prob(&self, sequence: &[u32], start: usize) -> f64 {
+        // A mean and not a sum: endings have different numbers of tokens, and a longer one is less likely for that alone.
         let log_probs = (start..sequence.len()).map(|at| f64::from(self.log_prob(at - 1, sequence[at])));
         log_probs.sum::<f64>() / (sequence.len() - start) as f64
     }
@@ -166,6 +171,7 @@ fn largest(scores: &[f64]) -> usize {
 fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>, usize), Error> {
     let sequences = Sequences::new(model.tokenizer(), texts)?;
     let n_shared = sequences.n_shared;
+    // Nothing would predict the first token of an ending, or an ending would have no token to score.
     if n_shared == 0 || sequences.tokens.iter().any(|tokens| tokens.len() == n_shared) {
         return Err(Error::Task {
             task,
@@ -178,8 +184,18 @@ fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>,
         .zip(&sequences.tokens)
         .map(|(logits, tokens)| logits.mean_log_prob(tokens, n_shared))
         .collect();
+    check_finite(&scores, task, model)?;
     let chosen = largest(&scores);
     Ok((scores, chosen))
+}
+
+/// Fails with [`Error::NotFiniteResult`] where a score is none: every comparison with it would be false, and the first
+/// ending the answer.
+fn check_finite(scores: &[f64], task: usize, model: &Model) -> Result<(), Error> {
+    if scores.iter().all(|score| score.is_finite()) {
+        return Ok(());
+    }
+    Err(not_finite(model, format!("task {}", task + 1)))
 }
 
 #[cfg(test)]

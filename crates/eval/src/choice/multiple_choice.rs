@@ -40,6 +40,7 @@ impl MultipleChoice {
         let mut cursor = Cursor { bytes, at: 0 };
         let n = cursor.number().ok_or(cut)? as usize;
         let offsets = n.checked_mul(4).and_then(|n_bytes| cursor.take(n_bytes));
+        // `checked_mul` and `take` hold a false count against the file's length, before anything is allocated.
         let Some(offsets) = offsets else {
             return Err(Error::Task { task: 0, problem: "the file ends before it" });
         };
@@ -56,6 +57,7 @@ impl MultipleChoice {
             }
             let task =
                 cursor.task().ok_or(Error::Task { task: index, problem: "it is cut short, or no task" })?;
+            // `Cursor::task` leaves out the texts where the question or an answer is empty.
             if task.texts.is_empty() {
                 return Err(Error::Task {
                     task: index,

@@ -14,6 +14,7 @@ const M: usize = 397;
 impl Mt19937 {
     pub fn new(seed: u32) -> Mt19937 {
         let mut state = [seed; N];
+        // x_i = 1812433253 * (x_{i-1} ^ (x_{i-1} >> 30)) + i, mod 2^32.
         for i in 1..N {
             let before = state[i - 1];
             state[i] = 1_812_433_253u32.wrapping_mul(before ^ (before >> 30)).wrapping_add(i as u32);
@@ -24,6 +25,8 @@ impl Mt19937 {
     pub fn draw(&mut self) -> u32 {
         if self.next == N {
             for i in 0..N {
+                // The recurrence x_{k+n} = x_{k+m} ^ (upper bit of x_k | lower bits of x_{k+1}) A: multiplying with A is a shift, and
+                // an xor where the lowest bit was set.
                 let joined = (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % N] & 0x7fff_ffff);
                 let twist = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
                 self.state[i] = self.state[(i + M) % N] ^ (joined >> 1) ^ twist;
@@ -32,6 +35,7 @@ impl Mt19937 {
         }
         let mut y = self.state[self.next];
         self.next += 1;
+        // Tempering, so that the bits of a draw are evenly spread.
         y ^= y >> 11;
         y ^= (y << 7) & 0x9d2c_5680;
         y ^= (y << 15) & 0xefc6_0000;
@@ -45,6 +49,7 @@ impl Mt19937 {
     pub fn below(&mut self, n: u32) -> usize {
         let mut product = u64::from(self.draw()) * u64::from(n);
         if (product as u32) < n {
+            // 2^32 mod n low parts are one too many for some numbers; draws below that bound are thrown away.
             let least = n.wrapping_neg() % n;
             while (product as u32) < least {
                 product = u64::from(self.draw()) * u64::from(n);
@@ -62,6 +67,8 @@ impl Mt19937 {
         if n_wanted >= n {
             return left;
         }
+        // In f32 `1 + u32::MAX` is 2^32 exactly, and a draw has 24 bits: computed as the reference does, so that the same
+        // tasks are drawn.
         let scale = 1.0 / (1.0 + u32::MAX as f32);
         let draw = |_| {
             // The float nearest to a draw may be 2^32, where the reference reads past the end.

@@ -9,7 +9,7 @@
 //!
 //! Source: `winogrande_score` and `load_winogrande_from_csv`.
 
-use super::{Answer, Sequences, Tasks, random::Mt19937};
+use super::{Answer, Sequences, Tasks, check_finite, random::Mt19937};
 use crate::{Error, Model};
 
 /// With no more tokens than that behind it, the word itself is scored too.
@@ -52,6 +52,7 @@ impl Winogrande {
 fn task(line: &[u8]) -> Option<Task> {
     let mut is_quoted = false;
     let mut commas = Vec::new();
+    // Commas inside double quotes divide nothing; of more than four the reference takes the first ones.
     for (at, byte) in line.iter().enumerate() {
         match byte {
             b'"' => is_quoted = !is_quoted,
@@ -68,6 +69,7 @@ fn task(line: &[u8]) -> Option<Task> {
     let gap = sentence.iter().position(|byte| *byte == b'_')?;
     let answer = std::str::from_utf8(&line[d + 1..]).ok()?.trim_start();
     let digits = answer.len() - answer.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    // 1 or 2 in the file.
     let right = answer[..digits].parse::<usize>().ok().filter(|answer| (1..=2).contains(answer))?;
     Some(Task {
         before: sentence[..gap].to_vec(),
@@ -105,6 +107,7 @@ impl Tasks for Winogrande {
             } else {
                 n_shared
             };
+            // The last token, mostly the full stop, is the same in both and is left out if anything else is scored.
             let end = if tokens.len() - start > 1 { tokens.len() - 1 } else { tokens.len() };
             let mut sum = 0.0f32;
             for (at, &token) in tokens.iter().enumerate().take(end).skip(start) {
@@ -118,6 +121,8 @@ impl Tasks for Winogrande {
             }
             scores.push(f64::from(sum / (end - start) as f32));
         }
+        check_finite(&scores, index, model)?;
+        // The second of two equal scores, as in the reference.
         let chosen = usize::from(scores[0] <= scores[1]);
         Ok(Answer { scores, chosen, is_right: chosen == task.right })
     }

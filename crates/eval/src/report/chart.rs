@@ -45,8 +45,10 @@ impl Axis {
             }
         }
         match scale {
+            // No value at all: any axis will do.
             _ if low > high => Axis { low: 0.1, high: 1.0, scale },
             Scale::Log => Axis { low: low / 1.25, high: high * 1.25, scale },
+            // One value, or equal ones, still need a width to divide by.
             Scale::Linear => {
                 let high = if high > low { high } else { low + low.abs().max(1e-9) };
                 Axis { low, high, scale }
@@ -71,6 +73,7 @@ impl Axis {
             Scale::Linear => value,
             Scale::Log => value.max(f64::MIN_POSITIVE).ln(),
         };
+        // Clamped: a value that is outside stays on the frame and is not drawn over the labels.
         ((on(value) - on(self.low)) / (on(self.high) - on(self.low))).clamp(0.0, 1.0)
     }
 
@@ -78,6 +81,8 @@ impl Axis {
     fn ticks(&self) -> Vec<f64> {
         match self.scale {
             Scale::Linear => {
+                // Ticks at whole multiples of a round step, about five of them. A billionth of a step of tolerance keeps the ends,
+                // which rounding may push just outside.
                 let step = round_step((self.high - self.low) / 5.0);
                 let first = (self.low / step - 1e-9).ceil() as i64;
                 let last = (self.high / step + 1e-9).floor() as i64;
@@ -85,6 +90,7 @@ impl Axis {
             }
             Scale::Log => {
                 let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+                // Powers of ten alone over more than two and a half decades, else 1, 2 and 5 of each.
                 let wide = (self.high / self.low).log10() > 2.5;
                 let steps: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
                 let all = decades.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
@@ -96,6 +102,8 @@ impl Axis {
 
 /// The next of 1, 2, 5, 10, ... from `least` on.
 fn round_step(least: f64) -> f64 {
+    // The power of ten below, and of its multiples 1, 2, 5 and 10 the first that is not smaller; a millionth of tolerance
+    // keeps a step that rounding made slightly too small.
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()
@@ -112,6 +120,7 @@ pub(super) fn short(value: f64) -> String {
     } else if !(1e-4..1e6).contains(&size) {
         format!("{value:.0e}")
     } else {
+        // Three significant digits: 2 behind the point for 1.23, 4 for 0.0123.
         let digits = (2 - size.log10().floor() as i32).clamp(0, 6) as usize;
         let text = format!("{value:.digits$}");
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -197,6 +206,7 @@ impl Chart {
     /// Adds a point.
     pub fn point(&mut self, name: &str, detail: String, colour: usize, axes: (&Axis, &Axis), at: (f64, f64)) {
         let (x, y) = (self.x(axes.0, at.0), self.y(axes.1, at.1));
+        // Names have up to about 40 characters of 7 units, which is the room to the right of 0.6 of the axis.
         let is_far = axes.0.place(at.0) > 0.6;
         self.points.push(Point { name: name.to_owned(), detail, colour, x, y, is_far });
     }
@@ -205,6 +215,7 @@ impl Chart {
 /// Means over the neighbours on both sides, so that a trend is seen among single values.
 pub(super) fn smoothed(values: &[f64], reach: usize) -> Vec<f64> {
     let mean = |at: usize| {
+        // At both ends there are fewer neighbours; the mean is over those that exist, not over zeros.
         let near = &values[at.saturating_sub(reach)..(at + reach + 1).min(values.len())];
         near.iter().sum::<f64>() / near.len() as f64
     };

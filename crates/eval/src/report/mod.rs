@@ -62,6 +62,7 @@ pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f
         return (Vec::new(), Vec::new());
     }
     let mean = |values: &mut dyn Iterator<Item = &Position>| Estimate::mean(values.map(|p| p.kl)).value;
+    // Positions are (n_windows, n), row-major: one position of all windows is every n-th, one window is a row.
     let by_position = (0..n).map(|at| mean(&mut positions[at..].iter().step_by(n))).collect();
     let by_window = positions.chunks(n).map(|window| mean(&mut window.iter())).collect();
     (by_position, by_window)
@@ -71,6 +72,7 @@ pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f
 pub(crate) fn layer_and_kind(name: &str) -> (Option<u32>, &str) {
     let kind = name.strip_suffix(".weight").unwrap_or(name);
     let of_layer = || {
+        // `blk.12.attn_q`: between the points stands the layer.
         let (layer, kind) = kind.strip_prefix("blk.")?.split_once('.')?;
         Some((layer.parse().ok()?, kind))
     };

@@ -10,7 +10,11 @@ use super::{
     chart::{Axis, Chart, Scale, short, smoothed},
     layer_and_kind,
 };
-use crate::{Error, stats::Estimate, tensor_error::FileError};
+use crate::{
+    Error,
+    stats::{Comparison, fixed},
+    tensor_error::FileError,
+};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 const TEMPLATE_NAME: &str = "report.html";
@@ -24,7 +28,7 @@ pub fn html(report: &Report) -> Result<String, Error> {
     // An unknown name is a mistake in the template, not an empty text. Names in files are not
     // trusted: the ending of the template's name has everything escaped.
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    environment.add_filter("fixed", |value: f64, digits: usize| format!("{value:.digits$}"));
+    environment.add_filter("fixed", fixed);
     let failed = |error: minijinja::Error| Error::Template { problem: format!("{error:#}") };
     environment.add_template(TEMPLATE_NAME, TEMPLATE).map_err(failed)?;
     let template = environment.get_template(TEMPLATE_NAME).map_err(failed)?;
@@ -58,7 +62,7 @@ struct FileView {
 /// A number with its error, ready to be read.
 #[derive(Serialize)]
 struct Row {
-    name: &'static str,
+    name: String,
     value: String,
     error: String,
 }
@@ -132,23 +136,8 @@ impl FileView {
 }
 
 fn rows(file: &FileReport) -> Vec<Row> {
-    let Some(found) = &file.predictions else { return Vec::new() };
-    let row = |name, estimate: Estimate, factor: f64, digits: usize, unit: &str| Row {
-        name,
-        value: format!("{:.digits$}{unit}", estimate.value * factor),
-        error: format!("± {:.digits$}{unit}", estimate.error * factor),
-    };
-    vec![
-        row("Divergence, mean (nats)", found.kl, 1.0, 6, ""),
-        row("Perplexity", found.perplexity, 1.0, 4, ""),
-        row("Perplexity of the base", found.base_perplexity, 1.0, 4, ""),
-        row("Perplexity, by the base's", found.perplexity_ratio, 1.0, 6, ""),
-        row("ln of that", found.ln_perplexity_ratio, 1.0, 6, ""),
-        row("Same most likely token", found.same_top, 100.0, 3, " %"),
-        row("Most likely tokens shared", found.same_top_k, 100.0, 3, " %"),
-        row("Probability of the token that came: RMS of the change", found.p_diff_rms, 100.0, 3, " %"),
-        row("Probability of the token that came: mean change", found.p_diff, 100.0, 3, " %"),
-    ]
+    let figures = file.predictions.as_ref().map(Comparison::figures).unwrap_or_default();
+    figures.into_iter().map(|it| Row { name: it.name, value: it.value, error: it.error }).collect()
 }
 
 fn quantiles(file: &FileReport) -> Vec<QuantileRow> {
@@ -156,14 +145,14 @@ fn quantiles(file: &FileReport) -> Vec<QuantileRow> {
     let pairs = found.kl_quantiles.named().into_iter().zip(found.p_diff_quantiles.named());
     let row = |((name, kl), (_, p_diff)): ((&'static str, f64), (_, f64))| QuantileRow {
         name,
-        kl: format!("{kl:.6}"),
-        p_diff: format!("{:.3} %", p_diff * 100.0),
+        kl: fixed(kl, 6),
+        p_diff: format!("{} %", fixed(p_diff * 100.0, 3)),
     };
     pairs.map(row).collect()
 }
 
 fn decibels(snr: Option<f64>) -> String {
-    snr.map_or("exact".to_owned(), |snr| format!("{snr:.1} dB"))
+    snr.map_or("exact".to_owned(), |snr| format!("{} dB", fixed(snr, 1)))
 }
 
 fn dtypes(error: &FileError) -> Vec<DtypeRow> {
@@ -173,7 +162,7 @@ fn dtypes(error: &FileError) -> Vec<DtypeRow> {
         elements: error.n_elems(),
         rmse: short(error.rmse()),
         snr: decibels(error.snr_db()),
-        cosine: format!("{:.6}", error.cosine()),
+        cosine: fixed(error.cosine(), 6),
     });
     rows.collect()
 }
@@ -183,13 +172,14 @@ fn worst(error: &FileError) -> Vec<TensorRow> {
     const SHOWN: usize = 12;
     let mut noisy: Vec<_> =
         error.tensors.iter().filter_map(|tensor| Some((tensor.error.snr_db()?, tensor))).collect();
+    // Least decibels first: SNR is signal to noise. Tensors without an error have none and are not listed.
     noisy.sort_by(|a, b| a.0.total_cmp(&b.0));
     let rows = noisy.into_iter().take(SHOWN).map(|(snr, tensor)| TensorRow {
         name: tensor.name.clone(),
         dtype: tensor.dtype.clone(),
         rmse: short(tensor.error.rmse()),
         snr: decibels(Some(snr)),
-        cosine: format!("{:.6}", tensor.error.cosine()),
+        cosine: fixed(tensor.error.cosine(), 6),
     });
     rows.collect()
 }
@@ -211,6 +201,7 @@ fn heat(error: &FileError) -> Option<Heat> {
     }
     let n_layers = layers.last().map(|last| *last as usize + 1)?;
     let width = WIDTH / n_layers as f64;
+    // Sixteen labels at most fit under the cells.
     let every = n_layers.div_ceil(16);
     let mut cells = Vec::new();
     let mut labels = Vec::new();
@@ -223,6 +214,7 @@ fn heat(error: &FileError) -> Option<Heat> {
                 x: ((LEFT + f64::from(*layer) * width) * 10.0).round() / 10.0,
                 y,
                 width: (width * 10.0).round() / 10.0,
+                // 0 dB is the full colour, 60 dB the palest that is seen. SNR is a logarithm already, so a linear scale does.
                 strength: ((1.0 - snr / FAINT_DB).clamp(0.03, 1.0) * 100.0) as u32,
                 title: format!("{} ({}): {}", tensor.name, tensor.dtype, decibels(Some(snr))),
             });
@@ -242,6 +234,7 @@ fn size_chart(report: &Report) -> Option<Chart> {
         .iter()
         .enumerate()
         .filter_map(|(index, file)| Some((index, file, file.predictions.as_ref()?.kl.value)))
+        // The axis of divergences is logarithmic, and the base compared with itself has none.
         .filter(|(.., kl)| *kl > 0.0)
         .collect();
     if measured.len() < 2 {
@@ -278,6 +271,7 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
     // A fortieth of the line to both sides: enough to calm it, too little to hide a trend.
     let all: Vec<Vec<f64>> = report.files.iter().map(|file| smoothed(values(file), n / 40)).collect();
     let x = Axis::over([first, first + (n - 1) as f64], Scale::Linear);
+    // From zero: an axis cut short would make small differences look large.
     let y = Axis::over(all.iter().flatten().copied(), Scale::Linear).with_zero();
     let mut chart = Chart::new(&x, x_label, &y, "mean divergence, nats");
     for (index, (file, values)) in report.files.iter().zip(&all).enumerate() {
@@ -291,7 +285,7 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{Comparison, Position};
+    use crate::stats::Position;
 
     fn report(n_files: usize) -> Report {
         let position = |i: usize| Position {

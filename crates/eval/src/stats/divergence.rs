@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Estimate, LogSoftmax, covariance_of_means, percentile, softmax::top_k};
-use crate::{logits_file::PackedLogProbs, ops::exp};
+use crate::ops::exp;
 
 /// What is known about the prediction of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,9 +21,14 @@ pub struct Position {
 }
 
 impl Position {
-    /// How much more likely the other took the token that came to be, from -1 to 1.
+    /// The probability of the token that came by the other less that by the base, from -1 to 1.
     pub fn p_diff(&self) -> f64 {
         (-self.nll).exp() - (-self.nll_base).exp()
+    }
+
+    /// Whether every figure is a finite number.
+    pub(crate) fn is_finite(&self) -> bool {
+        [self.nll_base, self.nll, self.kl].into_iter().all(f64::is_finite)
     }
 }
 
@@ -33,13 +38,15 @@ impl Position {
 /// other. The reference leaves out what its 16 bits cannot tell (`ln p <= -16`).
 pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Position {
     let (p, q) = (LogSoftmax::of(base), LogSoftmax::of(other));
+    // With logits a of the base and b of the other, ln p_i = a_i - s_p and ln q_i = b_i - s_q, where s is max plus
+    // ln of the sum. As the p_i add up to 1, both s leave the sum:
+    //   KL = sum_i p_i (ln p_i - ln q_i) = sum_i p_i (a_i - b_i) - (s_p - s_q),   p_i = e_i / sum_j e_j.
     let (mut sum, mut weighted) = (0.0f64, 0.0f64);
     for (&b, &o) in base.iter().zip(other) {
         let e = f64::from(exp(b - p.max));
         sum += e;
         weighted += e * (f64::from(b) - f64::from(o));
     }
-    // Both shifts are constants under the sum, and the weights are one in all.
     let kl = weighted / sum - (p.shift() - q.shift());
     Position {
         nll_base: -p.log_prob(base[token]),
@@ -50,17 +57,18 @@ pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Po
     }
 }
 
-/// Compares a prediction of the reference's logits file with another's logits (n_vocab).
+/// Compares a prediction of the reference's logits file, (n_vocab) log-probabilities as
+/// [`PackedLogProbs::decode`](crate::logits_file::PackedLogProbs::decode) gives them, with another's logits (n_vocab).
 ///
 /// Source: `log_softmax` of five arguments.
-pub fn compare_packed(base: &PackedLogProbs<'_>, other: &[f32], token: usize, k: usize) -> Position {
+pub fn compare_packed(log_probs: &[f32], other: &[f32], token: usize, k: usize) -> Position {
     let q = LogSoftmax::of(other);
-    let log_probs = base.decode();
     let (mut kl, mut top) = (0.0f64, 0);
     for (index, (&log_p, &logit)) in log_probs.iter().zip(other).enumerate() {
         if log_p > log_probs[top] {
             top = index;
         }
+        // Here ln p is known to 16 bits, so that it does not add up to 1 any more and no shift can leave the sum.
         if log_p > LEAST_LOG_P {
             kl += f64::from(exp(log_p)) * (f64::from(log_p) - q.log_prob(logit));
         }
@@ -70,11 +78,12 @@ pub fn compare_packed(base: &PackedLogProbs<'_>, other: &[f32], token: usize, k:
         nll: -q.log_prob(other[token]),
         kl,
         same_top: top == q.top,
-        shared_top_k: shared(&log_probs, other, k),
+        shared_top_k: shared(log_probs, other, k),
     }
 }
 
-/// What 16 bits cannot tell from nothing.
+/// What 16 bits cannot tell from nothing: the reference's file clips log-probabilities 16 below the largest. All
+/// that is left out together is at most n_vocab * exp(-16), about 0.01 for 100,000 tokens.
 const LEAST_LOG_P: f32 = -16.0;
 
 fn shared(base: &[f32], other: &[f32], k: usize) -> u32 {
@@ -84,7 +93,7 @@ fn shared(base: &[f32], other: &[f32], k: usize) -> u32 {
     ours.iter().filter(|(_, token)| theirs.iter().any(|(_, other)| other == token)).count() as u32
 }
 
-/// How values are spread: those below which so many in a hundred lie.
+/// Percentiles: the values below which a given share of all values is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say which percentile it is")]
 pub struct Quantiles {
@@ -189,6 +198,10 @@ impl Comparison {
     pub fn of(positions: &[Position], k: usize) -> Comparison {
         let mean = |value: fn(&Position) -> f64| Estimate::mean(positions.iter().map(value));
         let (base, other) = (mean(|p| p.nll_base), mean(|p| p.nll));
+        // With x and y the mean nll of the other and of the base: ln(PPL / PPL_base) = x - y, and
+        //   Var(x - y) = Var(x) + Var(y) - 2 Cov(x, y).
+        // Both models find the same tokens hard, so Cov is nearly as large as the variances and the error of the
+        // ratio is far smaller than that of either perplexity.
         let covariance = covariance_of_means(positions.iter().map(|p| (p.nll, p.nll_base)));
         let error_of_difference = |a: f64, b: f64, covariance: f64| {
             // Rounding may leave a little less than nothing.
@@ -199,6 +212,8 @@ impl Comparison {
             error: error_of_difference(other.error, base.error, covariance),
         };
         let (base_perplexity, perplexity) = (base.exp(), other.exp());
+        // d(exp x - exp y) = exp(x) dx - exp(y) dy, so the covariance gets the factor exp(x) exp(y); the factors of
+        // the variances are in the errors of the perplexities already.
         let perplexity_difference = Estimate {
             value: perplexity.value - base_perplexity.value,
             error: error_of_difference(
@@ -207,6 +222,7 @@ impl Comparison {
                 perplexity.value * base_perplexity.value * covariance,
             ),
         };
+        // Pearson's r = Cov(x, y) / (sd(x) sd(y)), where the errors are the standard deviations of the means.
         let both = base.error * other.error;
         Comparison {
             n_positions: positions.len(),

@@ -5,14 +5,16 @@
 //! positions in f32.
 
 mod divergence;
+mod figures;
 mod softmax;
 
 use serde::{Deserialize, Serialize};
 
 pub use divergence::{Comparison, Position, Quantiles, compare_logits, compare_packed};
+pub use figures::{Figure, fixed};
 pub use softmax::LogSoftmax;
 
-/// A mean and its standard error, or what follows from them.
+/// A mean and its standard error, or what is derived from them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimate {
     /// The estimated number.
@@ -21,7 +23,8 @@ pub struct Estimate {
     pub error: f64,
 }
 
-/// So few values say nothing of their spread. Source: `mean_and_uncertainty`.
+/// Of no more values than this no error is stated: a variance from so few is itself too uncertain.
+/// Source: `mean_and_uncertainty`.
 const FEWEST_FOR_ERROR: usize = 10;
 
 impl Estimate {
@@ -38,6 +41,8 @@ impl Estimate {
         if n == 0 {
             return Estimate::default();
         }
+        // mean = sum x / n;  error^2 = (sum x^2 / n - mean^2) / (n - 1), the unbiased variance of the mean. Rounding
+        // can leave a negative variance where all values are equal, which counts as none.
         let value = sum / n as f64;
         let variance = squares / n as f64 - value * value;
         let error =
@@ -50,20 +55,23 @@ impl Estimate {
         if n == 0 {
             return Estimate::default();
         }
+        // A case is 1 or 0, so that its variance is p (1 - p); the mean of n of them has that over n - 1.
         let value = holding as f64 / n as f64;
         let error = if n > 1 { (value * (1.0 - value) / (n - 1) as f64).sqrt() } else { 0.0 };
         Estimate { value, error }
     }
 
-    /// `exp` of the estimate; the error goes with the slope.
+    /// `exp` of the estimate, its error by the slope at its value.
     pub fn exp(self) -> Estimate {
+        // d exp(x) = exp(x) dx.
         let value = self.value.exp();
         Estimate { value, error: value * self.error }
     }
 
-    /// The square root of the estimate; the error goes with the slope.
+    /// The square root of the estimate, its error by the slope at its value.
     pub fn sqrt(self) -> Estimate {
         let value = self.value.max(0.0).sqrt();
+        // d sqrt(x) = dx / (2 sqrt(x)); `value` is the root already.
         let error = if value > 0.0 { 0.5 / value * self.error } else { 0.0 };
         Estimate { value, error }
     }
@@ -74,7 +82,7 @@ pub fn perplexity(nll: impl IntoIterator<Item = f64>) -> Estimate {
     Estimate::mean(nll).exp()
 }
 
-/// How means of two series over the same positions vary together.
+/// The covariance of the means of two series over the same positions.
 ///
 /// Source: `covariance` in `kl_divergence`.
 fn covariance_of_means(pairs: impl IntoIterator<Item = (f64, f64)>) -> f64 {
@@ -88,6 +96,7 @@ fn covariance_of_means(pairs: impl IntoIterator<Item = (f64, f64)>) -> f64 {
     if n < FEWEST_FOR_ERROR {
         return 0.0;
     }
+    // Cov(mean a, mean b) = (E[ab] - E[a] E[b]) / (n - 1).
     let count = n as f64;
     (ab / count - (a / count) * (b / count)) / (count - 1.0)
 }
@@ -98,6 +107,8 @@ fn covariance_of_means(pairs: impl IntoIterator<Item = (f64, f64)>) -> f64 {
 /// Source: `percentile` in `kl_divergence`.
 pub fn percentile(sorted: &[f64], fraction: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    // Values 0 to n - 1 cut 0 to 1 into n - 1 parts; between two of them the value goes linearly, so that p99.9 of
+    // a thousand values is not simply the largest.
     let place = fraction.clamp(0.0, 1.0) * last as f64;
     let (below, share) = (place as usize, place.fract());
     (1.0 - share) * sorted[below] + share * sorted[(below + 1).min(last)]

@@ -18,6 +18,8 @@ pub struct LogSoftmax {
 impl LogSoftmax {
     /// Of the logits of one position, (n_vocab); there must be one at least.
     pub fn of(logits: &[f32]) -> LogSoftmax {
+        // ln p_i = a_i - ln sum_j exp(a_j) = a_i - (max + ln sum_j exp(a_j - max)): no term overflows, and the largest
+        // is exp(0) = 1, so the logarithm is never that of 0.
         let (max, log_sum) = log_sum_exp(logits);
         let min = logits.iter().copied().fold(f32::INFINITY, f32::min);
         let top = logits.iter().position(|logit| *logit == max).unwrap_or(0);
@@ -43,6 +45,8 @@ pub(super) fn top_k(values: &[f32], k: usize, kept: &mut Vec<(f32, u32)>) {
             kept.push((value, token));
             kept.sort_by(|a, b| b.0.total_cmp(&a.0));
         } else if kept.last().is_some_and(|last| value > last.0) {
+            // Kept values fall; the new one goes behind those that equal it, so the first of equals stays first. Few
+            // of a vocabulary come here, so that insertion costs less than a heap.
             kept.pop();
             let at = kept.partition_point(|other| other.0 >= value);
             kept.insert(at, (value, token));

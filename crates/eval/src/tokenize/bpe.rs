@@ -55,12 +55,17 @@ impl Bpe {
             n_tokens: vocab.tokens.len() as u32,
             extra_texts: Vec::new(),
         };
+        // A merge's place in the list is its rank: training joined the most frequent pair first, so that the lowest rank
+        // is the most urgent. Parts that are no tokens of the vocabulary get symbols too; llama.cpp compares texts and
+        // would merge them as well.
         for (rank, (left, right)) in vocab.merges.iter().enumerate() {
             let (left_symbol, right_symbol) = (bpe.intern(vocab, left), bpe.intern(vocab, right));
             let merged = bpe.intern(vocab, &[&left[..], right].concat());
+            // `entry` keeps the rank that is there.
             // Of equal merges, the first one counts.
             bpe.merges.entry((left_symbol, right_symbol)).or_insert((rank as u32, merged));
         }
+        // The alphabet that merges start from: GPT-2 writes each of the 256 bytes as a printable character.
         for byte in 0..=u8::MAX {
             let mut text = [0; 4];
             let text = byte_to_char(byte).encode_utf8(&mut text).as_bytes();
@@ -88,6 +93,7 @@ impl Bpe {
         if vocab.escape_whitespaces {
             text = text.replace(' ', "\u{2581}").into();
         }
+        // A word's tokens depend on the word alone, and texts repeat their words: most are merged once.
         let mut cache = Cache::new();
         let mut work = Work::default();
         self.splitter.words(&text, &mut |word| {
@@ -119,6 +125,7 @@ impl Bpe {
                 return;
             }
         }
+        // One symbol for each character of raw text, else one for each byte.
         work.symbols.clear();
         if self.pre.raw {
             let mut text = [0; 4];
@@ -129,6 +136,7 @@ impl Bpe {
         } else {
             work.symbols.extend(word.bytes().map(|byte| self.bytes[usize::from(byte)]));
         }
+        // What is left of the list, from its first symbol on; the first is never merged into one before it.
         self.merge(work);
         let mut at = 0;
         while at != NONE as usize && at < work.symbols.len() {
@@ -161,6 +169,8 @@ impl Bpe {
 
     /// Merges in place: what is left is reached from the first symbol by `next`.
     fn merge(&self, work: &mut Work) {
+        // A doubly linked list over fixed places, and a queue of the pairs that have a rank. A merge changes two
+        // neighbourhoods only, so a word of n symbols takes O(n log n) and not n scans.
         let n = work.symbols.len() as u32;
         work.next.clear();
         work.next.extend((0..n).map(|at| if at + 1 < n { at + 1 } else { NONE }));
@@ -172,13 +182,17 @@ impl Bpe {
         }
         while let Some(Reverse(pair)) = work.queue.pop() {
             let (left, right) = (pair.left as usize, pair.right as usize);
+            // A pair in the queue is stale when one of its symbols was merged since: then the symbols differ, or the right
+            // one is not the neighbour any more. Stale pairs are passed over here and not searched for in the queue.
             if (work.symbols[left], work.symbols[right]) != pair.symbols || work.next[left] != pair.right {
                 continue;
             }
+            // The left place takes the result and the right one leaves the list.
             work.symbols[left] = pair.merged;
             work.symbols[right] = NONE;
             let after = work.next[right];
             work.next[left] = after;
+            // The result may have a rank with its new neighbour on either side.
             if after != NONE {
                 work.before[after as usize] = pair.left;
                 self.push(work, pair.left, after);

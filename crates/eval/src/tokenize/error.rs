@@ -4,20 +4,9 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A key that is needed is absent.
-    #[error("`{key}` is absent")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A key whose value has another type than it should have.
-    #[error("`{key}` is not {expected}")]
-    WrongType {
-        /// The key.
-        key: String,
-        /// What it should be.
-        expected: &'static str,
-    },
+    /// A key that is needed is missing, or is not what it should be.
+    #[error(transparent)]
+    Key(#[from] gguf::KeyError),
     /// A list that is shorter than the list of tokens.
     #[error("`{key}` has {found} items for {expected} tokens")]
     TooShort {
@@ -78,7 +67,7 @@ pub enum Error {
         /// The other id.
         second: u32,
     },
-    /// A value of `tokenizer.ggml.model` that nothing is known about.
+    /// A value of `tokenizer.ggml.model` that is not known.
     #[error("tokenizer model `{model}`: not supported")]
     UnknownModel {
         /// The value.

@@ -81,9 +81,16 @@ impl Tokenizer {
             (Model::Plamo, _) => Kind::Plamo(Box::new(plamo::Plamo::new(&vocab)?)),
             (Model::None | Model::Bpe | Model::Whitespace, _) => Kind::None,
         };
+        // The merges are in the encoder now, by symbol; as texts they are the largest part of a vocabulary.
         vocab.merges = Vec::new();
         let specials = Specials::new(&vocab, reading);
         Ok(Tokenizer { vocab, reading, specials, kind })
+    }
+
+    /// The value of `tokenizer.ggml.pre` where it is a name that llama.cpp does not know, in a kind of vocabulary that
+    /// it means nothing for. (Where it says how text is split, an unknown name is an [`Error::UnknownPre`].)
+    pub fn unknown_pre(&self) -> Option<&str> {
+        self.vocab.unknown_pre.as_deref()
     }
 
     /// Number of tokens.
@@ -162,11 +169,15 @@ impl Tokenizer {
             return Ok(output);
         }
         let is_word_piece = matches!(self.kind, Kind::WordPiece);
+        // The reference adds nothing for RWKV and PLaMo, whatever their keys say.
         let fixed = matches!(self.kind, Kind::Rwkv(_) | Kind::Plamo(_));
         if add_special && !fixed && (vocab.add_bos || is_word_piece) {
             output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.bos_token_id" })?);
         }
+        // SentencePiece puts a space before a text. Where the text was cut at special tokens, each piece behind one is
+        // a beginning as well.
         let mut after_special = true;
+        // Special tokens are found in the whole text before anything splits or normalizes it.
         for fragment in self.specials.partition(vocab, text.as_ref(), parse_special) {
             match fragment {
                 Fragment::Token(id) => {
@@ -203,6 +214,7 @@ impl Tokenizer {
             ids.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
         }
         let second = self.encode(second, true, false)?;
+        // `encode` began the second text too; its BOS is taken away, its end stays.
         let begins = vocab.bos.is_some() && second.first().copied() == vocab.bos;
         ids.extend_from_slice(&second[usize::from(begins)..]);
         Ok(ids)
@@ -214,6 +226,7 @@ impl Tokenizer {
             Kind::None => Ok(()),
             Kind::Bpe(bpe) => bpe.encode(vocab, text, output),
             Kind::Whitespace(bpe) => {
+                // Whitespace divides words and is dropped; then each word is a text of its own for byte pair encoding.
                 let text = text::replaced(text);
                 for word in text.split(char::is_whitespace).filter(|word| !word.is_empty()) {
                     let word: String = match vocab.lowercase {
@@ -228,6 +241,7 @@ impl Tokenizer {
                 // SentencePiece replaces bytes that are no character; llama.cpp spells them.
                 let replaced = match self.reading {
                     Reading::Model => text::replaced(text),
+                    // Not used: llama.cpp takes the bytes as they are.
                     Reading::LlamaCpp => Cow::Borrowed(""),
                 };
                 let text = if self.reading == Reading::Model { replaced.as_bytes() } else { text };
@@ -267,6 +281,7 @@ impl Tokenizer {
                 .ok_or(Error::NoSuchId { id: *id, tokens: self.n_tokens() })?;
             self.decode_token(token, &mut output);
         }
+        // The space that `encode` put in front belongs to the vocabulary and not to the text.
         if self.vocab.add_space_prefix && output.first() == Some(&b' ') {
             output.remove(0);
         }
@@ -280,6 +295,7 @@ impl Tokenizer {
         } else if is_special {
             output.extend_from_slice(&token.text);
         } else if token.attr & attr::BYTE != 0 {
+            // `<0x0A>`: the two digits are bytes 3 and 4.
             let digits = token.text.get(3..5).and_then(|digits| std::str::from_utf8(digits).ok());
             output.extend(digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()));
         } else if token.attr & attr::NORMAL != 0 {
@@ -288,6 +304,7 @@ impl Tokenizer {
             if spelled && !self.vocab.escape_whitespaces {
                 for c in text.chars() {
                     match text::char_to_byte(c) {
+                        // A token may hold characters that stand for no byte, such as those of added tokens.
                         Some(byte) => output.push(byte),
                         None => output.extend(c.encode_utf8(&mut [0; 4]).bytes()),
                     }

@@ -34,6 +34,8 @@ impl Specials {
         let mut tokens: Vec<u32> = (0..vocab.tokens.len() as u32)
             .filter(|id| vocab.tokens[*id as usize].attr & special != 0)
             .collect();
+        // The longest first, so that no token is found inside of a longer one. The sort is stable: of equal lengths the
+        // lower id comes first, as in the reference.
         tokens.sort_by_key(|id| std::cmp::Reverse(vocab.tokens[*id as usize].text.len()));
         let texts = tokens.iter().map(|id| &vocab.tokens[*id as usize].text);
         let kind = match reading {
@@ -59,6 +61,8 @@ impl Specials {
         }
         let wanted =
             |id: u32| parse_special || vocab.tokens[id as usize].attr & (attr::CONTROL | attr::UNKNOWN) == 0;
+        // A vocabulary may have a thousand special tokens, of which a text holds two or three: one pass of the automaton
+        // says which, and only those are searched for.
         let mut present = vec![true; self.tokens.len()];
         if let Some(search) = &self.search {
             if search.match_kind() == MatchKind::LeftmostLongest && self.tokens.iter().all(|id| wanted(*id)) {
@@ -66,11 +70,13 @@ impl Specials {
             }
             if search.match_kind() == MatchKind::Standard {
                 present.fill(false);
+                // Overlapping: a token inside of a longer one is present, too, and may stand alone elsewhere.
                 for found in search.find_overlapping_iter(text) {
                     present[found.pattern().as_usize()] = true;
                 }
             }
         }
+        // Each token cuts the texts that the longer ones left. Token fragments pass through.
         for (&id, _) in self.tokens.iter().zip(present).filter(|(id, present)| *present && wanted(**id)) {
             let token = &vocab.tokens[id as usize];
             fragments = fragments
@@ -109,6 +115,7 @@ fn around<'t>(mut text: &'t [u8], id: u32, token: &[u8], attr: u8) -> Vec<Fragme
     let mut fragments = Vec::new();
     while let Some(at) = find(text, token) {
         let mut left = &text[..at];
+        // Whitespace before such a token belongs to it and is encoded as nothing.
         if attr & attr::LSTRIP != 0 {
             left = &left[..left.iter().rposition(|byte| !is_space(byte)).map_or(0, |last| last + 1)];
         }
@@ -135,6 +142,7 @@ fn find(text: &[u8], token: &[u8]) -> Option<usize> {
     let last_start = text.len() - token.len();
     let mut at = 0;
     while at <= last_start {
+        // The first byte is searched for alone, which the compiler turns into vector instructions.
         at += text[at..=last_start].iter().position(|byte| *byte == first)?;
         if text[at..].starts_with(token) {
             return Some(at);

@@ -27,6 +27,7 @@ pub(super) struct Plamo {
 
 impl Plamo {
     pub(super) fn new(vocab: &Vocab) -> Result<Self, Error> {
+        // Byte tokens spell what has no token and are never matched as text.
         let mut tokens = Trie::new();
         for (id, token) in vocab.tokens.iter().enumerate() {
             if token.attr & attr::BYTE == 0 {
@@ -50,6 +51,9 @@ impl Plamo {
         let mut best = vec![(i64::MAX, 0, None); text.len() + 1];
         best[text.len()].0 = 0;
         let mut prefixes = Vec::new();
+        // Dynamic programming from the end:
+        //   cost(at) = min over tokens that begin at `at` of cost(token) + cost(at + len)
+        // with the cost of a token -10000 times its score, and UNKNOWN_COST for a character without one.
         for (at, c) in text.char_indices().rev() {
             prefixes.clear();
             prefixes.extend(self.tokens.prefixes(&text.as_bytes()[at..]));
@@ -57,15 +61,19 @@ impl Plamo {
             prefixes.retain(|(len, _)| text.is_char_boundary(at + len));
             let unknown = best[at + c.len_utf8()].0.saturating_add(UNKNOWN_COST);
             let mut here = (i64::MAX, c.len_utf8(), None);
+            // From the longest to the shortest and replaced by what is cheaper only: of equal sums the longest stays.
             for &(len, id) in prefixes.iter().rev() {
+                // Rounded to whole numbers, so that equal sums are found equal.
                 let cost = -(f64::from(vocab.tokens[id as usize].score) * 1e4).round() as i64;
                 let all = best[at + len].0.saturating_add(cost);
                 if cost < NO_TOKEN_COST && all < here.0 {
                     here = (all, len, Some(id));
                 }
             }
+            // The bytes of a character are taken only where they are cheaper than every token that begins here.
             best[at] = if unknown < here.0 { (unknown, c.len_utf8(), None) } else { here };
         }
+        // Forward along the choices: the search ran backwards, so they need no reversal.
         let mut at = 0;
         while at < text.len() {
             let (_, len, id) = best[at];

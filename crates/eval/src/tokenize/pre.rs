@@ -56,6 +56,14 @@ impl Pre {
     }
 }
 
+/// Names that converters write for WordPiece, where llama.cpp reads none (`get_vocab_base_pre` in `conversion/base.py`).
+const OF_WORD_PIECE: [&str; 3] = ["bert-bge", "bert-bge-large", "jina-v2-en"];
+
+/// Whether a name is one that converters write.
+pub(super) fn is_known(name: &str) -> bool {
+    by_name(name).is_some() || OF_WORD_PIECE.contains(&name)
+}
+
 /// The row of a name.
 pub(super) fn by_name(name: &str) -> Option<&'static Pre> {
     PRE.iter().find(|pre| pre.names.contains(&name))

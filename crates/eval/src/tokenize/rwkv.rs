@@ -20,6 +20,7 @@ pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
             Some(b'n') => output.push(b'\n'),
             Some(b'r') => output.push(b'\r'),
             Some(b'x') => {
+                // Two digits always; one that is missing or is none counts as 0, as in the reference.
                 let high = digit(bytes.next());
                 output.push(high << 4 | digit(bytes.next()));
             }
@@ -33,6 +34,7 @@ pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
 /// The tokens by their bytes.
 pub(super) fn trie(vocab: &Vocab) -> Trie {
     let mut trie = Trie::new();
+    // Tokens need not be UTF-8: the file spells their bytes with escapes.
     for (id, token) in vocab.tokens.iter().enumerate() {
         trie.insert(&unescaped(&token.text), id as u32);
     }
@@ -45,6 +47,7 @@ pub(super) fn trie(vocab: &Vocab) -> Trie {
 pub(super) fn encode(vocab: &Vocab, trie: &Trie, text: &[u8], output: &mut Vec<u32>) -> Result<(), Error> {
     let mut at = 0;
     while at < text.len() {
+        // Prefixes come shortest first, so the last is the longest: greedy, without looking further ahead.
         match trie.prefixes(&text[at..]).last() {
             Some((len, id)) => {
                 output.push(id);

@@ -44,6 +44,7 @@ fn split<'t>(
     text: &'t str,
     each: &mut dyn FnMut(&'t str) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    // Recursion over the steps: a piece that the last step leaves is a word. Words come out in the order of the text.
     let Some((step, rest)) = steps.split_first() else { return each(text) };
     let mut next = |from: usize, to: usize| {
         if from < to { split(rest, &text[from..to], each) } else { Ok(()) }
@@ -56,6 +57,7 @@ fn split<'t>(
                     expression: regex.as_str().into(),
                     problem: error.to_string(),
                 })?;
+                // What lies between two matches is a piece as well: an expression divides and drops nothing.
                 next(done, found.start())?;
                 next(found.start(), found.end())?;
                 done = found.end();
@@ -86,6 +88,7 @@ fn split<'t>(
                         break;
                     }
                 }
+                // Groups of three from the right: a run of n digits begins with a group of (n - 1) % 3 + 1.
                 let first = (ends.len() - 1) % 3;
                 for end in ends.iter().skip(first).step_by(3) {
                     next(done, *end)?;

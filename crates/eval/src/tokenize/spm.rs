@@ -2,8 +2,8 @@
 //! become one, until no neighbours give a token.
 //!
 //! Source: `llm_tokenizer_spm_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36. Its way back from merged texts to their parts is never taken, since
-//! only pairs that give a token are merged.
+//! llama-cpp-python 0.3.36. Its table that leads from merged texts to their parts is never used, because only pairs
+//! that give a token are merged.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
@@ -69,6 +69,7 @@ pub(super) fn encode(
             |id: &u32| reading == Reading::LlamaCpp || vocab.tokens[*id as usize].attr & attr::CONTROL == 0;
         vocab.id(text).filter(is_text)
     };
+    // Every character is a piece at first. A byte that announces a longer character than there is left takes the rest.
     let mut pieces = Vec::with_capacity(text.len());
     let mut start = 0;
     while start < text.len() {
@@ -79,6 +80,7 @@ pub(super) fn encode(
         start += len;
     }
     let mut queue = BinaryHeap::with_capacity(pieces.len());
+    // A pair counts if both texts together are a token, however the two came about: the parts need not be tokens.
     let push = |queue: &mut BinaryHeap<Pair>, pieces: &[Piece], left: u32, right: u32| {
         if left == NONE || right == NONE {
             return;
@@ -95,9 +97,12 @@ pub(super) fn encode(
     while let Some(pair) = queue.pop() {
         let (left, right) = (pair.left as usize, pair.right as usize);
         let (left_len, right_len) = (pieces[left].len, pieces[right].len);
+        // Stale: one side was merged into another piece (length 0), or one has grown, so that the lengths do not add up
+        // to those that the pair was scored for. A piece never shrinks, so equal sums mean equal texts.
         if left_len == 0 || right_len == 0 || left_len + right_len != pair.len {
             continue;
         }
+        // The pieces are slices of one text, so that a merge only lengthens the left one.
         pieces[left].len = pair.len;
         pieces[right].len = 0;
         let after = pieces[right].next;
@@ -105,6 +110,7 @@ pub(super) fn encode(
         if after != NONE {
             pieces[after as usize].before = pair.left;
         }
+        // New neighbours on both sides, with the score of what they would give.
         push(&mut queue, &pieces, pieces[left].before, pair.left);
         push(&mut queue, &pieces, pair.left, after);
     }
@@ -113,6 +119,7 @@ pub(super) fn encode(
         match id_of(text) {
             Some(id) => output.push(id),
             None => {
+                // A piece that was never merged and is no token, such as a rare character: its bytes one by one.
                 for byte in text {
                     let id = vocab.byte_id(*byte).or(vocab.unknown);
                     output.push(id.ok_or(Error::NoByteToken { byte: *byte })?);

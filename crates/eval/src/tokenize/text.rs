@@ -40,6 +40,8 @@ pub(super) fn byte_to_char(byte: u8) -> char {
     let shifted = |n: u32| char::from_u32(256 + n).unwrap_or(char::REPLACEMENT_CHARACTER);
     match byte {
         0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        // The 68 bytes that are no printable Latin-1 character get U+0100 to U+0143 in order: 33 up to the space, 34 from
+        // DEL to the no-break space, and the soft hyphen last.
         0..=0x20 => shifted(byte.into()),
         0x7f..=0xa0 => shifted(u32::from(byte) - 0x7f + 33),
         0xad => shifted(67),
@@ -77,6 +79,7 @@ impl Category {
 
     /// Whether a character is in it.
     pub(super) fn has(&self, c: char) -> bool {
+        // Ranges are sorted and apart: the one that could hold `c` is the last that starts at or before it.
         let after = self.0.partition_point(|(start, _)| *start <= c);
         after > 0 && c <= self.0[after - 1].1
     }

@@ -25,6 +25,8 @@ impl Trie {
 
     /// Of equal strings, the last one stays. An empty string is left out.
     pub(super) fn insert(&mut self, text: &[u8], id: u32) {
+        // The first byte branches 256 ways in real vocabularies and has a table; deeper nodes have a few children each and
+        // a list of siblings, which takes 16 bytes a node.
         let Some((&first, rest)) = text.split_first() else { return };
         let mut at = self.roots[usize::from(first)];
         if at == NONE {
@@ -33,6 +35,7 @@ impl Trie {
         }
         for &byte in rest {
             at = self.child(at, byte).unwrap_or_else(|| {
+                // A new child goes to the front of the list, so that it needs no search for its end.
                 let sibling = self.nodes[at as usize].first_child;
                 let new = self.push(byte, sibling);
                 self.nodes[at as usize].first_child = new;

@@ -25,6 +25,7 @@ impl Unigram {
     pub(super) fn new(vocab: &Vocab) -> Result<Self, Error> {
         let (mut tokens, mut user_defined) = (Trie::new(), Trie::new());
         let mut min_score = f32::MAX;
+        // Control and byte tokens are not matched in text; unused ones are, as the reference does it.
         for (id, token) in vocab.tokens.iter().enumerate() {
             if token.attr & attr::NORMAL != 0 {
                 min_score = min_score.min(token.score);
@@ -49,21 +50,27 @@ impl Unigram {
         let unknown = vocab.unknown.ok_or(Error::NoByteToken { byte: text[0] })?;
         // For each end: the last token of the best way there, where it starts, the sum of scores.
         let mut best = vec![(unknown, 0, f64::MIN); text.len() + 1];
+        // Viterbi's algorithm over the bytes, from left to right:
+        //   best(end) = max over tokens t that end there of best(end - len t) + score(t)
+        // A score is the logarithm of a token's probability, so that the sum is that of the whole segmentation.
         best[0].2 = 0.0;
         let mut start = 0;
         while start < text.len() {
             let char_len = announced_len(text[start]).min(text.len() - start);
             let here = best[start].2;
             let mut is_known = false;
+            // Scores are added in f64 as in the reference: in f32, sums over a long text could tie.
             for (len, id) in self.tokens.prefixes(&text[start..]) {
                 is_known |= len == char_len;
                 let token = &vocab.tokens[id as usize];
                 let user_defined = token.attr & attr::USER_DEFINED != 0;
+                // The user's own tokens cost nothing, so that a way through one beats any other.
                 let score = here + if user_defined { 0.0 } else { f64::from(token.score) };
                 if score > best[start + len].2 {
                     best[start + len] = (id, start, score);
                 }
             }
+            // Only where no token is exactly this character. With a token for it, no way needs the unknown one.
             if !is_known {
                 let score = here + f64::from(self.unknown_score);
                 if score > best[start + char_len].2 {
@@ -73,6 +80,7 @@ impl Unigram {
             start += char_len;
         }
         let from = output.len();
+        // Back along the choices from the end of the text, then reversed.
         let mut end = text.len();
         let mut was_unknown = false;
         loop {
@@ -100,6 +108,8 @@ impl Unigram {
         while at < text.len() {
             let (replacement, len) = self.replace(&text[at..])?;
             for &byte in replacement {
+                // A word begins at the first byte behind a space. It gets one space in front: always if runs of spaces are made
+                // one, else at the very beginning only, where the keys want one.
                 if byte != b' ' {
                     if !in_word {
                         in_word = true;
@@ -123,6 +133,8 @@ impl Unigram {
 
     /// What the start of a text becomes, and how much of it that is.
     fn replace<'t>(&'t self, text: &'t [u8]) -> Result<(&'t [u8], usize), Error> {
+        // The user's own tokens are not normalized. The reference asks how far the trie can be followed and not for a
+        // whole token; this is the same.
         let own = self.user_defined.reach(text);
         if own > 0 {
             return Ok((&text[..own], own));
@@ -133,6 +145,7 @@ impl Unigram {
         let len = announced_len(text[0]);
         match text.get(..len) {
             Some(c) if std::str::from_utf8(c).is_ok() => Ok((c, len)),
+            // Not UTF-8: a replacement character for one byte, then on with the next.
             _ => Ok(("\u{fffd}".as_bytes(), 1)),
         }
     }
@@ -170,6 +183,7 @@ impl Charsmap {
             return Ok(None);
         }
         let node = |index: u32| self.nodes.get(index as usize).copied().ok_or(OUT_OF_RANGE);
+        // The offset is 22 bits wide and is shifted by 8 more where bit 9 says so (Darts-clone's `unit.offset()`).
         let base = |node: u32| (node >> 10) << ((node & (1 << 9)) >> 6);
         let mut index = base(node(0)?);
         let mut found = None;
@@ -177,12 +191,15 @@ impl Charsmap {
             if byte == 0 {
                 break;
             }
+            // In a double array, the child of node n for byte b is at `base(n) xor b`, and holds b as its label if it exists.
+            // Bit 31 marks a value, which is no child.
             index ^= u32::from(byte);
             let here = node(index)?;
             if here & (1 << 31 | 0xff) != u32::from(byte) {
                 break;
             }
             index ^= base(here);
+            // A replacement hangs here: its value node is the child for byte 0. The longest match is the last one found.
             if here >> 8 & 1 == 1 {
                 found = Some((node(index)? & !(1 << 31), at + 1));
             }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use gguf::{Array, Metadata, Strings, Value};
+use gguf::{Array, KeyError, Metadata, Value};
 
 use super::{
     Reading,
@@ -66,6 +66,8 @@ pub(super) struct Vocab {
     pub merges: Vec<(Vec<u8>, Vec<u8>)>,
     /// How text is split, for [`Model::Bpe`].
     pub pre: Option<&'static Pre>,
+    /// The name of a pre-tokenizer that is not known, where none is needed.
+    pub unknown_pre: Option<String>,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unknown: Option<u32>,
@@ -82,41 +84,12 @@ pub(super) struct Vocab {
     pub charsmap: Vec<u8>,
 }
 
-/// The metadata by key.
-struct Keys<'a>(HashMap<&'a str, &'a Value>);
-
-impl<'a> Keys<'a> {
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        self.0.get(key).copied()
+/// A list that has an item for each token; further items are passed over.
+fn long_enough<T>(key: &str, items: Vec<T>, tokens: usize) -> Result<Vec<T>, Error> {
+    if items.len() < tokens {
+        return Err(Error::TooShort { key: key.into(), found: items.len(), expected: tokens });
     }
-
-    fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
-        let wrong = || Error::WrongType { key: key.into(), expected: "text" };
-        self.get(key).map(|value| value.as_str().ok_or_else(wrong)).transpose()
-    }
-
-    fn flag(&self, key: &str, default: bool) -> Result<bool, Error> {
-        match self.get(key) {
-            None => Ok(default),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(Error::WrongType { key: key.into(), expected: "a boolean" }),
-        }
-    }
-
-    fn texts(&self, key: &str) -> Result<Option<&'a Strings>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Array(Array::String(texts))) => Ok(Some(texts)),
-            Some(_) => Err(Error::WrongType { key: key.into(), expected: "a list of texts" }),
-        }
-    }
-
-    fn long_enough<T>(key: &str, items: Vec<T>, tokens: usize) -> Result<Vec<T>, Error> {
-        if items.len() < tokens {
-            return Err(Error::TooShort { key: key.into(), found: items.len(), expected: tokens });
-        }
-        Ok(items)
-    }
+    Ok(items)
 }
 
 const MODEL: &str = "tokenizer.ggml.model";
@@ -128,10 +101,11 @@ const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
 impl Vocab {
     pub(super) fn new(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
-        let keys = Keys(metadata.iter().map(|(key, value)| (key.as_str(), value)).collect());
-        let missing = |key: &str| Error::MissingKey { key: key.into() };
-        let model_name = keys.text(MODEL)?.ok_or_else(|| missing(MODEL))?;
+        let keys = metadata;
+        let model_name = keys.text(MODEL)?.ok_or_else(|| KeyError::missing(MODEL))?;
         // What each model has where its keys say nothing.
+        // The ids of the models that llama.cpp first had each kind for: 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are
+        // SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and [SEP].
         let (model, bos, eos, unknown, separator) = match model_name {
             "none" | "no_vocab" => (Model::None, None, None, None, None),
             "llama" => (Model::Spm, Some(1), Some(2), Some(0), None),
@@ -151,6 +125,7 @@ impl Vocab {
             max_len: 0,
             merges: Vec::new(),
             pre: None,
+            unknown_pre: None,
             bos,
             eos,
             unknown,
@@ -179,30 +154,34 @@ impl Vocab {
             vocab.escape_whitespaces = pre.escape_whitespaces;
             vocab.bos = bos.filter(|_| !pre.no_bos);
             vocab.lowercase = !matches!(pre_name, "whitespace");
+            // Files of Kimi K2 may have no merges; the reference loads them all the same.
             let merges = keys.texts(MERGES)?;
             if merges.is_none() && pre_name != "kimi-k2" {
-                return Err(missing(MERGES));
+                return Err(KeyError::missing(MERGES).into());
             }
-            let merges = merges.into_iter().flatten().enumerate();
+            let merges = merges.as_deref().into_iter().flatten().enumerate();
             vocab.merges = merges.map(|(index, merge)| parts(index, merge)).collect::<Result<_, _>>()?;
         }
-        if model == Model::Unigram {
-            vocab.charsmap = match keys.get(CHARSMAP) {
-                None => Vec::new(),
-                Some(Value::Array(Array::U8(bytes))) => bytes.clone(),
-                Some(Value::Array(Array::I8(bytes))) => bytes.iter().map(|byte| *byte as u8).collect(),
-                Some(_) => {
-                    return Err(Error::WrongType { key: CHARSMAP.into(), expected: "a list of bytes" });
-                }
-            };
+        if vocab.pre.is_none() && !pre::is_known(pre_name) {
+            vocab.unknown_pre = Some(pre_name.to_owned());
         }
-        let add_space = keys.flag("tokenizer.ggml.add_space_prefix", vocab.add_space_prefix)?;
+        if model == Model::Unigram {
+            let charsmap = keys.read(CHARSMAP, "a list of bytes", |value| match value.as_array()? {
+                Array::U8(bytes) => Some(bytes.clone()),
+                Array::I8(bytes) => Some(bytes.iter().map(|byte| *byte as u8).collect()),
+                _ => None,
+            })?;
+            vocab.charsmap = charsmap.unwrap_or_default();
+        }
+        let add_space = keys.flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(vocab.add_space_prefix);
         vocab.add_space_prefix = add_space;
-        vocab.remove_extra_whitespaces = keys.flag("tokenizer.ggml.remove_extra_whitespaces", false)?;
+        vocab.remove_extra_whitespaces =
+            keys.flag("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
         vocab.read_tokens(&keys)?;
         vocab.read_special(&keys, pre_name, reading)?;
-        vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase", vocab.lowercase)?;
-        vocab.strip_accents = keys.flag("tokenizer.ggml.normalizer.strip_accents", vocab.lowercase)?;
+        vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(vocab.lowercase);
+        vocab.strip_accents =
+            keys.flag("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(vocab.lowercase);
         vocab.mark_by_text(&keys);
         if reading == Reading::Model {
             vocab.check_merges()?;
@@ -216,35 +195,36 @@ impl Vocab {
         Ok(vocab)
     }
 
-    fn read_tokens(&mut self, keys: &Keys<'_>) -> Result<(), Error> {
-        let texts = keys.texts(TOKENS)?.ok_or_else(|| Error::MissingKey { key: TOKENS.into() })?;
+    fn read_tokens(&mut self, keys: &Metadata) -> Result<(), Error> {
+        let texts = keys.texts(TOKENS)?.ok_or_else(|| KeyError::missing(TOKENS))?;
         let n = texts.len();
-        let scores = match keys.get(SCORES) {
-            None => vec![0.0; n],
-            Some(Value::Array(Array::F32(scores))) => Keys::long_enough(SCORES, scores.clone(), n)?,
-            Some(Value::Array(Array::I32(scores))) => {
-                Keys::long_enough(SCORES, scores.iter().map(|score| *score as f32).collect(), n)?
-            }
-            Some(_) => return Err(Error::WrongType { key: SCORES.into(), expected: "a list of f32 or i32" }),
-        };
-        let types = match keys.get(TYPES) {
-            None => vec![1; n],
-            Some(Value::Array(Array::I32(types))) => Keys::long_enough(TYPES, types.clone(), n)?,
-            Some(_) => return Err(Error::WrongType { key: TYPES.into(), expected: "a list of i32" }),
-        };
+        let scores = keys.read(SCORES, "a list of f32 or i32", |value| match value.as_array()? {
+            Array::F32(scores) => Some(scores.clone()),
+            Array::I32(scores) => Some(scores.iter().map(|score| *score as f32).collect()),
+            _ => None,
+        })?;
+        let scores = scores.map_or_else(|| Ok(vec![0.0; n]), |scores| long_enough(SCORES, scores, n))?;
+        let types = keys.read(TYPES, "a list of i32", |value| match value.as_array()? {
+            Array::I32(types) => Some(types.clone()),
+            _ => None,
+        })?;
+        let types = types.map_or_else(|| Ok(vec![1; n]), |types| long_enough(TYPES, types, n))?;
         self.ids.reserve(n);
         for (id, (text, (score, kind))) in texts.iter().zip(scores.into_iter().zip(types)).enumerate() {
+            // An empty text would match everywhere; the reference gives it a name that no text holds.
             let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.to_vec() };
             let id = id as u32;
             if score.is_nan() {
                 let token = String::from_utf8_lossy(&text).into_owned();
                 return Err(Error::BadScore { id, token, score });
             }
+            // llama.cpp asserts that there are as many texts as ids.
             if let Some(first) = self.ids.insert(text.clone(), id) {
                 let token = String::from_utf8_lossy(&text).into_owned();
                 return Err(Error::RepeatedToken { token, first, second: id });
             }
             self.max_len = self.max_len.max(text.len());
+            // The numbers of `llama_token_type` in `include/llama.h`.
             let attr = match kind {
                 1 => attr::NORMAL,
                 2 => attr::UNKNOWN,
@@ -263,6 +243,7 @@ impl Vocab {
     /// and gives every token the same. SentencePiece numbers its pieces in the order in which they
     /// were joined when it was trained, so the ids tell what the scores were: -1, -2, ...
     fn rank_by_id(&mut self) {
+        // Only where all are equal: real scores are kept.
         let mut scores = self.tokens.iter().filter(|token| token.attr & attr::NORMAL != 0).map(|t| t.score);
         let first = scores.next();
         if scores.all(|score| Some(score) == first) {
@@ -287,7 +268,7 @@ impl Vocab {
     }
 
     /// Special ids and which of them are added. llama.cpp passes over ids beyond the vocabulary.
-    fn read_special(&mut self, keys: &Keys<'_>, pre_name: &str, reading: Reading) -> Result<(), Error> {
+    fn read_special(&mut self, keys: &Metadata, pre_name: &str, reading: Reading) -> Result<(), Error> {
         let tokens = self.tokens.len();
         let is_there = |id: &u64| *id < tokens as u64;
         let read = |key: &str, default: Option<u32>| {
@@ -302,13 +283,16 @@ impl Vocab {
         self.eos = read("tokenizer.ggml.eos_token_id", self.eos)?;
         self.unknown = read("tokenizer.ggml.unknown_token_id", self.unknown)?;
         self.separator = read("tokenizer.ggml.seperator_token_id", self.separator)?;
+        // Nothing is added around a text of RWKV's (see `Tokenizer::encode`).
         if self.model == Model::Rwkv {
             return Ok(());
         }
-        self.add_bos = keys.flag("tokenizer.ggml.add_bos_token", self.add_bos)?;
-        self.add_eos = keys.flag("tokenizer.ggml.add_eos_token", self.add_eos)?;
+        self.add_bos = keys.flag("tokenizer.ggml.add_bos_token")?.unwrap_or(self.add_bos);
+        self.add_eos = keys.flag("tokenizer.ggml.add_eos_token")?.unwrap_or(self.add_eos);
         let separates = matches!(pre_name, "jina-v1-en" | "jina-v2-code" | "roberta-bpe");
-        self.add_separator = keys.flag("tokenizer.ggml.add_sep_token", self.add_separator || separates)?;
+        self.add_separator =
+            keys.flag("tokenizer.ggml.add_sep_token")?.unwrap_or(self.add_separator || separates);
+        // The reference overrides the key for these two.
         if matches!(pre_name, "gemma4" | "granite-embed-multi-311m") {
             self.add_bos = true;
         }
@@ -328,7 +312,7 @@ impl Vocab {
     }
 
     /// Tokens that the reference takes for control tokens by their text, whatever their type.
-    fn mark_by_text(&mut self, keys: &Keys<'_>) {
+    fn mark_by_text(&mut self, keys: &Metadata) {
         for (key, old_key, texts) in FILL_IN {
             let named = [key, old_key].iter().any(|key| keys.get(key).is_some());
             let first = texts.iter().filter_map(|text| self.ids.get(text.as_bytes())).min().copied();
@@ -344,6 +328,8 @@ impl Vocab {
         }
         let has = |text: &str| self.ids.contains_key(text.as_bytes());
         let call = has("<|call|>") || has("<|calls|>");
+        // gpt-oss ends a turn with <|return|> or <|call|>, so that <|end|> only divides its parts. In Gemma's and PLaMo's
+        // vocabularies with these tokens, `</s>` ends nothing.
         let (end_is_no_end, s_is_normal) = (
             call && (has("<|return|>") || has("<|flush|>")),
             has("<|tool_response>") || has("<|plamo:eos|>"),
@@ -358,7 +344,7 @@ impl Vocab {
 
     /// Which special tokens take whitespace with them: not in any key, so the reference goes by
     /// names.
-    fn mark_strips(&mut self, keys: &Keys<'_>, pre_name: &str) -> Result<(), Error> {
+    fn mark_strips(&mut self, keys: &Metadata, pre_name: &str) -> Result<(), Error> {
         let name = keys.text("general.name")?.unwrap_or_default().to_ascii_lowercase();
         let arch = keys.text("general.architecture")?.unwrap_or_default();
         let jina = ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|part| pre_name.contains(part));

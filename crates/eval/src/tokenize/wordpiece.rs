@@ -36,8 +36,11 @@ pub(super) fn encode(
         let too_long = reading == Reading::Model && word.chars().count() > MAX_WORD_CHARS;
         // Words start with a mark in these vocabularies, pieces inside of words have none.
         let word = ["\u{2581}", &word].concat();
+        // Greedy: the longest token that the rest of the word starts with, from left to right. Nothing is taken back, so
+        // a word whose end has no token is unknown as a whole.
         let mut rest = if too_long { b"" } else { word.as_bytes() };
         while !rest.is_empty() {
+            // One more than the longest token, as in the reference; that length finds nothing.
             let longest = rest.len().min(vocab.max_len + 1);
             let found = (1..=longest).rev().find_map(|len| Some((len, vocab.id(&rest[..len])?)));
             let Some((len, id)) = found else {
@@ -48,6 +51,7 @@ pub(super) fn encode(
             rest = &rest[len..];
         }
         if output.len() == from {
+            // The mark takes 3 bytes in UTF-8; behind it is the word's first byte.
             output.push(vocab.unknown.ok_or(Error::NoByteToken { byte: word.as_bytes()[3] })?);
         }
     }
@@ -84,11 +88,13 @@ impl Words {
 fn words_of_llama_cpp(vocab: &Vocab, text: &str) -> Vec<String> {
     let mut words = Words::default();
     for c in text.chars() {
+        // A letter with an accent decomposes into the letter and a mark.
         let c = if vocab.strip_accents { first_of_decomposition(c) } else { c };
         if c.is_whitespace() {
             words.end();
             continue;
         }
+        // Unassigned characters are in `\p{C}`, but the reference's table of control characters lacks them.
         let is_control = others().has(c) && !unassigned().has(c);
         if c == '\0' || c == '\u{fffd}' || is_control || (vocab.strip_accents && marks().has(c)) {
             continue;
@@ -118,6 +124,8 @@ fn words_of_model(vocab: &Vocab, text: &str) -> Vec<String> {
             c => clean.push(c),
         }
     }
+    // The order is that of BertNormalizer: clean, Chinese, accents, lower case. Lower case first would change what
+    // decomposes.
     if vocab.strip_accents {
         clean = clean.nfd().map(|(c, _)| c).filter(|c| !old_nonspacing_marks().has(*c)).collect();
     }

@@ -1,0 +1,75 @@
+//! The figures of a comparison as text: the same names and the same digits on the command line and on the page.
+
+use super::{Comparison, Estimate};
+
+/// One figure, ready to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// Its value with its unit.
+    pub value: String,
+    /// One standard error with its sign and unit; empty where none is known.
+    pub error: String,
+}
+
+impl Comparison {
+    /// Every figure but the percentiles, the most telling first.
+    pub fn figures(&self) -> Vec<Figure> {
+        let number = |name: &str, estimate: Estimate| figure(name, estimate, 1.0, "");
+        let percent = |name: &str, estimate: Estimate| figure(name, estimate, 100.0, " %");
+        vec![
+            number("divergence, mean", self.kl),
+            number("perplexity", self.perplexity),
+            number("perplexity of the base", self.base_perplexity),
+            number("perplexity / base", self.perplexity_ratio),
+            number("ln(perplexity / base)", self.ln_perplexity_ratio),
+            number("perplexity - base", self.perplexity_difference),
+            Figure {
+                name: "correlation of log-likelihoods".to_owned(),
+                value: format!("{} %", fixed(self.correlation * 100.0, 4)),
+                error: String::new(),
+            },
+            percent("same most likely token", self.same_top),
+            percent(&format!("most likely {} shared", self.k), self.same_top_k),
+            percent("change of probability, mean", self.p_diff),
+            percent("change of probability, RMS", self.p_diff_rms),
+        ]
+    }
+}
+
+fn figure(name: &str, estimate: Estimate, factor: f64, unit: &str) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        value: format!("{}{unit}", fixed(estimate.value * factor, 6)),
+        error: format!("± {}{unit}", fixed(estimate.error * factor, 6)),
+    }
+}
+
+/// A number with so many digits behind the point. What rounds to zero has no sign: `-0.000` is not a figure.
+pub fn fixed(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    match text.strip_prefix('-') {
+        Some(rest) if rest.bytes().all(|byte| matches!(byte, b'0' | b'.')) => rest.to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_has_no_sign() {
+        for (value, digits, text) in [
+            (-0.0004, 3, "0.000"),
+            (-0.0006, 3, "-0.001"),
+            (-0.0, 0, "0"),
+            (-0.4, 0, "0"),
+            (12.345_678, 2, "12.35"),
+            (f64::NEG_INFINITY, 2, "-inf"),
+        ] {
+            assert_eq!(fixed(value, digits), text);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! How `gguf-eval` is called: outputs and numbers are checked before the work begins, what is odd is said, and habits
+//! from llama.cpp are understood.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{Output, Sandbox};
+use imatrix::Sums;
+use serde_json::Value;
+
+const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(EVAL, args)
+}
+
+/// A tiny llama as `x.gguf`, with more options of its conversion, and a text.
+fn llama(options: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    let ran = sandbox.convert(&[&["llama", "x.gguf", "--type", "f32", "--quiet"], options].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox
+}
+
+fn refused(ran: &Output, code: i32, message: &str) {
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{message}: {}", ran.stderr);
+    assert!(ran.stderr.contains(message), "{message}: {}", ran.stderr);
+}
+
+/// The model does not exist: whoever looks at it first complains about that.
+#[test]
+fn every_output_is_checked_before_a_model_is_opened() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("there"), "x").unwrap();
+    fs::write(sandbox.path("text"), "x").unwrap();
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    let commands: [&[&str]; 5] = [
+        &["compare", "none.gguf", "none.gguf", "--text", "text", "--html"],
+        &["compare", "none.gguf", "none.gguf", "--text", "text", "--save-logits"],
+        &["check", "none.gguf", "--text", "text", "--save", "--baseline"],
+        &["imatrix", "none.gguf", "--text", "text", "--output"],
+        &["imatrix", "--merge", "none.gguf", "--output"],
+    ];
+    for command in commands {
+        for (output, message) in [
+            ("there", "error: there: exists already\nhint: replace it with --force"),
+            ("folder", "error: folder: "),
+            ("none/x", "error: none/x: the folder `none` does not exist\nhint: make the folder first\n"),
+            ("there/x", "error: there/x: `there` is not a folder"),
+            ("-", "stdout"),
+        ] {
+            let ran = eval(&sandbox, &[command, &[output]].concat());
+            assert_eq!(ran.stdout, "", "{command:?} {output}");
+            assert!(ran.stderr.contains(message), "{command:?} {output}: {}", ran.stderr);
+        }
+        let ran = eval(&sandbox, &[command, &["new"]].concat());
+        assert!(ran.stderr.contains("none.gguf"), "{command:?}: {}", ran.stderr);
+    }
+    for (args, message) in [
+        (
+            &["compare", "none.gguf", "--text", "text", "--save-logits", "a", "--html", "a"][..],
+            "two options write a",
+        ),
+        (
+            &["imatrix", "text", "--text", "text", "-o", "text", "--force"],
+            "text: is an input of this command",
+        ),
+    ] {
+        assert!(eval(&sandbox, args).stderr.contains(message), "{args:?}");
+    }
+    assert_eq!(sandbox.listing(".").into_keys().collect::<Vec<_>>(), ["text", "there"]);
+}
+
+#[test]
+fn numbers_out_of_their_range_are_refused() {
+    let sandbox = Sandbox::new();
+    let texts: [&[&str]; 3] = [
+        &["perplexity", "x.gguf", "--text", "text"],
+        &["compare", "x.gguf", "x.gguf", "--text", "text"],
+        &["imatrix", "x.gguf", "--text", "text", "-o", "im"],
+    ];
+    for command in texts {
+        for number in [["-c", "0"], ["-c", "1"], ["-c", "3"], ["-n", "0"], ["-j", "0"], ["-j", "-1"]] {
+            let ran = eval(&sandbox, &[command, &number].concat());
+            assert_eq!(
+                (ran.code, ran.stdout.as_str()),
+                (Some(2), ""),
+                "{command:?} {number:?}: {}",
+                ran.stderr
+            );
+        }
+    }
+    for (args, message) in [
+        (&["perplexity", "x.gguf", "--text", "text", "--stride", "0"][..], "--stride"),
+        (
+            &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--stride", "127"],
+            "the stride is 127, expected from 1 to 126",
+        ),
+        (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "-n", "0"], "--windows"),
+        (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "-c", "2"], "--context"),
+        (&["imatrix", "x.gguf", "--text", "text", "-o", "im", "--save-every", "0"], "--save-every"),
+        (&["generate", "x.gguf", "--prompt", "x", "-n", "0"], "--tokens"),
+        (&["generate", "x.gguf", "--prompt", "x", "--temperature", "nan"], "the temperature is NaN"),
+        (&["generate", "x.gguf", "--prompt", "x", "--temperature=-1"], "the temperature is -1"),
+        (
+            &["generate", "x.gguf", "--prompt", "x", "--top-p", "2"],
+            "the probability of top-p is 2, expected from 0 to 1",
+        ),
+        (&["generate", "x.gguf", "--prompt", "x", "--top-p", "nan"], "the probability of top-p is NaN"),
+    ] {
+        refused(&eval(&sandbox, args), 2, message);
+    }
+}
+
+/// Replaces the f32 that a key of a file holds.
+fn set_key(sandbox: &Sandbox, key: &str, value: f32) {
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap() + key.len() + 4;
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+}
+
+#[test]
+fn keys_that_cannot_be_computed_with_are_named() {
+    let sandbox = llama(&[]);
+    for (key, values) in [
+        ("llama.rope.freq_base", &[0.0, -1.0, f32::NAN, f32::INFINITY][..]),
+        ("llama.attention.layer_norm_rms_epsilon", &[-1e-5, f32::NAN]),
+    ] {
+        for value in values {
+            set_key(&sandbox, key, *value);
+            let ran =
+                eval(&sandbox, &["perplexity", "y.gguf", "--text", "text", "-c", "32", "-n", "1", "-q"]);
+            refused(&ran, 1, &format!("y.gguf: metadata key `{key}`: expected a number "));
+        }
+    }
+}
+
+#[test]
+fn results_that_are_no_numbers_are_errors_with_their_cause() {
+    let sandbox = llama(&[]);
+    let model = gguf::Model::open(&sandbox.path("x.gguf")).unwrap();
+    let (file, info) = model.tensor("blk.0.ffn_down.weight").unwrap();
+    let at = file.data(info).unwrap().as_ptr().addr() - file.bytes().as_ptr().addr() + 4 * 7;
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+    let text = ["--text", "text", "-c", "32", "-n", "2", "-q"];
+    let verbs: [&[&str]; 5] = [
+        &["perplexity", "y.gguf"],
+        &["compare", "x.gguf", "y.gguf"],
+        &["compare", "y.gguf", "x.gguf"],
+        &["check", "y.gguf", "--baseline", "b", "--save"],
+        &["imatrix", "y.gguf", "-o", "im"],
+    ];
+    for verb in verbs {
+        let ran = eval(&sandbox, &[verb, &text].concat());
+        let cause = if verb[0] == "imatrix" {
+            "no finite number"
+        } else {
+            "; element 7 of tensor `blk.0.ffn_down.weight`"
+        };
+        refused(&ran, 1, cause);
+    }
+    for args in [
+        &["generate", "y.gguf", "--prompt", "a llama", "-q"][..],
+        &["embed", "y.gguf", "--prompt", "a llama", "--pooling", "mean", "-q"],
+    ] {
+        refused(&eval(&sandbox, args), 1, "; element 7 of tensor `blk.0.ffn_down.weight`");
+    }
+    assert!(!sandbox.path("b").exists() && !sandbox.path("im").exists());
+}
+
+#[test]
+fn what_is_odd_about_a_model_or_a_call_is_said() {
+    let sandbox = llama(&[]);
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let (key, value) = (b"tokenizer.ggml.pre", b"default");
+    let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 12;
+    assert_eq!(&bytes[at..at + value.len()], value);
+    bytes[at..at + value.len()].copy_from_slice(b"foo-bar");
+    fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+    let text = ["perplexity", "x.gguf", "--text", "text", "-n", "1"];
+    let ran = eval(&sandbox, &[&text[..], &["-c", "64"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("warning: x.gguf: `tokenizer.ggml.pre` is `foo-bar`"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("context_length"), "{}", ran.stderr);
+    let long = eval(&sandbox, &[&text[..], &["-c", "1024"]].concat());
+    let warning = "warning: 1024 tokens at once are more than `llama.context_length` says: 512\n";
+    assert!(long.code == Some(0) && long.stderr.contains(warning), "{}", long.stderr);
+    let long = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "510"]);
+    assert!(long.stderr.contains("more than `llama.context_length` says: 512\n"), "{}", long.stderr);
+}
+
+#[test]
+fn generate_says_how_fast_it_is() {
+    let sandbox = llama(&[]);
+    let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "8"]);
+    assert!(ran.stderr.contains(" tokens a second\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn threads_are_counted_in_one_way_and_capped() {
+    let sandbox = llama(&[]);
+    for (binary, args) in [
+        (EVAL, &["perplexity", "x.gguf", "--text", "text", "-j", "0"][..]),
+        (env!("CARGO_BIN_EXE_gguf-convert"), &["llama", "out/y.gguf", "--type", "f32", "-j", "0"]),
+        (env!("CARGO_BIN_EXE_gguf-quantize"), &["x.gguf", "out/y.gguf", "q8_0", "-j", "0"]),
+        (env!("CARGO_BIN_EXE_gguf-quantize"), &["x.gguf", "out/y.gguf", "q8_0", "0"]),
+    ] {
+        refused(&sandbox.run(binary, args), 2, "`0` is not a number of threads, which is 1 or more");
+    }
+    let start = Instant::now();
+    let ran =
+        eval(&sandbox, &["perplexity", "x.gguf", "--text", "text", "-c", "64", "-n", "2", "-j", "100000"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+#[test]
+fn names_of_llama_cpp_are_understood() {
+    let sandbox = llama(&[]);
+    let args =
+        ["perplexity", "x.gguf", "--text", "text", "--ctx-size", "64", "--chunks", "2", "--json", "-q"];
+    let ran = eval(&sandbox, &args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&found["context"], &found["windows"]), (&64.into(), &2.into()));
+}
+
+#[test]
+fn nothing_invites_to_overwrite_a_baseline() {
+    let sandbox = Sandbox::new();
+    for option in [&["-c", "64"][..], &["-n", "2"], &["--force"]] {
+        let ran = eval(&sandbox, &[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
+        refused(&ran, 2, "leave out --context, --windows and --force");
+        assert!(!ran.stderr.contains("--save"), "{}", ran.stderr);
+    }
+    let ran = eval(&sandbox, &["embed", "x.gguf"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("--text <FILE>|--prompt <TEXT>"), "{}", ran.stderr);
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
+    let sandbox = llama(&[]);
+    let text = fs::read(sandbox.path("text")).unwrap();
+    fs::write(sandbox.path("text"), text.repeat(40)).unwrap();
+    let args = ["imatrix", "x.gguf", "--text", "text", "-c", "64", "-o", "im.gguf", "-j", "1"];
+    // After the first line of progress there are many windows left.
+    let interrupted = |args: &[&str]| {
+        let mut child = sandbox.command(EVAL).args(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = lines.by_ref().map(Result::unwrap).find(|line| line.contains(" windows")).unwrap();
+        assert!(first.contains(" left: "), "{first}");
+        let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+        rest.join("\n")
+    };
+    let said = interrupted(&args);
+    assert!(said.contains("error: interrupted after ") && said.contains("go on with --resume"), "{said}");
+    let saved = Sums::open(&sandbox.path("im.gguf")).unwrap();
+    assert!(
+        saved.n_chunks > 0 && said.contains(&format!("{} windows are in im.gguf", saved.n_chunks)),
+        "{said}"
+    );
+    // A whole matrix is not replaced with a part.
+    let before = fs::read(sandbox.path("im.gguf")).unwrap();
+    let said = interrupted(&[&args[..], &["--force"]].concat());
+    assert!(said.contains("is untouched; --save-every N saves parts"), "{said}");
+    assert!(fs::read(sandbox.path("im.gguf")).unwrap() == before);
+}
