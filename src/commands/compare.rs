@@ -101,6 +101,14 @@ struct Plan {
     context: usize,
 }
 
+/// What running the text gave.
+struct Predictions {
+    /// The positions of each of the others.
+    positions: Vec<Vec<Position>>,
+    /// Whether the base's predictions could be saved, if that was wanted.
+    saved: Result<(), Failure>,
+}
+
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = CompareArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let outputs: Vec<&Path> = args.html.iter().chain(&args.save_logits).map(PathBuf::as_path).collect();
@@ -118,7 +126,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
         warn_of_length(model, plan.context, ui);
     }
-    let (found, saved) = predictions(&args, &base, &others, &plan, ui)?;
+    let Predictions { positions: found, saved } = predictions(&args, &base, &others, &plan, ui)?;
     let mut files = Vec::new();
     for (index, (path, other)) in args.files.iter().zip(&others).enumerate() {
         let positions = found.get(index).map_or(&[][..], Vec::as_slice);
@@ -207,16 +215,15 @@ fn plan(args: &CompareArgs, base: &Opened, others: &[Model]) -> Result<Plan, Fai
     }
 }
 
-/// The positions of each of the others, and whether the base's predictions could be saved, if they were wanted.
 fn predictions(
     args: &CompareArgs,
     base: &Opened,
     others: &[Model],
     plan: &Plan,
     ui: &Ui,
-) -> Result<(Vec<Vec<Position>>, Result<(), Failure>), Failure> {
+) -> Result<Predictions, Failure> {
     if plan.chunks.is_empty() {
-        return Ok((Vec::new(), Ok(())));
+        return Ok(Predictions { positions: Vec::new(), saved: Ok(()) });
     }
     let base = match base {
         Opened::Model(model) => Base::Model(model),
@@ -251,7 +258,7 @@ fn predictions(
     if let (Ok(()), Some(path)) = (&saved, &args.save_logits) {
         ui.status(&format!("wrote {}", path.display()));
     }
-    Ok((found, saved))
+    Ok(Predictions { positions: found, saved })
 }
 
 /// The file of the base's predictions, with the tokens as they were before a BOS was put in.

@@ -177,12 +177,12 @@ impl Vocab {
         vocab.add_space_prefix = add_space;
         vocab.remove_extra_whitespaces =
             keys.flag("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
-        vocab.read_tokens(&keys)?;
-        vocab.read_special(&keys, pre_name, reading)?;
+        vocab.read_tokens(keys)?;
+        vocab.read_special(keys, pre_name, reading)?;
         vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(vocab.lowercase);
         vocab.strip_accents =
             keys.flag("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(vocab.lowercase);
-        vocab.mark_by_text(&keys);
+        vocab.mark_by_text(keys);
         if reading == Reading::Model {
             vocab.check_merges()?;
             if model == Model::Spm {
@@ -190,7 +190,7 @@ impl Vocab {
             }
         }
         if reading == Reading::LlamaCpp {
-            vocab.mark_strips(&keys, pre_name)?;
+            vocab.mark_strips(keys, pre_name)?;
         }
         Ok(vocab)
     }
