@@ -52,7 +52,7 @@ fn adapters_are_byte_for_byte_the_reference() {
 fn place_with(base: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     copy_folder(&golden("lora/llama"), &sandbox.path("adapter"));
-    copy_folder(&testkit::checkpoint(&base), &sandbox.path("base"));
+    copy_folder(&testkit::checkpoint(base), &sandbox.path("base"));
     fs::create_dir(sandbox.path("out")).unwrap();
     sandbox
 }
