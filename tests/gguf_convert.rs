@@ -261,6 +261,21 @@ fn an_output_inside_the_input_is_refused() {
         assert_eq!(ran.stderr, stderr);
         assert_eq!(sandbox.listing("llama"), before);
     }
+    // Nor through a link, to the folder or to what it links to.
+    #[cfg(unix)]
+    {
+        let before = sandbox.listing("llama");
+        fs::rename(sandbox.path("llama/config.json"), sandbox.path("blob")).unwrap();
+        std::os::unix::fs::symlink(sandbox.path("blob"), sandbox.path("llama/config.json")).unwrap();
+        for (link, to) in [("a.gguf", "llama/model.safetensors"), ("b.gguf", "blob")] {
+            std::os::unix::fs::symlink(sandbox.path(to), sandbox.path(link)).unwrap();
+            let ran = sandbox.convert(&["llama", link, "-t", "q4_0", "-q", "--force"]);
+            assert_eq!(ran.code, Some(1), "{link}");
+            let inside = format!("error: output `{link}` lies inside the input folder\n");
+            assert!(ran.stderr.starts_with(&inside), "{}", ran.stderr);
+        }
+        assert_eq!(sandbox.listing("llama"), before);
+    }
     let ran = sandbox.convert(&["llama", "nowhere/x.gguf", "-t", "q4_0", "-q"]);
     assert_eq!(
         (ran.code, ran.stderr.as_str()),

@@ -83,3 +83,19 @@ fn what_is_refused() {
         assert_eq!(sandbox.outputs(), ["mine/letter"]);
     }
 }
+
+#[test]
+fn what_a_killed_export_left_is_named_and_kept() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    // No process has this number.
+    let left = "out/.999999999-aB3.hf.partial";
+    fs::create_dir(sandbox.path(left)).unwrap();
+    fs::write(sandbox.path(left).join("model.safetensors"), [0; 2000]).unwrap();
+    let ran = sandbox.convert(&["x.gguf", "out/hf", "--to", "hf"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warning = format!("warning: {left}: 2.00 kB, ");
+    let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect(&ran.stderr);
+    assert!(line.contains("left by a run that was killed; `rm -r` removes it"), "{line}");
+    assert!(sandbox.path(left).is_dir() && sandbox.path("out/hf").is_dir());
+}

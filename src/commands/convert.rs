@@ -60,7 +60,8 @@ Examples:
   gguf-convert my-adapter adapter.gguf --base Llama-3.2-1B
   gguf-convert --list-architectures
 
-Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its name only when it is whole.";
+Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
+An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
@@ -89,7 +90,8 @@ struct ConvertArgs {
     /// With --to hf: bytes of weights that a file holds at most.
     #[arg(long, value_name = "BYTES", requires = "to", value_parser = clap::value_parser!(u64).range(1..))]
     shard_bytes: Option<u64>,
-    /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
+    /// List tensors, dtypes, the reasons for them and sizes; write nothing. Headers are read, no weights, but for the
+    /// output and the embedding of Mamba and Whisper where a checkpoint has both.
     #[arg(long)]
     dry_run: bool,
     /// Replace an output that is there.

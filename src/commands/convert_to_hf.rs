@@ -11,7 +11,7 @@ use serde::Serialize;
 use tensor::DType;
 
 use crate::{
-    commands::shared::table::table,
+    commands::shared::{table::table, write::warn_of_leftovers},
     failure::{EXIT_INTERRUPTED, Failure},
     hints,
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
@@ -70,6 +70,7 @@ pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
     if job.dry_run {
         return ui.data(&if job.json { report.json()? } else { report.text() });
     }
+    warn_of_leftovers(job.out, ui);
     write(job, &file, &plan, ui).map_err(failed)?;
     let n_bytes = plan.n_bytes();
     ui.status(&format!("wrote {}: {n_bytes} bytes ({})", job.out.display(), human_bytes(n_bytes)));

@@ -18,7 +18,7 @@ pub const COMMAND: Command = Command {
     verb: Some("generate"),
     define: |command| {
         GenerateArgs::augment_args(command)
-            .about("Continues a text, or answers a message, to see with one's own eyes that a model speaks.")
+            .about("Continues a text, or answers a message.")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },

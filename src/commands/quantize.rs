@@ -58,7 +58,8 @@ Examples:
   gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
   gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
 
-Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted. An output has its name only when it is whole.";
+Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
+An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 struct QuantizeArgs {

@@ -14,6 +14,7 @@
 
 use std::{
     collections::HashSet,
+    fs,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
@@ -140,7 +141,8 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
             let default_name = self.input().file_name(file.recipe);
             let path = output_path(out, &default_name, file.recipe.canonical_name())?;
             let path = shard_path(&path, file.shard);
-            if !seen.insert(path.clone()) {
+            // Two links to one file are one name.
+            if !seen.insert(fs::canonicalize(&path).unwrap_or_else(|_| path.clone())) {
                 return Err(Error::OneNameForMany { n_types: self.conversion.outputs.len(), path });
             }
             paths.push(path);

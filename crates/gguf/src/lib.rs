@@ -32,7 +32,7 @@ pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, chec
 pub use map::{Advice, Mapped, exit_on_bus_error, remove_temporary_files};
 pub use metadata::{KeyError, Metadata};
 pub use names::{FileName, Kind, NameParts, naming_convention, rounded_count, size_label};
-pub use output::{Leftover, Output};
+pub use output::{Leftover, Output, kept_name};
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,

@@ -152,20 +152,21 @@ impl Output {
     pub fn leftovers(final_path: &Path) -> Vec<Leftover> {
         let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
         let Some(file_name) = target.file_name() else { return Vec::new() };
-        let kept = kept_of(&file_name.to_string_lossy()).to_owned();
+        let kept = kept_name(&file_name.to_string_lossy()).to_owned();
         let Ok(entries) = fs::read_dir(folder_of(&target)) else { return Vec::new() };
         let leftover = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
             let rest = name.strip_prefix('.')?.strip_suffix(".partial")?;
             let (numbers, of) = rest.split_once('.')?;
             let (process, number) = numbers.split_once('-')?;
-            number.parse::<u64>().ok()?;
-            if of != kept || is_alive(process.parse().ok()?) {
+            let is_number = number.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if !is_number || of != kept || is_alive(process.parse().ok()?) {
                 return None;
             }
             let metadata = entry.metadata().ok()?;
             let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok());
-            Some(Leftover { path: entry.path(), n_bytes: metadata.len(), age })
+            let n_bytes = if metadata.is_dir() { bytes_in(&entry.path()) } else { metadata.len() };
+            Some(Leftover { path: entry.path(), n_bytes, age })
         };
         let mut leftovers: Vec<Leftover> = entries.flatten().filter_map(leftover).collect();
         leftovers.sort_by(|a, b| a.path.cmp(&b.path));
@@ -173,16 +174,22 @@ impl Output {
     }
 }
 
-/// A temporary file whose process is dead.
+/// A temporary file, or the temporary folder of an export, whose process is dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leftover {
-    /// The file.
+    /// The file or folder.
     pub path: PathBuf,
-    /// Its length.
+    /// Its length, of a folder that of the files in it.
     pub n_bytes: u64,
     /// Time since it was last written to, where the system says that.
     pub age: Option<Duration>,
+}
+
+/// Length of all files of a folder.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 /// Whether a process of this number may be there.
@@ -238,7 +245,7 @@ fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
 
 /// As much of a file's name as its temporary name holds: file systems allow 255 bytes, and the final name may use
 /// them all.
-fn kept_of(file_name: &str) -> &str {
+pub fn kept_name(file_name: &str) -> &str {
     let mut kept = file_name.len().min(180);
     while !file_name.is_char_boundary(kept) {
         kept -= 1;
@@ -251,7 +258,7 @@ fn create_temporary(final_path: &Path, file_name: &str) -> Result<(PathBuf, fs::
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     loop {
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".{}-{n}.{}.partial", std::process::id(), kept_of(file_name));
+        let name = format!(".{}-{n}.{}.partial", std::process::id(), kept_name(file_name));
         let path = folder_of(final_path).join(OsString::from(name));
         match fs::File::options().write(true).read(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file)),

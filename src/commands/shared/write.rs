@@ -116,8 +116,9 @@ pub(in crate::commands) fn write_and_report<I: Input>(
 pub(in crate::commands) fn warn_of_leftovers(path: &Path, ui: &Ui) {
     for leftover in Output::leftovers(path) {
         let age = leftover.age.map_or_else(String::new, |age| format!(", {} old", human_duration(age)));
+        let remove = if leftover.path.is_dir() { "rm -r" } else { "rm" };
         ui.warning(&format!(
-            "{}: {}{age}, left by a run that was killed; `rm` removes it, if no other machine writes it",
+            "{}: {}{age}, left by a run that was killed; `{remove}` removes it, if no other machine writes it",
             leftover.path.display(),
             human_bytes(leftover.n_bytes)
         ));

@@ -43,9 +43,11 @@ impl Folder {
             return Err(Error::NoFolder { folder: parent.to_owned() }.into());
         }
         check(final_path, input, force)?;
+        // Named as the temporary files of `gguf::Output` are, so that the next run can name what a killed one left.
         let mut builder = tempfile::Builder::new();
-        let prefix = format!(".{name}.");
-        builder.prefix(&prefix).suffix(".partial");
+        let prefix = format!(".{}-", std::process::id());
+        let suffix = format!(".{}.partial", gguf::kept_name(&name));
+        builder.prefix(&prefix).suffix(&suffix);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -50,12 +50,21 @@ pub fn exit_on_bus_error() {
 
 #[cfg(unix)]
 mod unix {
-    use std::{ffi::CStr, sync::OnceLock};
+    use std::{
+        ffi::CStr,
+        sync::{
+            OnceLock,
+            atomic::{AtomicBool, Ordering},
+        },
+    };
 
     use super::{MAPS, TEMPORARY_FILES};
 
     /// What SIGBUS did before.
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+    /// Whether the message was written.
+    static SAID: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn install() {
         // SAFETY: a `sigaction` of zeros is a valid value: the default action, no flags, an empty mask.
@@ -82,7 +91,10 @@ mod unix {
         MAPS.for_each(|addresses, name| {
             if addresses.contains(&address) && !is_ours {
                 is_ours = true;
-                say(name);
+                // Several threads may meet the end of the same file at once; one of them speaks.
+                if !SAID.swap(true, Ordering::Relaxed) {
+                    say(name);
+                }
             }
         });
         if is_ours {
