@@ -125,7 +125,7 @@ pub enum Error {
         key: String,
     },
     /// Vectors of texts are wanted of a model that answers them.
-    #[error("architecture `{architecture}` answers texts and makes no vectors of them")]
+    #[error("architecture `{architecture}` is an encoder-decoder and makes no vectors of texts")]
     NoVectors {
         /// The architecture.
         architecture: String,

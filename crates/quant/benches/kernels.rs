@@ -1,4 +1,4 @@
-//! Every kernel at one level, one thread, in elements a second: `cargo bench -p quant [-- FILTER]`, a filter
+//! Every kernel at one level, one thread, in elements a second: `cargo bench -p gguf-codecs [-- FILTER]`, a filter
 //! being part of a name such as `encode_weighted::q4_K`. `GGUF_CPU_LEVEL` forces the level.
 //!
 //! Divan and not criterion: types come as a table of arguments under one function, throughput is counted in

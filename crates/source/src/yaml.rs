@@ -151,7 +151,7 @@ fn is_decimal(text: &str) -> bool {
 }
 
 /// Whether this is the second or a later number of a sexagesimal one.
-fn is_sixtieth(text: &str) -> bool {
+fn is_base_60_digits(text: &str) -> bool {
     match text.as_bytes() {
         [digit] => digit.is_ascii_digit(),
         [ten, digit] => (b'0'..=b'5').contains(ten) && digit.is_ascii_digit(),
@@ -177,7 +177,7 @@ fn integer(text: &str) -> Option<Number> {
         digits(body, 10)?
     } else {
         let (first, rest) = body.split_once(':')?;
-        if !is_decimal(first) || !rest.split(':').all(is_sixtieth) {
+        if !is_decimal(first) || !rest.split(':').all(is_base_60_digits) {
             return None;
         }
         rest.split(':')

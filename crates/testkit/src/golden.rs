@@ -173,8 +173,7 @@ pub fn golden_value(value: &Value) -> (String, Json) {
     };
     let (inner, items, bytes): (_, Vec<Json>, Vec<u8>) = match array {
         Array::String(items) => {
-            let bytes =
-                items.iter().flat_map(|item| [&(item.len() as u64).to_le_bytes(), item].concat());
+            let bytes = items.iter().flat_map(|item| [&(item.len() as u64).to_le_bytes(), item].concat());
             ("str", items.iter().map(|item| json!(String::from_utf8_lossy(item))).collect(), bytes.collect())
         }
         Array::F32(items) => {

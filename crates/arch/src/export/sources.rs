@@ -168,14 +168,14 @@ fn spelled(found: &Found, name: usize, xid: u64) -> String {
 /// Shapes that a source tensor may have had of which these were made, likely ones first.
 fn candidates(made: &[Made<'_>]) -> Vec<Vec<u64>> {
     let first = &made[0].dims;
-    let turned = |made: &&Made<'_>| matches!(made.found.rule.rows, RowRule::Transposed(_));
-    if let Some(transposed) = made.iter().find(turned) {
+    let is_transposed = |made: &&Made<'_>| matches!(made.found.rule.rows, RowRule::Transposed(_));
+    if let Some(transposed) = made.iter().find(is_transposed) {
         let total: u64 = made.iter().fold(0, |sum, made| sum.saturating_add(made.shape.n_elems()));
         let dim = |dims: &[u64], at: usize| dims.get(at).copied().unwrap_or(1);
         let columns = |of: &mut dyn Iterator<Item = &Made<'_>>| {
             of.fold(0u64, |sum, made| sum.saturating_add(dim(&made.dims, 1)))
         };
-        let widths = [columns(&mut made.iter().filter(turned)), dim(&transposed.dims, 1)];
+        let widths = [columns(&mut made.iter().filter(is_transposed)), dim(&transposed.dims, 1)];
         let flat = widths.iter().filter(|width| **width > 0).map(|width| vec![*width, total / width]);
         let deep =
             widths.iter().map(|width| vec![*width, dim(&transposed.dims, 0), dim(&transposed.dims, 2)]);

@@ -370,7 +370,7 @@ const PRE: &[Pre] = &[
         llama_cpp: &[GPT2],
         ..PLAIN
     },
-    // The tokenizer of GPT-NeoX and its kin.
+    // The tokenizer of GPT-NeoX and similar models.
     Pre { names: &["mpt", "olmo"], llama_cpp: &[GPT2], composed: true, ..PLAIN },
     Pre {
         names: &["jais-2"],
