@@ -238,6 +238,7 @@ impl Error {
             Error::BigEndian => "convert the file to little-endian order first",
             Error::TooShort { .. } => "take a longer text or a smaller context",
             Error::TooLong { .. } => "split the text, or take a smaller context",
+            Error::NoFeatures { .. } => "give the session a spectrogram first (`Model::encode_audio`)",
             Error::FeatureShape { .. } => {
                 "pad the sound, or cut it, to the length that the model was trained on"
             }
