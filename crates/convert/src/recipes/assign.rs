@@ -11,7 +11,7 @@ use super::{
 /// processed ([`reference_order`](super::reference_order) unless shards are kept), since the mixes count.
 ///
 /// Dtypes that options ask for are not held against row lengths where the reference does not
-/// (see [`Differences`]), so a caller still has to check sizes.
+/// (see [`Differences`](super::Differences)), so a caller still has to check sizes.
 ///
 /// Source: `llama_tensor_get_type` and the first loop of `llama_model_quantize_impl`.
 ///
