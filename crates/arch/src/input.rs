@@ -24,6 +24,9 @@ pub struct Input<'a> {
     /// Every tensor of the checkpoint: name and shape, in the order of the reference (by file
     /// name, then by position in the file's header).
     pub tensors: Vec<SourceTensor>,
+    /// Whether quantized weights are here as the tensors that they decode to, so that a quantization config in
+    /// `config.json` says nothing of them any more.
+    pub decoded: bool,
     /// Whether two tensors hold the same values; where nobody can say, no two do.
     pub same: Option<SameValues<'a>>,
 }

@@ -77,11 +77,13 @@ impl Resolved {
         // Weights that are quantized already: of the ways that exist an architecture may know one whose
         // blocks ggml has too. All others would have to be undone first.
         let mut packed = None;
-        if let Some(quantization) = input.config.get("quantization_config").filter(|value| !value.is_null()) {
+        let quantization = input.config.get("quantization_config").filter(|value| !value.is_null());
+        if let Some(quantization) = quantization.filter(|_| !input.decoded) {
             let method =
                 quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
             packed = arch.packed.iter().find(|packed| packed.method == method).map(|packed| packed.file_type);
-            if packed.is_none() {
+            // A tokenizer has no weights.
+            if packed.is_none() && !options.vocab_only {
                 return Err(ArchError::Prequantized { method: method.into() });
             }
         }

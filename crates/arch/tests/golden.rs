@@ -41,6 +41,7 @@ fn every_row_of_the_table_has_a_golden() {
 
 fn input(checkpoint: &Checkpoint) -> Input<'_> {
     Input {
+        decoded: false,
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),

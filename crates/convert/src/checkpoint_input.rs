@@ -123,13 +123,14 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
     };
     // By type, shape and bytes: what the reference compares are values, and equal bytes of one type are equal values.
     let same = |a: &str, b: &str| match (checkpoint.tensor(a), checkpoint.tensor(b)) {
-        (Some(a), Some(b)) => {
+        (Some(a), Some(b)) if a.stored.is_none() && b.stored.is_none() => {
             a.dtype == b.dtype && a.shape == b.shape && checkpoint.view(a).bytes == checkpoint.view(b).bytes
         }
         _ => false,
     };
     Ok(arch::Input {
         same: Some(arch::SameValues::new(same)),
+        decoded: checkpoint.method.is_some(),
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),

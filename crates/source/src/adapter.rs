@@ -51,5 +51,6 @@ pub fn open_adapter(dir: &Path) -> Result<Checkpoint, Error> {
         notes,
         parts: vec![Part { file: WEIGHTS.to_owned(), bytes }],
         tensors: tensors.into(),
+        method: None,
     })
 }

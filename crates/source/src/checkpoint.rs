@@ -1,11 +1,13 @@
 //! A checkpoint folder, opened: headers and small files only.
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
+use gguf::Advice;
 use serde_json::Value as Json;
+use tensor::DType;
 
 use crate::{
-    Error, Listing, Part, Tensor, Tensors, View, formats,
+    Error, Listing, Part, ReadError, Tensor, Tensors, View, formats, methods, read_rows,
     small_files::{card_of, folder_name, read_object, read_small_files},
 };
 
@@ -30,8 +32,12 @@ pub struct Checkpoint {
     pub notes: Vec<String>,
     /// Weights files, in the order of the reference.
     pub parts: Vec<Part>,
-    /// Tensors, in the order of the reference: by file, in a file by name.
+    /// Tensors, in the order of the reference: by file, in a file by name. Those of quantized weights are here as
+    /// the tensors that they decode to.
     pub tensors: Tensors,
+    /// Name of the quantization method in [`METHODS`](crate::METHODS) whose weights are decoded here; none where
+    /// weights are plain, or are left to the architecture.
+    pub method: Option<&'static str>,
 }
 
 /// Opens a checkpoint folder.
@@ -43,7 +49,10 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
     let (format, open) = formats::detect(&listing)?;
     let checkpoint = without_weights(dir, &listing)?;
     let (parts, tensors) = open(dir, &listing)?;
-    Ok(Checkpoint { format: format.name, parts, tensors: tensors.into(), ..checkpoint })
+    let (method, decoded) = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
+    let notes = [checkpoint.notes, decoded.notes].concat();
+    let tensors = decoded.tensors.into();
+    Ok(Checkpoint { format: format.name, parts, tensors, method, notes, ..checkpoint })
 }
 
 /// Opens a folder without looking for weights: what is known of a model beside them. The format
@@ -78,6 +87,7 @@ fn without_weights(dir: &Path, listing: &Listing) -> Result<Checkpoint, Error> {
         notes,
         parts: Vec::new(),
         tensors: Tensors::default(),
+        method: None,
     })
 }
 
@@ -97,9 +107,137 @@ impl Checkpoint {
         &self.parts[tensor.part]
     }
 
-    /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`].
+    /// Reads rows `rows` of a tensor that is seen as rows of `row_elems` elements, whatever its own dimensions,
+    /// into `out`, which is (rows, row_elems) f32. `tensor` must be one of [`Checkpoint::tensors`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_rows(
+        &self,
+        tensor: &Tensor,
+        row_elems: u64,
+        rows: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        let n_rows = tensor.n_rows() * tensor.row_elems() / row_elems.max(1);
+        let Some(stored) = &tensor.stored else {
+            // All bytes at once: the part may be one that is fetched piece by piece.
+            let View { name, dtype, bytes, .. } = self.view(tensor);
+            let view = View { name, dtype, shape: &[n_rows, row_elems], bytes };
+            return read_rows(&view, rows.start, rows.end - rows.start, out);
+        };
+        check_range(tensor, &rows, n_rows, row_elems, out)?;
+        // Pieces of the tensor's own rows, as many at once as are whole.
+        let own = tensor.row_elems();
+        let (mut elem, end) = (rows.start * row_elems, rows.end * row_elems);
+        let mut left = out;
+        while elem < end {
+            let (row, column) = (elem / own, elem % own);
+            let whole = if column == 0 { (end - elem) / own } else { 0 };
+            let (rows, columns) = match whole {
+                0 => (row..row + 1, column..own.min(column + end - elem)),
+                n => (row..row + n, 0..own),
+            };
+            let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
+            let (now, later) = left.split_at_mut(n_elems as usize);
+            stored.read(&self.parts, rows, columns, now)?;
+            (left, elem) = (later, elem + n_elems);
+        }
+        Ok(())
+    }
+
+    /// Reads columns `columns` of rows `rows` of a tensor, by its own row length, into `out`, which is
+    /// (rows, columns) f32. `tensor` must be one of [`Checkpoint::tensors`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_columns(
+        &self,
+        tensor: &Tensor,
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        let n_columns = columns.end - columns.start;
+        check_range(tensor, &rows, tensor.n_rows(), n_columns, out)?;
+        if columns.end > tensor.row_elems() {
+            let (expected, found) = (tensor.row_elems(), columns.end);
+            return Err(ReadError::Length { tensor: tensor.name.clone(), expected, found });
+        }
+        if let Some(stored) = &tensor.stored {
+            return stored.read(&self.parts, rows, columns, out);
+        }
+        // Every element is a row of its own, so that runs of them can begin anywhere.
+        let View { name, dtype, bytes, .. } = self.view(tensor);
+        let view = View { name, dtype, shape: &[tensor.n_rows() * tensor.row_elems(), 1], bytes };
+        for (row, out) in rows.zip(out.chunks_exact_mut(n_columns as usize)) {
+            read_rows(&view, row * tensor.row_elems() + columns.start, n_columns, out)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the system how the bytes behind rows `rows` will be used, for a tensor seen as rows of `row_elems`
+    /// elements.
+    pub fn advise_rows(&self, tensor: &Tensor, row_elems: u64, rows: Range<u64>, advice: Advice) {
+        let Some(stored) = &tensor.stored else {
+            let row_bytes = row_elems * tensor.dtype.bits() / 8;
+            let bytes = rows.start * row_bytes..rows.end * row_bytes;
+            return self.part_of(tensor).advise(tensor, bytes, advice);
+        };
+        for span in stored.spans(own_rows(tensor, row_elems, rows)) {
+            if let Some(part) = self.parts.get(span.part) {
+                part.bytes.advise(advice, span.bytes.start as usize..span.bytes.end as usize);
+            }
+        }
+    }
+
+    /// Bytes of all files that a tensor is made of.
+    pub fn stored_bytes(&self, tensor: &Tensor) -> u64 {
+        let Some(stored) = &tensor.stored else { return tensor.n_bytes() };
+        stored.spans(0..tensor.n_rows()).iter().map(|span| span.bytes.end - span.bytes.start).sum()
+    }
+
+    /// How many rows of `row_elems` elements of a tensor are best read together; at least 1.
+    pub fn panel_rows(&self, tensor: &Tensor, row_elems: u64) -> u64 {
+        let own = tensor.stored.as_ref().map_or(1, |stored| stored.panel_rows());
+        (own * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
+    }
+
+    /// The ggml type that can hold all values of a tensor without changing a bit, where it is stored in codes that
+    /// have one.
+    pub fn repacks_to(&self, tensor: &Tensor) -> Option<DType> {
+        tensor.stored.as_ref()?.repacks_to()
+    }
+
+    /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`], and not one whose values are decoded.
     pub fn view<'a>(&'a self, tensor: &'a Tensor) -> View<'a> {
         let Tensor { name, dtype, shape, .. } = tensor;
         View { name, dtype: *dtype, shape, bytes: self.part_of(tensor).bytes_of(tensor) }
     }
+}
+
+/// The rows of a tensor's own length that rows of `row_elems` elements lie in.
+fn own_rows(tensor: &Tensor, row_elems: u64, rows: Range<u64>) -> Range<u64> {
+    let own = tensor.row_elems().max(1);
+    rows.start * row_elems / own..(rows.end * row_elems).div_ceil(own)
+}
+
+/// Checks what a decoder relies on: that the rows are there and that the buffer has their size.
+fn check_range(
+    tensor: &Tensor,
+    rows: &Range<u64>,
+    n_rows: u64,
+    row_elems: u64,
+    out: &[f32],
+) -> Result<(), ReadError> {
+    let name = || tensor.name.clone();
+    if rows.start > rows.end || rows.end > n_rows {
+        let (first_row, end_row) = (rows.start, rows.end);
+        return Err(ReadError::OutOfRange { tensor: name(), first_row, end_row, n_rows });
+    }
+    let n_elems = (rows.end - rows.start).saturating_mul(row_elems);
+    if out.len() as u64 != n_elems {
+        return Err(ReadError::Length { tensor: name(), expected: n_elems, found: out.len() as u64 });
+    }
+    Ok(())
 }

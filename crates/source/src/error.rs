@@ -34,6 +34,24 @@ pub enum Error {
         /// The first file of it.
         file: String,
     },
+    /// Weights of a quantization method that is known and not read.
+    #[error("weights are quantized by {method}, which is not read; recognized by {recognized_by}")]
+    MethodNotRead {
+        /// The method's name.
+        method: &'static str,
+        /// What it is recognized by.
+        recognized_by: &'static str,
+        /// What would help.
+        advice: &'static str,
+    },
+    /// Weights of a quantization method that nobody here knows.
+    #[error("{file}: weights are quantized by `{method}`, which is not supported")]
+    UnknownMethod {
+        /// Where the config says so.
+        file: String,
+        /// The method as written.
+        method: String,
+    },
     /// A file that every checkpoint of this format has.
     #[error("`{file}` is missing")]
     MissingFile {
@@ -233,6 +251,10 @@ impl Error {
     /// What a person could do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Error::MethodNotRead { advice, .. } => Some(advice),
+            Error::UnknownMethod { .. } => Some(
+                "convert the checkpoint that these weights were quantized from; if they are plain, remove the entry",
+            ),
             Error::HeaderCut { .. } | Error::FileLength { .. } | Error::MissingShard { .. } => {
                 Some("download the file again; compare its length with the one the model's page states")
             }

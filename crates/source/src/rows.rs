@@ -5,43 +5,7 @@
 //! processor's own instruction. The loops are plain and free of branches, so that the compiler
 //! makes vectors of them; the f16 loop works on bits because no half precision type is stable.
 
-use crate::{Dtype, View};
-
-/// Why rows cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The type has no meaning as `f32`.
-    #[error("tensor `{tensor}`: {dtype} cannot be read as f32")]
-    Unreadable {
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        dtype: Dtype,
-    },
-    /// Rows past the end.
-    #[error("tensor `{tensor}`: rows {first_row} to {end_row} of {n_rows}")]
-    OutOfRange {
-        /// The tensor.
-        tensor: String,
-        /// First of the rows.
-        first_row: u64,
-        /// End of the rows.
-        end_row: u64,
-        /// Rows of the tensor.
-        n_rows: u64,
-    },
-    /// The buffer is not of the size of these rows.
-    #[error("tensor `{tensor}`: a buffer of {found} elements for rows of {expected}")]
-    Length {
-        /// The tensor.
-        tensor: String,
-        /// Elements of the rows.
-        expected: u64,
-        /// Elements of the buffer.
-        found: u64,
-    },
-}
+use crate::{Dtype, ReadError, View};
 
 /// Reads rows `first_row .. first_row + n_rows` into `out`, which is (n_rows, row_elems) f32.
 ///

@@ -210,7 +210,15 @@ fn check_entry(
     else {
         return Err(Error::SizeMismatch { file, tensor, shape, dtype, expected, begin, end });
     };
-    Ok(Tensor { name: tensor, dtype, shape, part: 0, begin: begin + data_start, end: end_in_file })
+    Ok(Tensor {
+        name: tensor,
+        dtype,
+        shape,
+        part: 0,
+        begin: begin + data_start,
+        end: end_in_file,
+        stored: None,
+    })
 }
 
 /// One entry of the header as it is written.

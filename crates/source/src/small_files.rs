@@ -43,6 +43,7 @@ const SMALL_FILES: &[&str] = &[
     "config_sentence_transformers.json",
     "adapter_config.json",
     "quantize_config.json",
+    "quant_config.json",
     "hf_quant_config.json",
     "mergeable_ranks.bin",
     "tokenizer.vocab",

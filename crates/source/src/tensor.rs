@@ -3,30 +3,21 @@
 use std::{
     collections::HashMap,
     ops::{Deref, Range},
+    sync::Arc,
 };
 
-use gguf::{Advice, Mapped};
+use gguf::Advice;
 use tensor::{Shape, ShapeError};
 
-use crate::Dtype;
-
-/// A weights file.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Part {
-    /// Its name.
-    pub file: String,
-    /// Its bytes, mapped.
-    pub bytes: Mapped,
-}
+use crate::{Dtype, Part, Span, Stored};
 
 /// Where a tensor is stored. Offsets are checked against the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tensor {
     /// Its name.
     pub name: String,
-    /// Its type.
+    /// The type of its values: F32 where they are decoded.
     pub dtype: Dtype,
     /// Its dimensions as torch counts them, row length last; empty for a scalar.
     pub shape: Vec<u64>,
@@ -36,6 +27,9 @@ pub struct Tensor {
     pub begin: u64,
     /// End in the file.
     pub end: u64,
+    /// How its values are made, where they do not simply lie in the file one after the other; the bytes above are
+    /// those of its codes then.
+    pub stored: Option<Arc<dyn Stored>>,
 }
 
 /// A tensor with its bytes.
@@ -77,6 +71,21 @@ impl Tensor {
     /// [`ShapeError`]: checkpoints have tensors of more than four dimensions.
     pub fn shape(&self) -> Result<Shape, ShapeError> {
         Shape::from_row_major(&self.shape)
+    }
+
+    /// Its bytes in the file; those of its codes where values are decoded.
+    pub fn span(&self) -> Span {
+        Span { part: self.part, bytes: self.begin..self.end }
+    }
+
+    /// Elements in a row; 1 for a scalar.
+    pub fn row_elems(&self) -> u64 {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Rows over all outer dimensions; 1 for a vector and a scalar.
+    pub fn n_rows(&self) -> u64 {
+        self.shape.split_last().map_or(1, |(_, outer)| outer.iter().product())
     }
 
     /// Bytes in the file.

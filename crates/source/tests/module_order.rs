@@ -5,13 +5,14 @@ use std::path::Path;
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["dtype"],
-    &["error"],
-    &["json", "listing", "tensor", "yaml"],
-    &["card", "rows"],
-    &["small_files"],
+    &["error", "read_error"],
+    &["json", "listing", "part", "yaml"],
+    &["card", "stored"],
+    &["tensor"],
+    &["rows", "small_files"],
     &["safetensors"],
-    // The table of formats, and what opens folders by it.
-    &["formats"],
+    // The table of formats, that of quantization methods, and what opens folders by them.
+    &["formats", "methods"],
     &["checkpoint"],
     &["adapter"],
 ];

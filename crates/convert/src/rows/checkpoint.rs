@@ -5,7 +5,6 @@ use std::{borrow::Cow, ops::Range};
 use arch::{ElementMap, RowMap, RowView};
 use gguf::Advice;
 use quant::Level;
-use source::View;
 use tensor::DType;
 
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
@@ -21,7 +20,7 @@ pub struct CheckpointRows<'a> {
 /// One source tensor, seen as rows of the output's length.
 #[derive(Debug, Clone)]
 struct Part<'a> {
-    file: &'a source::Part,
+    checkpoint: &'a source::Checkpoint,
     tensor: &'a source::Tensor,
     /// Its dimensions, seen as rows: (n_rows, row_elems).
     shape: [u64; 2],
@@ -56,8 +55,8 @@ impl<'a> CheckpointRows<'a> {
                 return Err(wanted.differs(name, n_elems, row_elems, "elements in whole rows"));
             }
             let n_rows = n_elems / row_elems;
-            let file = wanted.checkpoint.part_of(tensor);
-            parts.push(Part { file, tensor, shape: [n_rows, row_elems], first_row });
+            let checkpoint = wanted.checkpoint;
+            parts.push(Part { checkpoint, tensor, shape: [n_rows, row_elems], first_row });
             first_row += n_rows;
         }
         let needed = wanted.n_source_rows();
@@ -98,7 +97,7 @@ impl<'a> CheckpointRows<'a> {
             return None;
         }
         let first = self.parts.first()?.tensor.dtype;
-        if self.parts.iter().any(|part| part.tensor.dtype != first) {
+        if self.parts.iter().any(|part| part.tensor.dtype != first || part.tensor.stored.is_some()) {
             return None;
         }
         match first {
@@ -159,13 +158,16 @@ impl RowSource for CheckpointRows<'_> {
         }
         for run in &merged {
             let part = &self.parts[run.part];
-            part.file.advise(part.tensor, part.range(run), advice);
+            let rows = run.first_row..run.first_row + run.n_rows;
+            part.checkpoint.advise_rows(part.tensor, part.shape[1], rows, advice);
         }
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
-        let bits = self.parts.first().map_or(32, |part| part.tensor.dtype.bits());
-        n_rows * self.wanted.view.row_elems * bits / 8
+        // Of rows on the average: codes and scales of a quantized tensor have no fixed size a row.
+        let n_bytes: u64 = self.parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
+        let all_rows: u64 = self.parts.iter().map(|part| part.shape[0]).sum();
+        (u128::from(n_bytes) * u128::from(n_rows) / u128::from(all_rows.max(1))) as u64
     }
 
     fn granularity(&self) -> Granularity {
@@ -174,7 +176,8 @@ impl RowSource for CheckpointRows<'_> {
             RowMap::RopePermute { n_head } => (self.wanted.view.n_rows / n_head.max(1)).max(1),
             _ => 1,
         };
-        Granularity { group_rows, ..Granularity::ROW }
+        let panel_rows = self.parts.iter().map(|part| part.checkpoint.panel_rows(part.tensor, part.shape[1]));
+        Granularity { group_rows, least_rows: panel_rows.max().unwrap_or(1) }
     }
 }
 
@@ -187,13 +190,12 @@ impl<'a> Part<'a> {
 
     fn raw(&self, run: &Run) -> &'a [u8] {
         let range = self.range(run);
-        &self.file.bytes_of(self.tensor)[range.start as usize..range.end as usize]
+        let bytes = self.checkpoint.part_of(self.tensor).bytes_of(self.tensor);
+        &bytes[range.start as usize..range.end as usize]
     }
 
     fn read(&self, run: &Run, out: &mut [f32]) -> Result<(), Error> {
-        let source::Tensor { name, dtype, .. } = self.tensor;
-        let bytes = self.file.bytes_of(self.tensor);
-        let view = View { name, dtype: *dtype, shape: &self.shape, bytes };
-        source::read_rows(&view, run.first_row, run.n_rows, out).map_err(Error::Read)
+        let rows = run.first_row..run.first_row + run.n_rows;
+        self.checkpoint.read_rows(self.tensor, self.shape[1], rows, out).map_err(Error::Read)
     }
 }

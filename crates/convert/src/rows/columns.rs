@@ -11,7 +11,6 @@ use std::ops::Range;
 use arch::{Matrix, RowView};
 use gguf::Advice;
 use quant::Level;
-use source::View;
 
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
 use crate::error::Error;
@@ -28,14 +27,11 @@ const TILE_ROWS: usize = 16;
 #[derive(Debug, Clone)]
 pub struct ColumnRows<'a> {
     wanted: RowsFor<'a>,
-    file: &'a source::Part,
     tensor: &'a source::Tensor,
     /// Columns of a matrix; its rows are as many as an output row has elements.
     n_columns: u64,
     /// Which rows of the source are a matrix.
     matrix: Matrix,
-    /// Matrices in the source.
-    n_matrices: u64,
 }
 
 impl<'a> ColumnRows<'a> {
@@ -63,8 +59,7 @@ impl<'a> ColumnRows<'a> {
         if n_taken != n_matrices * n_columns {
             return Err(differs(n_matrices * n_columns, n_taken, "columns"));
         }
-        let file = wanted.checkpoint.part_of(tensor);
-        Ok(ColumnRows { wanted, file, tensor, n_columns, matrix, n_matrices })
+        Ok(ColumnRows { wanted, tensor, n_columns, matrix })
     }
 
     /// Runs of neighbouring columns of one matrix behind output rows `rows`, in output order;
@@ -87,20 +82,16 @@ impl<'a> ColumnRows<'a> {
         let row_elems = self.wanted.view.row_elems as usize;
         let width = (columns.end - columns.start) as usize;
         let (matrix, first) = (columns.start / self.n_columns, columns.start % self.n_columns);
-        // Every element is a row of its own, so that runs of them can begin anywhere.
-        let shape = [self.n_matrices * self.matrix.group * self.n_columns, 1];
-        let source::Tensor { name, dtype, .. } = self.tensor;
-        let view = View { name, dtype: *dtype, shape: &shape, bytes: self.file.bytes_of(self.tensor) };
+        let checkpoint = self.wanted.checkpoint;
         // (TILE_ROWS, width): read by rows of the source, written by rows of the output, so that both sides
         // move whole cache lines and only the tile is walked across.
         let mut tile = vec![0.0; TILE_ROWS.min(row_elems) * width];
         for first_row in (0..row_elems).step_by(TILE_ROWS) {
             let n_rows = TILE_ROWS.min(row_elems - first_row);
-            for (row, values) in (first_row..).zip(tile.chunks_exact_mut(width).take(n_rows)) {
-                let row = matrix * self.matrix.group + self.matrix.start + row as u64;
-                let begin = row * self.n_columns + first;
-                source::read_rows(&view, begin, width as u64, values).map_err(Error::Read)?;
-            }
+            let row = matrix * self.matrix.group + self.matrix.start + first_row as u64;
+            let (rows, columns) = (row..row + n_rows as u64, first..first + width as u64);
+            let values = &mut tile[..n_rows * width];
+            checkpoint.read_columns(self.tensor, rows, columns, values).map_err(Error::Read)?;
             // out[column][first_row + row] = tile[row][column]
             for (column, out) in out.chunks_exact_mut(row_elems).enumerate() {
                 for (row, out) in out[first_row..first_row + n_rows].iter_mut().enumerate() {
@@ -136,12 +127,14 @@ impl RowSource for ColumnRows<'_> {
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         // Jobs are handed out in order, so that the last panel is begun when all others are done or under way.
         if rows.end == self.wanted.view.n_rows {
-            self.file.advise(self.tensor, 0..self.tensor.n_bytes(), advice);
+            let (row_elems, n_rows) = (self.tensor.row_elems(), self.tensor.n_rows());
+            self.wanted.checkpoint.advise_rows(self.tensor, row_elems, 0..n_rows, advice);
         }
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
-        n_rows * self.wanted.view.row_elems * self.tensor.dtype.bits() / 8
+        let n_bytes = self.wanted.checkpoint.stored_bytes(self.tensor);
+        (u128::from(n_bytes) * u128::from(n_rows) / u128::from(self.wanted.view.n_rows.max(1))) as u64
     }
 
     fn granularity(&self) -> Granularity {

@@ -1,0 +1,126 @@
+//! A checkpoint's quantization config, wherever it stands, beside its tensors.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+
+use crate::{Error, Part, Tensor, json};
+
+/// What a decoder is given: a checkpoint as its files list it.
+#[derive(Debug)]
+pub(crate) struct Quantized<'a> {
+    /// The weights files.
+    #[expect(dead_code, reason = "the first decoder lands next")]
+    pub parts: &'a [Part],
+    /// Their tensors, in the order of the reference: codes, scales and what is left alone.
+    #[expect(dead_code, reason = "the first decoder lands next")]
+    pub tensors: &'a [Tensor],
+    /// The quantization config, if there is one.
+    config: Option<Config>,
+    /// What stands behind the last dot of every tensor name: `weight`, `weight_scale_inv`, `qweight`.
+    endings: BTreeSet<&'a str>,
+}
+
+/// A quantization config.
+#[derive(Debug)]
+struct Config {
+    /// Where it stands: a file, with the key inside it.
+    place: String,
+    value: Json,
+}
+
+/// What a decoder makes.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    /// All tensors of the checkpoint, in the order of the reference's output: plain ones, and those that codes decode to.
+    pub tensors: Vec<Tensor>,
+    /// What is odd, or left aside and why, each one line.
+    pub notes: Vec<String>,
+}
+
+/// Keys of `config.json` that a quantization config may stand at, as a path.
+const KEYS: &[&[&str]] = &[
+    &["quantization_config"],
+    &["text_config", "quantization_config"],
+    // compressed-tensors before 0.6.
+    &["compression_config"],
+    // MLX writes this one and a copy at the first.
+    &["quantization"],
+];
+
+/// Files beside `config.json` that are or hold one, with the key in them: ModelOpt, AutoGPTQ, AutoAWQ.
+const FILES: &[(&str, Option<&str>)] = &[
+    ("hf_quant_config.json", Some("quantization")),
+    ("quantize_config.json", None),
+    ("quant_config.json", None),
+];
+
+impl<'a> Quantized<'a> {
+    /// Looks for the config: the first place that has one.
+    ///
+    /// # Errors
+    /// [`Error::Json`] of a file beside `config.json`.
+    pub fn new(
+        config: &Json,
+        files: &[(String, Vec<u8>)],
+        parts: &'a [Part],
+        tensors: &'a [Tensor],
+    ) -> Result<Quantized<'a>, Error> {
+        let ending = |tensor: &'a Tensor| tensor.name.rsplit('.').next().unwrap_or_default();
+        let endings = tensors.iter().map(ending).collect();
+        Ok(Quantized { parts, tensors, config: find_config(config, files)?, endings })
+    }
+
+    /// The quantization config.
+    pub fn config(&self) -> Option<&Json> {
+        self.config.as_ref().map(|config| &config.value)
+    }
+
+    /// The method that the config names.
+    pub fn method(&self) -> Option<&str> {
+        // Newer files of GPTQModel have only the second key.
+        ["quant_method", "method"].into_iter().find_map(|key| self.config()?.get(key)?.as_str())
+    }
+
+    /// Whether the config names one of these methods.
+    pub fn method_is(&self, names: &[&str]) -> bool {
+        self.method().is_some_and(|method| names.contains(&method))
+    }
+
+    /// Whether some tensor's name ends in `.ending`, for each of `endings`.
+    pub fn has_all(&self, endings: &[&str]) -> bool {
+        endings.iter().all(|ending| self.endings.contains(ending))
+    }
+
+    /// Whether no config names a method and there are tensors of all these endings.
+    pub fn looks_like(&self, endings: &[&str]) -> bool {
+        self.method().is_none() && self.has_all(endings)
+    }
+
+    /// Place and method of a config that says that weights are quantized, for whoever finds no row for it.
+    pub fn config_of_unknown_method(&self) -> Option<(String, String)> {
+        let config = self.config.as_ref()?;
+        let method = self.method().unwrap_or("an unnamed method").to_owned();
+        Some((config.place.clone(), method))
+    }
+}
+
+fn find_config(config: &Json, files: &[(String, Vec<u8>)]) -> Result<Option<Config>, Error> {
+    let is_config = |value: &&Json| value.as_object().is_some_and(|object| !object.is_empty());
+    for path in KEYS {
+        let value = path.iter().try_fold(config, |value, key| value.get(key));
+        if let Some(value) = value.filter(is_config) {
+            let place = format!("config.json: {}", path.join("."));
+            return Ok(Some(Config { place, value: value.clone() }));
+        }
+    }
+    for (file, key) in FILES {
+        let Some((_, bytes)) = files.iter().find(|(name, _)| name == file) else { continue };
+        let whole = json::parse(file, bytes)?;
+        let value = key.map_or(Some(&whole), |key| whole.get(key));
+        if let Some(value) = value.filter(is_config) {
+            return Ok(Some(Config { place: (*file).to_owned(), value: value.clone() }));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,53 @@
+//! Methods that are recognized and not read.
+
+use super::method::{Method, Reading};
+
+const OTHER_COPY: &str = "convert the checkpoint that these weights were quantized from";
+
+/// One row: name, what it is recognized by, the names in `quant_method`, endings of tensor names.
+macro_rules! refused {
+    ($($name:literal, [$($method:literal),*], [$($ending:literal),*];)*) => {
+        &[$(Method {
+            name: $name,
+            recognized_by: concat!("quant_method ", $("`", $method, "` ",)* "or tensors ", $("`.", $ending, "` ",)*),
+            detect: |quantized| {
+                quantized.method_is(&[$($method),*])
+                    || (!<[&str]>::is_empty(&[$($ending),*]) && quantized.looks_like(&[$($ending),*]))
+            },
+            reading: Reading::Refused(OTHER_COPY),
+        },)*]
+    };
+}
+
+/// Known and not read.
+pub(super) const REFUSED: &[Method] = refused! {
+    "FP8", ["fp8", "fbgemm_fp8"], ["weight_scale_inv"];
+    "compressed-tensors", ["compressed-tensors"], ["weight_packed", "weight_scale"];
+    "GPTQ", ["gptq"], ["qweight", "qzeros", "scales", "g_idx"];
+    "AWQ", ["awq"], ["qweight", "qzeros", "scales"];
+    "AutoRound", ["auto-round", "intel/auto-round"], [];
+    "bitsandbytes", ["bitsandbytes"], ["absmax", "quant_map"];
+    "HQQ", ["hqq"], ["W_q", "scale", "zero"];
+    "torchao", ["torchao"], ["_weight_qdata"];
+    "quanto", ["quanto"], ["_data", "_scale"];
+    "MLX", [], ["weight", "scales", "biases"];
+    "Quark", ["quark"], [];
+    "ModelOpt", ["modelopt"], ["weight_scale_2"];
+    "BitNet", ["bitnet"], [];
+    "integers of Gemma", ["gemma"], [];
+    "EETQ", ["eetq"], ["weight_scales"];
+    "AQLM", ["aqlm"], ["codes", "codebooks", "scales"];
+    "VPTQ", ["vptq"], ["centroids", "indices"];
+    "SpQR", ["spqr"], [];
+    "QuIP#", ["quip", "quip_sharp"], ["Qidxs"];
+    "HIGGS", ["higgs"], [];
+    "FP-Quant", ["fp_quant"], [];
+    "EXL2", ["exl2"], ["q_weight", "q_scale", "q_groups"];
+    "EXL3", ["exl3"], ["trellis"];
+    "SINQ", ["sinq"], [];
+    "FourOverSix", ["fouroversix"], [];
+    "NVFP4 of transformers", ["nvfp4"], ["weight_sf"];
+    "BitBLAS", ["bitblas"], [];
+    "Marlin", ["marlin"], [];
+    "QQQ", ["qqq"], [];
+};

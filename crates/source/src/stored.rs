@@ -1,0 +1,48 @@
+//! Tensors whose values do not lie in a file one after the other: codes with scales, columns, pieces of several files.
+
+use std::{fmt, ops::Range};
+
+use tensor::DType;
+
+use crate::{Part, ReadError, Span};
+
+/// How the values of one tensor are made of what its files hold.
+///
+/// The tensor is seen as rows of its own row length, over all outer dimensions; it is read by any rows and any
+/// columns of them, from any thread. Nothing is kept between two calls, so that memory is the caller's buffer.
+pub trait Stored: fmt::Debug + Send + Sync {
+    /// Reads columns `columns` of rows `rows` into `out`, which is (rows, columns) f32. Both ranges are inside the
+    /// tensor and `out` has their size: whoever calls has checked that.
+    ///
+    /// # Errors
+    /// [`ReadError`]: values that make no number, such as a scale that is NaN.
+    fn read(
+        &self,
+        parts: &[Part],
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError>;
+
+    /// The bytes that rows `rows` are made of, each once, for progress and for advice to the system.
+    fn spans(&self, rows: Range<u64>) -> Vec<Span>;
+
+    /// How many rows are best read together, where rows do not lie one after the other: at least 1.
+    fn panel_rows(&self) -> u64 {
+        1
+    }
+
+    /// The ggml type that can hold all these values without changing a bit, if there is one.
+    fn repacks_to(&self) -> Option<DType> {
+        None
+    }
+
+    /// Rows `rows` as blocks of [`Stored::repacks_to`], appended to `out`.
+    ///
+    /// # Errors
+    /// [`ReadError`], as for [`Stored::read`].
+    fn repack(&self, parts: &[Part], rows: Range<u64>, out: &mut Vec<u8>) -> Result<(), ReadError> {
+        let _ = (parts, rows, out);
+        Ok(())
+    }
+}
