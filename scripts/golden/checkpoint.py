@@ -9,7 +9,7 @@ checkpoint.json:
   files      {name of a safetensors file: {"sha256": of the whole file, "tensors": {name: "VALUES SHAPE DTYPE"}}}
 
 VALUES is a key of that table, or =NAME for a copy of a tensor before it in the file; SHAPE is rows first, with x
-between; no DTYPE is BF16. crates/testkit/src/checkpoint.rs
+between, or - for one number without dimensions; no DTYPE is BF16. crates/testkit/src/checkpoint.rs
 makes the same files, and compares the digest. A folder without checkpoint.json (STORED) is whole as it is.
 """
 
@@ -45,6 +45,13 @@ VALUES = {
     "index": lambda seed, i: i.astype(F),
     "bytes": lambda seed, i: (mix(seed, i) >> U(56)).astype(np.uint8),
     "exponents": lambda seed, i: (U(120) + mix(seed, i) % U(10)).astype(np.uint8),
+    # Bytes of e4m3: without sign, and with; never the two that are no numbers.
+    "ue4m3": lambda seed, i: (mix(seed, i) % U(127)).astype(np.uint8),
+    "f8": lambda seed, i: (mix(seed, i) % U(127) | mix(seed, i) >> U(56) & U(128)).astype(np.uint8),
+    # Scales of whole tensors, that multiply and that divide.
+    "positive": lambda seed, i: (U(1) + mix(seed, i) % U(1000)).astype(F) * F(1e-5),
+    "divisor": lambda seed, i: (U(100) + mix(seed, i) % U(9000)).astype(F),
+    "one": lambda seed, i: np.ones(len(i), F),
 }
 NORM = re.compile(r"(norm|Norm|(^|[._])(pre_|emb_)?ln(_?\w*)?)[^.]*\.(weight|gamma)$|norm[^.]*(\.\d+)?\.weight$")
 
@@ -63,7 +70,7 @@ def tensor_bytes(seed: int, name: str, dtype: str, shape: list, values: str) -> 
     if dtype == "BF16":
         bits = numbers.view(np.uint32)
         numbers = ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype("<u2")
-    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8)[dtype], (name, dtype)
+    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8, F8_E4M3=np.uint8)[dtype], (name, dtype)
     return numbers.tobytes()
 
 
@@ -73,7 +80,7 @@ def file_bytes(seed: int, tensors: dict) -> bytes:
     header, bodies, at = {"__metadata__": {"format": "pt"}}, {}, 0
     for name, text in tensors.items():
         values, shape, dtype = (text.split(" ") + ["BF16"])[:3]
-        shape = [int(n) for n in shape.split("x")]
+        shape = [int(n) for n in shape.split("x") if n != "-"]
         bodies[name] = bodies[values[1:]] if values.startswith("=") else tensor_bytes(seed, name, dtype, shape,
             values)
         header[name] = dict(dtype=dtype, shape=shape, data_offsets=[at, at + len(bodies[name])])
@@ -127,11 +134,12 @@ def is_tokenizer_file(name: str) -> bool:
     return name.startswith(("tokenizer", "spiece", "sentencepiece", "rwkv_vocab"))
 
 
-def store(folder: Path, seed: int, files: dict, tokenizer: str, has_own_config: bool, golden: Path) -> None:
-    """Writes golden/arch/NAME of a whole checkpoint, and its tokenizer where it is the first to have that.
+def store(folder: Path, seed: int, files: dict, tokenizer: str, has_own_config: bool, golden: Path,
+          parent: str = "arch") -> None:
+    """Writes golden/PARENT/NAME of a whole checkpoint, and its tokenizer where it is the first to have that.
 
     `has_own_config` says that its tokenizer_config.json is not the usual one of this tokenizer."""
-    out, shared = golden / "arch" / folder.name, golden / "arch-tokenizers" / tokenizer
+    out, shared = golden / parent / folder.name, golden / "arch-tokenizers" / tokenizer
     shared.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         is_usual = is_tokenizer_file(path.name) and not (path.name == "tokenizer_config.json" and has_own_config)

@@ -1,0 +1,50 @@
+"""Makes golden/forms/: tiny checkpoints of quantized weights and what the reference's converter makes of them.
+
+A folder is like one of golden/arch (checkpoint.py says how its weights are made), with `expected.json` as arch.py writes it.
+What quantized tensors there are is written by hand from the layouts that the owners' programs write; each codes tensor is
+random, so that no value of it is special, and the scales are chosen below. Rows are those of FORMS in forms_*.py:
+
+  config     config.json
+  tensors    {name: "VALUES SHAPE DTYPE"} as in checkpoint.json
+  files      other files of the folder, as JSON
+  tokenizer  name of a folder of golden/arch-tokenizers
+  names      names of tensors that the reference reads in another order than sorted: none so far
+"""
+
+import json
+import shutil
+import sys
+
+import checkpoint
+from arch import expect
+from forms_fp4 import FORMS as FP4
+from lib import seed_of, sha256
+
+FORMS = FP4
+
+
+def make(ctx) -> None:
+    failed = []
+    for name, spec in FORMS.items():
+        if not ctx.wants(name):
+            continue
+        folder = ctx.scratch / "forms" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(ctx.golden / "arch-tokenizers" / spec["tokenizer"], folder)
+        for file, content in {"config.json": spec["config"], **spec.get("files", {})}.items():
+            (folder / file).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+        tensors = dict(sorted(spec["tensors"].items()))
+        data = checkpoint.file_bytes(seed_of(name), tensors)
+        (folder / "model.safetensors").write_bytes(data)
+        files = {"model.safetensors": dict(sha256=sha256(data), tensors=tensors)}
+        checkpoint.store(folder, seed_of(name), files, spec["tokenizer"], False, ctx.golden, "forms")
+        try:
+            pre = "llama-bpe" if spec["tokenizer"].startswith("bpe") else "default"
+            expect(folder, pre, spec, ctx.golden / "forms" / name / "expected.json")
+        except Exception as error:
+            print(f"{name}: the reference fails: {error!r}", file=sys.stderr)
+            failed.append(name)
+            continue
+        print(name)
+    if failed:
+        raise SystemExit(f"the reference fails on {failed}")
