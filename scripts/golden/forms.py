@@ -8,19 +8,30 @@ random, so that no value of it is special, and the scales are chosen below. Rows
   tensors    {name: "VALUES SHAPE DTYPE"} as in checkpoint.json
   files      other files of the folder, as JSON
   tokenizer  name of a folder of golden/arch-tokenizers
-  names      names of tensors that the reference reads in another order than sorted: none so far
+
+`expected.json` has one key more: `whole`, the digests of the reference's whole files.
 """
 
 import json
 import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 import checkpoint
-from arch import expect
+from arch import convert, expect
 from forms_fp4 import FORMS as FP4
-from lib import seed_of, sha256
+from lib import seed_of, sha256, sha256_of_file
 
 FORMS = FP4
+
+
+def expect_whole(folder: Path, pre: str, out: Path) -> None:
+    """The digests of whole files, beside what arch.py writes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = {outtype: sha256_of_file(convert(folder, Path(scratch) / f"{outtype}.gguf", outtype, pre, {}))
+                 for outtype in ("f32", "bf16")}
+    out.write_text(out.read_text().replace("{\n", '{\n  "whole": %s,\n' % json.dumps(whole), 1))
 
 
 def make(ctx) -> None:
@@ -41,6 +52,7 @@ def make(ctx) -> None:
         try:
             pre = "llama-bpe" if spec["tokenizer"].startswith("bpe") else "default"
             expect(folder, pre, spec, ctx.golden / "forms" / name / "expected.json")
+            expect_whole(folder, pre, ctx.golden / "forms" / name / "expected.json")
         except Exception as error:
             print(f"{name}: the reference fails: {error!r}", file=sys.stderr)
             failed.append(name)

@@ -39,7 +39,19 @@ const LOGARITHMS: [f32; 16] = [
 /// # Panics
 /// When the folder cannot be read.
 pub fn checkpoint_names() -> Vec<String> {
-    let entries = fs::read_dir(golden_path("arch")).expect("golden/arch is part of the repository");
+    names_in("arch")
+}
+
+/// Names of the quantized checkpoints of `golden/forms`, sorted.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn form_names() -> Vec<String> {
+    names_in("forms")
+}
+
+fn names_in(parent: &str) -> Vec<String> {
+    let entries = fs::read_dir(golden_path(parent)).expect("goldens are part of the repository");
     let mut names: Vec<String> = entries
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.join("config.json").is_file())
@@ -55,12 +67,24 @@ pub fn checkpoint_names() -> Vec<String> {
 /// # Panics
 /// When the golden is not there, is not what its description says, or cannot be written.
 pub fn checkpoint(name: &str) -> PathBuf {
-    let own = golden_path("arch").join(name);
+    whole("arch", name)
+}
+
+/// As [`checkpoint`], of `golden/forms/NAME`.
+///
+/// # Panics
+/// As [`checkpoint`].
+pub fn form(name: &str) -> PathBuf {
+    whole("forms", name)
+}
+
+fn whole(parent: &str, name: &str) -> PathBuf {
+    let own = golden_path(parent).join(name);
     if !own.join("checkpoint.json").is_file() {
-        assert!(own.join("config.json").is_file(), "golden/arch has no {name}");
+        assert!(own.join("config.json").is_file(), "golden/{parent} has no {name}");
         return own;
     }
-    let files = small_files(name);
+    let files = small_files(parent, name);
     let digest = sha256(format!("{files:?}").as_bytes());
     made_once(&digest, name, |folder| write_whole(name, &files, folder))
 }
@@ -123,8 +147,8 @@ fn logits_file_bytes(name: &str, file: &Json) -> Vec<u8> {
 }
 
 /// All small files by their names in the checkpoint: those of its tokenizer, then its own.
-fn small_files(name: &str) -> Vec<(String, Vec<u8>)> {
-    let own = golden_path("arch").join(name);
+fn small_files(parent: &str, name: &str) -> Vec<(String, Vec<u8>)> {
+    let own = golden_path(parent).join(name);
     let mut files = Vec::new();
     read_folder(&own, "", &mut files).expect("a golden can be read");
     let description = description(&files);
@@ -182,7 +206,9 @@ impl Tensor<'_> {
         let mut words = text.split(' ');
         let mut word = || words.next();
         let (values, shape) = (word().expect("values"), word().expect("a shape"));
-        let shape = shape.split('x').map(|n| n.parse().expect("a number")).collect();
+        // One number without dimensions is `-`.
+        let dims = shape.split('x').filter(|n| *n != "-");
+        let shape = dims.map(|n| n.parse().expect("a number")).collect();
         Tensor { values, shape, dtype: word().unwrap_or("BF16") }
     }
 }
@@ -225,12 +251,21 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
         "near-one" => bell(seed, i) * 9.25e-7 + 1.0,
         "logarithms" => LOGARITHMS[(mix(seed, i) % 16) as usize],
         "index" => i as f32,
+        // Scales of whole tensors, that multiply and that divide.
+        "positive" => (1 + mix(seed, i) % 1000) as f32 * 1e-5,
+        "divisor" => (100 + mix(seed, i) % 9000) as f32,
+        "one" => 1.0,
         other => panic!("no values are called `{other}`"),
     };
     match (dtype, values) {
         ("U8", "bytes") => body.extend(bytes_of(seed, n_elems)),
         // Exponents of MXFP4, of scales around one.
         ("U8", "exponents") => body.extend((0..n_elems).map(|i| (120 + mix(seed, i) % 10) as u8)),
+        // Bytes of e4m3 without sign, and with; never the two that are no numbers.
+        ("F8_E4M3", "ue4m3") => body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8)),
+        ("F8_E4M3", "f8") => {
+            body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8 | (mix(seed, i) >> 56) as u8 & 128));
+        }
         ("F32", _) => body.extend((0..n_elems).flat_map(|i| number(i).to_le_bytes())),
         ("BF16", _) => body.extend((0..n_elems).flat_map(|i| bf16(number(i)))),
         other => panic!("no values for {other:?}"),
@@ -256,12 +291,15 @@ mod tests {
     /// The digests in the descriptions were made by the Python twin, for every kind of values and every dtype.
     #[test]
     fn weights_are_those_of_the_python_twin() {
-        let names = checkpoint_names();
-        let described = |name: &&String| golden_path("arch").join(name).join("checkpoint.json").is_file();
+        let folders =
+            ["arch", "forms"].map(|parent| names_in(parent).into_iter().map(move |name| (parent, name)));
+        let described = |(parent, name): &(&str, String)| {
+            golden_path(parent).join(name).join("checkpoint.json").is_file()
+        };
         let mut kinds = std::collections::BTreeSet::new();
-        for name in names.iter().filter(described) {
-            let description = description(&small_files(name));
-            assert!(!weight_files(name, &description).is_empty(), "{name}");
+        for (parent, name) in folders.into_iter().flatten().filter(described) {
+            let description = description(&small_files(parent, &name));
+            assert!(!weight_files(&name, &description).is_empty(), "{name}");
             for file in description["files"].as_object().into_iter().flat_map(|files| files.values()) {
                 for tensor in file["tensors"].as_object().into_iter().flat_map(|tensors| tensors.values()) {
                     let Tensor { values, dtype, .. } = Tensor::parse(tensor.as_str().unwrap_or_default());
@@ -275,7 +313,12 @@ mod tests {
             "BF16 near-one",
             "BF16 normal",
             "F32 =",
+            "F32 divisor",
             "F32 index",
+            "F32 one",
+            "F32 positive",
+            "F8_E4M3 f8",
+            "F8_E4M3 ue4m3",
             "U8 bytes",
             "U8 exponents",
         ];

@@ -1,0 +1,70 @@
+//! Every quantized checkpoint of `golden/forms/` at f32 and bf16: the whole file is that of the reference's converter.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use convert::{CheckpointInput, Conversion, RunOptions};
+use serde_json::{Value as Json, json};
+
+/// Forms whose readers are on their way: refused, so far.
+const REFUSED: &[&str] = &["nvfp4-"];
+
+fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
+    let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
+    let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
+    let conversion = Conversion::new(input).recipe(recipe)?;
+    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
+    Ok(())
+}
+
+/// What differs in a file from what is expected of it: first of all tensors, their types and bytes.
+fn differences(path: &Path, recipe: &str, expected: &Json) -> String {
+    let mut wrong = String::new();
+    if testkit::sha256(&fs::read(path).unwrap()) == expected["whole"][recipe] {
+        return wrong;
+    }
+    let file = gguf::File::open(path).unwrap();
+    let listed = expected["tensors"].as_array().unwrap();
+    let names = |names: Vec<&str>| names.join(" ");
+    let (ours, theirs) = (
+        names(file.tensors().iter().map(|tensor| tensor.name.as_str()).collect()),
+        names(listed.iter().filter_map(|tensor| tensor[0].as_str()).collect()),
+    );
+    if ours != theirs {
+        let _ = writeln!(wrong, "  tensors {ours}\n  instead {theirs}");
+    }
+    for tensor in file.tensors() {
+        let ours = json!([tensor.dtype.name(), testkit::sha256(file.data(tensor).unwrap())]);
+        let Some(listed) = listed.iter().find(|listed| listed[0] == tensor.name.as_str()) else { continue };
+        let expected = listed[2].get(recipe).unwrap_or(&listed[2]["f32"]);
+        if ours != *expected {
+            let _ = writeln!(wrong, "  {} {ours} instead of {expected}", tensor.name);
+        }
+    }
+    if wrong.is_empty() { "  keys or padding\n".to_owned() } else { wrong }
+}
+
+#[test]
+fn whole_files_are_those_of_the_reference() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut wrong = String::new();
+    for name in testkit::form_names() {
+        let folder = testkit::form(&name);
+        let expected: Json =
+            serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        for recipe in ["f32", "bf16"] {
+            let path = temporary.path().join(format!("{name}-{recipe}.gguf"));
+            let refused = REFUSED.iter().any(|start| name.starts_with(start));
+            let differs = match convert_to(&folder, &expected, recipe, &path) {
+                Err(_) if refused => continue,
+                Err(error) => format!("  {error}\n"),
+                Ok(()) if refused => "  is read now: no longer one of REFUSED\n".to_owned(),
+                Ok(()) => differences(&path, recipe, &expected),
+            };
+            if !differs.is_empty() {
+                let _ = writeln!(wrong, "{name} {recipe}:\n{differs}");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
