@@ -52,6 +52,46 @@ pub enum Error {
         /// The method as written.
         method: String,
     },
+    /// Codes that mean nothing without scales.
+    #[error("tensor `{tensor}`: codes of {dtype} without scales")]
+    CodesWithoutScales {
+        /// The tensor of the codes.
+        tensor: String,
+        /// Its type.
+        dtype: Dtype,
+    },
+    /// Scales, zeros or the like, of which nobody knows whose they are.
+    #[error(
+        "tensor `{tensor}`: a part of quantized weights whose codes are not there, or are of another type"
+    )]
+    ScalesWithoutCodes {
+        /// The tensor.
+        tensor: String,
+    },
+    /// A part of quantized weights has a type that it never has.
+    #[error("tensor `{tensor}`: expected {expected}, found {found}")]
+    PartType {
+        /// The tensor.
+        tensor: String,
+        /// The types that belong there.
+        expected: &'static str,
+        /// Its type.
+        found: Dtype,
+    },
+    /// A part of quantized weights does not fit the codes.
+    #[error("tensor `{tensor}`: shape {found:?}, expected {expected} for `{codes}` of shape {shape:?}")]
+    PartShape {
+        /// The tensor.
+        tensor: String,
+        /// Its shape, row length last.
+        found: Vec<u64>,
+        /// What belongs there.
+        expected: String,
+        /// The tensor of the codes.
+        codes: String,
+        /// Its shape, row length last.
+        shape: Vec<u64>,
+    },
     /// A file that every checkpoint of this format has.
     #[error("`{file}` is missing")]
     MissingFile {

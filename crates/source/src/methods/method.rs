@@ -23,7 +23,6 @@ pub struct Method {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reading {
     /// They are decoded.
-    #[expect(dead_code, reason = "the first decoder lands next")]
     Decoded(Decoder),
     /// The architecture keeps their blocks, or refuses them.
     Architecture,

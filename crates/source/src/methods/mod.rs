@@ -9,9 +9,19 @@
 
 use serde_json::Value as Json;
 
+mod assembly;
+mod compressed_tensors;
+mod fp8;
+mod grid;
 mod method;
+mod modelopt;
+mod number_tables;
 mod quantized;
+mod quanto;
+mod quark;
 mod refused;
+mod scaled;
+mod torchao;
 
 pub use self::method::Method;
 use self::{
@@ -22,12 +32,20 @@ use self::{
 use crate::{Error, Part, Tensor};
 
 /// Every method that is recognized and read. The first that a checkpoint matches is its method.
-pub const METHODS: &[Method] = &[Method {
-    name: "MXFP4 of gpt-oss",
-    recognized_by: "quant_method `mxfp4`; tensors `_blocks` and `_scales`",
-    detect: |quantized| quantized.method_is(&["mxfp4"]),
-    reading: Reading::Architecture,
-}];
+pub const METHODS: &[Method] = &[
+    Method {
+        name: "MXFP4 of gpt-oss",
+        recognized_by: "quant_method `mxfp4`; tensors `_blocks` and `_scales`",
+        detect: |quantized| quantized.method_is(&["mxfp4"]),
+        reading: Reading::Architecture,
+    },
+    compressed_tensors::COMPRESSED_TENSORS,
+    modelopt::MODELOPT,
+    quanto::QUANTO,
+    quark::QUARK,
+    torchao::TORCHAO,
+    fp8::FP8,
+];
 
 /// What becomes of a checkpoint's tensors: the name of their method where they were decoded, and what they decode to.
 ///

@@ -13,7 +13,6 @@ pub(crate) struct Quantized<'a> {
     #[expect(dead_code, reason = "the first decoder lands next")]
     pub parts: &'a [Part],
     /// Their tensors, in the order of the reference: codes, scales and what is left alone.
-    #[expect(dead_code, reason = "the first decoder lands next")]
     pub tensors: &'a [Tensor],
     /// The quantization config, if there is one.
     config: Option<Config>,

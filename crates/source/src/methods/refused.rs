@@ -21,18 +21,12 @@ macro_rules! refused {
 
 /// Known and not read.
 pub(super) const REFUSED: &[Method] = refused! {
-    "FP8", ["fp8", "fbgemm_fp8"], ["weight_scale_inv"];
-    "compressed-tensors", ["compressed-tensors"], ["weight_packed", "weight_scale"];
     "GPTQ", ["gptq"], ["qweight", "qzeros", "scales", "g_idx"];
     "AWQ", ["awq"], ["qweight", "qzeros", "scales"];
     "AutoRound", ["auto-round", "intel/auto-round"], [];
     "bitsandbytes", ["bitsandbytes"], ["absmax", "quant_map"];
     "HQQ", ["hqq"], ["W_q", "scale", "zero"];
-    "torchao", ["torchao"], ["_weight_qdata"];
-    "quanto", ["quanto"], ["_data", "_scale"];
     "MLX", [], ["weight", "scales", "biases"];
-    "Quark", ["quark"], [];
-    "ModelOpt", ["modelopt"], ["weight_scale_2"];
     "BitNet", ["bitnet"], [];
     "integers of Gemma", ["gemma"], [];
     "EETQ", ["eetq"], ["weight_scales"];

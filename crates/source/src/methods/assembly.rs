@@ -1,0 +1,197 @@
+//! A checkpoint's tensors while decoded ones are put in the place of codes and scales.
+//!
+//! A method is a list of [`Taker`]s. Each looks for the tensors that it knows by ending and type, checks them, and puts
+//! one tensor in their place. All takers of a method run one after the other on the same assembly, so that files that
+//! mix formats need nothing of their own; what nobody took is an error at the end.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::quantized::{Decoded, Quantized};
+use crate::{Dtype, Error, Stored, Tensor};
+
+/// Takes the tensors of one format.
+pub(crate) type Taker = fn(&mut Assembly<'_>) -> Result<(), Error>;
+
+/// Endings of tensors that say something about activations or about a cache. They are left out: no file here quantizes
+/// those.
+const OF_ACTIVATIONS: &[&str] = &[
+    ".input_scale",
+    ".input_scale_ub",
+    ".output_scale",
+    ".activation_scale",
+    "_activation_scale",
+    ".qscale_act",
+    ".k_scale",
+    ".v_scale",
+    ".q_scale",
+    ".kv_scale",
+    ".input_zero_point",
+    ".output_zero_point",
+];
+
+/// Endings of what makes no sense without its counterpart.
+const OF_CODES: &[&str] = &[
+    "_scale_inv",
+    ".weight_scale_2",
+    ".weight_scale",
+    ".qscale_weight",
+    ".weight_zero_point",
+    ".weight_global_scale",
+    ".weight_shape",
+    ".weight_g_idx",
+    ".weight_packed",
+    "_proj_scale",
+    ".qweight",
+    ".qzeros",
+    "._data",
+    "._scale",
+    "._shift",
+    "._weight_qdata",
+    "._weight_scale",
+];
+
+/// What becomes of a tensor.
+#[derive(Debug)]
+enum Fate {
+    /// It is part of another one.
+    Used,
+    /// Another one stands in its place.
+    Becomes(Tensor),
+}
+
+/// A checkpoint's tensors, each with what becomes of it.
+#[derive(Debug)]
+pub(crate) struct Assembly<'a> {
+    /// What is decoded.
+    pub quantized: &'a Quantized<'a>,
+    by_name: HashMap<&'a str, &'a Tensor>,
+    fates: HashMap<&'a str, Fate>,
+    first: Vec<Tensor>,
+    last: Vec<Tensor>,
+    /// How many tensors are left out, by reason.
+    left_out: BTreeMap<&'static str, Vec<&'a str>>,
+    notes: Vec<String>,
+}
+
+/// Runs the takers of a method.
+///
+/// # Errors
+/// Those of the takers, and of [`Assembly::finish`].
+pub(crate) fn assemble(quantized: &Quantized<'_>, takers: &[Taker]) -> Result<Decoded, Error> {
+    let mut assembly = Assembly::new(quantized);
+    for take in takers {
+        take(&mut assembly)?;
+    }
+    assembly.finish()
+}
+
+impl<'a> Assembly<'a> {
+    /// Nothing is taken yet.
+    pub fn new(quantized: &'a Quantized<'a>) -> Assembly<'a> {
+        Assembly {
+            quantized,
+            by_name: quantized.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect(),
+            fates: HashMap::new(),
+            first: Vec::new(),
+            last: Vec::new(),
+            left_out: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Tensors that nobody has taken yet, in the order of the checkpoint.
+    pub fn left(&self) -> Vec<&'a Tensor> {
+        let all = self.quantized.tensors.iter();
+        all.filter(|tensor| !self.fates.contains_key(tensor.name.as_str())).collect()
+    }
+
+    /// The tensor of this name, taken or not.
+    pub fn get(&self, name: &str) -> Option<&'a Tensor> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Puts the tensor `name` of `shape` in the place of its codes.
+    pub fn put(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
+        self.fates.insert(&codes.name, Fate::Becomes(decoded(codes, name, shape, stored)));
+    }
+
+    /// Puts the tensor `name` of `shape` behind all others: where the reference puts what was in columns or packed.
+    #[expect(dead_code, reason = "the first format that needs it lands next")]
+    pub fn put_last(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
+        self.used(codes);
+        self.last.push(decoded(codes, name, shape, stored));
+    }
+
+    /// Puts the tensor `name` of `shape` before all others.
+    #[expect(dead_code, reason = "the first format that needs it lands next")]
+    pub fn put_first(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
+        self.used(codes);
+        self.first.push(decoded(codes, name, shape, stored));
+    }
+
+    /// A tensor that is part of another: scales, zeros, a shape.
+    pub fn used(&mut self, tensor: &'a Tensor) {
+        self.fates.insert(&tensor.name, Fate::Used);
+    }
+
+    /// A tensor that is left out; one note counts those of a reason.
+    pub fn leave(&mut self, tensor: &'a Tensor, reason: &'static str) {
+        self.used(tensor);
+        self.left_out.entry(reason).or_default().push(&tensor.name);
+    }
+
+    /// Something odd, one line.
+    #[expect(dead_code, reason = "the first format that needs it lands next")]
+    pub fn note(&mut self, line: String) {
+        self.notes.push(line);
+    }
+
+    /// All tensors: what nobody took stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::ScalesWithoutCodes`] and [`Error::CodesWithoutScales`] for codes and scales that nobody took.
+    pub fn finish(mut self) -> Result<Decoded, Error> {
+        for tensor in self.left() {
+            if OF_ACTIVATIONS.iter().any(|ending| tensor.name.ends_with(ending)) {
+                self.leave(tensor, "activations and caches are not quantized in the file");
+                continue;
+            }
+            if OF_CODES.iter().any(|ending| tensor.name.ends_with(ending)) {
+                return Err(Error::ScalesWithoutCodes { tensor: tensor.name.clone() });
+            }
+            if is_code(tensor.dtype) {
+                return Err(Error::CodesWithoutScales { tensor: tensor.name.clone(), dtype: tensor.dtype });
+            }
+        }
+        let mut tensors = self.first;
+        for tensor in self.quantized.tensors {
+            match self.fates.remove(tensor.name.as_str()) {
+                None => tensors.push(tensor.clone()),
+                Some(Fate::Becomes(decoded)) => tensors.push(decoded),
+                Some(Fate::Used) => {}
+            }
+        }
+        tensors.append(&mut self.last);
+        for (reason, names) in &self.left_out {
+            let [first, rest @ ..] = &names[..] else { continue };
+            let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            self.notes.push(format!("tensor `{first}`{rest} left out: {reason}"));
+        }
+        Ok(Decoded { tensors, notes: self.notes })
+    }
+}
+
+/// The tensor that `codes` decode to.
+fn decoded(codes: &Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) -> Tensor {
+    let Tensor { part, begin, end, .. } = *codes;
+    Tensor { name, dtype: Dtype::F32, shape, part, begin, end, stored: Some(stored) }
+}
+
+/// Whether numbers of this type mean nothing without a scale.
+fn is_code(dtype: Dtype) -> bool {
+    use Dtype::{F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0};
+    matches!(dtype, F8_E4M3 | F8_E5M2 | F8_E8M0 | F8_E4M3FNUZ | F8_E5M2FNUZ | F6_E2M3 | F6_E3M2 | F4)
+}

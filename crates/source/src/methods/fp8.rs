@@ -1,0 +1,143 @@
+//! Floats of 8 bits with scales, in all the spellings that libraries write.
+//!
+//! ```text
+//! who                                 codes             scales                      shape of scales
+//! fine-grained (DeepSeek-V3, Qwen3)   X.weight          X.weight_scale_inv          (out / 128, in / 128)
+//! stacked experts of transformers 5   X.gate_up_proj    X.gate_up_proj_scale_inv    (E, out / 128, in / 128)
+//! DeepSeek-V4                         X.weight          X.scale F8_E8M0             (out / 128, in / 128)
+//! AutoFP8, static                     X.weight          X.weight_scale              ()
+//! compressed-tensors                  X.weight          X.weight_scale              (out, 1), (1), (out / 128, in / 128)
+//! ModelOpt                            X.weight          X.weight_scale              (), (out), (out / 128, 1, in / 128, 1)
+//! FBGEMM                              X.weight          X.weight_scale              (out, 1)
+//! FBGEMM, experts of Llama 4          X.gate_up_proj    X.gate_up_proj_scale        (E, 1, columns), (E, rows, 1)
+//! Mistral                             X.weight          X.qscale_weight             ()
+//! quanto                              X.weight._data    X.weight._scale             (out, 1)
+//! torchao Float8Tensor                X._weight_qdata   X._weight_scale             (out, 1), (1, 1)
+//! Quark                               X.weight          X.weight_scale              (), (out)
+//! ```
+//!
+//! The value is `f32(code) * f32(scale)`, also where the name says that the scale is an inverse. Shapes decide, the config
+//! only says how large blocks are. Source: `ModelBase.dequant_model` in `conversion/base.py`, llama.cpp as vendored in
+//! llama-cpp-python 0.3.36; transformers 5.23 `integrations/finegrained_fp8.py`, `fbgemm_fp8.py`; compressed-tensors
+//! 0.20; torchao 0.18; optimum-quanto 0.2.7.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    grid::Grid,
+    method::{Method, Reading},
+    number_tables::Numbers,
+    scaled::Scaled,
+};
+use crate::{Dtype, Error, Tensor};
+
+/// FP8 as DeepSeek, transformers, FBGEMM, AutoFP8 and Mistral write it.
+pub(super) const FP8: Method = Method {
+    name: "FP8",
+    recognized_by: "quant_method `fp8`, `fbgemm_fp8`; tensors `.weight_scale_inv`, `.qscale_weight`",
+    detect: |quantized| {
+        let is_fp8 = |tensor: &Tensor| matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
+        quantized.method_is(&["fp8", "fbgemm_fp8"])
+            || quantized.looks_like(&["weight_scale_inv"])
+            || quantized.has_all(&["qscale_weight"])
+            || quantized.looks_like(&["weight_scale"]) && quantized.tensors.iter().any(is_fp8)
+    },
+    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+};
+
+const TAKERS: &[Taker] = &[take];
+
+/// Endings of codes, of their scales, and of the tensor that they make, behind a common stem.
+const SPELLINGS: &[[&str; 3]] = &[
+    ["", "_scale_inv", ""],
+    ["", "_scale", ""],
+    [".weight", ".scale", ".weight"],
+    [".weight", ".qscale_weight", ".weight"],
+    [".weight._data", ".weight._scale", ".weight"],
+    ["._weight_qdata", "._weight_scale", ".weight"],
+];
+
+/// Takes every tensor of 8-bit floats that has scales.
+///
+/// # Errors
+/// [`Error::PartType`], [`Error::PartShape`], [`Error::JsonForm`] of the config.
+pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    take_where(assembly, |codes| match codes.dtype {
+        Dtype::F8_E4M3 | Dtype::F8_E5M2 => Numbers::of(codes.dtype),
+        _ => None,
+    })
+}
+
+/// Takes every tensor that has scales and of which `numbers` says what its bytes mean.
+///
+/// # Errors
+/// As [`take`].
+pub(super) fn take_where(
+    assembly: &mut Assembly<'_>,
+    numbers: impl Fn(&Tensor) -> Option<Numbers>,
+) -> Result<(), Error> {
+    let blocks = blocks_of(assembly.quantized.config())?;
+    for codes in assembly.left() {
+        let Some(numbers) = numbers(codes) else { continue };
+        let Some((scales, name)) = scales_of(assembly, codes) else { continue };
+        let grid = Grid::new(codes, scales, &blocks)?;
+        let stored = Scaled {
+            name: codes.name.clone(),
+            codes: codes.span(),
+            numbers,
+            row_elems: codes.row_elems(),
+            grid,
+        };
+        assembly.used(scales);
+        assembly.put(codes, name, codes.shape.clone(), Arc::new(stored));
+    }
+    Ok(())
+}
+
+/// The scales of codes, by their name, and the name of what both make.
+fn scales_of<'a>(assembly: &Assembly<'a>, codes: &Tensor) -> Option<(&'a Tensor, String)> {
+    SPELLINGS.iter().find_map(|[of_codes, of_scales, of_values]| {
+        let stem = codes.name.strip_suffix(of_codes)?;
+        let scales = assembly.get(&format!("{stem}{of_scales}"))?;
+        Some((scales, format!("{stem}{of_values}")))
+    })
+}
+
+/// Rows and columns of blocks, wherever the config names them: `weight_block_size` of transformers, `block_structure` and
+/// `group_size` of the groups of compressed-tensors.
+fn blocks_of(config: Option<&Json>) -> Result<Vec<[u64; 2]>, Error> {
+    let mut blocks = Vec::new();
+    let Some(config) = config else { return Ok(blocks) };
+    if let Some(size) = config.get("weight_block_size").filter(|size| !size.is_null()) {
+        blocks.push(block("weight_block_size", size)?);
+    }
+    for group in
+        config.get("config_groups").and_then(Json::as_object).into_iter().flat_map(|all| all.values())
+    {
+        let Some(weights) = group.get("weights") else { continue };
+        if let Some(size) = weights.get("block_structure").filter(|size| !size.is_null()) {
+            blocks.push(block("block_structure", size)?);
+        }
+        if let Some(size) = weights.get("group_size").and_then(Json::as_u64).filter(|&size| size > 0) {
+            blocks.push([1, size]);
+        }
+    }
+    Ok(blocks)
+}
+
+/// Two numbers above zero.
+fn block(key: &'static str, size: &Json) -> Result<[u64; 2], Error> {
+    let numbers: Option<Vec<u64>> =
+        size.as_array().and_then(|sizes| sizes.iter().map(|size| size.as_u64().filter(|&n| n > 0)).collect());
+    match numbers.as_deref() {
+        Some(&[rows, columns]) => Ok([rows, columns]),
+        _ => Err(Error::JsonForm {
+            file: "config.json".to_owned(),
+            expected: format!("rows and columns of a block, above 0, at `{key}`"),
+            found: size.to_string(),
+        }),
+    }
+}

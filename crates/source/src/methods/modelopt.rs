@@ -1,0 +1,54 @@
+//! ModelOpt of NVIDIA: several algorithms under one config, told apart by their tensors.
+//!
+//! ```text
+//! quant_algo                                       tensors of a module                      taker
+//! FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO        weight F8 (or its bytes), weight_scale   floats
+//! ```
+//!
+//! The config is `quantization_config` or `hf_quant_config.json`, which names no method. Source: nvidia-modelopt 0.47,
+//! `torch/export/`.
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    fp8,
+    method::{Method, Reading},
+    number_tables::Numbers,
+    quantized::Quantized,
+};
+use crate::{Dtype, Error, Tensor};
+
+pub(super) const MODELOPT: Method = Method {
+    name: "ModelOpt",
+    recognized_by: "quant_method `modelopt`; `quant_algo` in `hf_quant_config.json`; tensors `.weight_scale_2`",
+    detect: |quantized| {
+        let has_algorithm = || quantized.config().is_some_and(|config| config.get("quant_algo").is_some());
+        quantized.method_is(&["modelopt", "modelopt_fp4"])
+            || quantized.method().is_none() && has_algorithm()
+            || quantized.looks_like(&["weight_scale_2"])
+    },
+    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+};
+
+/// Algorithms in the order in which they are looked for; each takes what its tensors show to be its own.
+const TAKERS: &[Taker] = &[floats];
+
+/// Takes 8-bit floats, which may be stored as bytes of no type of their own.
+fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let quantized = assembly.quantized;
+    fp8::take_where(assembly, |codes: &Tensor| match codes.dtype {
+        Dtype::F8_E4M3 | Dtype::F8_E5M2 => Numbers::of(codes.dtype),
+        Dtype::U8 | Dtype::I8 if algorithm(quantized, &codes.name).starts_with("FP8") => Some(Numbers::E4M3),
+        _ => None,
+    })
+}
+
+/// The algorithm of the module that a tensor belongs to: its own where algorithms are mixed, else that of all.
+pub(super) fn algorithm<'a>(quantized: &'a Quantized<'_>, tensor: &str) -> &'a str {
+    let module = tensor.rsplit_once('.').map_or("", |(module, _)| module);
+    let config = quantized.config();
+    let own =
+        config.and_then(|config| config.get("quantized_layers")?.get(module)?.get("quant_algo")?.as_str());
+    own.or_else(|| config?.get("quant_algo").and_then(Json::as_str)).unwrap_or_default()
+}

@@ -1,0 +1,164 @@
+//! What the bytes of codes and of scales mean.
+//!
+//! E4M3 and E5M2: OCP 8-bit floating point specification, 1.0. E8M0: OCP microscaling formats, 1.0.
+
+use std::ops::Range;
+
+use crate::{Dtype, Part, ReadError, Span, Tensor, View, read_rows};
+
+/// What a code of one byte means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// 4 bits exponent, 3 bits mantissa, NaN where all seven are set, no infinity.
+    E4M3,
+    /// The upper half of an f16.
+    E5M2,
+    /// A signed integer.
+    I8,
+}
+
+static E4M3: [f32; 256] = small_floats(3, 7);
+static E5M2: [f32; 256] = small_floats(2, 15);
+static I8: [f32; 256] = integers();
+
+/// Every number of one sign bit, an exponent of this bias, and `n_bits` of mantissa.
+const fn small_floats(n_bits: u32, bias: u32) -> [f32; 256] {
+    let mut table = [0.0; 256];
+    let mut code = 0;
+    while code < 256 {
+        let (exponent, mantissa) = ((code & 0x7f) >> n_bits, code & ((1 << n_bits) - 1));
+        // A subnormal has the exponent of the smallest normal number and no leading one:
+        // value = mantissa * 2^(1 - bias - n_bits), else (2^n_bits + mantissa) * 2^(exponent - bias - n_bits).
+        let (mantissa, exponent) =
+            if exponent == 0 { (mantissa, 1) } else { (mantissa + (1 << n_bits), exponent) };
+        let magnitude = mantissa as f32 * f32::from_bits((127 + exponent - bias - n_bits) << 23);
+        table[code as usize] = if code >= 0x80 { -magnitude } else { magnitude };
+        code += 1;
+    }
+    table
+}
+
+const fn integers() -> [f32; 256] {
+    let mut table = [0.0; 256];
+    let mut code = 0;
+    while code < 256 {
+        table[code] = code as u8 as i8 as f32;
+        code += 1;
+    }
+    table
+}
+
+impl Numbers {
+    /// What elements of a type mean; none for one of more bytes, or of none.
+    pub fn of(dtype: Dtype) -> Option<Numbers> {
+        match dtype {
+            Dtype::F8_E4M3 => Some(Numbers::E4M3),
+            Dtype::F8_E5M2 => Some(Numbers::E5M2),
+            Dtype::I8 => Some(Numbers::I8),
+            _ => None,
+        }
+    }
+
+    /// The number of each code.
+    pub fn table(self) -> &'static [f32; 256] {
+        match self {
+            Numbers::E4M3 => &E4M3,
+            Numbers::E5M2 => &E5M2,
+            Numbers::I8 => &I8,
+        }
+    }
+
+    /// The first of `codes` that is no number, for people.
+    pub fn not_a_number(self, codes: &[u8]) -> Option<String> {
+        // Seven bits: beyond the largest finite number there are NaNs, and infinity for E5M2.
+        let largest = match self {
+            Numbers::E4M3 => 0x7e,
+            Numbers::E5M2 => 0x7b,
+            Numbers::I8 => return None,
+        };
+        // The maximum first: a loop without an exit, sixteen codes at once.
+        let found = codes.iter().fold(0, |found, code| u8::max(found, code & 0x7f));
+        if found <= largest {
+            return None;
+        }
+        let column = codes.iter().position(|code| code & 0x7f > largest).unwrap_or(0);
+        Some(format!("byte {:#04x} at column {column}", codes[column]))
+    }
+}
+
+/// A tensor of scales.
+#[derive(Debug, Clone)]
+pub(super) struct Scales {
+    name: String,
+    dtype: Dtype,
+    span: Span,
+    row_elems: u64,
+}
+
+impl Scales {
+    /// The scales of a tensor; none if its type is none of scales. Bytes without a type of their own are exponents of
+    /// E8M0.
+    pub fn of(tensor: &Tensor) -> Option<Scales> {
+        let dtype = match tensor.dtype {
+            Dtype::U8 => Dtype::F8_E8M0,
+            dtype => dtype,
+        };
+        let is_scale = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F8_E8M0);
+        let (name, span, row_elems) = (tensor.name.clone(), tensor.span(), tensor.row_elems().max(1));
+        is_scale.then_some(Scales { name, dtype, span, row_elems })
+    }
+
+    /// The bytes of elements `elems`.
+    pub fn span(&self, elems: Range<u64>) -> Span {
+        let n_bytes = self.dtype.bits() / 8;
+        self.span.part_of(elems.start * n_bytes..elems.end * n_bytes)
+    }
+
+    /// Elements `elems` into `out`, whatever it held.
+    ///
+    /// # Errors
+    /// [`ReadError::NoValue`] for a scale that is not finite.
+    pub fn read(&self, parts: &[Part], elems: Range<u64>, out: &mut Vec<f32>) -> Result<(), ReadError> {
+        let n_elems = elems.end - elems.start;
+        let bytes = self.span(elems.clone()).of(parts)?;
+        out.clear();
+        out.resize(n_elems as usize, 0.0);
+        let view = View { name: &self.name, dtype: self.dtype, shape: &[n_elems], bytes };
+        read_rows(&view, 0, 1, out)?;
+        match out.iter().position(|scale| !scale.is_finite()) {
+            None => Ok(()),
+            Some(index) => Err(ReadError::NoValue {
+                tensor: self.name.clone(),
+                row: (elems.start + index as u64) / self.row_elems,
+                expected: "finite scales",
+                found: out[index].to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tables are what rows of these types are read as, which torch is asked about in `rows.rs`.
+    #[test]
+    fn tables_hold_what_rows_of_the_same_type_hold() {
+        let bytes: Vec<u8> = (0..=u8::MAX).collect();
+        for dtype in [Dtype::F8_E4M3, Dtype::F8_E5M2, Dtype::I8] {
+            let numbers = Numbers::of(dtype).unwrap();
+            let mut rows = [0.0; 256];
+            read_rows(&View { name: "t", dtype, shape: &[256], bytes: &bytes }, 0, 1, &mut rows).unwrap();
+            let mut n_compared = 0;
+            for (code, (ours, row)) in numbers.table().iter().zip(rows).enumerate() {
+                let refused = numbers.not_a_number(&[code as u8]).is_some();
+                assert_eq!(refused, !row.is_finite(), "{dtype} {code}");
+                if !refused {
+                    assert_eq!(ours.to_bits(), row.to_bits(), "{dtype} {code}");
+                    n_compared += 1;
+                }
+            }
+            assert!(n_compared >= 248, "{n_compared} codes of {dtype}");
+        }
+    }
+}

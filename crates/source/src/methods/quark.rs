@@ -1,0 +1,19 @@
+//! Quark of AMD: several types under one config, told apart by their tensors. Of these, floats of 8 bits are read.
+//!
+//! Source: amd-quark 0.13.
+
+use super::{
+    assembly::{Taker, assemble},
+    fp8,
+    method::{Method, Reading},
+};
+
+pub(super) const QUARK: Method = Method {
+    name: "Quark",
+    recognized_by: "quant_method `quark`",
+    detect: |quantized| quantized.method_is(&["quark"]),
+    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+};
+
+/// Types in the order in which they are looked for; each takes what its tensors show to be its own.
+const TAKERS: &[Taker] = &[fp8::take];
