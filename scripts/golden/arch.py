@@ -297,11 +297,11 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
     return tokenizer
 
 
-def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: str | None = None) -> Path:
+def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: str | None = None, **options) -> Path:
     """Runs the reference converter in this process; its tokenizer hash list is bypassed with `pre`.
 
     `given` are keys of an older config.json that it insists on and transformers does not write; `hand` names a
-    converter of by_hand.py."""
+    converter of by_hand.py; `options` are the reference's own."""
     import gguf
     import torch
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
@@ -317,7 +317,7 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
         # Without this flag the reference insists on layers that transformers does not save.
         model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj")
             for path in folder.glob("*.safetensors"))
-        model = model_class(folder, file_type, out, hparams={**config, **given} if given else None)
+        model = model_class(folder, file_type, out, hparams={**config, **given} if given else None, **options)
         model.get_vocab_base_pre = lambda tokenizer: pre
         # RWKV's converters share this among all models of a process.
         model.lerp_weights = {}

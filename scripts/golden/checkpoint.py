@@ -48,6 +48,8 @@ VALUES = {
     # Bytes of e4m3: without sign, and with; never the two that are no numbers.
     "ue4m3": lambda seed, i: (mix(seed, i) % U(127)).astype(np.uint8),
     "f8": lambda seed, i: (mix(seed, i) % U(127) | mix(seed, i) >> U(56) & U(128)).astype(np.uint8),
+    # Bytes of e5m2 with sign; never infinity, nor one that is no number.
+    "e5m2": lambda seed, i: (mix(seed, i) % U(124) | mix(seed, i) >> U(56) & U(128)).astype(np.uint8),
     # Scales of whole tensors, that multiply and that divide.
     "positive": lambda seed, i: (U(1) + mix(seed, i) % U(1000)).astype(F) * F(1e-5),
     "divisor": lambda seed, i: (U(100) + mix(seed, i) % U(9000)).astype(F),
@@ -70,7 +72,8 @@ def tensor_bytes(seed: int, name: str, dtype: str, shape: list, values: str) -> 
     if dtype == "BF16":
         bits = numbers.view(np.uint32)
         numbers = ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype("<u2")
-    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8, F8_E4M3=np.uint8)[dtype], (name, dtype)
+    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8, F8_E4M3=np.uint8,
+        F8_E5M2=np.uint8, F8_E8M0=np.uint8)[dtype], (name, dtype)
     return numbers.tobytes()
 
 

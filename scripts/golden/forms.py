@@ -8,6 +8,7 @@ random, so that no value of it is special, and the scales are chosen below. Rows
   tensors    {name: "VALUES SHAPE DTYPE"} as in checkpoint.json
   files      other files of the folder, as JSON
   tokenizer  name of a folder of golden/arch-tokenizers
+  fp8_as_q8  whether files are made with the reference's --fp8-as-q8 too
 
 `expected.json` has one key more: `whole`, the digests of the reference's whole files.
 """
@@ -21,16 +22,21 @@ from pathlib import Path
 import checkpoint
 from arch import convert, expect
 from forms_fp4 import FORMS as FP4
+from forms_fp8 import FORMS as FP8
 from lib import seed_of, sha256, sha256_of_file
 
-FORMS = FP4
+FORMS = FP4 | FP8
 
 
-def expect_whole(folder: Path, pre: str, out: Path) -> None:
+def expect_whole(folder: Path, pre: str, spec: dict, out: Path) -> None:
     """The digests of whole files, beside what arch.py writes."""
     with tempfile.TemporaryDirectory() as scratch:
         whole = {outtype: sha256_of_file(convert(folder, Path(scratch) / f"{outtype}.gguf", outtype, pre, {}))
                  for outtype in ("f32", "bf16")}
+        if spec.get("fp8_as_q8"):
+            whole |= {f"{outtype} fp8-as-q8": sha256_of_file(convert(
+                folder, Path(scratch) / f"{outtype}-q8.gguf", outtype, pre, {}, fp8_as_q8=True))
+                      for outtype in ("f32", "f16", "bf16")}
     out.write_text(out.read_text().replace("{\n", '{\n  "whole": %s,\n' % json.dumps(whole), 1))
 
 
@@ -52,7 +58,7 @@ def make(ctx) -> None:
         try:
             pre = "llama-bpe" if spec["tokenizer"].startswith("bpe") else "default"
             expect(folder, pre, spec, ctx.golden / "forms" / name / "expected.json")
-            expect_whole(folder, pre, ctx.golden / "forms" / name / "expected.json")
+            expect_whole(folder, pre, spec, ctx.golden / "forms" / name / "expected.json")
         except Exception as error:
             print(f"{name}: the reference fails: {error!r}", file=sys.stderr)
             failed.append(name)

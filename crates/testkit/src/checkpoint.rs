@@ -260,11 +260,15 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
     match (dtype, values) {
         ("U8", "bytes") => body.extend(bytes_of(seed, n_elems)),
         // Exponents of MXFP4, of scales around one.
-        ("U8", "exponents") => body.extend((0..n_elems).map(|i| (120 + mix(seed, i) % 10) as u8)),
+        ("U8" | "F8_E8M0", "exponents") => body.extend((0..n_elems).map(|i| (120 + mix(seed, i) % 10) as u8)),
         // Bytes of e4m3 without sign, and with; never the two that are no numbers.
         ("F8_E4M3", "ue4m3") => body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8)),
         ("F8_E4M3", "f8") => {
             body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8 | (mix(seed, i) >> 56) as u8 & 128));
+        }
+        // Bytes of e5m2 with sign; never infinity, nor one that is no number.
+        ("F8_E5M2", "e5m2") => {
+            body.extend((0..n_elems).map(|i| (mix(seed, i) % 124) as u8 | (mix(seed, i) >> 56) as u8 & 128));
         }
         ("F32", _) => body.extend((0..n_elems).flat_map(|i| number(i).to_le_bytes())),
         ("BF16", _) => body.extend((0..n_elems).flat_map(|i| bf16(number(i)))),
@@ -312,6 +316,7 @@ mod tests {
             "BF16 logarithms",
             "BF16 near-one",
             "BF16 normal",
+            "BF16 positive",
             "F32 =",
             "F32 divisor",
             "F32 index",
@@ -319,6 +324,8 @@ mod tests {
             "F32 positive",
             "F8_E4M3 f8",
             "F8_E4M3 ue4m3",
+            "F8_E5M2 e5m2",
+            "F8_E8M0 exponents",
             "U8 bytes",
             "U8 exponents",
         ];
