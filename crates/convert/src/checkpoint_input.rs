@@ -130,7 +130,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
     };
     Ok(arch::Input {
         same: Some(arch::SameValues::new(same)),
-        decoded: checkpoint.method.is_some(),
+        decoded: checkpoint.settled,
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -143,9 +143,19 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
 /// Resolves a checkpoint.
 ///
 /// # Errors
-/// As [`arch_input`], and [`Error::Arch`].
+/// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for a weight that is codes nobody has decoded.
 pub fn resolve(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layout, Error> {
-    Ok(arch::resolve(&arch_input(checkpoint)?, options)?)
+    let layout = arch::resolve(&arch_input(checkpoint)?, options)?;
+    // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
+    let sources = layout.tensors.iter().flat_map(|tensor| match &tensor.data {
+        Data::Rows { sources, .. } => sources.as_slice(),
+        Data::Columns { source, .. } => std::slice::from_ref(source),
+        Data::Mxfp4 { .. } | Data::Computed(_) => &[],
+    });
+    match sources.filter_map(|name| checkpoint.tensor(name)).find(|tensor| tensor.is_code()) {
+        Some(tensor) => Err(Error::Source(tensor.undecoded())),
+        None => Ok(layout),
+    }
 }
 
 /// What the converter would write: the target itself, or bf16 for llama-quantize to read.

@@ -52,5 +52,6 @@ pub fn open_adapter(dir: &Path) -> Result<Checkpoint, Error> {
         parts: vec![Part { file: WEIGHTS.to_owned(), bytes }],
         tensors: tensors.into(),
         method: None,
+        settled: false,
     })
 }

@@ -7,7 +7,9 @@ use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-    Error, Listing, Part, ReadError, Tensor, Tensors, View, formats, methods, read_rows,
+    Error, Listing, Part, ReadError, Tensor, Tensors, View, formats,
+    methods::{self, Decoded, Outcome},
+    read_rows,
     small_files::{card_of, folder_name, read_object, read_small_files},
 };
 
@@ -38,6 +40,9 @@ pub struct Checkpoint {
     /// Name of the quantization method in [`METHODS`](crate::METHODS) whose weights are decoded here; none where
     /// weights are plain, or are left to the architecture.
     pub method: Option<&'static str>,
+    /// Whether [`Checkpoint::config`] says nothing of quantization that is still to be heeded: weights are decoded here,
+    /// or were plain all along.
+    pub settled: bool,
 }
 
 /// Opens a checkpoint folder.
@@ -49,10 +54,11 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
     let (format, open) = formats::detect(&listing)?;
     let checkpoint = without_weights(dir, &listing)?;
     let (parts, tensors) = open(dir, &listing)?;
-    let (method, decoded) = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
-    let notes = [checkpoint.notes, decoded.notes].concat();
-    let tensors = decoded.tensors.into();
-    Ok(Checkpoint { format: format.name, parts, tensors, method, notes, ..checkpoint })
+    let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
+    let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
+    let notes = [checkpoint.notes, notes].concat();
+    let tensors = tensors.into();
+    Ok(Checkpoint { format: format.name, parts, tensors, method, settled, notes, ..checkpoint })
 }
 
 /// Opens a folder without looking for weights: what is known of a model beside them. The format
@@ -88,6 +94,7 @@ fn without_weights(dir: &Path, listing: &Listing) -> Result<Checkpoint, Error> {
         parts: Vec::new(),
         tensors: Tensors::default(),
         method: None,
+        settled: false,
     })
 }
 

@@ -34,6 +34,16 @@ pub enum Error {
         /// The first file of it.
         file: String,
     },
+    /// Weights in a format of another program.
+    #[error("`{file}`: weights in {format}, which is not read")]
+    Foreign {
+        /// The format's name.
+        format: &'static str,
+        /// The first file of it.
+        file: String,
+        /// What would help.
+        advice: &'static str,
+    },
     /// Weights of a quantization method that is known and not read.
     #[error("weights are quantized by {method}, which is not read; recognized by {recognized_by}")]
     MethodNotRead {
@@ -51,6 +61,18 @@ pub enum Error {
         file: String,
         /// The method as written.
         method: String,
+    },
+    /// Codes that no config and no other tensor explains.
+    #[error(
+        "tensor `{tensor}`: {dtype} of shape {shape:?} looks like codes, and nothing says what they mean"
+    )]
+    CodesOfNoMethod {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        dtype: Dtype,
+        /// Its shape, row length last.
+        shape: Vec<u64>,
     },
     /// Codes that mean nothing without scales.
     #[error("tensor `{tensor}`: codes of {dtype} without scales")]
@@ -291,7 +313,11 @@ impl Error {
     /// What a person could do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Error::MethodNotRead { advice, .. } => Some(advice),
+            Error::MethodNotRead { advice, .. } | Error::Foreign { advice, .. } => Some(advice),
+            Error::CodesOfNoMethod { .. } => Some(
+                "give the folder with the `quantization_config` and all tensors that belong to these weights, or the one \
+                 they were quantized from",
+            ),
             Error::UnknownMethod { .. } => Some(
                 "convert the checkpoint that these weights were quantized from; if they are plain, remove the entry",
             ),

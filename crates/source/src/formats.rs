@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Listing, Part, Tensor, safetensors};
+use crate::{Error, FOREIGN, Foreign, Listing, Part, Tensor, safetensors};
 
 /// Opens the weights of a folder: files, and tensors in the order of the reference.
 type Open = fn(&Path, &Listing) -> Result<(Vec<Part>, Vec<Tensor>), Error>;
@@ -69,18 +69,12 @@ pub const FORMATS: &[Format] = &[
         detect: |listing| listing.matching("", ".gguf").into_iter().next(),
         open: None,
     },
-    Format {
-        name: "safetensors under another name",
-        files: "*.safetensors",
-        detect: |listing| listing.matching("", ".safetensors").into_iter().next(),
-        open: None,
-    },
 ];
 
 /// The first format that the folder holds, with its first file.
 ///
 /// # Errors
-/// [`Error::NoWeights`], [`Error::NotReadYet`].
+/// [`Error::NoWeights`], [`Error::NotReadYet`], [`Error::Foreign`].
 pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open), Error> {
     for format in FORMATS {
         if let Some(file) = (format.detect)(listing) {
@@ -88,6 +82,11 @@ pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open), Error
                 Some(open) => Ok((format, open)),
                 None => Err(Error::NotReadYet { format: format.name, file }),
             };
+        }
+    }
+    for Foreign { name, detect, advice, .. } in FOREIGN {
+        if let Some(file) = detect(listing) {
+            return Err(Error::Foreign { format: name, file, advice });
         }
     }
     Err(Error::NoWeights { looked_for: FORMATS.iter().map(|format| format.files).collect() })

@@ -9,7 +9,7 @@ use std::{
 use gguf::Advice;
 use tensor::{Shape, ShapeError};
 
-use crate::{Dtype, Part, Span, Stored};
+use crate::{Dtype, Error, Part, Span, Stored};
 
 /// Where a tensor is stored. Offsets are checked against the file.
 #[derive(Debug, Clone)]
@@ -31,6 +31,20 @@ pub struct Tensor {
     /// those of its codes then.
     pub stored: Option<Arc<dyn Stored>>,
 }
+
+/// Last parts of names of integers of two or more dimensions that are no codes: masks, positions, tables of ids.
+const COUNTED: &[&str] = &[
+    "bias",
+    "masked_bias",
+    "mask",
+    "attn_mask",
+    "attention_mask",
+    "causal_mask",
+    "position_ids",
+    "token_type_ids",
+    "relative_position_index",
+    "tid2eid",
+];
 
 /// A tensor with its bytes.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +85,25 @@ impl Tensor {
     /// [`ShapeError`]: checkpoints have tensors of more than four dimensions.
     pub fn shape(&self) -> Result<Shape, ShapeError> {
         Shape::from_row_major(&self.shape)
+    }
+
+    /// What stands behind the last dot of its name, or all of it.
+    pub fn ending(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Whether these are codes by type and shape, which mean nothing until a method decodes them. Vectors of integers are
+    /// lists of ids or counters; I64 and BOOL hold no codes in any known format.
+    pub fn is_code(&self) -> bool {
+        use Dtype::{BF16, BOOL, C64, F16, F32, F64, I64, U64};
+        let is_number = matches!(self.dtype, F64 | F32 | F16 | BF16 | I64 | U64 | BOOL | C64);
+        self.stored.is_none() && !is_number && self.shape.len() >= 2 && !COUNTED.contains(&self.ending())
+    }
+
+    /// The error of a weight that is codes nobody has decoded.
+    pub fn undecoded(&self) -> Error {
+        let (tensor, dtype, shape) = (self.name.clone(), self.dtype, self.shape.clone());
+        Error::CodesOfNoMethod { tensor, dtype, shape }
     }
 
     /// Its bytes in the file; those of its codes where values are decoded.

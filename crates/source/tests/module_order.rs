@@ -7,7 +7,7 @@ const FLOORS: &[&[&str]] = &[
     &["dtype"],
     &["error", "read_error"],
     &["json", "listing", "part", "yaml"],
-    &["card", "stored"],
+    &["card", "foreign", "stored"],
     &["tensor"],
     &["rows", "small_files"],
     &["safetensors"],

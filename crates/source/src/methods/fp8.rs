@@ -37,10 +37,10 @@ use crate::{Dtype, Error, Tensor};
 /// FP8 as DeepSeek, transformers, FBGEMM, AutoFP8 and Mistral write it.
 pub(super) const FP8: Method = Method {
     name: "FP8",
-    recognized_by: "quant_method `fp8`, `fbgemm_fp8`; tensors `.weight_scale_inv`, `.qscale_weight`",
+    recognized_by: "quant_method `fp8`, `fbgemm_fp8`, `mxfp8`; tensors `.weight_scale_inv`, `.qscale_weight`",
     detect: |quantized| {
         let is_fp8 = |tensor: &Tensor| matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
-        quantized.method_is(&["fp8", "fbgemm_fp8"])
+        quantized.method_is(&["fp8", "fbgemm_fp8", "mxfp8"])
             || quantized.looks_like(&["weight_scale_inv"])
             || quantized.has_all(&["qscale_weight"])
             || quantized.looks_like(&["weight_scale"]) && quantized.tensors.iter().any(is_fp8)

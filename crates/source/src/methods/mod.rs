@@ -16,6 +16,7 @@ mod grid;
 mod method;
 mod modelopt;
 mod number_tables;
+mod plain;
 mod quantized;
 mod quanto;
 mod quark;
@@ -23,12 +24,12 @@ mod refused;
 mod scaled;
 mod torchao;
 
-pub use self::method::Method;
-use self::{
-    method::Reading,
-    quantized::{Decoded, Quantized},
-    refused::REFUSED,
+pub(crate) use self::quantized::Decoded;
+pub use self::{
+    method::Method,
+    refused::{REFUSED, VARIANTS},
 };
+use self::{method::Reading, quantized::Quantized};
 use crate::{Error, Part, Tensor};
 
 /// Every method that is recognized and read. The first that a checkpoint matches is its method.
@@ -47,31 +48,59 @@ pub const METHODS: &[Method] = &[
     fp8::FP8,
 ];
 
-/// What becomes of a checkpoint's tensors: the name of their method where they were decoded, and what they decode to.
+/// What becomes of a checkpoint's tensors.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The name of their method, where they were decoded.
+    pub method: Option<&'static str>,
+    /// Whether what the config says of quantization is settled.
+    pub settled: bool,
+    /// The tensors.
+    pub decoded: Decoded,
+}
+
+/// Decodes what is quantized.
 ///
-/// `config` is `config.json`, `files` the small files by name, `tensors` those of the weights files `parts`.
+/// `config` is `config.json`, `files` the small files by name, `tensors` those of the weights files `parts`. Tensors decide:
+/// where none looks quantized, a config that names a method is left aside with a note.
 ///
 /// # Errors
-/// [`Error::MethodNotRead`], [`Error::UnknownMethod`], and what is wrong with the codes.
+/// [`Error::MethodNotRead`], [`Error::UnknownMethod`], [`Error::CodesOfNoMethod`], and what is wrong with the codes.
 pub(crate) fn decode(
     config: &Json,
     files: &[(String, Vec<u8>)],
     parts: &[Part],
     tensors: Vec<Tensor>,
-) -> Result<(Option<&'static str>, Decoded), Error> {
+) -> Result<Outcome, Error> {
     let quantized = Quantized::new(config, files, parts, &tensors)?;
-    let plain = |tensors| Ok((None, Decoded { tensors, notes: Vec::new() }));
-    let Some(method) = METHODS.iter().chain(REFUSED).find(|method| (method.detect)(&quantized)) else {
-        return match quantized.config_of_unknown_method() {
-            Some((file, method)) => Err(Error::UnknownMethod { file, method }),
-            None => plain(tensors),
-        };
-    };
-    match method.reading {
-        Reading::Architecture => plain(tensors),
-        Reading::Decoded(decoder) => Ok((Some(method.name), decoder(&quantized)?)),
-        Reading::Refused(advice) => {
-            Err(Error::MethodNotRead { method: method.name, recognized_by: method.recognized_by, advice })
+    let mut rows = VARIANTS.iter().chain(METHODS).chain(REFUSED);
+    let method = rows.find(|method| (method.detect)(&quantized));
+    let is_plain = plain::are_plain(&tensors);
+    let place = quantized.place_and_method();
+    let mut outcome = Outcome { method: None, settled: true, decoded: Decoded::default() };
+    match method.map(|method| (method, method.reading)) {
+        Some((_, Reading::Architecture)) => {
+            let decoded = Decoded { tensors, notes: Vec::new() };
+            return Ok(Outcome { settled: false, decoded, ..outcome });
         }
+        Some((method, Reading::Decoded(decoder))) => {
+            outcome.method = Some(method.name);
+            outcome.decoded = decoder(&quantized)?;
+        }
+        _ if is_plain => outcome.decoded.tensors = tensors,
+        Some((Method { name, recognized_by, .. }, Reading::Refused(advice))) => {
+            return Err(Error::MethodNotRead { method: name, recognized_by, advice });
+        }
+        None => match place {
+            Some((file, method)) => return Err(Error::UnknownMethod { file, method }),
+            None => outcome.decoded.tensors = tensors,
+        },
     }
+    let is_decoded = outcome.decoded.tensors.iter().any(|tensor| tensor.stored.is_some());
+    if let Some((place, method)) = place.filter(|_| is_plain && !is_decoded) {
+        let note = format!("{place} names `{method}`, but no tensor is quantized: all are taken as they are");
+        outcome.decoded.notes.push(note);
+    }
+    plain::check(&outcome.decoded.tensors)?;
+    Ok(outcome)
 }

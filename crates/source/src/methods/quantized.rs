@@ -96,8 +96,8 @@ impl<'a> Quantized<'a> {
         self.method().is_none() && self.has_all(endings)
     }
 
-    /// Place and method of a config that says that weights are quantized, for whoever finds no row for it.
-    pub fn config_of_unknown_method(&self) -> Option<(String, String)> {
+    /// Place and method of the config, for people.
+    pub fn place_and_method(&self) -> Option<(String, String)> {
         let config = self.config.as_ref()?;
         let method = self.method().unwrap_or("an unnamed method").to_owned();
         Some((config.place.clone(), method))

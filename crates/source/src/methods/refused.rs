@@ -1,47 +1,89 @@
-//! Methods that are recognized and not read.
+//! Methods that are recognized and not read, each with what would help.
 
-use super::method::{Method, Reading};
+use super::{
+    method::{Method, Reading},
+    quantized::Quantized,
+};
 
-const OTHER_COPY: &str = "convert the checkpoint that these weights were quantized from";
+/// Where nothing else can be done: the codes mean nothing without a kernel or a code book that no ggml type has.
+const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
+                        model card often names it";
+/// Codes whose order is that of a kernel; the same codes exist in the order of files.
+const BEFORE_KERNEL: &str = "convert the checkpoint before its codes were rearranged for this kernel, or the one it was quantized from";
 
-/// One row: name, what it is recognized by, the names in `quant_method`, endings of tensor names.
+/// One row: name, the names in `quant_method`, endings of tensor names where no config names a method, what would help.
 macro_rules! refused {
-    ($($name:literal, [$($method:literal),*], [$($ending:literal),*];)*) => {
+    ($($name:literal, [$($method:literal),*], [$($ending:literal),*], $advice:expr;)*) => {
         &[$(Method {
             name: $name,
-            recognized_by: concat!("quant_method ", $("`", $method, "` ",)* "or tensors ", $("`.", $ending, "` ",)*),
+            recognized_by: concat!("quant_method", $(" `", $method, "`",)* "; tensors", $(" `.", $ending, "`",)*),
             detect: |quantized| {
                 quantized.method_is(&[$($method),*])
                     || (!<[&str]>::is_empty(&[$($ending),*]) && quantized.looks_like(&[$($ending),*]))
             },
-            reading: Reading::Refused(OTHER_COPY),
+            reading: Reading::Refused($advice),
         },)*]
     };
 }
 
-/// Known and not read.
-pub(super) const REFUSED: &[Method] = refused! {
-    "GPTQ", ["gptq"], ["qweight", "qzeros", "scales", "g_idx"];
-    "AWQ", ["awq"], ["qweight", "qzeros", "scales"];
-    "AutoRound", ["auto-round", "intel/auto-round"], [];
-    "bitsandbytes", ["bitsandbytes"], ["absmax", "quant_map"];
-    "HQQ", ["hqq"], ["W_q", "scale", "zero"];
-    "MLX", [], ["weight", "scales", "biases"];
-    "BitNet", ["bitnet"], [];
-    "integers of Gemma", ["gemma"], [];
-    "EETQ", ["eetq"], ["weight_scales"];
-    "AQLM", ["aqlm"], ["codes", "codebooks", "scales"];
-    "VPTQ", ["vptq"], ["centroids", "indices"];
-    "SpQR", ["spqr"], [];
-    "QuIP#", ["quip", "quip_sharp"], ["Qidxs"];
-    "HIGGS", ["higgs"], [];
-    "FP-Quant", ["fp_quant"], [];
-    "EXL2", ["exl2"], ["q_weight", "q_scale", "q_groups"];
-    "EXL3", ["exl3"], ["trellis"];
-    "SINQ", ["sinq"], [];
-    "FourOverSix", ["fouroversix"], [];
-    "NVFP4 of transformers", ["nvfp4"], ["weight_sf"];
-    "BitBLAS", ["bitblas"], [];
-    "Marlin", ["marlin"], [];
-    "QQQ", ["qqq"], [];
+/// Known and not read. A row goes when its method is read.
+pub const REFUSED: &[Method] = refused! {
+    "GPTQ", ["gptq"], ["qweight", "qzeros", "scales", "g_idx"], ORIGINAL;
+    "AWQ", ["awq"], ["qweight", "qzeros", "scales"], ORIGINAL;
+    "AutoRound", ["auto-round", "intel/auto-round"], [], ORIGINAL;
+    "bitsandbytes", ["bitsandbytes"], ["absmax", "quant_map"], ORIGINAL;
+    "HQQ", ["hqq"], ["W_q", "scale", "zero"], ORIGINAL;
+    "MLX", ["metal"], ["weight", "scales", "biases"], ORIGINAL;
+    "BitNet", ["bitnet"], [], ORIGINAL;
+    "integers of Gemma", ["gemma"], [], ORIGINAL;
+    "EETQ", ["eetq"], ["weight_scales"], BEFORE_KERNEL;
+    "AQLM", ["aqlm"], ["codes", "codebooks", "scales"], ORIGINAL;
+    "VPTQ", ["vptq"], ["centroids", "indices"], ORIGINAL;
+    "SpQR", ["spqr"], ["dense_weights", "row_offsets", "col_vals"], ORIGINAL;
+    "QuIP#", ["quip", "quip_sharp", "quip-sharp"], ["Qidxs"], ORIGINAL;
+    "QTIP", ["qtip"], ["trellis", "SU", "SV"], ORIGINAL;
+    "HIGGS", ["higgs"], ["scales", "tables", "tables2"], ORIGINAL;
+    "FP-Quant", ["fp_quant"], ["qweight", "scales", "forward_hadamard_matrix"], ORIGINAL;
+    "EXL2", ["exl2"], ["q_weight", "q_scale", "q_groups"], ORIGINAL;
+    "EXL3", ["exl3"], ["trellis"], ORIGINAL;
+    "SINQ", ["sinq"], [], ORIGINAL;
+    "FourOverSix", ["fouroversix"], [], ORIGINAL;
+    "NVFP4 of transformers", ["nvfp4"], ["weight_sf"], ORIGINAL;
+    "BitBLAS", ["bitblas"], [], BEFORE_KERNEL;
+    "Marlin", ["marlin", "gptq_marlin", "awq_marlin"], ["B", "s"], BEFORE_KERNEL;
+    "QQQ", ["qqq"], ["B", "s_channel"], BEFORE_KERNEL;
+    "GGUF inside a config", ["gguf"], [], "give the .gguf file itself";
 };
+
+/// Variants of methods that are read, which are not: looked for before those.
+pub const VARIANTS: &[Method] = &[
+    Method {
+        name: "GPTQ in the order of a kernel",
+        recognized_by: "`checkpoint_format` `marlin`, `gptq_marlin`, `marlin_24`, `bitblas`; `is_marlin_format`",
+        detect: |quantized| {
+            let is = |value: &str| ["marlin", "gptq_marlin", "marlin_24", "bitblas"].contains(&value);
+            quantized.method_is(&["gptq", "awq", "auto-round"])
+                && (text(quantized, "checkpoint_format").is_some_and(is)
+                    || flag(quantized, "is_marlin_format"))
+        },
+        reading: Reading::Refused(BEFORE_KERNEL),
+    },
+    Method {
+        name: "NVFP4 with parts of low rank (SVDQuant)",
+        recognized_by: "`quant_algo` `NVFP4_SVD`; tensors `.svdquant_lora_a` and `.svdquant_lora_b`",
+        detect: |quantized| {
+            text(quantized, "quant_algo") == Some("NVFP4_SVD") || quantized.has_all(&["svdquant_lora_a"])
+        },
+        reading: Reading::Refused(ORIGINAL),
+    },
+];
+
+/// A text of the config.
+fn text<'a>(quantized: &'a Quantized<'_>, key: &str) -> Option<&'a str> {
+    quantized.config()?.get(key)?.as_str()
+}
+
+/// Whether a key of the config is true.
+fn flag(quantized: &Quantized<'_>, key: &str) -> bool {
+    quantized.config().and_then(|config| config.get(key)?.as_bool()).unwrap_or(false)
+}

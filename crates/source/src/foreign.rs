@@ -1,0 +1,84 @@
+//! Formats of other programs: recognized by the names of their files, so that a person hears what the folder holds and what
+//! would help, and not that there are no weights.
+
+use crate::Listing;
+
+/// One such format.
+#[derive(Debug, Clone, Copy)]
+pub struct Foreign {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// The files it is recognized by, for people.
+    pub files: &'static str,
+    /// The first file of it in a folder.
+    pub(crate) detect: fn(&Listing) -> Option<String>,
+    /// What would help.
+    pub advice: &'static str,
+}
+
+const EXPORTED_FROM: &str = "convert the checkpoint that it was exported from";
+const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the model card often names it";
+
+/// One row: name, files for people, beginnings and endings of file names, what would help.
+macro_rules! foreign {
+    ($($name:literal, $files:literal, [$(($start:literal, $end:literal)),+], $advice:expr;)*) => {
+        &[$(Foreign {
+            name: $name,
+            files: $files,
+            detect: |listing| [$(($start, $end)),+].into_iter().find_map(|(start, end)| first(listing, start, end)),
+            advice: $advice,
+        },)*]
+    };
+}
+
+/// The first file whose name begins and ends like this; beginning and ending do not overlap.
+fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
+    listing.matching(start, end).into_iter().find(|name| name.len() >= start.len() + end.len())
+}
+
+/// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
+pub const FOREIGN: &[Foreign] = foreign! {
+    "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
+    "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
+    "safetensors under another name", "*.safetensors", [("", ".safetensors")],
+        "name the file model.safetensors, or give an index that lists the files: model.safetensors.index.json";
+    "HQQ's own pickle", "qmodel.pt", [("qmodel", ".pt")], ORIGINAL;
+    "Flax", "flax_model*.msgpack", [("flax_model", ".msgpack")],
+        "save it again from transformers 4: `from_pretrained(FOLDER, from_flax=True).save_pretrained(...)`";
+    "TensorFlow", "tf_model*.h5, *.ckpt*, saved_model.pb",
+        [("tf_model", ".h5"), ("", ".ckpt"), ("", ".ckpt.index"), ("saved_model", ".pb")],
+        "save it again from transformers 4: `from_pretrained(FOLDER, from_tf=True).save_pretrained(...)`";
+    "Keras", "*.keras, *.h5", [("", ".keras"), ("", ".h5")],
+        "save it as a Hugging Face folder from KerasHub: `export_to_transformers(...)`";
+    "TensorFlow Lite", "*.tflite", [("", ".tflite")], EXPORTED_FROM;
+    "ONNX", "*.onnx", [("", ".onnx")], EXPORTED_FROM;
+    "NeMo", "*.nemo", [("", ".nemo")], "NeMo has scripts that write a Hugging Face folder: convert_*_nemo_to_hf.py";
+    "OpenVINO", "openvino_*.xml, openvino_*.bin", [("openvino_", ".xml"), ("openvino_", ".bin")], EXPORTED_FROM;
+    "CoreML", "*.mlmodel", [("", ".mlmodel")], EXPORTED_FROM;
+    "MLC", "params_shard_*.bin", [("params_shard_", ".bin")], EXPORTED_FROM;
+    "PaddlePaddle", "*.pdparams", [("", ".pdparams")], EXPORTED_FROM;
+    "the training state of DeepSpeed", "zero_pp_rank_*, mp_rank_*",
+        [("zero_pp_rank_", ".pt"), ("mp_rank_", ".pt")],
+        "run the `zero_to_fp32.py` that stands in the folder, with --safe_serialization";
+    "the training state of FSDP", "*.distcp", [("", ".distcp")],
+        "merge it: `accelerate merge-weights FOLDER OUT`";
+    "rust-bert", "rust_model.ot", [("rust_model", ".ot")], EXPORTED_FROM;
+    "llama2.c", "stories*.bin", [("stories", ".bin")], EXPORTED_FROM;
+    "CTranslate2", "model.bin", [("model", ".bin")], EXPORTED_FROM;
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_and_an_ending_do_not_overlap() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["rank.safetensors", "model.bin"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let listing = Listing::of(folder.path()).unwrap();
+        assert_eq!(first(&listing, "model", ".bin"), Some("model.bin".to_owned()));
+        assert_eq!(first(&listing, "model.bin", ".bin"), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! Which tensors are numbers as they stand, and which are codes that mean nothing without a method.
+
+use crate::{Error, Tensor};
+
+/// Last parts of names that only parts of quantized weights have, whatever their type: scales and the like, without which
+/// codes that are stored under a float's type would pass for floats.
+const OF_CODES: &[&str] = &[
+    "qweight",
+    "qzeros",
+    "weight_packed",
+    "weight_scale",
+    "weight_scale_inv",
+    "weight_scale_2",
+    "qscale_weight",
+    "absmax",
+    "quant_map",
+    "SCB",
+    "W_q",
+    "_weight_qdata",
+    "_data",
+    "trellis",
+    "codebooks",
+    "q_weight",
+    "weight_scales",
+    "centroids",
+    "Qidxs",
+    "weight_sf",
+    "dense_weights",
+    "svdquant_lora_a",
+];
+
+/// Whether no tensor looks quantized, whatever a config says.
+pub(super) fn are_plain(tensors: &[Tensor]) -> bool {
+    !tensors.iter().any(|tensor| tensor.is_code() || OF_CODES.contains(&tensor.ending()))
+}
+
+/// Checks that all weights are numbers, now that what is known has been decoded. Tensors of other names are left to
+/// architectures, which know them all.
+///
+/// # Errors
+/// [`Error::CodesOfNoMethod`] for the first that is not.
+pub(super) fn check(tensors: &[Tensor]) -> Result<(), Error> {
+    let is_weight = |tensor: &&Tensor| tensor.ending() == "weight" || tensor.ending().ends_with("_proj");
+    match tensors.iter().filter(is_weight).find(|tensor| tensor.is_code()) {
+        None => Ok(()),
+        Some(tensor) => Err(tensor.undecoded()),
+    }
+}
