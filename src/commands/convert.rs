@@ -22,7 +22,7 @@ use crate::{
             conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
             plan_report::stored_as,
-            quantize_options::{OtherSettings, QuantizeOptions},
+            quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             threads::parse_threads,
             types_help::types_help,
             values,
@@ -103,6 +103,9 @@ struct ConvertArgs {
     /// Convert NaNs and infinities instead of refusing them.
     #[arg(long)]
     allow_nonfinite: bool,
+    /// Write big-endian files, for s390x and the like.
+    #[arg(long, conflicts_with = "to")]
+    big_endian: bool,
     /// Round weights to this type first, as the reference's two steps do with bf16.
     #[arg(long, value_name = "DTYPE", value_parser = values::float())]
     via: Option<DType>,
@@ -212,6 +215,7 @@ fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
         input: args.src(),
         out: args.out.as_deref(),
         file_type,
+        endian: byte_order(args.big_endian),
         options: &args.arch_options(),
         force: args.force,
         dry_run: args.dry_run,
@@ -231,6 +235,7 @@ fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Fai
         input: args.src(),
         base: args.base.as_deref(),
         types: &args.types,
+        endian: byte_order(args.big_endian),
         arch: &args.arch_options(),
     };
     convert_lora::run(&job, &args.run_args(run_options.clone()), ui)
@@ -268,6 +273,7 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
     let settings = args.options.read(OtherSettings {
         allow_nonfinite: args.allow_nonfinite,
         via: args.via,
+        endian: byte_order(args.big_endian),
         ..OtherSettings::default()
     })?;
     let input = CheckpointInput::open(args.src(), &args.arch_options())

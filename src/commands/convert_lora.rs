@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use convert::{AdapterInput, Error, recipes::Recipe};
+use gguf::Endian;
 use source::Checkpoint;
 
 use crate::{
@@ -24,6 +25,8 @@ pub struct Lora<'a> {
     pub base: Option<&'a Path>,
     /// Types; f32 where there is none.
     pub types: &'a [&'static Recipe],
+    /// The byte order of the file.
+    pub endian: Endian,
     /// How to resolve.
     pub arch: &'a arch::Options,
 }
@@ -56,7 +59,7 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
         [] => vec![Recipe::from_name("F32").map_err(Failure::new)?],
         types => types.to_vec(),
     };
-    conversion_run::run(open, types, &Settings::default(), args, ui)
+    conversion_run::run(open, types, &Settings::of_byte_order(job.endian), args, ui)
 }
 
 /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.

@@ -17,7 +17,7 @@ use crate::{
             conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
-            quantize_options::{OtherSettings, QuantizeOptions},
+            quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             suggest::nearest,
             threads::parse_threads,
             types_help::types_help,
@@ -72,6 +72,9 @@ struct QuantizeArgs {
     /// As many output files as the input has, with the same tensors in each.
     #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors", "recipe"])]
     keep_split: bool,
+    /// Write big-endian files, for s390x and the like; with COPY this turns the byte order of a file alone.
+    #[arg(long)]
+    big_endian: bool,
     /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -168,6 +171,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         allow_requantize: args.allow_requantize,
         allow_nonfinite: args.allow_nonfinite,
         via: None,
+        endian: byte_order(args.big_endian),
     })?;
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
     let open = OpenInput {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use convert::{Error, recipes::FileType};
+use gguf::Endian;
 use serde::Serialize;
 
 use crate::{
@@ -20,6 +21,8 @@ pub struct VocabOnly<'a> {
     pub out: Option<&'a Path>,
     /// The file type to note; that of the weights where there is none.
     pub file_type: Option<FileType>,
+    /// The byte order of the file.
+    pub endian: Endian,
     /// How to resolve.
     pub options: &'a arch::Options,
     /// Replace a file that is there.
@@ -73,7 +76,7 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
         .map_err(Error::Source)?;
     let layout = convert::resolve(&checkpoint, job.options)?;
     let file_type = job.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
-    let plan = convert::plan_vocab(&layout, file_type)?;
+    let plan = convert::plan_vocab(&layout, file_type, job.endian)?;
     let default_name = arch::vocab_file_name(&layout.metadata);
     let path = convert::output_path(job.out, &default_name, &format!("{file_type:?}"))?;
     check_output(&path, job.out, job.input, job.force || job.dry_run)?;

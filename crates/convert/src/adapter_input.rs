@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use arch::{Layout, Options};
-use gguf::{DEFAULT_ALIGNMENT, Endian, Mapped, Plan};
+use gguf::{DEFAULT_ALIGNMENT, Mapped, Plan};
 use source::Checkpoint;
 use tensor::DType;
 
@@ -74,8 +74,8 @@ impl Input for AdapterInput {
     }
 
     /// Every pair in the type of the recipe (F32, F16, BF16 or Q8_0); in F16 where its rows do not divide into
-    /// blocks. Nothing else can be requested.
-    fn plan(&self, output: &OutputRequest, _: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+    /// blocks. Of the request only the byte order counts.
+    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
         let (layout, recipe) = (&self.layout, output.recipe);
         let mut tensors = Vec::with_capacity(layout.tensors.len());
         let mut choices = Vec::with_capacity(layout.tensors.len());
@@ -99,7 +99,7 @@ impl Input for AdapterInput {
             tensors.push((tensor.name.clone(), tensor.shape, dtype));
         }
         let metadata = converted_metadata(layout, recipe.file_type.id());
-        let plan = Plan::new(&metadata, tensors, Endian::Little, DEFAULT_ALIGNMENT)?;
+        let plan = Plan::new(&metadata, tensors, request.endian, DEFAULT_ALIGNMENT)?;
         Ok(vec![PlannedFile { recipe, plan, choices, shard: None }])
     }
 

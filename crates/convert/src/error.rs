@@ -155,14 +155,6 @@ pub enum Error {
         /// Its type.
         found: source::Dtype,
     },
-    /// Blocks in the other byte order whose layout nobody has defined.
-    #[error("tensor `{tensor}`: {dtype} in the other byte order cannot be read")]
-    ForeignOrder {
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        dtype: DType,
-    },
     /// A weight that is not a number, or infinite.
     #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
     NonFinite {

@@ -5,7 +5,7 @@
 //! `gguf-py/gguf/gguf_writer.py` for shards, llama.cpp as vendored in llama-cpp-python 0.3.36.
 
 use gguf::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Endian, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY,
     SPLIT_TENSORS_KEY, Value,
 };
 use tensor::{DType, Shape};
@@ -90,7 +90,7 @@ pub(crate) fn plan(
             Ok(PlannedTensor { name: facts.name.to_owned(), shape, choice })
         })
         .collect::<Result<Vec<_>, Error>>()?;
-    into_files(base, output.recipe, request.shards, metadata, planned)
+    into_files(base, output.recipe, request, metadata, planned)
 }
 
 /// The dimensions that `gguf.cpp` writes.
@@ -161,11 +161,11 @@ fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
 fn into_files(
     base: &Base<'_>,
     recipe: &'static Recipe,
-    shards: Shards,
+    request: &Request<'_>,
     metadata: Metadata,
     planned: Vec<PlannedTensor>,
 ) -> Result<Vec<PlannedFile>, Error> {
-    let n_tensors = planned.len();
+    let (n_tensors, shards) = (planned.len(), request.shards);
     let groups = into_shards(base, shards, planned)?;
     // The converter gives the one file of a model that needs no more its plain name.
     let is_split = shards != Shards::One && (groups.len() > 1 || !base.converted);
@@ -182,7 +182,7 @@ fn into_files(
         };
         let choices = tensors.iter().map(|tensor| tensor.choice).collect();
         let tensors = tensors.into_iter().map(|it| (it.name, it.shape, it.choice.dtype)).collect();
-        let plan = Plan::new(&metadata, tensors, Endian::Little, alignment)?;
+        let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
         let shard = is_split.then_some((no as u32 + 1, count as u32));
         Ok(PlannedFile { recipe, plan, choices, shard })
     };

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use gguf::Endian;
 use tensor::DType;
 
 use crate::rows::RowSource;
@@ -47,6 +48,8 @@ pub struct Target<'a> {
     pub output: usize,
     /// The type to encode to.
     pub dtype: DType,
+    /// The byte order of that file.
+    pub endian: Endian,
     /// Bytes from the start of that file to the tensor's data.
     pub offset: u64,
     /// Importance weights, where the type takes any and there are some.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gguf::Endian;
 use tensor::DType;
 
 use crate::{
@@ -54,6 +55,8 @@ pub struct Request<'a> {
     pub keys: Vec<KeyOverride>,
     /// Into how many files an output goes.
     pub shards: Shards,
+    /// The byte order of all that is written.
+    pub endian: Endian,
     /// Whether weights that are quantized already may be quantized again.
     pub allow_requantize: bool,
     /// A type that the weights of a checkpoint are rounded to first, as the reference's two steps do.

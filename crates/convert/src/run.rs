@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 
-use gguf::{Advice, Output};
+use gguf::{Advice, Endian, Output, swap_blocks};
 use quant::{Level, Rows};
 use tensor::DType;
 
@@ -223,14 +223,18 @@ fn run_job(
         if stored.is_none() || checks_blocks {
             read_once(&mut buffers.values)?;
         }
-        let bytes: &[u8] = match &stored {
+        let mut bytes = match stored {
             Some(bytes) => bytes,
             None => {
                 encode(task, job, target, options, buffers)?;
-                &buffers.encoded
+                Cow::Borrowed(&buffers.encoded[..])
             }
         };
-        outputs[target.output].write_at(offset, bytes)?;
+        // All before this is little endian.
+        if target.endian == Endian::Big {
+            swap_blocks(target.dtype, bytes.to_mut());
+        }
+        outputs[target.output].write_at(offset, &bytes)?;
         progress.wrote(target.output, bytes.len() as u64);
     }
     // No other job reads these rows, so that their pages need not stay in memory.

@@ -105,7 +105,8 @@ pub(crate) fn add_targets<'a>(
         } else {
             None
         };
-        tasks[choice.tensor].targets.push(Target { output, dtype, offset: planned.offset, weights });
+        let (endian, offset) = (file.plan.endian(), planned.offset);
+        tasks[choice.tensor].targets.push(Target { output, dtype, endian, offset, weights });
     }
     Ok(())
 }

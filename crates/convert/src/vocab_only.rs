@@ -27,9 +27,9 @@ pub fn guessed_file_type(checkpoint: &Checkpoint) -> FileType {
 ///
 /// # Errors
 /// [`Error::Gguf`].
-pub fn plan_vocab(layout: &Layout, file_type: FileType) -> Result<Plan, Error> {
+pub fn plan_vocab(layout: &Layout, file_type: FileType, endian: Endian) -> Result<Plan, Error> {
     let metadata = converted_metadata(layout, file_type.id());
-    Ok(Plan::new(&metadata, Vec::new(), Endian::Little, DEFAULT_ALIGNMENT)?)
+    Ok(Plan::new(&metadata, Vec::new(), endian, DEFAULT_ALIGNMENT)?)
 }
 
 /// Writes it: as in the reference, nothing follows the last key.

@@ -142,7 +142,8 @@ fn the_first_error_in_order_wins_on_any_number_of_threads() {
     };
     let bad = vec![f32::INFINITY; 64];
     let good = vec![0.5f32; 64];
-    let target = Target { output: 0, dtype: tensor::DType::Q8_0, offset: 0, weights: None };
+    let (dtype, endian) = (tensor::DType::Q8_0, gguf::Endian::Little);
+    let target = Target { output: 0, dtype, endian, offset: 0, weights: None };
     let task = |name: &str, values: &'static [f32]| TensorTask {
         targets: vec![target],
         ..TensorTask::new(name.to_owned(), Box::new(ValueRows(values)))

@@ -55,9 +55,6 @@ pub enum Error {
         /// Their names.
         names: Vec<String>,
     },
-    /// Tensor data in big-endian order.
-    #[error("the tensor data is big-endian, which cannot be run")]
-    BigEndian,
     /// A token that is not in the vocabulary.
     #[error("token id {id} is beyond the vocabulary of {n_vocab} tokens")]
     TokenRange {
@@ -235,7 +232,6 @@ impl Error {
             Error::UnusedTensors { .. } => {
                 "was the file made by a newer converter, or is its architecture named wrongly?"
             }
-            Error::BigEndian => "convert the file to little-endian order first",
             Error::TooShort { .. } => "take a longer text or a smaller context",
             Error::TooLong { .. } => "split the text, or take a smaller context",
             Error::NoFeatures { .. } => "give the session a spectrogram first (`Model::encode_audio`)",

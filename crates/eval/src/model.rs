@@ -88,7 +88,7 @@ impl Model {
     /// As [`Model::open`].
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
         let keys = Keys::new(file.metadata())?;
-        let mut weights = Weights::new(&file)?;
+        let mut weights = Weights::new(&file);
         // The graph takes the tensors that it knows, the classifier those that are left; what nobody took is an error, so that
         // no part of a file is passed over in silence.
         let row = models::find(&keys, &weights)?;

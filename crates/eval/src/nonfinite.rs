@@ -40,10 +40,10 @@ fn first_nonfinite_weight(model: &gguf::Model) -> Result<Option<(String, u64)>, 
         for first in (0..n_rows).step_by(rows_at_once) {
             let end = (first + rows_at_once).min(n_rows);
             values.resize((end - first) * row_elems, 0.0);
+            let blocks = &bytes[first * row_bytes..end * row_bytes];
+            let blocks = file.endian().to_little(info.dtype, blocks);
             // Of a type that nothing decodes there is nothing to say.
-            if quant::decode(info.dtype, level, &bytes[first * row_bytes..end * row_bytes], &mut values)
-                .is_err()
-            {
+            if quant::decode(info.dtype, level, &blocks, &mut values).is_err() {
                 break;
             }
             if let Some(index) = values.iter().position(|value| !value.is_finite()) {

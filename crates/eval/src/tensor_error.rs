@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use gguf::{Endian, File, TensorInfo};
+use gguf::{File, TensorInfo};
 use quant::Level;
 use tensor::DType;
 
@@ -181,17 +181,12 @@ const CHUNK_ELEMS: usize = 1 << 16;
 ///
 /// # Errors
 /// [`Error::TensorShape`] where a tensor has two shapes, [`Error::TensorType`] where nothing
-/// decodes it, [`Error::BigEndian`].
+/// decodes it.
 pub fn compare(
     base: &gguf::Model,
     other: &gguf::Model,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<FileError, Error> {
-    for model in [base, other] {
-        if model.shards().iter().any(|(_, shard)| shard.endian() == Endian::Big) {
-            return Err(Error::BigEndian);
-        }
-    }
     let mut found = FileError::default();
     for (file, info) in base.tensors() {
         let Some((other_file, other_info)) = other.tensor(&info.name) else {
@@ -229,12 +224,14 @@ fn compare_tensor(a: (&File, &TensorInfo), b: (&File, &TensorInfo)) -> Result<El
     let rows_at_once = (CHUNK_ELEMS / row_elems).max(1);
     let level = Level::detect();
     let (bytes_a, bytes_b) = (a.0.data(a.1)?, b.0.data(b.1)?);
-    let decode = |info: &TensorInfo, bytes: &[u8], rows: std::ops::Range<usize>, out: &mut Vec<f32>| {
+    type Of<'a> = (&'a File, &'a TensorInfo);
+    let decode = |(file, info): Of<'_>, bytes: &[u8], rows: std::ops::Range<usize>, out: &mut Vec<f32>| {
         let row_bytes = bytes.len() / n_rows;
         out.resize(rows.len() * row_elems, 0.0);
-        let bytes = &bytes[rows.start * row_bytes..rows.end * row_bytes];
+        let blocks = &bytes[rows.start * row_bytes..rows.end * row_bytes];
+        let blocks = file.endian().to_little(info.dtype, blocks);
         let not_decodable = |dtype: DType| Error::TensorType { name: info.name.clone(), dtype };
-        quant::decode(info.dtype, level, bytes, out).map_err(|_| not_decodable(info.dtype))
+        quant::decode(info.dtype, level, &blocks, out).map_err(|_| not_decodable(info.dtype))
     };
     // Threads take whole chunks of rows; each decodes into two buffers of its own that live as long as the thread works.
     let chunks = (0..n_rows.div_ceil(rows_at_once)).into_par_iter();
@@ -242,8 +239,8 @@ fn compare_tensor(a: (&File, &TensorInfo), b: (&File, &TensorInfo)) -> Result<El
         || (Vec::new(), Vec::new()),
         |(x, y), chunk| {
             let rows = chunk * rows_at_once..((chunk + 1) * rows_at_once).min(n_rows);
-            decode(a.1, bytes_a, rows.clone(), x)?;
-            decode(b.1, bytes_b, rows, y)?;
+            decode(a, bytes_a, rows.clone(), x)?;
+            decode(b, bytes_b, rows, y)?;
             let mut error = ElementError::default();
             error.add_rows(x, y);
             Ok(error)

@@ -23,6 +23,7 @@ pub(crate) struct Weight {
     pub is_by_head: bool,
     dtype: DType,
     row_bytes: usize,
+    endian: Endian,
     bytes: Mapped,
     at: Range<usize>,
 }
@@ -38,7 +39,7 @@ impl Weight {
     pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
         let start = self.at.start + rows.start * self.row_bytes;
         let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
-        quant::decode(self.dtype, level, bytes, out)
+        quant::decode(self.dtype, level, &self.endian.to_little(self.dtype, bytes), out)
     }
 }
 
@@ -52,12 +53,8 @@ pub(crate) struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    pub fn new(file: &'a gguf::Model) -> Result<Self, Error> {
-        // Mapped bytes are decoded as they are: this would need a swapped copy of every weight.
-        if file.shards().iter().any(|(_, shard)| shard.endian() == Endian::Big) {
-            return Err(Error::BigEndian);
-        }
-        Ok(Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new() })
+    pub fn new(file: &'a gguf::Model) -> Self {
+        Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new() }
     }
 
     /// Tensors of the file.
@@ -112,6 +109,7 @@ impl<'a> Weights<'a> {
             is_by_head: false,
             dtype,
             row_bytes,
+            endian: file.endian(),
             bytes,
             at,
         }))
@@ -127,7 +125,8 @@ impl<'a> Weights<'a> {
             return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
         }
         let mut values = vec![0.0; n];
-        quant::decode(info.dtype, Level::detect(), file.data(info)?, &mut values)
+        let blocks = file.endian().to_little(info.dtype, file.data(info)?);
+        quant::decode(info.dtype, Level::detect(), &blocks, &mut values)
             .map_err(|_| Error::TensorType { name: name.to_owned(), dtype: info.dtype })?;
         Ok(Some(values))
     }

@@ -89,82 +89,105 @@ struct Row {
     smaller_block: Option<DType>,
     needs_imatrix: bool,
     raised: Option<DType>,
-    swap_fields: Option<&'static [(usize, usize)]>,
+    swap_fields: &'static [(usize, usize)],
 }
+
+/// A number at the start of a block and then equal ones that lie `step` bytes apart: (offset, width) of each.
+const fn numbers<const N: usize>(head: (usize, usize), first: usize, width: usize, step: usize) -> [(usize, usize); N] {
+    let mut fields = [head; N];
+    let mut i = 1;
+    // A `for` is no constant expression.
+    while i < N {
+        fields[i] = (first + (i - 1) * step, width);
+        i += 1;
+    }
+    fields
+}
+
+/// f32 scale, 256 bytes, 16 sums of 16 bits.
+const Q8_K_NUMBERS: &[(usize, usize)] = &numbers::<17>((0, 4), 260, 2, 2);
+/// f16 scale, then 8 groups of 4 grid indices, bytes each, and 32 bits of signs and scale.
+const IQ2_XXS_NUMBERS: &[(usize, usize)] = &numbers::<9>((0, 2), 6, 4, 8);
+/// f16 scale, then 32 codes of 16 bits.
+const IQ2_XS_NUMBERS: &[(usize, usize)] = &numbers::<33>((0, 2), 2, 2, 2);
+/// f16 scale, 64 grid indices, bytes each, then 8 times 32 bits of signs and scale.
+const IQ3_XXS_NUMBERS: &[(usize, usize)] = &numbers::<9>((0, 2), 66, 4, 4);
+/// f16 scale, 32 bytes of grid indices, then 8 times 16 bits of their high bits, scale and shift.
+const IQ1_S_NUMBERS: &[(usize, usize)] = &numbers::<9>((0, 2), 34, 2, 2);
 
 // Columns: id, name, elements per bytes of a block, is_encodable, file_type, activation_dtype, smaller_block,
 // needs_imatrix, raised, swap_fields.
 dtypes! {
     /// IEEE single precision.
-    F32     = 0,  "f32",       1 per 4,   true,  0,  None,       None,         false, None,        Some(&[(0, 4)]);
+    F32     = 0,  "f32",       1 per 4,   true,  0,  None,       None,         false, None,        &[(0, 4)];
     /// IEEE half precision.
-    F16     = 1,  "f16",       1 per 2,   true,  1,  Some(F16),  None,         false, None,        Some(&[(0, 2)]);
+    F16     = 1,  "f16",       1 per 2,   true,  1,  Some(F16),  None,         false, None,        &[(0, 2)];
     /// 4 bits, one f16 scale.
-    Q4_0    = 2,  "q4_0",     32 per 18,  true,  2,  Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    Q4_0    = 2,  "q4_0",     32 per 18,  true,  2,  Some(Q8_0), None,         false, None,        &[(0, 2)];
     /// 4 bits, f16 scale and minimum.
-    Q4_1    = 3,  "q4_1",     32 per 20,  true,  3,  Some(Q8_1), None,         false, None,        Some(&[(0, 2), (2, 2)]);
+    Q4_1    = 3,  "q4_1",     32 per 20,  true,  3,  Some(Q8_1), None,         false, None,        &[(0, 2), (2, 2)];
     /// 5 bits, one f16 scale.
-    Q5_0    = 6,  "q5_0",     32 per 22,  true,  8,  Some(Q8_0), None,         false, None,        None;
+    Q5_0    = 6,  "q5_0",     32 per 22,  true,  8,  Some(Q8_0), None,         false, None,        &[(0, 2), (2, 4)];
     /// 5 bits, f16 scale and minimum.
-    Q5_1    = 7,  "q5_1",     32 per 24,  true,  9,  Some(Q8_1), None,         false, None,        None;
+    Q5_1    = 7,  "q5_1",     32 per 24,  true,  9,  Some(Q8_1), None,         false, None,        &[(0, 2), (2, 2), (4, 4)];
     /// 8 bits, one f16 scale.
-    Q8_0    = 8,  "q8_0",     32 per 34,  true,  7,  Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    Q8_0    = 8,  "q8_0",     32 per 34,  true,  7,  Some(Q8_0), None,         false, None,        &[(0, 2)];
     /// 8 bits, scale and scaled sum; an activation format, never in files.
-    Q8_1    = 9,  "q8_1",     32 per 36,  false, 0,  None,       None,         false, None,        None;
+    Q8_1    = 9,  "q8_1",     32 per 36,  false, 0,  None,       None,         false, None,        &[(0, 2), (2, 2)];
     /// 2 bits, 16 sub-blocks with 4-bit scales and minima.
-    Q2_K    = 10, "q2_K",    256 per 84,  true,  10, Some(Q8_K), Some(Q4_0),   false, Some(Q3_K),  Some(&[(80, 2), (82, 2)]);
+    Q2_K    = 10, "q2_K",    256 per 84,  true,  10, Some(Q8_K), Some(Q4_0),   false, Some(Q3_K),  &[(80, 2), (82, 2)];
     /// 3 bits, 16 sub-blocks with 6-bit scales.
-    Q3_K    = 11, "q3_K",    256 per 110, true,  12, Some(Q8_K), Some(Q4_0),   false, None,        Some(&[(108, 2)]);
+    Q3_K    = 11, "q3_K",    256 per 110, true,  12, Some(Q8_K), Some(Q4_0),   false, None,        &[(108, 2)];
     /// 4 bits, 8 sub-blocks with 6-bit scales and minima.
-    Q4_K    = 12, "q4_K",    256 per 144, true,  15, Some(Q8_K), Some(Q5_0),   false, None,        Some(&[(0, 2), (2, 2)]);
+    Q4_K    = 12, "q4_K",    256 per 144, true,  15, Some(Q8_K), Some(Q5_0),   false, None,        &[(0, 2), (2, 2)];
     /// 5 bits, 8 sub-blocks with 6-bit scales and minima.
-    Q5_K    = 13, "q5_K",    256 per 176, true,  17, Some(Q8_K), Some(Q5_1),   false, None,        Some(&[(0, 2), (2, 2)]);
+    Q5_K    = 13, "q5_K",    256 per 176, true,  17, Some(Q8_K), Some(Q5_1),   false, None,        &[(0, 2), (2, 2)];
     /// 6 bits, 16 sub-blocks with 8-bit scales.
-    Q6_K    = 14, "q6_K",    256 per 210, true,  18, Some(Q8_K), Some(Q8_0),   false, None,        Some(&[(208, 2)]);
+    Q6_K    = 14, "q6_K",    256 per 210, true,  18, Some(Q8_K), Some(Q8_0),   false, None,        &[(208, 2)];
     /// 8 bits, f32 scale and sums; an activation format, never in files.
-    Q8_K    = 15, "q8_K",    256 per 292, false, 0,  None,       None,         false, None,        None;
+    Q8_K    = 15, "q8_K",    256 per 292, false, 0,  None,       None,         false, None,        Q8_K_NUMBERS;
     /// 2.06 bits, grid of 256 points.
-    IQ2_XXS = 16, "iq2_xxs", 256 per 66,  true,  19, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    IQ2_XXS = 16, "iq2_xxs", 256 per 66,  true,  19, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  IQ2_XXS_NUMBERS;
     /// 2.31 bits, grid of 512 points.
-    IQ2_XS  = 17, "iq2_xs",  256 per 74,  true,  20, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    IQ2_XS  = 17, "iq2_xs",  256 per 74,  true,  20, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  IQ2_XS_NUMBERS;
     /// 3.06 bits, grid of 256 points.
-    IQ3_XXS = 18, "iq3_xxs", 256 per 98,  true,  23, Some(Q8_K), Some(IQ4_NL), true,  Some(IQ3_S), None;
+    IQ3_XXS = 18, "iq3_xxs", 256 per 98,  true,  23, Some(Q8_K), Some(IQ4_NL), true,  Some(IQ3_S), IQ3_XXS_NUMBERS;
     /// 1.56 bits, grid of 2048 points.
-    IQ1_S   = 19, "iq1_s",   256 per 50,  true,  24, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    IQ1_S   = 19, "iq1_s",   256 per 50,  true,  24, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  IQ1_S_NUMBERS;
     /// 4 bits into a non-linear table, one f16 scale.
-    IQ4_NL  = 20, "iq4_nl",   32 per 18,  true,  25, Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    IQ4_NL  = 20, "iq4_nl",   32 per 18,  true,  25, Some(Q8_0), None,         false, None,        &[(0, 2)];
     /// 3.44 bits, grid of 512 points.
-    IQ3_S   = 21, "iq3_s",   256 per 110, true,  26, Some(Q8_K), Some(IQ4_NL), false, None,        None;
+    IQ3_S   = 21, "iq3_s",   256 per 110, true,  26, Some(Q8_K), Some(IQ4_NL), false, None,        &[(0, 2)];
     /// 2.56 bits, grid of 1024 points.
-    IQ2_S   = 22, "iq2_s",   256 per 82,  true,  28, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    IQ2_S   = 22, "iq2_s",   256 per 82,  true,  28, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  &[(0, 2)];
     /// 4.25 bits into a non-linear table, 8 sub-blocks.
-    IQ4_XS  = 23, "iq4_xs",  256 per 136, true,  30, Some(Q8_K), Some(IQ4_NL), false, None,        None;
+    IQ4_XS  = 23, "iq4_xs",  256 per 136, true,  30, Some(Q8_K), Some(IQ4_NL), false, None,        &[(0, 2), (2, 2)];
     /// 8-bit integer; copied, never encoded.
-    I8      = 24, "i8",        1 per 1,   false, 0,  None,       None,         false, None,        Some(&[]);
+    I8      = 24, "i8",        1 per 1,   false, 0,  None,       None,         false, None,        &[];
     /// 16-bit integer; copied, never encoded.
-    I16     = 25, "i16",       1 per 2,   false, 0,  None,       None,         false, None,        Some(&[(0, 2)]);
+    I16     = 25, "i16",       1 per 2,   false, 0,  None,       None,         false, None,        &[(0, 2)];
     /// 32-bit integer; copied, never encoded.
-    I32     = 26, "i32",       1 per 4,   false, 0,  None,       None,         false, None,        Some(&[(0, 4)]);
+    I32     = 26, "i32",       1 per 4,   false, 0,  None,       None,         false, None,        &[(0, 4)];
     /// 64-bit integer; copied, never encoded.
-    I64     = 27, "i64",       1 per 8,   false, 0,  None,       None,         false, None,        Some(&[(0, 8)]);
+    I64     = 27, "i64",       1 per 8,   false, 0,  None,       None,         false, None,        &[(0, 8)];
     /// IEEE double precision; copied, never encoded.
-    F64     = 28, "f64",       1 per 8,   false, 0,  None,       None,         false, None,        Some(&[(0, 8)]);
+    F64     = 28, "f64",       1 per 8,   false, 0,  None,       None,         false, None,        &[(0, 8)];
     /// 1.75 bits, grid of 2048 points.
-    IQ1_M   = 29, "iq1_m",   256 per 56,  true,  31, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  None;
+    IQ1_M   = 29, "iq1_m",   256 per 56,  true,  31, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  &[(48, 2), (50, 2), (52, 2), (54, 2)];
     /// The upper half of an f32.
-    BF16    = 30, "bf16",      1 per 2,   true,  32, Some(BF16), None,         false, None,        Some(&[(0, 2)]);
+    BF16    = 30, "bf16",      1 per 2,   true,  32, Some(BF16), None,         false, None,        &[(0, 2)];
     /// Ternary, five values a byte.
-    TQ1_0   = 34, "tq1_0",   256 per 54,  true,  36, Some(Q8_K), Some(Q4_0),   false, None,        Some(&[(52, 2)]);
+    TQ1_0   = 34, "tq1_0",   256 per 54,  true,  36, Some(Q8_K), Some(Q4_0),   false, None,        &[(52, 2)];
     /// Ternary, four values a byte.
-    TQ2_0   = 35, "tq2_0",   256 per 66,  true,  37, Some(Q8_K), Some(Q4_0),   false, None,        Some(&[(64, 2)]);
+    TQ2_0   = 35, "tq2_0",   256 per 66,  true,  37, Some(Q8_K), Some(Q4_0),   false, None,        &[(64, 2)];
     /// OCP microscaling: e2m1 values, one e8m0 scale.
-    MXFP4   = 39, "mxfp4",    32 per 17,  true,  0,  Some(Q8_0), None,         false, None,        Some(&[]);
+    MXFP4   = 39, "mxfp4",    32 per 17,  true,  0,  Some(Q8_0), None,         false, None,        &[];
     /// e2m1 values, four ue4m3 scales of 16 values each.
-    NVFP4   = 40, "nvfp4",    64 per 36,  true,  39, Some(Q8_0), None,         false, None,        Some(&[]);
+    NVFP4   = 40, "nvfp4",    64 per 36,  true,  39, Some(Q8_0), None,         false, None,        &[];
     /// Sign bits, one f16 scale.
-    Q1_0    = 41, "q1_0",    128 per 18,  true,  40, Some(Q8_0), None,         false, None,        Some(&[(0, 2)]);
+    Q1_0    = 41, "q1_0",    128 per 18,  true,  40, Some(Q8_0), None,         false, None,        &[(0, 2)];
     /// 2 bits, one f16 scale.
-    Q2_0    = 42, "q2_0",     64 per 18,  true,  41, Some(Q8_0), Some(Q4_0),   false, None,        Some(&[(0, 2)]);
+    Q2_0    = 42, "q2_0",     64 per 18,  true,  41, Some(Q8_0), Some(Q4_0),   false, None,        &[(0, 2)];
 }
 
 /// An id that was given out once and must not be used again.
@@ -283,12 +306,13 @@ impl DType {
     }
 
     /// The numbers of more than one byte in a block, as (offset, width) in bytes: what changes places between
-    /// byte orders. None where nobody has said how a big-endian block of this type looks.
+    /// byte orders.
     ///
     /// Source: `byteswap_tensors` of `gguf-py/gguf/scripts/gguf_convert_endian.py` for the quantized types it
-    /// lists. Q4_1 and Q2_K are built of the same parts (f16 pairs and bytes), as are Q3_K, Q5_K, IQ4_NL and the
-    /// other types given here; types that keep packed 32-bit or 16-bit codes in byte arrays are left out.
-    pub const fn swap_fields(self) -> Option<&'static [(usize, usize)]> {
+    /// lists. For the others what `dequantize_row_*` in `ggml/src/ggml-quants.c` reads as a number of the machine's
+    /// order (a `ggml_half`, a `uint16_t`, 32 bits by `memcpy`); what it reads byte by byte stays, such as the
+    /// grid indices of IQ2_XXS.
+    pub const fn swap_fields(self) -> &'static [(usize, usize)] {
         self.row().swap_fields
     }
 
@@ -350,7 +374,7 @@ mod tests {
             // A type that a file's weights can have is rounded somehow, but for f32, which is taken as it is.
             let is_multiplied = dtype.is_encodable() && dtype != DType::F32;
             assert_eq!(dtype.activation_dtype().is_some(), is_multiplied, "{dtype}");
-            for &(at, width) in dtype.swap_fields().unwrap_or_default() {
+            for &(at, width) in dtype.swap_fields() {
                 assert!(at + width <= dtype.block_bytes() as usize, "{dtype}");
             }
         }

@@ -29,7 +29,7 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[
         &["--no-lazy", "--use-temp-file"],
         "leave it out: weights are read in pieces, and memory does not depend on the model",
     ),
-    ("gguf-convert", &["--bigendian"], "files are written in little endian only"),
+    ("gguf-convert", &["--bigendian"], "big-endian files are `--big-endian`"),
     (
         "gguf-quantize",
         &["-t", "--nthreads", "--n-threads"],

@@ -121,6 +121,7 @@ pub struct Settings {
     keys: Vec<KeyOverride>,
     replayed: bool,
     save_to: Option<PathBuf>,
+    endian: Endian,
 }
 
 /// Settings that only one of the programs has, or that both have elsewhere.
@@ -134,6 +135,13 @@ pub struct OtherSettings {
     pub allow_nonfinite: bool,
     /// The type that weights are rounded to first.
     pub via: Option<DType>,
+    /// The byte order of the output.
+    pub endian: Endian,
+}
+
+/// What `--big-endian` asks for.
+pub fn byte_order(big_endian: bool) -> Endian {
+    if big_endian { Endian::Big } else { Endian::Little }
 }
 
 impl QuantizeOptions {
@@ -173,6 +181,7 @@ impl QuantizeOptions {
             keys,
             replayed: self.recipe.is_some(),
             save_to: self.save_recipe.clone(),
+            endian: other.endian,
             recipe_file: settings,
         })
     }
@@ -229,6 +238,11 @@ fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Failure> {
 }
 
 impl Settings {
+    /// Nothing asked for but a byte order.
+    pub fn of_byte_order(endian: Endian) -> Settings {
+        Settings { endian, ..Settings::default() }
+    }
+
     /// What to make: the types and choices of the recipe file, or else `given` by their rules.
     ///
     /// # Errors
@@ -260,6 +274,7 @@ impl Settings {
         };
         request.allow_requantize = settings.allow_requantize;
         request.via = settings.via;
+        request.endian = self.endian;
         request
     }
 

@@ -12,7 +12,7 @@ mod safetensors;
 use std::path::Path;
 
 use arch::export::{ExportLayout, GgufInput};
-use gguf::{File, Output};
+use gguf::{Endian, File, Output};
 use tensor::DType;
 
 use crate::{
@@ -129,7 +129,9 @@ pub fn write(
         for (index, offset) in &shard.tensors {
             let tensor = &plan.layout.tensors[*index];
             let mut task = TensorTask::new(tensor.name.clone(), Box::new(ExportRows::new(file, tensor)?));
-            task.targets.push(Target { output, dtype: plan.dtype, offset: *offset, weights: None });
+            // Safetensors files have one byte order.
+            let (dtype, endian, offset) = (plan.dtype, Endian::Little, *offset);
+            task.targets.push(Target { output, dtype, endian, offset, weights: None });
             tasks.push(task);
         }
     }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, ops::Range};
 
 use arch::RowView;
-use gguf::{Advice, Endian, File, TensorInfo};
+use gguf::{Advice, File, TensorInfo};
 use quant::Level;
 use tensor::DType;
 
@@ -43,22 +43,17 @@ impl RowSource for GgufRows<'_> {
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let (blocks, dtype) = (self.blocks(rows)?, self.tensor.dtype);
-        let tensor = || self.tensor.name.clone();
         // Kernels know one byte order; blocks of the other are turned into it first.
-        let mut blocks = Cow::Borrowed(blocks);
-        if self.file.endian() != Endian::Little && !gguf::swap_blocks(dtype, blocks.to_mut()) {
-            return Err(Error::ForeignOrder { tensor: tensor(), dtype });
-        }
-        quant::decode(dtype, level, &blocks, out).map_err(|error| Error::Encode { tensor: tensor(), error })
+        let blocks = self.file.endian().to_little(dtype, blocks);
+        quant::decode(dtype, level, &blocks, out)
+            .map_err(|error| Error::Encode { tensor: self.tensor.name.clone(), error })
     }
 
     fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        // Outputs are little endian; single bytes have no order.
-        let in_order = self.file.endian() == Endian::Little || dtype.block_bytes() == 1;
-        if self.tensor.dtype != dtype || !in_order {
+        if self.tensor.dtype != dtype {
             return Ok(None);
         }
-        Ok(Some(Cow::Borrowed(self.blocks(rows)?)))
+        Ok(Some(self.file.endian().to_little(dtype, self.blocks(rows)?)))
     }
 
     fn advise(&self, rows: Range<u64>, advice: Advice) {

@@ -24,7 +24,7 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     /// [`Error::Read`] and [`Error::Encode`] where the stored type has no meaning as f32.
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error>;
 
-    /// The stored bytes of rows `rows`, in output order, where they are blocks of `dtype` already;
+    /// The stored bytes of rows `rows`, in output order and little endian, where they are blocks of `dtype` already;
     /// none where the values have to be read and encoded.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ fn the_two_byte_orders_hold_the_same() {
     let mut n_swapped = 0;
     for tensor in big.tensors() {
         let mut data = big.data(tensor).unwrap().to_vec();
-        assert!(swap_blocks(tensor.dtype, &mut data));
+        swap_blocks(tensor.dtype, &mut data);
         assert_eq!(data, little.data(little.tensor(&tensor.name).unwrap()).unwrap(), "{}", tensor.name);
         n_swapped += 1;
     }
