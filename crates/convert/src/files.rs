@@ -5,8 +5,7 @@
 //! `gguf-py/gguf/gguf_writer.py` for shards, llama.cpp as vendored in llama-cpp-python 0.3.36.
 
 use gguf::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY,
-    SPLIT_TENSORS_KEY, Value,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value,
 };
 use tensor::{DType, Shape};
 

@@ -93,7 +93,12 @@ struct Row {
 }
 
 /// A number at the start of a block and then equal ones that lie `step` bytes apart: (offset, width) of each.
-const fn numbers<const N: usize>(head: (usize, usize), first: usize, width: usize, step: usize) -> [(usize, usize); N] {
+const fn numbers<const N: usize>(
+    head: (usize, usize),
+    first: usize,
+    width: usize,
+    step: usize,
+) -> [(usize, usize); N] {
     let mut fields = [head; N];
     let mut i = 1;
     // A `for` is no constant expression.

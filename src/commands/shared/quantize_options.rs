@@ -13,6 +13,7 @@ use convert::{
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
 };
+use gguf::Endian;
 use tensor::DType;
 
 use crate::{

@@ -1,12 +1,16 @@
 //! Files that the reference wrote (golden/MANIFEST): read, and written again byte for byte.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use gguf::{Array, Endian, File, Plan, Value, swap_blocks};
-use tensor::Shape;
+use tensor::{DType, Shape};
 
 fn open(name: &str) -> File {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/gguf").join(name);
+    open_golden(&format!("gguf/{name}"))
+}
+
+fn open_golden(name: &str) -> File {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name);
     File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -94,4 +98,26 @@ fn the_two_byte_orders_hold_the_same() {
         n_swapped += 1;
     }
     assert_eq!(n_swapped, 5);
+}
+
+/// `blocks-big.gguf` by the structs of ggml-common.h, `listed-big.gguf` by the reference's own program.
+#[test]
+fn blocks_of_every_type_turn_as_others_turn_them() {
+    let mut dtypes = BTreeSet::new();
+    for name in ["blocks", "listed"] {
+        let little = open_golden(&format!("byte-orders/{name}.gguf"));
+        let big = open_golden(&format!("byte-orders/{name}-big.gguf"));
+        assert_eq!((little.endian(), big.endian()), (Endian::Little, Endian::Big));
+        assert_eq!(little.metadata(), big.metadata());
+        for (a, b) in little.tensors().iter().zip(big.tensors()) {
+            let (a_data, b_data) = (little.data(a).unwrap(), big.data(b).unwrap());
+            assert_eq!((&a.name, a.dtype, a.shape), (&b.name, b.dtype, b.shape));
+            assert_eq!(&*Endian::Big.to_little(b.dtype, b_data), a_data, "{name}: {}", a.dtype);
+            let mut turned = a_data.to_vec();
+            swap_blocks(a.dtype, &mut turned);
+            assert_eq!(turned, b_data, "{name}: {}", a.dtype);
+            dtypes.insert(a.dtype.id());
+        }
+    }
+    assert!(dtypes.iter().copied().eq(DType::ALL.iter().map(|dtype| dtype.id())));
 }
