@@ -30,6 +30,7 @@ use super::{
     grid::Grid,
     method::{Method, Reading},
     number_tables::Numbers,
+    quantized::Quantized,
     scaled::Scaled,
 };
 use crate::{Dtype, Error, Tensor};
@@ -83,7 +84,10 @@ pub(super) fn take_where(
     for codes in assembly.left() {
         let Some(numbers) = numbers(codes) else { continue };
         let Some((scales, name)) = scales_of(assembly, codes) else { continue };
-        let grid = Grid::new(codes, scales, &blocks)?;
+        let grid = match by_column(assembly.quantized, codes, scales) {
+            Some(shape) => Grid::new(codes, &Tensor { shape, ..scales.clone() }, &blocks)?,
+            None => Grid::new(codes, scales, &blocks)?,
+        };
         let stored = Scaled {
             name: codes.name.clone(),
             codes: codes.span(),
@@ -104,6 +108,21 @@ fn scales_of<'a>(assembly: &Assembly<'a>, codes: &Tensor) -> Option<(&'a Tensor,
         let scales = assembly.get(&format!("{stem}{of_scales}"))?;
         Some((scales, format!("{stem}{of_values}")))
     })
+}
+
+/// The shape that scales of experts of Llama 4 should have, where FBGEMM wrote them: codes are (E, inner, hidden), and the
+/// scales of hidden units, which are columns, stand in rows.
+///
+/// Source: `FbgemmFp8Quantize` in `integrations/fbgemm_fp8.py`, transformers 5.23.
+fn by_column(quantized: &Quantized<'_>, codes: &Tensor, scales: &Tensor) -> Option<Vec<u64>> {
+    match (&codes.shape[..], &scales.shape[..]) {
+        (&[n_experts, _, hidden], &[n, rows, 1])
+            if quantized.method_is(&["fbgemm_fp8"]) && codes.name.ends_with("down_proj") =>
+        {
+            (n == n_experts && rows == hidden).then(|| vec![n, 1, rows])
+        }
+        _ => None,
+    }
 }
 
 /// Rows and columns of blocks, wherever the config names them: `weight_block_size` of transformers, `block_structure` and

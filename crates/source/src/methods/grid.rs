@@ -78,9 +78,10 @@ impl Grid {
             grid(out, [down * right, right, 1], [rows, columns])
         };
         let needed = |block: [u64; 2]| [out.div_ceil(block[0]), row_elems.div_ceil(block[1])];
-        // 1. Blocks that fit exactly, the config's first.
+        // 1. Blocks that fit exactly.
+        let named = if blocks.is_empty() { USUAL_BLOCKS } else { blocks };
         if let Some(cells) = cells
-            && let Some(block) = blocks.iter().chain(USUAL_BLOCKS).find(|&&block| needed(block) == cells)
+            && let Some(block) = named.iter().find(|&&block| needed(block) == cells)
         {
             return Ok(by_block(*block, cells));
         }
@@ -132,6 +133,10 @@ fn broadcast(shape: &[u64], outer: &[u64], [out, row_elems]: [u64; 2]) -> Option
         return None;
     }
     let mut full = shape.to_vec();
+    // ModelOpt writes (E, in) for experts whose matrices are transposed.
+    if shape.len() + 1 == n_dims && n_dims > 2 && shape.last() == Some(&row_elems) && row_elems != out {
+        full.insert(n_dims - 2, 1);
+    }
     full.resize(n_dims, 1);
     let (lead, &[rows, columns]) = full.split_last_chunk::<2>()?;
     let has = |dim: u64, of: u64| dim == of || dim == 1;
