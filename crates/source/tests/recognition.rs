@@ -113,6 +113,22 @@ fn cases() -> Vec<Case> {
             json!({"quant_method": "modelopt", "quant_algo": "NVFP4"}),
             "a.weight U8 8x4, a.weight_scale F8_E4M3 8x1, a.weight_scale_2 F32, a.svdquant_lora_a F16 2x8",
         ),
+        Case(
+            "compressed-tensors with zeros left out",
+            json!({"quant_method": "compressed-tensors", "format": "marlin-24"}),
+            "a.weight_packed I32 1x16, a.scale_packed F16 1x8, a.meta I16 8x1",
+        ),
+        Case(
+            "compressed-tensors with zeros left out",
+            json!({"quant_method": "compressed-tensors", "format": "dense", "sparsity_config": {"format": "sparse-24-bitmask"}}),
+            "a.compressed BF16 8x4, a.bitmask U8 8x1, a.shape I64 2, a.weight_scale F32 8x1",
+        ),
+        Case(
+            "compressed-tensors with transforms",
+            json!({"quant_method": "compressed-tensors", "format": "float-quantized",
+                   "transform_config": {"config_groups": {"R4": {"type": "hadamard"}}}}),
+            "a.weight F8_E4M3 8x8, a.weight_scale BF16 8x1",
+        ),
         // Below: refused only until their readers land; see REFUSED.
         Case("GPTQ", method("gptq"), gptq),
         Case("GPTQ", json!({"quant_method": null, "bits": 4}), gptq),

@@ -159,10 +159,11 @@ impl<'a> Assembly<'a> {
                 self.leave(tensor, "activations and caches are not quantized in the file");
                 continue;
             }
-            if OF_CODES.iter().any(|ending| tensor.name.ends_with(ending)) {
+            let is_part = OF_CODES.iter().any(|ending| tensor.name.ends_with(ending));
+            if is_part || tensor.dtype == Dtype::F8_E8M0 {
                 return Err(Error::ScalesWithoutCodes { tensor: tensor.name.clone() });
             }
-            if is_code(tensor.dtype) {
+            if tensor.is_code() || matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2) {
                 return Err(Error::CodesWithoutScales { tensor: tensor.name.clone(), dtype: tensor.dtype });
             }
         }
@@ -188,10 +189,4 @@ impl<'a> Assembly<'a> {
 fn decoded(codes: &Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) -> Tensor {
     let Tensor { part, begin, end, .. } = *codes;
     Tensor { name, dtype: Dtype::F32, shape, part, begin, end, stored: Some(stored) }
-}
-
-/// Whether numbers of this type mean nothing without a scale.
-fn is_code(dtype: Dtype) -> bool {
-    use Dtype::{F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0};
-    matches!(dtype, F8_E4M3 | F8_E5M2 | F8_E8M0 | F8_E4M3FNUZ | F8_E5M2FNUZ | F6_E2M3 | F6_E3M2 | F4)
 }

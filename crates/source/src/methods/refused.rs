@@ -76,6 +76,26 @@ pub const VARIANTS: &[Method] = &[
         },
         reading: Reading::Refused(ORIGINAL),
     },
+    Method {
+        name: "compressed-tensors with zeros left out",
+        recognized_by: "`format` `marlin-24`, `sparse-24-bitmask` or `sparse-bitmask`, also in `sparsity_config`",
+        detect: |quantized| {
+            let sparsity = || quantized.config()?.get("sparsity_config")?.get("format")?.as_str();
+            let is = |format: &str| ["marlin-24", "sparse-24-bitmask", "sparse-bitmask"].contains(&format);
+            text(quantized, "format").is_some_and(is) || sparsity().is_some_and(is)
+        },
+        reading: Reading::Refused(ORIGINAL),
+    },
+    Method {
+        // A rotation may be part of the model's own arithmetic, which weights alone do not undo.
+        name: "compressed-tensors with transforms",
+        recognized_by: "`transform_config` that is not empty",
+        detect: |quantized| {
+            let groups = || quantized.config()?.get("transform_config")?.get("config_groups")?.as_object();
+            groups().is_some_and(|groups| !groups.is_empty())
+        },
+        reading: Reading::Refused(ORIGINAL),
+    },
 ];
 
 /// A text of the config.
