@@ -11,6 +11,7 @@ use convert::{
     CheckpointInput, NonFinite, RunOptions,
     recipes::{FileType, Recipe},
 };
+use source::Folder;
 use tensor::DType;
 
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
         shared::{
             conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
+            hub,
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             threads::parse_threads,
@@ -56,6 +58,7 @@ Examples:
   gguf-convert Llama-3.2-1B --type q4_k_m --dry-run
   gguf-convert model-Q8_0.gguf folder --to hf --type bf16
   gguf-convert Llama-3.2-1B llama-vocab.gguf --vocab-only
+  gguf-convert hf://meta-llama/Llama-3.2-1B --type q4_k_m
   gguf-convert my-llama --type q8_0 --arch-as llama
   gguf-convert my-adapter adapter.gguf --base Llama-3.2-1B
   gguf-convert --list-architectures
@@ -65,7 +68,8 @@ An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
-    /// Checkpoint folder: config.json, safetensors, tokenizer files. With --to hf, a GGUF file.
+    /// Checkpoint folder: config.json, safetensors, tokenizer files. Also hf://OWNER/MODEL[@REVISION], a
+    /// model in the cache of the Hugging Face Hub. With --to hf, a GGUF file.
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "list_architectures")]
     src: Option<PathBuf>,
     /// Output file or folder; may hold {ftype}; a folder that ends with / is made. Without it the
@@ -168,11 +172,16 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return architectures::list(args.json, ui);
     }
     let run_options = RunOptions::default().threads(args.threads).level(cpu_level()?).nonfinite(nonfinite);
-    match args.to {
-        Some(Format::Hf) => to_hf(&args, &run_options, ui),
-        _ if args.vocab_only => vocab(&args, ui),
-        _ if args.base.is_some() || source::is_adapter(args.src()) => lora(&args, &run_options, ui),
-        Some(Format::Gguf) | None => to_gguf(&args, &run_options, ui),
+    if let Some(Format::Hf) = args.to {
+        return to_hf(&args, &run_options, ui);
+    }
+    let folder = hub::folder_of(args.src(), ui)?;
+    if args.vocab_only {
+        return vocab(&args, &folder, ui);
+    }
+    match args.base.is_some() || source::is_adapter(folder.path()) {
+        true => lora(&args, &folder, &run_options, ui),
+        false => to_gguf(&args, folder, &run_options, ui),
     }
 }
 
@@ -200,7 +209,7 @@ impl ConvertArgs {
     }
 }
 
-fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
+fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
     if args.options.any() {
         return Err(Failure::usage(
             "--vocab-only writes no tensors; options about their types make no sense",
@@ -213,6 +222,7 @@ fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let job = VocabOnly {
         input: args.src(),
+        folder,
         out: args.out.as_deref(),
         file_type,
         endian: byte_order(args.big_endian),
@@ -224,16 +234,18 @@ fn vocab(args: &ConvertArgs, ui: &Ui) -> Result<(), Failure> {
     vocab_only::run(&job, |error| failure(args.src(), error), ui)
 }
 
-fn lora(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     let fits = |recipe: &&&Recipe| recipe.default.is_float() || recipe.file_type == FileType::Q8_0;
     if args.options.any() || !args.types.iter().all(|recipe| fits(&recipe)) {
         return Err(Failure::usage(
             "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
         ));
     }
+    let base = args.base.as_deref().map(|base| hub::folder_of(base, ui)).transpose()?;
     let job = Lora {
         input: args.src(),
-        base: args.base.as_deref(),
+        folder,
+        base: base.as_ref(),
         types: &args.types,
         endian: byte_order(args.big_endian),
         arch: &args.arch_options(),
@@ -266,7 +278,7 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
     convert_to_hf::run(&job, ui)
 }
 
-fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
@@ -276,8 +288,8 @@ fn to_gguf(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), 
         endian: byte_order(args.big_endian),
         ..OtherSettings::default()
     })?;
-    let input = CheckpointInput::open(args.src(), &args.arch_options())
-        .map_err(|error| failure(args.src(), error))?;
+    let input =
+        CheckpointInput::open(folder, &args.arch_options()).map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     let open = OpenInput {
         path: args.src(),

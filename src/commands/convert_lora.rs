@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use convert::{AdapterInput, Error, recipes::Recipe};
 use gguf::Endian;
-use source::Checkpoint;
+use source::{Checkpoint, Folder};
 
 use crate::{
     commands::shared::{
@@ -19,10 +19,12 @@ use crate::{
 /// The arguments of this mode.
 #[derive(Debug, Clone, Copy)]
 pub struct Lora<'a> {
-    /// The adapter's folder.
+    /// The adapter's folder as it was named.
     pub input: &'a Path,
+    /// The folder itself.
+    pub folder: &'a Folder,
     /// The folder of its base model, where one was named.
-    pub base: Option<&'a Path>,
+    pub base: Option<&'a Folder>,
     /// Types; f32 where there is none.
     pub types: &'a [&'static Recipe],
     /// The byte order of the file.
@@ -37,13 +39,13 @@ pub struct Lora<'a> {
 /// Whatever stopped it, with the path that it is about.
 pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
     let failed = |error| failure(job.input, error);
-    let adapter = source::open_adapter(job.input).map_err(|error| failed(Error::Source(error)))?;
-    let base_path = base_of(job, &adapter)?;
+    let adapter = source::open_adapter(job.folder.clone()).map_err(|error| failed(Error::Source(error)))?;
+    let base = base_of(job, &adapter)?;
     // Weights are not needed; where they are, shapes are compared.
-    let base = source::open(&base_path)
-        .or_else(|_| source::open_without_weights(&base_path))
-        .map_err(|error| failure(&base_path, Error::Source(error)))?;
-    let input = AdapterInput::new(job.input, adapter, &base, job.arch).map_err(failed)?;
+    let base = source::open(base.clone())
+        .or_else(|_| source::open_without_weights(base.clone()))
+        .map_err(|error| failure(base.path(), Error::Source(error)))?;
+    let input = AdapterInput::new(job.folder.path(), adapter, &base, job.arch).map_err(failed)?;
     let (adapter, layout) = (input.adapter(), input.layout());
     let open = OpenInput {
         path: job.input,
@@ -63,15 +65,15 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
 }
 
 /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
-fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<PathBuf, Failure> {
+fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<Folder, Failure> {
     if let Some(base) = job.base {
-        return Ok(base.to_owned());
+        return Ok(base.clone());
     }
     let named =
         adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
     let folder = PathBuf::from(named);
     if !named.is_empty() && folder.join("config.json").is_file() {
-        return Ok(folder);
+        return Ok(Folder::at(folder));
     }
     let message = match named {
         "" => "an adapter needs the config of its base model".to_owned(),

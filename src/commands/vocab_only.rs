@@ -5,6 +5,7 @@ use std::path::Path;
 use convert::{Error, recipes::FileType};
 use gguf::Endian;
 use serde::Serialize;
+use source::Folder;
 
 use crate::{
     commands::shared::write::{check_output, make_folder_of},
@@ -15,8 +16,10 @@ use crate::{
 /// The arguments of this mode.
 #[derive(Debug, Clone, Copy)]
 pub struct VocabOnly<'a> {
-    /// The checkpoint folder.
+    /// The checkpoint folder as it was named.
     pub input: &'a Path,
+    /// The folder itself.
+    pub folder: &'a Folder,
     /// The output, where one was named.
     pub out: Option<&'a Path>,
     /// The file type to note; that of the weights where there is none.
@@ -71,15 +74,15 @@ pub fn run(job: &VocabOnly<'_>, failed: impl Fn(Error) -> Failure, ui: &Ui) -> R
 
 fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
     // Weights say no more than the type that the reference notes; without them it is f16.
-    let checkpoint = source::open(job.input)
-        .or_else(|_| source::open_without_weights(job.input))
+    let checkpoint = source::open(job.folder.clone())
+        .or_else(|_| source::open_without_weights(job.folder.clone()))
         .map_err(Error::Source)?;
     let layout = convert::resolve(&checkpoint, job.options)?;
     let file_type = job.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
     let plan = convert::plan_vocab(&layout, file_type, job.endian)?;
     let default_name = arch::vocab_file_name(&layout.metadata);
     let path = convert::output_path(job.out, &default_name, &format!("{file_type:?}"))?;
-    check_output(&path, job.out, job.input, job.force || job.dry_run)?;
+    check_output(&path, job.out, job.folder.path(), job.force || job.dry_run)?;
     for note in checkpoint.notes.iter().chain(&layout.notes) {
         ui.note(note);
     }

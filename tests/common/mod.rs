@@ -57,6 +57,12 @@ impl Sandbox {
     pub fn command(&self, binary: &str) -> Command {
         let mut command = Command::new(binary);
         command.current_dir(self.folder.path()).env_remove("GGUF_CPU_LEVEL").stdin(Stdio::null());
+        // No test asks the Hub, and none finds what the user has in the cache.
+        for variable in ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH"]
+        {
+            command.env_remove(variable);
+        }
+        command.env("HF_HOME", self.path("hf")).env("HF_HUB_OFFLINE", "1");
         command
     }
 

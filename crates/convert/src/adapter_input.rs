@@ -62,7 +62,7 @@ impl Input for AdapterInput {
     }
 
     fn sources(&self) -> Vec<Mapped> {
-        self.adapter.parts.iter().map(|part| part.bytes.clone()).collect()
+        self.adapter.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
     fn file_name(&self, recipe: &Recipe) -> String {

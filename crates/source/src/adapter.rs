@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use gguf::Mapped;
-
 use crate::{
-    Checkpoint, Error, Listing, Part, safetensors,
-    small_files::{card_of, folder_name, read_object},
+    Checkpoint, Error, Folder, safetensors,
+    small_files::{card_of, read_object},
 };
 
 const CONFIG: &str = "adapter_config.json";
@@ -22,8 +20,9 @@ pub fn is_adapter(dir: &Path) -> bool {
 ///
 /// # Errors
 /// [`Error`]: what is missing or wrong, with the file's name.
-pub fn open_adapter(dir: &Path) -> Result<Checkpoint, Error> {
-    let listing = Listing::of(dir)?;
+pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
+    let folder = folder.into();
+    let (dir, listing) = (folder.path(), folder.listing()?);
     if !listing.has(WEIGHTS) {
         let pickle = listing.matching("adapter_model.", ".bin").into_iter().next();
         return Err(match pickle {
@@ -34,22 +33,21 @@ pub fn open_adapter(dir: &Path) -> Result<Checkpoint, Error> {
     let config = read_object(dir, CONFIG)?;
     let mut notes = Vec::new();
     let card = card_of(dir, &listing, &mut notes)?;
-    let bytes =
-        Mapped::open(&dir.join(WEIGHTS)).map_err(|error| Error::Io { file: WEIGHTS.to_owned(), error })?;
-    let mut tensors = safetensors::parse(WEIGHTS, &bytes)?;
+    let part = listing.open(dir, WEIGHTS)?;
+    let mut tensors = safetensors::parse(&part)?;
     if tensors.is_empty() {
         return Err(Error::NoTensors { file: WEIGHTS.to_owned() });
     }
     tensors.sort_by_key(|tensor| tensor.begin);
     Ok(Checkpoint {
-        folder_name: folder_name(dir),
+        folder_name: folder.name(),
         format: "a LoRA adapter",
         config,
         generation_config: None,
         files: Vec::new(),
         card,
         notes,
-        parts: vec![Part { file: WEIGHTS.to_owned(), bytes }],
+        parts: vec![part],
         tensors: tensors.into(),
         method: None,
         settled: false,

@@ -1,16 +1,16 @@
 //! A checkpoint folder, opened: headers and small files only.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use gguf::Advice;
 use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-    Error, Listing, Part, ReadError, Tensor, Tensors, View, formats,
+    Error, Folder, Listing, Part, ReadError, Tensor, Tensors, View, formats,
     methods::{self, Decoded, Outcome},
     read_rows,
-    small_files::{card_of, folder_name, read_object, read_small_files},
+    small_files::{card_of, read_object, read_small_files},
 };
 
 /// A checkpoint without its weights read.
@@ -49,11 +49,12 @@ pub struct Checkpoint {
 ///
 /// # Errors
 /// [`Error`]: what is missing or wrong, with the file's name.
-pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
-    let listing = Listing::of(dir)?;
+pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
+    let folder = folder.into();
+    let listing = folder.listing()?;
     let (format, open) = formats::detect(&listing)?;
-    let checkpoint = without_weights(dir, &listing)?;
-    let (parts, tensors) = open(dir, &listing)?;
+    let checkpoint = without_weights(&folder, &listing)?;
+    let (parts, tensors) = open(folder.path(), &listing)?;
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
     let notes = [checkpoint.notes, notes].concat();
@@ -66,11 +67,13 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_without_weights(dir: &Path) -> Result<Checkpoint, Error> {
-    without_weights(dir, &Listing::of(dir)?)
+pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
+    let folder = folder.into();
+    without_weights(&folder, &folder.listing()?)
 }
 
-fn without_weights(dir: &Path, listing: &Listing) -> Result<Checkpoint, Error> {
+fn without_weights(folder: &Folder, listing: &Listing) -> Result<Checkpoint, Error> {
+    let dir = folder.path();
     if !listing.has("config.json") {
         return Err(Error::MissingFile { file: "config.json".to_owned() });
     }
@@ -82,9 +85,8 @@ fn without_weights(dir: &Path, listing: &Listing) -> Result<Checkpoint, Error> {
     let mut notes = Vec::new();
     let card = card_of(dir, listing, &mut notes)?;
     let files = read_small_files(dir, listing)?;
-    let folder_name = folder_name(dir);
     Ok(Checkpoint {
-        folder_name,
+        folder_name: folder.name(),
         format: "",
         config,
         generation_config,
@@ -128,10 +130,8 @@ impl Checkpoint {
     ) -> Result<(), ReadError> {
         let n_rows = tensor.n_rows() * tensor.row_elems() / row_elems.max(1);
         let Some(stored) = &tensor.stored else {
-            // All bytes at once: the part may be one that is fetched piece by piece.
-            let View { name, dtype, bytes, .. } = self.view(tensor);
-            let view = View { name, dtype, shape: &[n_rows, row_elems], bytes };
-            return read_rows(&view, rows.start, rows.end - rows.start, out);
+            check_range(tensor, &rows, n_rows, row_elems, out)?;
+            return self.read_elems(tensor, rows.start * row_elems, out);
         };
         check_range(tensor, &rows, n_rows, row_elems, out)?;
         // Pieces of the tensor's own rows, as many at once as are whole.
@@ -174,13 +174,21 @@ impl Checkpoint {
         if let Some(stored) = &tensor.stored {
             return stored.read(&self.parts, rows, columns, out);
         }
-        // Every element is a row of its own, so that runs of them can begin anywhere.
-        let View { name, dtype, bytes, .. } = self.view(tensor);
-        let view = View { name, dtype, shape: &[tensor.n_rows() * tensor.row_elems(), 1], bytes };
         for (row, out) in rows.zip(out.chunks_exact_mut(n_columns as usize)) {
-            read_rows(&view, row * tensor.row_elems() + columns.start, n_columns, out)?;
+            self.read_elems(tensor, row * tensor.row_elems() + columns.start, out)?;
         }
         Ok(())
+    }
+
+    /// Reads as many elements of a plain tensor as `out` has, from its element `first` on. Only their bytes are touched:
+    /// the file may be one that is fetched piece by piece.
+    fn read_elems(&self, tensor: &Tensor, first: u64, out: &mut [f32]) -> Result<(), ReadError> {
+        let Tensor { name, dtype, .. } = tensor;
+        let (n_elems, bits) = (out.len() as u64, dtype.bits());
+        let bytes = self
+            .part_of(tensor)
+            .bytes_of(tensor, first * bits / 8..((first + n_elems) * bits).div_ceil(8))?;
+        read_rows(&View { name, dtype: *dtype, shape: &[1, n_elems], bytes }, 0, 1, out)
     }
 
     /// Tells the system how the bytes behind rows `rows` will be used, for a tensor seen as rows of `row_elems`
@@ -193,7 +201,7 @@ impl Checkpoint {
         };
         for span in stored.spans(own_rows(tensor, row_elems, rows)) {
             if let Some(part) = self.parts.get(span.part) {
-                part.bytes.advise(advice, span.bytes.start as usize..span.bytes.end as usize);
+                part.advise_bytes(advice, span.bytes);
             }
         }
     }
@@ -217,9 +225,13 @@ impl Checkpoint {
     }
 
     /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`], and not one whose values are decoded.
-    pub fn view<'a>(&'a self, tensor: &'a Tensor) -> View<'a> {
+    ///
+    /// # Errors
+    /// As [`Part::slice`].
+    pub fn view<'a>(&'a self, tensor: &'a Tensor) -> Result<View<'a>, ReadError> {
         let Tensor { name, dtype, shape, .. } = tensor;
-        View { name, dtype: *dtype, shape, bytes: self.part_of(tensor).bytes_of(tensor) }
+        let bytes = self.part_of(tensor).bytes_of(tensor, 0..tensor.n_bytes())?;
+        Ok(View { name, dtype: *dtype, shape, bytes })
     }
 }
 

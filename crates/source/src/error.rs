@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::Dtype;
+use crate::{Dtype, ReadError};
 
 /// Why a checkpoint cannot be read. File names are relative to the folder, whose path whoever
 /// called adds.
@@ -44,6 +44,9 @@ pub enum Error {
         /// What would help.
         advice: &'static str,
     },
+    /// Bytes of a weights file could not be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// Weights of a quantization method that is known and not read.
     #[error("weights are quantized by {method}, which is not read; recognized by {recognized_by}")]
     MethodNotRead {
@@ -318,6 +321,7 @@ impl Error {
                 "give the folder with the `quantization_config` and all tensors that belong to these weights, or the one \
                  they were quantized from",
             ),
+            Error::Read(ReadError::NotFetched { advice, .. }) => *advice,
             Error::UnknownMethod { .. } => Some(
                 "convert the checkpoint that these weights were quantized from; if they are plain, remove the entry",
             ),

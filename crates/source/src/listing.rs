@@ -1,13 +1,17 @@
 //! The names of the files in a folder.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use crate::Error;
+use gguf::Mapped;
+
+use crate::{Error, Part, part::Fetched};
 
 /// The names of the plain files in a folder, sorted.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     names: Vec<String>,
+    /// Those that are not in the folder itself.
+    fetched: BTreeMap<String, Arc<dyn Fetched>>,
 }
 
 impl Listing {
@@ -30,7 +34,27 @@ impl Listing {
             }
         }
         names.sort();
-        Ok(Listing { names })
+        Ok(Listing { names, fetched: BTreeMap::new() })
+    }
+
+    /// The same with files that are fetched when they are read, in the place of those of the same name.
+    pub(crate) fn with(mut self, fetched: &BTreeMap<String, Arc<dyn Fetched>>) -> Listing {
+        self.names.extend(fetched.keys().cloned());
+        self.names.sort();
+        self.names.dedup();
+        Listing { fetched: fetched.clone(), ..self }
+    }
+
+    /// Opens a weights file of the folder `dir` that was listed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Part, Error> {
+        if let Some(fetched) = self.fetched.get(name) {
+            return Ok(Part::fetched(name.to_owned(), Arc::clone(fetched)));
+        }
+        let io = |error| Error::Io { file: name.to_owned(), error };
+        Ok(Part::mapped(name.to_owned(), Mapped::open(&dir.join(name)).map_err(io)?))
     }
 
     /// The names, sorted by code points.

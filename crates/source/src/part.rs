@@ -1,8 +1,8 @@
 //! Weights files and ranges of their bytes.
 
-use std::ops::Range;
+use std::{fmt, ops::Range, sync::Arc};
 
-use gguf::Mapped;
+use gguf::{Advice, Mapped};
 
 use crate::ReadError;
 
@@ -12,8 +12,30 @@ use crate::ReadError;
 pub struct Part {
     /// Its name.
     pub file: String,
-    /// Its bytes, mapped.
-    pub bytes: Mapped,
+    bytes: Bytes,
+}
+
+/// Where the bytes are.
+#[derive(Debug, Clone)]
+enum Bytes {
+    Mapped(Mapped),
+    Fetched(Arc<dyn Fetched>),
+}
+
+/// A weights file whose bytes are somewhere else until they are asked for.
+pub(crate) trait Fetched: fmt::Debug + Send + Sync {
+    /// Its length in bytes.
+    fn n_bytes(&self) -> u64;
+
+    /// Bytes `range`, which is inside the file; waits until they are here.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFetched`], [`ReadError::Interrupted`].
+    fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError>;
+
+    /// Says how bytes `range` will be used: [`Advice::WillNeed`] starts to fetch them, and each of these is followed by one
+    /// [`Advice::DoneWith`] of the same range, after which the bytes may go. No slice of them is used any more then.
+    fn advise(&self, advice: Advice, range: Range<u64>);
 }
 
 /// Bytes of one weights file.
@@ -26,18 +48,57 @@ pub struct Span {
 }
 
 impl Part {
-    /// Bytes `range` of the file.
+    /// A file that is mapped, by its name.
+    pub(crate) fn mapped(file: String, bytes: Mapped) -> Part {
+        Part { file, bytes: Bytes::Mapped(bytes) }
+    }
+
+    /// A file that is fetched, by its name.
+    pub(crate) fn fetched(file: String, bytes: Arc<dyn Fetched>) -> Part {
+        Part { file, bytes: Bytes::Fetched(bytes) }
+    }
+
+    /// Its length in bytes.
+    pub fn n_bytes(&self) -> u64 {
+        match &self.bytes {
+            Bytes::Mapped(bytes) => bytes.len() as u64,
+            Bytes::Fetched(bytes) => bytes.n_bytes(),
+        }
+    }
+
+    /// Bytes `range` of the file; waits for bytes that are fetched. They stay what they are until
+    /// [`Part::advise_bytes`] has been told that somebody is done with them.
     ///
     /// # Errors
-    /// [`ReadError::OutOfFile`] where the file is shorter.
+    /// [`ReadError::OutOfFile`] where the file is shorter, [`ReadError::NotFetched`], [`ReadError::Interrupted`].
     pub fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError> {
-        let len = self.bytes.len() as u64;
+        let len = self.n_bytes();
         if range.start > range.end || range.end > len {
             let file = self.file.clone();
             return Err(ReadError::OutOfFile { file, begin: range.start, end: range.end, len });
         }
-        // At most the length of a map, which is a usize.
-        Ok(&self.bytes[range.start as usize..range.end as usize])
+        match &self.bytes {
+            // At most the length of a map, which is a usize.
+            Bytes::Mapped(bytes) => Ok(&bytes[range.start as usize..range.end as usize]),
+            Bytes::Fetched(bytes) => bytes.slice(range),
+        }
+    }
+
+    /// The whole file where it lies on this machine; none where it is fetched.
+    pub fn local(&self) -> Option<&Mapped> {
+        match &self.bytes {
+            Bytes::Mapped(bytes) => Some(bytes),
+            Bytes::Fetched(_) => None,
+        }
+    }
+
+    /// Tells the system how bytes `range` of the file will be used. Of a file that is fetched each [`Advice::WillNeed`] has
+    /// to be followed by one [`Advice::DoneWith`] of the same range, by whoever holds no slice of it any more.
+    pub fn advise_bytes(&self, advice: Advice, range: Range<u64>) {
+        match &self.bytes {
+            Bytes::Mapped(bytes) => bytes.advise(advice, range.start as usize..range.end as usize),
+            Bytes::Fetched(bytes) => bytes.advise(advice, range),
+        }
     }
 }
 

@@ -54,6 +54,19 @@ pub enum ReadError {
         /// Index into the weights files.
         part: usize,
     },
+    /// Bytes of a weights file that is somewhere else could not be had.
+    #[error("`{file}`: {cause}")]
+    NotFetched {
+        /// The file.
+        file: String,
+        /// What was in the way.
+        cause: String,
+        /// What a person could do about it.
+        advice: Option<&'static str>,
+    },
+    /// Somebody has stopped the run while bytes were waited for.
+    #[error("interrupted")]
+    Interrupted,
     /// Codes or scales that make no number.
     #[error("tensor `{tensor}`: row {row}: expected {expected}, found {found}")]
     NoValue {

@@ -23,7 +23,6 @@ use std::{
     path::Path,
 };
 
-use gguf::Mapped;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, MapAccess, Visitor},
@@ -67,9 +66,8 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<(Vec<Part>, Vec<Tens
             let reason = format!("`{INDEX}` has {n_tensors} tensors in it");
             return Err(Error::MissingShard { file: name, reason });
         }
-        let bytes =
-            Mapped::open(&dir.join(&name)).map_err(|error| Error::Io { file: name.clone(), error })?;
-        for mut tensor in parse(&name, &bytes)? {
+        let opened = listing.open(dir, &name)?;
+        for mut tensor in parse(&opened)? {
             tensor.part = part;
             if let Some(first) = seen.insert(tensor.name.clone(), part) {
                 let first = if first == part { &name } else { &parts[first].file };
@@ -81,7 +79,7 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<(Vec<Part>, Vec<Tens
             }
             tensors.push(tensor);
         }
-        parts.push(Part { file: name, bytes });
+        parts.push(opened);
     }
     if let Some(index) = &index {
         let absent: Vec<String> = index.keys().filter(|name| !seen.contains_key(*name)).cloned().collect();
@@ -151,9 +149,11 @@ fn check_numbering(names: &[String]) -> Result<(), Error> {
 ///
 /// # Errors
 /// Every variant of [`Error`] that speaks of a header, a tensor or the file's length.
-pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Tensor>, Error> {
-    let file_bytes = bytes.len() as u64;
-    let Some((length, rest)) = bytes.split_first_chunk::<{ LENGTH_BYTES as usize }>() else {
+pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
+    let (file, file_bytes) = (part.file.as_str(), part.n_bytes());
+    // Only what is needed: the file may be one that is fetched piece by piece.
+    let length = part.slice(0..LENGTH_BYTES.min(file_bytes))?;
+    let Some(length) = length.first_chunk::<{ LENGTH_BYTES as usize }>() else {
         return Err(Error::HeaderCut { file: file.to_owned(), expected: LENGTH_BYTES, found: file_bytes });
     };
     let header_bytes = u64::from_le_bytes(*length);
@@ -165,10 +165,10 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Tensor>, Error> {
         });
     }
     let data_start = LENGTH_BYTES + header_bytes;
-    let Some(header) = rest.get(..header_bytes as usize) else {
+    if data_start > file_bytes {
         return Err(Error::HeaderCut { file: file.to_owned(), expected: data_start, found: file_bytes });
-    };
-    let mut entries = parse_header(file, header)?;
+    }
+    let mut entries = parse_header(file, part.slice(LENGTH_BYTES..data_start)?)?;
 
     // By position in the file; each must begin where the one before it ends.
     entries.sort_by_key(|(_, entry)| entry.data_offsets);

@@ -64,11 +64,6 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
     }))
 }
 
-pub(crate) fn folder_name(dir: &Path) -> String {
-    let name = |dir: &Path| dir.file_name().map(|name| name.to_string_lossy().into_owned());
-    name(dir).or_else(|| name(&fs::canonicalize(dir).ok()?)).unwrap_or_default()
-}
-
 fn is_small_file(name: &str) -> bool {
     SMALL_FILES.contains(&name) || SMALL_FILE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

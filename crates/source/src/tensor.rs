@@ -9,7 +9,7 @@ use std::{
 use gguf::Advice;
 use tensor::{Shape, ShapeError};
 
-use crate::{Dtype, Error, Part, Span, Stored};
+use crate::{Dtype, Error, Part, ReadError, Span, Stored};
 
 /// Where a tensor is stored. Offsets are checked against the file.
 #[derive(Debug, Clone)]
@@ -159,16 +159,19 @@ impl<'a> IntoIterator for &'a Tensors {
 }
 
 impl Part {
-    /// The bytes of a tensor; it must be one of this file.
-    pub fn bytes_of(&self, tensor: &Tensor) -> &[u8] {
-        // The range was checked against this map's length when the file was opened.
-        &self.bytes[tensor.begin as usize..tensor.end as usize]
+    /// Bytes `range` of a tensor of this file, counted from its first.
+    ///
+    /// # Errors
+    /// As [`Part::slice`].
+    pub fn bytes_of(&self, tensor: &Tensor, range: Range<u64>) -> Result<&[u8], ReadError> {
+        let place = |byte: u64| (tensor.begin.saturating_add(byte)).min(tensor.end);
+        self.slice(place(range.start)..place(range.end))
     }
 
     /// Tells the system how bytes `range` of a tensor of this file, counted from its first, will be used; with
     /// [`Advice::DoneWith`] their pages stop counting as this process's memory.
     pub fn advise(&self, tensor: &Tensor, range: Range<u64>, advice: Advice) {
-        let place = |byte: u64| (tensor.begin + byte.min(tensor.n_bytes())) as usize;
-        self.bytes.advise(advice, place(range.start)..place(range.end));
+        let place = |byte: u64| tensor.begin + byte.min(tensor.n_bytes());
+        self.advise_bytes(advice, place(range.start)..place(range.end));
     }
 }

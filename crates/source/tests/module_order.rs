@@ -5,9 +5,10 @@ use std::path::Path;
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["dtype"],
-    &["error", "read_error"],
-    &["json", "listing", "part", "yaml"],
-    &["card", "foreign", "stored"],
+    &["hub", "read_error"],
+    &["error", "part"],
+    &["json", "listing", "yaml"],
+    &["card", "folder", "foreign", "stored"],
     &["tensor"],
     &["rows", "small_files"],
     &["safetensors"],

@@ -19,11 +19,7 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[
         "the checkpoint is the first argument: `gguf-convert SRC`",
     ),
     ("gguf-convert", &["--nthreads", "--n-threads", "-p"], "threads are `--threads N` or `-j N`"),
-    (
-        "gguf-convert",
-        &["--remote"],
-        "only folders are read; `hf download ORG/MODEL --local-dir MODEL` makes one",
-    ),
+    ("gguf-convert", &["--remote"], "leave it out and write the model as hf://OWNER/MODEL"),
     (
         "gguf-convert",
         &["--no-lazy", "--use-temp-file"],

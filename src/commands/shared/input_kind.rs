@@ -33,10 +33,9 @@ enum Found {
 pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     let shown = path.display();
     Some(match (look(path), wanted) {
-        (Found::Nothing, Wanted::Checkpoint | Wanted::Gguf) if is_like_a_hub_name(path) => {
+        (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
             format!(
-                "a model of the Hugging Face Hub has to be downloaded first, as with `hf download {shown} --local-dir {}`",
-                path.file_name().unwrap_or_default().display()
+                "`gguf-convert hf://{shown} --type bf16` makes a GGUF file of a model of the Hugging Face Hub"
             )
         }
         (Found::Gguf, Wanted::Checkpoint) => format!(
@@ -81,19 +80,18 @@ fn look(path: &Path) -> Found {
     }
 }
 
-/// Whether it looks like `org/model`: two plain names, the first of which is no folder here.
-fn is_like_a_hub_name(path: &Path) -> bool {
+/// Whether it looks like `org/model` or `org/model@revision`: two plain names, the first of which is no folder here.
+pub(in crate::commands) fn is_like_a_hub_name(path: &Path) -> bool {
     let is_name = |part: &str| {
         !part.is_empty()
             && !part.starts_with('.')
             && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     };
-    match path.to_str().and_then(|text| text.split_once('/')) {
-        Some((owner, name)) => {
-            is_name(owner) && is_name(name) && !name.ends_with(".gguf") && !Path::new(owner).exists()
-        }
-        None => false,
-    }
+    let Some(text) = path.to_str() else { return false };
+    let id = text.split_once('@').map_or(text, |(id, _)| id);
+    id.split_once('/').is_some_and(|(owner, name)| {
+        is_name(owner) && is_name(name) && !name.ends_with(".gguf") && !Path::new(owner).exists()
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +102,9 @@ mod tests {
     fn names_of_the_hub() {
         for (name, is) in [
             ("no-such-owner/Llama-3.2-1B", true),
+            ("no-such-owner/a@refs/pr/1", true),
             ("no-such-owner/a/b", false),
+            ("x@no-such-owner/a", false),
             ("./x", false),
             ("/x/y", false),
             ("no-such-owner/x.gguf", false),

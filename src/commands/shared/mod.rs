@@ -5,6 +5,7 @@ pub(super) mod coverage_report;
 pub(super) mod cpu_level;
 pub(super) mod eval_model;
 pub(super) mod foreign_options;
+pub(super) mod hub;
 pub(super) mod input_kind;
 pub(super) mod outputs;
 pub(super) mod plan_report;

@@ -134,10 +134,10 @@ impl RowSource for CheckpointRows<'_> {
         let runs = self.runs(rows);
         Ok(Some(match &runs[..] {
             // Rows that stay together are written straight from the map.
-            [run] => Cow::Borrowed(self.parts[run.part].raw(run)),
+            [run] => Cow::Borrowed(self.parts[run.part].raw(run)?),
             runs => {
-                let pieces: Vec<&[u8]> = runs.iter().map(|run| self.parts[run.part].raw(run)).collect();
-                Cow::Owned(pieces.concat())
+                let pieces = runs.iter().map(|run| self.parts[run.part].raw(run));
+                Cow::Owned(pieces.collect::<Result<Vec<&[u8]>, Error>>()?.concat())
             }
         }))
     }
@@ -188,10 +188,8 @@ impl<'a> Part<'a> {
         run.first_row * row_bytes..(run.first_row + run.n_rows) * row_bytes
     }
 
-    fn raw(&self, run: &Run) -> &'a [u8] {
-        let range = self.range(run);
-        let bytes = self.checkpoint.part_of(self.tensor).bytes_of(self.tensor);
-        &bytes[range.start as usize..range.end as usize]
+    fn raw(&self, run: &Run) -> Result<&'a [u8], Error> {
+        self.checkpoint.part_of(self.tensor).bytes_of(self.tensor, self.range(run)).map_err(Error::Read)
     }
 
     fn read(&self, run: &Run, out: &mut [f32]) -> Result<(), Error> {

@@ -36,7 +36,6 @@ pub struct PackedRows<'a> {
 struct Part<'a> {
     file: &'a source::Part,
     tensor: &'a source::Tensor,
-    bytes: &'a [u8],
     /// Bytes of a block that are in it.
     block_bytes: usize,
 }
@@ -57,31 +56,38 @@ impl<'a> PackedRows<'a> {
                 return Err(Error::NotBytes { tensor: tensor_name, source_name, found: tensor.dtype });
             }
             let file = wanted.checkpoint.part_of(tensor);
-            let bytes = file.bytes_of(tensor);
             let expected = n_rows.saturating_mul(n_blocks).saturating_mul(block_bytes as u64);
-            if !wanted.view.row_elems.is_multiple_of(BLOCK_ELEMS) || bytes.len() as u64 != expected {
-                return Err(wanted.differs(name, bytes.len() as u64, expected, "bytes in whole blocks"));
+            if !wanted.view.row_elems.is_multiple_of(BLOCK_ELEMS) || tensor.n_bytes() != expected {
+                return Err(wanted.differs(name, tensor.n_bytes(), expected, "bytes in whole blocks"));
             }
-            Ok(Part { file, tensor, bytes, block_bytes })
+            Ok(Part { file, tensor, block_bytes })
         };
         let (codes, scales) = (part(codes, CODE_BYTES)?, part(scales, 1)?);
         Ok(PackedRows { wanted, codes, scales, n_blocks: n_blocks as usize })
     }
 
     /// The blocks of rows `rows`: a scale, then the codes in ggml's order.
-    fn blocks(&self, rows: Range<u64>) -> Vec<u8> {
+    fn blocks(&self, rows: Range<u64>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::with_capacity(self.input_bytes(rows.end - rows.start) as usize);
         for row in rows {
             // codes: (n_rows, n_blocks, 16) bytes, scales: (n_rows, n_blocks) bytes; a block of ggml is its scale, then its codes.
-            let first = self.wanted.source_row(row) as usize * self.n_blocks;
-            let scales = &self.scales.bytes[first..first + self.n_blocks];
-            let (codes, _) = self.codes.bytes.as_chunks::<CODE_BYTES>();
-            for (scale, codes) in scales.iter().zip(&codes[first..]) {
+            let row = self.wanted.source_row(row);
+            let (scales, codes) = (self.scales.row(row, self.n_blocks)?, self.codes.row(row, self.n_blocks)?);
+            let (codes, _) = codes.as_chunks::<CODE_BYTES>();
+            for (scale, codes) in scales.iter().zip(codes) {
                 out.push(*scale);
                 out.extend_from_slice(&reorder(codes));
             }
         }
-        out
+        Ok(out)
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The bytes of one row of blocks.
+    fn row(&self, row: u64, n_blocks: usize) -> Result<&'a [u8], Error> {
+        let row_bytes = (n_blocks * self.block_bytes) as u64;
+        self.file.bytes_of(self.tensor, row * row_bytes..(row + 1) * row_bytes).map_err(Error::Read)
     }
 }
 
@@ -91,12 +97,15 @@ impl RowSource for PackedRows<'_> {
     }
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
-        quant::decode(DType::MXFP4, level, &self.blocks(rows), out)
+        quant::decode(DType::MXFP4, level, &self.blocks(rows)?, out)
             .map_err(|error| Error::Encode { tensor: self.wanted.tensor.to_owned(), error })
     }
 
     fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        Ok((dtype == DType::MXFP4).then(|| Cow::Owned(self.blocks(rows))))
+        if dtype != DType::MXFP4 {
+            return Ok(None);
+        }
+        Ok(Some(Cow::Owned(self.blocks(rows)?)))
     }
 
     /// Of all groups that the rows are in, where a group is shared out: rows of gates and of what they gate

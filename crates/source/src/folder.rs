@@ -1,0 +1,57 @@
+//! A folder that is to be opened: on the disk, or with files that are somewhere else.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{Error, Listing, part::Fetched};
+
+/// A checkpoint folder. Small files are on the disk; weights files may be fetched when they are read.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    path: PathBuf,
+    name: Option<String>,
+    fetched: BTreeMap<String, Arc<dyn Fetched>>,
+}
+
+impl Folder {
+    /// A folder on the disk.
+    pub fn at(path: impl Into<PathBuf>) -> Folder {
+        Folder { path: path.into(), name: None, fetched: BTreeMap::new() }
+    }
+
+    /// The same under another name: that of the model, where the folder is called by something else.
+    pub fn named(self, name: impl Into<String>) -> Folder {
+        Folder { name: Some(name.into()), ..self }
+    }
+
+    /// Where its small files are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name that stands for the model where nothing else says how it is called: the last of the path as it was given;
+    /// that of the real folder where it is `.` or `..`.
+    pub fn name(&self) -> String {
+        let last = |dir: &Path| dir.file_name().map(|name| name.to_string_lossy().into_owned());
+        let real = || last(&fs::canonicalize(&self.path).ok()?);
+        self.name.clone().or_else(|| last(&self.path)).or_else(real).unwrap_or_default()
+    }
+
+    /// The names of its files.
+    ///
+    /// # Errors
+    /// As [`Listing::of`].
+    pub(crate) fn listing(&self) -> Result<Listing, Error> {
+        Ok(Listing::of(&self.path)?.with(&self.fetched))
+    }
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for Folder {
+    fn from(path: &P) -> Folder {
+        Folder::at(path.as_ref())
+    }
+}

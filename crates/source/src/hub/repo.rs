@@ -1,0 +1,159 @@
+//! Names of models on the Hub.
+//!
+//! Source of the rules: `validate_repo_id` in `huggingface_hub/utils/_validators.py` and `parse_hf_uri` of
+//! `huggingface_hub/utils/_hf_uris.py`, huggingface_hub 1.x.
+
+use std::fmt;
+
+use super::HubError;
+
+/// What a name of a model begins with where it could be a path.
+const SCHEME: &str = "hf://";
+/// Characters of a name at most.
+const MAX_NAME: usize = 96;
+/// The branch that is meant where none is named.
+pub(super) const DEFAULT_REVISION: &str = "main";
+
+/// A model on the Hub, at a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repo {
+    id: String,
+    revision: Option<String>,
+}
+
+impl Repo {
+    /// Whether `text` can mean nothing but a model on the Hub.
+    pub fn is_address(text: &str) -> bool {
+        text.starts_with(SCHEME)
+    }
+
+    /// Reads `hf://OWNER/MODEL[@REVISION]`, the same without `hf://`, or the name of a model without owner.
+    ///
+    /// # Errors
+    /// [`HubError::Name`].
+    pub fn parse(text: &str) -> Result<Repo, HubError> {
+        let wrong = |why| HubError::Name { text: text.to_owned(), why };
+        let rest = text.strip_prefix(SCHEME).unwrap_or(text);
+        let rest = rest.strip_prefix("models/").unwrap_or(rest);
+        let (id, revision) = match rest.split_once('@') {
+            Some((id, revision)) => (id, Some(revision)),
+            None => (rest, None),
+        };
+        if ["datasets/", "spaces/", "kernels/", "buckets/"].iter().any(|kind| id.starts_with(kind)) {
+            return Err(wrong("it is no model"));
+        }
+        if id.split('/').count() > 2 {
+            return Err(wrong("a folder inside of a model cannot be named"));
+        }
+        if !id.split('/').all(is_name) || id.len() > MAX_NAME {
+            return Err(wrong("names have at most 96 letters, digits, `-`, `_` and `.`"));
+        }
+        if id.contains("--") || id.contains("..") || id.ends_with(".git") {
+            return Err(wrong("names hold no `--` and no `..` and do not end with `.git`"));
+        }
+        if revision.is_some_and(|revision| !is_revision(revision)) {
+            return Err(wrong("a revision is a branch, a tag or a commit"));
+        }
+        Ok(Repo { id: id.to_owned(), revision: revision.map(str::to_owned) })
+    }
+
+    /// `OWNER/MODEL`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The model's name without its owner: that of the folder into which people download it.
+    pub fn name(&self) -> &str {
+        self.id.rsplit('/').next().unwrap_or(&self.id)
+    }
+
+    /// The branch, tag or commit.
+    pub fn revision(&self) -> &str {
+        self.revision.as_deref().unwrap_or(DEFAULT_REVISION)
+    }
+
+    /// The folder of the cache: `models--OWNER--MODEL`.
+    pub(super) fn cache_folder(&self) -> String {
+        format!("models--{}", self.id.replace('/', "--"))
+    }
+}
+
+impl fmt::Display for Repo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.id)?;
+        match &self.revision {
+            Some(revision) => write!(f, "@{revision}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether this is an owner or a model.
+fn is_name(name: &str) -> bool {
+    let ends_plainly = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+    ends_plainly(name.chars().next())
+        && ends_plainly(name.chars().next_back())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// Whether this can be a branch, a tag or a commit. It becomes a path below `refs/`, which it must not leave.
+fn is_revision(revision: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
+    revision.split('/').all(is_part)
+        && !revision.chars().any(|c| c.is_control() || c.is_whitespace() || "\\:?*[~^".contains(c))
+}
+
+/// Whether this is the full name of a commit.
+pub(super) fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_models() {
+        for (text, id, revision) in [
+            ("hf://meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B", "main"),
+            ("hf://models/a/b", "a/b", "main"),
+            ("a/b@v1.0", "a/b", "v1.0"),
+            ("hf://a/b@refs/pr/7", "a/b", "refs/pr/7"),
+            ("hf://gpt2", "gpt2", "main"),
+            ("hf://_a/b_", "_a/b_", "main"),
+        ] {
+            let repo = Repo::parse(text).unwrap();
+            assert_eq!((repo.id(), repo.revision()), (id, revision), "{text}");
+        }
+        assert_eq!(Repo::parse("a/b.c@x").unwrap().name(), "b.c");
+        assert_eq!(Repo::parse("a/b@x").unwrap().to_string(), "a/b@x");
+        assert_eq!(Repo::parse("a/b").unwrap().cache_folder(), "models--a--b");
+    }
+
+    #[test]
+    fn what_names_no_model() {
+        let long = format!("a/{}", "b".repeat(95));
+        for text in [
+            "hf://",
+            "hf:///b",
+            "hf://a/",
+            "hf://a/b/c",
+            "hf://a/../b",
+            "hf://../b",
+            "hf://a--c/b",
+            "hf://a/b.git",
+            "hf://datasets/a/b",
+            "hf://a/b@",
+            "hf://a/b@../../x",
+            "hf://a/b@/etc",
+            "hf://a/b@x y",
+            "hf://a/b@x\\y",
+            "hf://-a/b",
+            "hf://a/b.",
+            "hf://a/ü",
+            &long,
+        ] {
+            assert!(matches!(Repo::parse(text), Err(HubError::Name { .. })), "{text}");
+        }
+    }
+}

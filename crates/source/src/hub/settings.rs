@@ -1,0 +1,166 @@
+//! What the environment says of the Hub, by the rules of its Python library.
+//!
+//! Source: `huggingface_hub/constants.py` and `huggingface_hub/utils/_auth.py`, huggingface_hub 1.x.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::HubError;
+
+/// The Hub itself.
+const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
+
+/// Where the Hub and its cache are, and as whom it is asked.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The folder of the cache: that with the folders `models--OWNER--MODEL`.
+    pub cache: PathBuf,
+    /// The Hub's address, without a slash at its end.
+    pub endpoint: String,
+    /// Whether nothing may be asked of the Hub.
+    pub offline: bool,
+    /// Says who asks; a secret.
+    pub(super) token: Option<String>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Settings { cache, endpoint, offline, token } = self;
+        let mut text = f.debug_struct("Settings");
+        text.field("cache", cache).field("endpoint", endpoint).field("offline", offline);
+        // The token itself is in no log.
+        text.field("has_token", &token.is_some()).finish()
+    }
+}
+
+impl Settings {
+    /// Reads the settings from environment variables, which `variable` gives by name; and the token from its file, where
+    /// no variable holds it.
+    ///
+    /// # Errors
+    /// [`HubError::Settings`]: a token file that is there and cannot be read.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, HubError> {
+        // A variable that is set to nothing is not set.
+        let get = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let is_true = |name: &str| {
+            get(name).is_some_and(|value| ["1", "ON", "YES", "TRUE"].contains(&value.to_uppercase().as_str()))
+        };
+        let path = |text: String| PathBuf::from(expanded(&text, &get));
+        let user_cache = || get("XDG_CACHE_HOME").unwrap_or_else(|| "~/.cache".to_owned());
+        let home = path(get("HF_HOME").unwrap_or_else(|| user_cache() + "/huggingface"));
+        let cache = get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE"));
+        let token = match is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
+            true => None,
+            false => match get("HF_TOKEN").or_else(|| get("HUGGING_FACE_HUB_TOKEN")) {
+                Some(token) => clean(&token),
+                None => token_in(&get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path))?,
+            },
+        };
+        let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
+        Ok(Settings {
+            cache: cache.map_or_else(|| home.join("hub"), path),
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            offline: is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE"),
+            token,
+        })
+    }
+}
+
+/// The token of a file; none where there is no file.
+fn token_in(path: &Path) -> Result<Option<String>, HubError> {
+    match fs::read_to_string(path) {
+        Ok(token) => Ok(clean(&token)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HubError::Settings { path: path.to_owned(), error }),
+    }
+}
+
+/// A token without line ends, if anything is left.
+fn clean(token: &str) -> Option<String> {
+    let token = token.replace(['\r', '\n'], "").trim().to_owned();
+    (!token.is_empty()).then_some(token)
+}
+
+/// `~` at the front and `$NAME`, `${NAME}` anywhere, as Python's `expandvars(expanduser(text))`; what is not set stays.
+fn expanded(text: &str, get: &impl Fn(&str) -> Option<String>) -> String {
+    let home = || get("HOME").or_else(|| get("USERPROFILE"));
+    let text = match text.strip_prefix('~').zip(home()) {
+        Some((rest, home)) if rest.is_empty() || rest.starts_with(['/', '\\']) => home + rest,
+        _ => text.to_owned(),
+    };
+    let mut expanded = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded += before;
+        let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let (name, behind) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some(pair) => pair,
+            None => after.split_at(after.find(|c| !is_inner(c)).unwrap_or(after.len())),
+        };
+        match get(name) {
+            Some(value) => expanded += &value,
+            None => expanded += &text[text.len() - after.len() - 1..text.len() - behind.len()],
+        }
+        rest = behind;
+    }
+    expanded + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        Settings::from_environment(|name| {
+            variables.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned())
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn the_cache_is_where_the_library_has_it() {
+        for (variables, cache) in [
+            (&[("HOME", "/h")][..], "/h/.cache/huggingface/hub"),
+            (&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
+            (&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), ("HF_HOME", "~/f")], "/h/f/hub"),
+            (&[("HF_HOME", "/f"), ("HUGGINGFACE_HUB_CACHE", "/old")], "/old"),
+            (&[("HUGGINGFACE_HUB_CACHE", "/old"), ("HF_HUB_CACHE", "/c")], "/c"),
+            (&[("HF_HUB_CACHE", ""), ("HF_HOME", "/f")], "/f/hub"),
+            (&[("HF_HUB_CACHE", "$A/${B}/$C/${"), ("A", "a"), ("B", "b")], "a/b/$C/${"),
+        ] {
+            assert_eq!(settings(variables).cache, Path::new(cache), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn the_token_comes_from_a_variable_or_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        fs::write(folder.path().join("token"), "of the file\n").unwrap();
+        fs::write(folder.path().join("other"), " of another\r\n").unwrap();
+        let other = format!("{home}/other");
+        for (variables, token) in [
+            (&[("HF_HOME", home)][..], Some("of the file")),
+            (&[("HF_HOME", home), ("HF_TOKEN_PATH", &other)], Some("of another")),
+            (&[("HF_HOME", home), ("HF_TOKEN", "t\n")], Some("t")),
+            (&[("HF_HOME", home), ("HF_TOKEN", "t"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")], None),
+            (&[("HF_HOME", "/none")], None),
+        ] {
+            assert_eq!(settings(variables).token.as_deref(), token, "{variables:?}");
+        }
+        let shown = format!("{:?}", settings(&[("HF_TOKEN", "secret")]));
+        assert!(!shown.contains("secret") && shown.contains("has_token: true"), "{shown}");
+    }
+
+    #[test]
+    fn address_and_offline() {
+        let plain = settings(&[("HF_HOME", "/none")]);
+        assert_eq!((plain.endpoint.as_str(), plain.offline), (DEFAULT_ENDPOINT, false));
+        let other =
+            settings(&[("HF_HOME", "/none"), ("HF_ENDPOINT", "http://x:1/"), ("HF_HUB_OFFLINE", "yes")]);
+        assert_eq!((other.endpoint.as_str(), other.offline), ("http://x:1", true));
+    }
+}
