@@ -48,7 +48,7 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
         card: checkpoint.card.clone(),
         folder_name: checkpoint.folder_name.clone(),
         same: Some(arch::SameValues::new(|a, b| {
-            let bytes = |name| checkpoint.tensor(name).map(|tensor| checkpoint.view(tensor).bytes);
+            let bytes = |name| checkpoint.tensor(name).map(|tensor| checkpoint.view(tensor).unwrap().bytes);
             bytes(a) == bytes(b)
         })),
         tensors: checkpoint
@@ -90,7 +90,7 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
     let mut source_rows = Vec::new();
     for name in sources {
         let found = checkpoint.tensor(name).unwrap();
-        let source = checkpoint.view(found);
+        let source = checkpoint.view(found).unwrap();
         let mut values = vec![0.0; (source.row_elems() * source.n_rows()) as usize];
         source::read_rows(&source, 0, source.n_rows(), &mut values).unwrap();
         if let Some(matrix) = matrix {
