@@ -25,6 +25,7 @@ from families import FAMILIES, SMALL
 from families_encoders import ENCODERS, TOKENIZERS
 from families_moe import EXTRA, MOE
 from families_spec import SPEC
+from families_wrappers import WRAPPERS
 from lib import GOLDEN, TEXT, seed_of, sha256, sha256_of_file
 
 BASE = dict(vocab_size=384, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
@@ -105,7 +106,7 @@ Noise.
                         config=dict(num_local_experts=3, num_experts_per_tok=1)),
 }
 
-FAMILIES |= MOE | ENCODERS | SPEC
+FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS
 CHECKPOINTS |= FAMILIES
 
 # What the reference's two steps are run for, with the main checkpoint.
@@ -289,7 +290,7 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
         written["text_config"].pop("architectures", None)
     path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
 
-    tokenizer = make_tokenizer(folder, config.vocab_size, spec)
+    tokenizer = make_tokenizer(folder, config.get_text_config().vocab_size, spec)
     if card := spec.get("card"):
         (folder / "README.md").write_text(card)
     if generation := spec.get("generation"):
@@ -318,7 +319,9 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
         model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj")
             for path in folder.glob("*.safetensors"))
         model = model_class(folder, file_type, out, hparams={**config, **given} if given else None, **options)
-        model.get_vocab_base_pre = lambda tokenizer: pre
+        # Mistral 3 hands everything to a model inside of it.
+        for part in (model, getattr(model, "impl", model)):
+            part.get_vocab_base_pre = lambda tokenizer: pre
         # RWKV's converters share this among all models of a process.
         model.lerp_weights = {}
         if model_class.__name__ == "BaichuanModel":
@@ -336,7 +339,7 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
                 yield from stack or ()
             model.modify_tensors = modify
         model.write()
-    return model.fname_out
+    return getattr(model, "impl", model).fname_out
 
 
 def listing(path: Path) -> tuple[list, list]:

@@ -63,8 +63,10 @@ impl fmt::Debug for SameValues<'_> {
 pub struct SourceTensor {
     /// Its name in the checkpoint.
     pub name: String,
-    /// Its shape, row length first.
+    /// Its shape, row length first. Where the checkpoint has more dimensions than ggml, the outer ones are one.
     pub shape: Shape,
+    /// Whether it has more dimensions than ggml: what is not left out needs a row that knows how to cut it.
+    pub folded: bool,
 }
 
 impl Input<'_> {

@@ -20,6 +20,22 @@ pub(crate) fn list<'a>(object: &'a Json, key: &str) -> &'a [Json] {
     object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// The config of the text part of a model of several kinds, under whichever of its names it stands. Where there are
+/// several, the last of these counts.
+///
+/// Source: `ModelBase.load_hparams` in `conversion/base.py`.
+pub(crate) fn text_config(config: &Json) -> Option<&Json> {
+    let sub = |key: &str| config.get(key).filter(|value| value.is_object());
+    // LFM2-Audio; DeepSeek-OCR; Qwen2.5-Omni; GLM-ASR; InternVL; all others.
+    let thinker = || sub("thinker_config")?.get("text_config").filter(|value| value.is_object());
+    sub("lfm")
+        .or_else(|| sub("language_config"))
+        .or_else(thinker)
+        .or_else(|| sub("lm_config"))
+        .or_else(|| sub("llm_config"))
+        .or_else(|| sub("text_config"))
+}
+
 /// JSON as transformers writes it: two spaces, one line feed at the end.
 pub(crate) fn pretty(value: &Json) -> Vec<u8> {
     let mut text = format!("{value:#}").into_bytes();

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::ArchError;
 use crate::arch::{Arch, Class};
 use crate::config::Hparams;
-use crate::config::classes::ConfigClass;
+use crate::config::classes::{self, ConfigClass};
 use crate::models;
 
 /// Every architecture, sorted by name. What is not in this table is not supported.
@@ -52,6 +52,7 @@ pub const ARCHES: &[Arch] = &[
     models::mamba2::MAMBA2,
     models::minicpm::MINICPM,
     models::minimax_m2::MINIMAX_M2,
+    models::mistral3::MISTRAL3,
     models::modern_bert::MODERN_BERT,
     models::mpt::MPT,
     models::nemotron::NEMOTRON,
@@ -66,9 +67,12 @@ pub const ARCHES: &[Arch] = &[
     models::phimoe::PHIMOE,
     models::qwen2::QWEN2,
     models::qwen2moe::QWEN2MOE,
+    models::qwen2vl::QWEN2VL,
     models::qwen3::QWEN3,
     models::qwen3moe::QWEN3MOE,
     models::qwen3next::QWEN3NEXT,
+    models::qwen3vl::QWEN3VL,
+    models::qwen3vl::QWEN3VLMOE,
     models::roberta::ROBERTA,
     models::rwkv::RWKV,
     models::rwkv6::RWKV6,
@@ -117,6 +121,22 @@ pub fn config_class(model_type: &str) -> Option<&'static ConfigClass> {
     ARCHES.iter().flat_map(|arch| arch.configs).find(|class| class.model_type == model_type)
 }
 
+/// `model_type` of models of several kinds in transformers 5.23 whose config class takes any text part, and the
+/// `model_type` of a text part that states none.
+const WRAPPERS: &[(&str, &str)] = &[
+    ("audioflamingo3", "qwen2"),
+    ("idefics3", "llama"),
+    ("internvl", "qwen2"),
+    ("lfm2_vl", "lfm2"),
+    ("lighton_ocr", "qwen3"),
+    ("llava", "llama"),
+    ("llava_next", "llama"),
+    ("mistral3", "mistral"),
+    ("qwen2_audio", "qwen2"),
+    ("smolvlm", "llama"),
+    ("voxtral", "llama"),
+];
+
 /// The hyperparameters of a config: with the defaults of the config class that its `model_type` names, of
 /// whatever architecture that is, or as it stands where `arch` or the lack of a class says so.
 ///
@@ -133,6 +153,25 @@ pub fn hparams(arch: &Arch, config: &Json) -> Result<Hparams, ArchError> {
     let model_type = config.get("model_type").and_then(Json::as_str);
     if let Some(class) = model_type.and_then(config_class) {
         return Hparams::load(config, Some(class));
+    }
+    // A model of several kinds, whose text part is read by the class of that part's own `model_type`.
+    let wrapper = WRAPPERS.iter().find(|(wrapper, _)| Some(*wrapper) == model_type);
+    let text = config.get("text_config").and_then(Json::as_object);
+    if let (Some((_, usual)), Some(text)) = (wrapper, text) {
+        let text_type = text.get("model_type").and_then(Json::as_str).unwrap_or(usual);
+        match config_class(text_type).map(|class| classes::standardize(text, class)) {
+            Some(Ok(text)) => {
+                let mut config = config.clone();
+                config["text_config"] = text.into();
+                return Hparams::load(&config, None);
+            }
+            Some(Err(reason)) => {
+                let mut hparams = Hparams::load(config, None)?;
+                hparams.note_no_defaults(&reason);
+                return Ok(hparams);
+            }
+            None => {}
+        }
     }
     let mut hparams = Hparams::load(config, None)?;
     hparams.note_no_defaults(&match model_type {

@@ -6,6 +6,7 @@ use crate::arch::{Arch, Class};
 use crate::config::Hparams;
 use crate::error::missing;
 use crate::general::{self, FileKind};
+use crate::json::text_config;
 use crate::keys::Keys;
 use crate::layout::{Data, Dropped, Layout, OutTensor};
 use crate::nearest::nearest_tables;
@@ -178,14 +179,23 @@ fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors
 ///
 /// Source: `get_model_architecture` in `conversion/base.py`.
 fn class_name(config: &Json) -> Result<&str, ArchError> {
-    config
-        .get("text_config")
-        .and_then(|text| text.get("architectures"))
-        .filter(|classes| !classes.is_null())
-        .or_else(|| config.get("architectures"))
-        .and_then(|classes| if classes.is_string() { Some(classes) } else { classes.get(0) })
-        .and_then(Json::as_str)
-        .ok_or_else(|| missing("architectures"))
+    fn first(config: &Json) -> Option<&str> {
+        let classes = config.get("architectures")?;
+        if classes.is_string() { classes.as_str() } else { classes.get(0)?.as_str() }
+    }
+    // Wrappers whose text part is another model than the class of its config says, or has none.
+    const OWN: [&str; 5] = [
+        "StepVLForConditionalGeneration",
+        "Sarashina2VisionForCausalLM",
+        "Exaone4_5_ForConditionalGeneration",
+        "Step3p7ForConditionalGeneration",
+        "KimiK3ForConditionalGeneration",
+    ];
+    let whole = first(config);
+    if let Some(class) = whole.filter(|class| OWN.contains(class)) {
+        return Ok(class);
+    }
+    text_config(config).and_then(first).or(whole).ok_or_else(|| missing("architectures"))
 }
 
 /// A class that no architecture has, with the names and the tables that are nearest.
@@ -201,7 +211,7 @@ fn unknown_class(class: &str, tensors: &[SourceTensor]) -> ArchError {
 /// Whether the config (or its `text_config`) has the keys without which nothing works.
 fn check_needs(config: &Json, needs: &[&'static str]) -> Result<(), ArchError> {
     let has = |key: &str| {
-        [Some(config), config.get("text_config")]
+        [Some(config), text_config(config)]
             .into_iter()
             .flatten()
             .any(|config| config.get(key).is_some_and(|value| !value.is_null()))

@@ -54,7 +54,10 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
         tensors: checkpoint
             .tensors
             .iter()
-            .map(|tensor| SourceTensor { name: tensor.name.clone(), shape: tensor.shape().unwrap() })
+            .map(|tensor| {
+                let (shape, folded) = tensor.folded_shape().unwrap();
+                SourceTensor { name: tensor.name.clone(), shape, folded }
+            })
             .collect(),
     }
 }

@@ -34,7 +34,10 @@ fn input(class: &str) -> Input<'static> {
             "num_hidden_layers": N_LAYERS, "num_attention_heads": 2, "num_key_value_heads": 2,
             "num_local_experts": N_EXPERTS, "vocab_size": 8
         }),
-        tensors: names.into_iter().map(|name| SourceTensor { name: name + ".weight", shape }).collect(),
+        tensors: names
+            .into_iter()
+            .map(|name| SourceTensor { name: name + ".weight", shape, folded: false })
+            .collect(),
         ..Input::default()
     }
 }

@@ -117,8 +117,8 @@ impl Input for CheckpointInput {
 pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
     let tensor = |tensor: &source::Tensor| {
         let name = tensor.name.clone();
-        match tensor.shape() {
-            Ok(shape) => Ok(arch::SourceTensor { name, shape }),
+        match tensor.folded_shape() {
+            Ok((shape, folded)) => Ok(arch::SourceTensor { name, shape, folded }),
             Err(source) => Err(Error::Shape { tensor: name, source }),
         }
     };

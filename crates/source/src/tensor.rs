@@ -7,7 +7,7 @@ use std::{
 };
 
 use gguf::Advice;
-use tensor::{Shape, ShapeError};
+use tensor::{MAX_DIMS, Shape, ShapeError};
 
 use crate::{Dtype, Error, Part, ReadError, Span, Stored};
 
@@ -104,6 +104,20 @@ impl Tensor {
     pub fn undecoded(&self) -> Error {
         let (tensor, dtype, shape) = (self.name.clone(), self.dtype, self.shape.clone());
         Error::CodesOfNoMethod { tensor, dtype, shape }
+    }
+
+    /// As [`Tensor::shape`], with the outer dimensions of one that has more than ggml counted as one, and whether
+    /// there were such: kernels over time, height and width have five, and text models leave them out.
+    ///
+    /// # Errors
+    /// [`ShapeError`].
+    pub fn folded_shape(&self) -> Result<(Shape, bool), ShapeError> {
+        let Some(n_outer) = self.shape.len().checked_sub(MAX_DIMS - 1).filter(|n| *n > 1) else {
+            return Ok((self.shape()?, false));
+        };
+        let (outer, inner) = self.shape.split_at(n_outer);
+        let outer = outer.iter().fold(1, |product: u64, dim| product.saturating_mul(*dim));
+        Ok((Shape::from_row_major(&[&[outer], inner].concat())?, true))
     }
 
     /// Its bytes in the file; those of its codes where values are decoded.

@@ -83,6 +83,34 @@ pub fn text_config(map: &mut Map<String, Json>, class: &ConfigClass) -> Result<(
     Ok(())
 }
 
+/// As [`text_config`], for classes whose older files have the keys of the text part beside those of the others.
+pub fn text_config_or_flat(map: &mut Map<String, Json>, class: &ConfigClass) -> Result<(), String> {
+    if !map.get("text_config").is_some_and(Json::is_object) {
+        let mut text = map.clone();
+        text.remove("vision_config");
+        map.insert("text_config".into(), text.into());
+    }
+    text_config(map, class)
+}
+
+/// The default of a key of a sub-config that is there.
+pub fn sub_default(map: &mut Map<String, Json>, sub: &str, key: &str, value: Json) {
+    if let Some(Json::Object(sub)) = map.get_mut(sub) {
+        sub.entry(key).or_insert(value);
+    }
+}
+
+/// Rotary parameters of the old type `mrope` are of type `default`; their sections say the rest.
+pub fn sections_of_default_rope(map: &mut Map<String, Json>) {
+    for key in ["rope_scaling", "rope_parameters"] {
+        let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
+        let kind = rope.get("rope_type").or_else(|| rope.get("type")).and_then(Json::as_str);
+        if kind == Some("mrope") {
+            rope.insert("rope_type".into(), "default".into());
+        }
+    }
+}
+
 /// A count, if it is there.
 pub fn count(map: &Map<String, Json>, key: &str) -> Option<u64> {
     map.get(key).and_then(Json::as_u64)

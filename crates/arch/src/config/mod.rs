@@ -15,6 +15,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
 use crate::error::{bad, missing};
+use crate::json::text_config;
 use classes::ConfigClass;
 
 /// Spellings of the number of layers, in the order in which the reference looks for them.
@@ -50,15 +51,19 @@ impl Hparams {
     pub fn load(config: &Json, class: Option<&ConfigClass>) -> Result<Hparams, ArchError> {
         let raw = config.as_object().ok_or_else(|| bad("", config, "an object"))?;
         let standardized = class.map(|class| classes::standardize(raw, class));
-        let (mut map, refused) = match standardized {
+        let (map, refused) = match standardized {
             Some(Ok(map)) => (map, None),
             Some(Err(reason)) => (raw.clone(), Some(reason)),
             None => (raw.clone(), None),
         };
         // `ModelBase.load_hparams`: keys of the text part win over those of the whole model.
-        if let Some(Json::Object(text)) = map.get("text_config").cloned() {
+        let map = {
+            let whole = Json::Object(map);
+            let text = text_config(&whole).and_then(Json::as_object).cloned().unwrap_or_default();
+            let Json::Object(mut map) = whole else { return Err(bad("", config, "an object")) };
             map.extend(text);
-        }
+            map
+        };
         let rope = rope::mirror(&map)?;
         let mut hparams = Hparams { map, rope, notes: Vec::new(), derived: Derived::default() };
         if let Some(reason) = refused {

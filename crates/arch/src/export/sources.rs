@@ -79,7 +79,8 @@ pub fn sources(
     // Try the shapes that may be meant, and take the first from which the rules make all of these outputs again.
     for (name, made) in shared {
         let fits = |dims: &Vec<u64>| {
-            let source = Shape::new(dims).ok().map(|shape| SourceTensor { name: name.clone(), shape });
+            let source =
+                Shape::new(dims).ok().map(|shape| SourceTensor { name: name.clone(), shape, folded: false });
             source.is_some_and(|source| {
                 made.iter().all(|made| {
                     let again = context.one(&made.found, &source);
@@ -95,7 +96,7 @@ pub fn sources(
     let source = |(name, dims): (String, Vec<u64>)| match Shape::new(&dims) {
         Ok(shape) => {
             let name = (arch.export_name)(context.hparams, class, &name).unwrap_or(name);
-            Ok(SourceTensor { name, shape })
+            Ok(SourceTensor { name, shape, folded: false })
         }
         Err(_) => Err(ExportError::NotExpressible { what: format!("tensor `{name}` of shape {dims:?}") }),
     };
@@ -109,7 +110,11 @@ pub fn names(file: &ArchFile<'_>) -> Vec<SourceTensor> {
     let name = |name: &String| {
         let rules = arch.tensors.iter().flat_map(|part| part.iter());
         let found = rules.into_iter().find_map(|rule| found(rule, name))?;
-        Shape::new(&[1]).ok().map(|shape| SourceTensor { name: spelled(&found, 0, found.xid), shape })
+        Shape::new(&[1]).ok().map(|shape| SourceTensor {
+            name: spelled(&found, 0, found.xid),
+            shape,
+            folded: false,
+        })
     };
     input.tensors.iter().filter_map(|(tensor, _)| name(tensor)).collect()
 }

@@ -20,6 +20,11 @@ pub const LLAMA: Arch = Arch {
         Class::new("MistralForCausalLM"),
         Class::new("MixtralForCausalLM"),
         Class::new("LLaMAForCausalLM"),
+        Class::new("IQuestCoderForCausalLM"),
+        // Text parts of models with eyes or ears: SmolVLM and Idefics 3, Pixtral and LLaVA, Voxtral.
+        Class::new("VLlama3ForCausalLM"),
+        Class::new("LlavaForConditionalGeneration"),
+        Class::new("VoxtralForConditionalGeneration"),
         // Embedding models and other inner parts: names lack `model.` in front, which is put there
         // before the look-up.
         Class::inner("LlamaModel", "model."),
@@ -34,6 +39,8 @@ pub const LLAMA: Arch = Arch {
         rules::GATED_MLP,
         rules::MIXTRAL_EXPERTS,
     ],
+    // SmolVLM and Idefics 3.
+    rename: |_, name| name.contains("text_model.").then(|| name.replace("text_model.", "")),
     keys,
     computed,
     vocab: Route::Llama,

@@ -77,7 +77,7 @@ const SHARED: &[TensorRule] = &[
 ];
 
 /// Half of the columns, which become the rows of a matrix.
-fn half(shape: &Shape, part: u64) -> RowMap {
+pub fn half(shape: &Shape, part: u64) -> RowMap {
     // gate_up_proj (experts, width, 2 f): of the columns the first f are the gate, the others up. Transposed they are
     // the rows 0 .. f and f .. 2f of each expert.
     let rows = shape.dim(0) / 2;

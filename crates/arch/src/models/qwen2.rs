@@ -16,6 +16,10 @@ pub const QWEN2: Arch = Arch {
         Class::new("Qwen2ForCausalLM"),
         Class::inner("Qwen2Model", "model."),
         Class::new("KORMoForCausalLM"),
+        // Text parts of models with ears or eyes.
+        Class::new("Qwen2AudioForConditionalGeneration"),
+        Class::new("AudioFlamingo3ForConditionalGeneration"),
+        Class::new("DotsOCRForCausalLM"),
     ],
     example: "Qwen/Qwen2.5-7B-Instruct",
     configs: &[QWEN2_CONFIG],

@@ -13,7 +13,11 @@ use crate::models::qwen2;
 /// The row.
 pub const QWEN3: Arch = Arch {
     name: "qwen3",
-    classes: &[Class::new("Qwen3ForCausalLM"), Class::inner("Qwen3Model", "model.")],
+    classes: &[
+        Class::new("Qwen3ForCausalLM"),
+        Class::inner("Qwen3Model", "model."),
+        Class::new("StepVLForConditionalGeneration"),
+    ],
     example: "Qwen/Qwen3-8B",
     configs: &[QWEN3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],

@@ -99,6 +99,13 @@ impl<'a> Pass<'a, '_> {
             self.unused.push(name.to_owned());
             return Ok(());
         };
+        if source.folded {
+            return Err(ArchError::TensorShape {
+                name: source.name.clone(),
+                found: source.shape,
+                expected: "at most 4 dimensions (the outer ones are counted as one here)".to_owned(),
+            });
+        }
         match found.rule.rows {
             RowRule::StackExperts => self.stack_expert(found, source),
             RowRule::Fuse(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),

@@ -1,0 +1,158 @@
+//! Text parts of Qwen 3 VL, dense and mixture.
+//!
+//! Config keys: those of Qwen 3 (or its mixture), and the number of layers of the vision tower that are added to early
+//! layers of the text part.
+//!
+//! Transforms: experts are stored stacked and transposed, gate before up in one tensor.
+//!
+//! Source: `Qwen3VLTextModel` and `Qwen3VLMoeTextModel` in `conversion/qwen3vl.py`.
+
+use crate::models::prelude::*;
+use crate::models::{gpt_oss, llama4, qwen2, qwen2moe};
+
+/// The row of the dense models.
+pub const QWEN3VL: Arch = Arch {
+    name: "qwen3vl",
+    classes: &[Class::new("Qwen3VLForConditionalGeneration")],
+    example: "Qwen/Qwen3-VL-4B-Instruct",
+    configs: &[CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    rename,
+    keys: |hparams, keys| {
+        qwen2::keys(hparams, keys)?;
+        deepstack_key(hparams, keys)
+    },
+    vocab: Route::SentencePieceOrGpt2,
+    ..DECODER
+};
+
+/// The row of the mixtures.
+pub const QWEN3VLMOE: Arch = Arch {
+    name: "qwen3vlmoe",
+    classes: &[Class::new("Qwen3VLMoeForConditionalGeneration")],
+    example: "Qwen/Qwen3-VL-30B-A3B-Instruct",
+    configs: &[MOE_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, EXPERTS],
+    rename,
+    keys: |hparams, keys| {
+        qwen2moe::keys(hparams, keys)?;
+        deepstack_key(hparams, keys)
+    },
+    ..DECODER
+};
+
+/// Of (experts, in, out), unlike those of Qwen 3, which are (experts, out, in).
+const EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::transposed(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
+        "blk.{bid}.ffn_gate_exps",
+        |_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0))),
+    )
+    .bare(".weight"),
+    TensorRule::transposed(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
+        "blk.{bid}.ffn_up_exps",
+        |_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1))),
+    )
+    .bare(".weight"),
+    TensorRule::transposed(
+        &["model.layers.{bid}.mlp.experts.down_proj"],
+        "blk.{bid}.ffn_down_exps",
+        |_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat)),
+    )
+    .bare(".weight"),
+];
+
+fn rename(_: &Hparams, name: &str) -> Option<String> {
+    name.contains("thinker.").then(|| name.replace("thinker.", ""))
+}
+
+/// How many layers of the vision tower give features to early layers of the text part.
+fn deepstack_key(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let thinker = hparams.get("thinker_config").and_then(|thinker| thinker.get("vision_config"));
+    let vision =
+        thinker.or_else(|| hparams.get("vision_config").filter(|_| hparams.get("thinker_config").is_none()));
+    let layers = vision.and_then(|vision| vision.get("deepstack_visual_indexes")).and_then(Json::as_array);
+    let n_layers = layers.map_or(0, Vec::len) as u64;
+    keys.set_derived("n_deepstack_layers", "vision_config.deepstack_visual_indexes", n_layers)
+}
+
+/// `Qwen3VLTextConfig` of transformers 5.23.
+const TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl_text",
+    default_theta: 500_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("intermediate_size", INT, Int(22016)),
+            ("num_key_value_heads", INT | NULL, Int(32)),
+            ("head_dim", INT, Int(128)),
+            ("max_position_embeddings", INT, Int(128_000)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::KvHeads],
+    ..BASE
+};
+
+/// `Qwen3VLMoeTextConfig` of transformers 5.23.
+const MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl_moe_text",
+    default_theta: 500_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(5632)),
+            ("num_hidden_layers", INT, Int(24)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(16)),
+            ("max_position_embeddings", INT, Int(128_000)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("decoder_sparse_step", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(1408)),
+            ("num_experts_per_tok", INT, Int(4)),
+            ("num_experts", INT, Int(60)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("mlp_only_layers", NULL | INTS, Null),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
+    // The class knows the number as `num_local_experts`, under which `text_keys` finds it first.
+    renamed: &[("num_experts", "num_local_experts")],
+    ..BASE
+};
+
+/// `Qwen3VLConfig` of transformers 5.23: text and images.
+const CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| {
+        // `Qwen3VLVisionConfig`: what a tower has where its config does not say.
+        adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
+        adjust::text_config(map, &TEXT_CONFIG)
+    },
+    ..BASE
+};
+
+/// `Qwen3VLMoeConfig` of transformers 5.23.
+const MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl_moe",
+    adjust: |map| {
+        adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
+        adjust::text_config(map, &MOE_TEXT_CONFIG)
+    },
+    ..CONFIG
+};

@@ -1,0 +1,65 @@
+"""Tiny checkpoints of models of several kinds, for arch.py: a text part with eyes or ears around it. Keys are those of
+families.py; `class` is the class of transformers that is built, with a tower that is as small as its class allows."""
+
+TEXT = dict(vocab_size=384, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+ROPE3 = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[2, 1, 1])
+QWEN2_TOWER = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4)
+QWEN25_TOWER = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+                    fullatt_block_indexes=[0])
+QWEN3_TOWER = dict(depth=3, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+                   num_position_embeddings=16, deepstack_visual_indexes=[0, 2])
+PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+               head_dim=8, image_size=16, patch_size=4)
+SIGLIP = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=16,
+              patch_size=4)
+WHISPER = dict(d_model=16, hidden_size=16, intermediate_size=32, encoder_ffn_dim=32, num_hidden_layers=1,
+               encoder_layers=1, num_attention_heads=2, encoder_attention_heads=2, num_mel_bins=8,
+               max_source_positions=16)
+OLD = dict(torch_dtype="bfloat16", transformers_version="4.43.0")
+QWEN_TOKENS = dict(tokenizer="bpe")
+
+
+def wrapper(model: str, name: str, text: dict, **parts) -> dict:
+    more = parts.pop("more", {})
+    return dict({"model": model, "class": name, "bare": True, "tokenizer": "bpe",
+                 "config": dict(text_config=dict(TEXT, **text), **parts)}, **more)
+
+
+WRAPPERS = {
+    "qwen2vl": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        vision_config=QWEN2_TOWER),
+    # The Hub's spelling: keys of the text part beside the others, names without `language_model.`.
+    "qwen2vl-old": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        vision_config=QWEN2_TOWER, more=dict(drop=("text_config",), old=dict(
+            OLD, **TEXT, hidden_act="silu", rms_norm_eps=1e-06, sliding_window=256, use_sliding_window=False,
+            max_window_layers=2, rope_theta=1000000.0, tie_word_embeddings=False,
+            rope_scaling=dict(type="mrope", mrope_section=[2, 1, 1])),
+            tensor_names=[("model.language_model.", "model."), ("model.visual.", "visual.")])),
+    "qwen2.5vl": wrapper("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        vision_config=QWEN25_TOWER),
+    "qwen3vl": wrapper("qwen3_vl", "Qwen3VLForConditionalGeneration",
+        dict(head_dim=8, rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER),
+    "qwen3vlmoe": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
+        dict(head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,
+             rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER),
+    "mistral3": wrapper("mistral3", "Mistral3ForConditionalGeneration",
+        dict(model_type="mistral", head_dim=8, sliding_window=None), vision_config=PIXTRAL),
+    "ministral3": wrapper("mistral3", "Mistral3ForConditionalGeneration",
+        dict(model_type="ministral3", head_dim=8, rope_parameters=dict(
+            type="yarn", rope_type="yarn", rope_theta=1000000.0, factor=16.0, original_max_position_embeddings=64,
+            max_position_embeddings=512, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+            llama_4_scaling_beta=0.1)), vision_config=PIXTRAL),
+    "ministral3-text": dict(model="ministral3", tokenizer="bpe", config=dict(head_dim=16, rope_parameters=dict(
+        type="yarn", rope_type="yarn", rope_theta=1000000.0, factor=8.0, original_max_position_embeddings=64,
+        max_position_embeddings=512, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=0.5,
+        llama_4_scaling_beta=0.25))),
+    "pixtral": wrapper("llava", "LlavaForConditionalGeneration", dict(model_type="mistral", head_dim=8),
+        vision_config=PIXTRAL, vision_feature_layer=-1),
+    "smolvlm": wrapper("smolvlm", "SmolVLMForConditionalGeneration",
+        dict(model_type="llama", architectures=["VLlama3ForCausalLM"]), vision_config=SIGLIP, scale_factor=2),
+    "voxtral": wrapper("voxtral", "VoxtralForConditionalGeneration", dict(model_type="llama", head_dim=8),
+        audio_config=WHISPER),
+    "qwen2audio": wrapper("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2"),
+        audio_config=WHISPER),
+}
