@@ -131,7 +131,6 @@ const WRAPPERS: &[(&str, &str)] = &[
     ("lighton_ocr", "qwen3"),
     ("llava", "llama"),
     ("llava_next", "llama"),
-    ("mistral3", "mistral"),
     ("qwen2_audio", "qwen2"),
     ("smolvlm", "llama"),
     ("voxtral", "llama"),

@@ -27,6 +27,15 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         let own = all.zip(predicted).map(|(all, predicted)| all.saturating_sub(predicted));
         Ok(own.map(|own| ("num_hidden_layers", own.into())).into_iter().collect())
     }),
+    // Qwen 3 VL: the number of layers of the tower that feed the text part; which ones is the projector's affair.
+    (None, |file| {
+        let n = file.count("n_deepstack_layers")?.filter(|n| *n <= 64);
+        let layers: Option<Vec<u64>> = n.map(|n| (0..n).collect());
+        Ok(layers
+            .map(|layers| ("vision_config", json!({"deepstack_visual_indexes": layers})))
+            .into_iter()
+            .collect())
+    }),
     // T5: version 1.1 has gates.
     (Some("feed_forward_proj"), |file| {
         let kind = if file.has_tensor(".ffn_gate.weight") { "gated-gelu" } else { "relu" };

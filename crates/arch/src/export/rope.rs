@@ -3,6 +3,7 @@
 //! Inverse of the rotary part of `TextModel.set_gguf_parameters` in `conversion/base.py` and of
 //! `LlamaModel.generate_extra_tensors` in `conversion/llama.py`.
 
+use gguf::{Array, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::error::ExportError;
@@ -58,16 +59,29 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
                 ("attention_factor", "scaling.yarn_attn_factor"),
                 ("beta_fast", "scaling.yarn_beta_fast"),
                 ("beta_slow", "scaling.yarn_beta_slow"),
+                ("mscale_all_dim", "scaling.yarn_log_multiplier"),
             ] {
                 if let Some(value) = file.number(&own(of))? {
                     set(key, value.into());
                 }
+            }
+            // Of Ministral 3, whose config has it among the rotary parameters.
+            if let Some(value) = file.number("attention.temperature_scale")? {
+                set("llama_4_scaling_beta", value.into());
             }
         }
         (kind, _) => {
             let what = format!("rotary scaling of type `{}`", kind.unwrap_or("none"));
             return Err(ExportError::NotExpressible { what });
         }
+    }
+    // How many of the rotated pairs turn by time, height and width; the fourth number is no model's.
+    if let Some(Value::Array(Array::I32(sections))) = file.get("rope.dimension_sections") {
+        let n = sections.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1);
+        if scaling.is_empty() {
+            scaling.insert("rope_type".to_owned(), "default".into());
+        }
+        scaling.insert("mrope_section".to_owned(), json!(sections[..n.max(sections.len().min(3))]));
     }
     // Llama 3's scaling has no keys, only a tensor. One of ones scales nothing.
     config.insert("rope_theta".to_owned(), theta.into());

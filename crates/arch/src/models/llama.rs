@@ -85,7 +85,7 @@ const LLAMA_CONFIG: ConfigClass = ConfigClass {
 };
 
 /// `MistralConfig` of transformers 5.23.
-const MISTRAL_CONFIG: ConfigClass = ConfigClass {
+pub const MISTRAL_CONFIG: ConfigClass = ConfigClass {
     model_type: "mistral",
     fields: &[
         DECODER_FIELDS,

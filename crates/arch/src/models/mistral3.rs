@@ -7,7 +7,7 @@
 //!
 //! Source: `Mistral3Model.Ministral3Model` in `conversion/mistral3.py`.
 
-use crate::models::llama::{self, LLAMA};
+use crate::models::llama::{self, LLAMA, MISTRAL_CONFIG};
 use crate::models::prelude::*;
 
 /// The row.
@@ -15,7 +15,7 @@ pub const MISTRAL3: Arch = Arch {
     name: "mistral3",
     classes: &[Class::new("Mistral3ForConditionalGeneration"), Class::new("Ministral3ForCausalLM")],
     example: "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
-    configs: &[MINISTRAL3_CONFIG],
+    configs: &[MISTRAL3_CONFIG, MINISTRAL3_CONFIG],
     keys,
     prepare: |hparams, _| match hparams.get("model_type") {
         // Latent attention and experts: another architecture under the same wrapper.
@@ -83,6 +83,23 @@ const MINISTRAL3_CONFIG: ConfigClass = ConfigClass {
             map.insert("rope_parameters".into(), rope);
         }
         Ok(())
+    },
+    ..BASE
+};
+
+/// `Mistral3Config` of transformers 5.23: text and images. The text part is read by the class of its own
+/// `model_type`.
+const MISTRAL3_CONFIG: ConfigClass = ConfigClass {
+    model_type: "mistral3",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| {
+        let text = map.get("text_config").and_then(|text| text.get("model_type")).and_then(Json::as_str);
+        match text {
+            Some("ministral3") => adjust::text_config(map, &MINISTRAL3_CONFIG),
+            Some("mistral") | None => adjust::text_config(map, &MISTRAL_CONFIG),
+            Some(other) => Err(format!("no defaults are known for a text part of `model_type` `{other}`")),
+        }
     },
     ..BASE
 };
