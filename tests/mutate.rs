@@ -172,10 +172,11 @@ fn mutated_configs() {
         for _ in 0..=draw.below(3) {
             mutate_json(&mut config, draw);
         }
-        let tensors = checkpoint
-            .tensors
-            .iter()
-            .map(|tensor| arch::SourceTensor { name: tensor.name.clone(), shape: tensor.shape().unwrap() });
+        let tensors = checkpoint.tensors.iter().map(|tensor| arch::SourceTensor {
+            name: tensor.name.clone(),
+            shape: tensor.shape().unwrap(),
+            folded: false,
+        });
         let input = Input { config, tensors: tensors.collect(), ..Input::default() };
         arch::resolve_weights(&input, &Options::default()).is_ok()
     });
