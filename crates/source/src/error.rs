@@ -117,6 +117,16 @@ pub enum Error {
         /// Its shape, row length last.
         shape: Vec<u64>,
     },
+    /// A part of quantized weights is not what its form says.
+    #[error("tensor `{tensor}`: expected {expected}, found {found}")]
+    PartForm {
+        /// The tensor.
+        tensor: String,
+        /// What belongs there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
     /// A file that every checkpoint of this format has.
     #[error("`{file}` is missing")]
     MissingFile {

@@ -282,6 +282,19 @@ pub fn bf16(value: f32) -> [u8; 2] {
     (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
 }
 
+/// The number as f16, halves to even.
+pub fn f16(value: f32) -> [u8; 2] {
+    let (sign, magnitude) = ((value.to_bits() >> 16) as u16 & 0x8000, value.abs());
+    if magnitude >= 65520.0 {
+        return (sign | 0x7c00).to_le_bytes();
+    }
+    // Steps of numbers with this exponent: 2^(exponent - 10). Subnormal ones have the steps of the smallest normal ones.
+    let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-14);
+    let steps = (magnitude * 2f32.powi(10 - exponent)).round_ties_even() as i32;
+    // 1024 steps are the leading one, which adds one to the exponent that is written, as a carry does.
+    (sign | (((exponent + 14) << 10) + steps) as u16).to_le_bytes()
+}
+
 /// The 64-bit FNV-1a hash.
 fn fnv1a(text: &str) -> u64 {
     text.bytes()

@@ -10,7 +10,9 @@ mod levels;
 mod modules;
 mod mutate;
 
-pub use checkpoint::{bf16, checkpoint, checkpoint_names, form, form_names, logits_file, logits_file_names};
+pub use checkpoint::{
+    bf16, checkpoint, checkpoint_names, f16, form, form_names, logits_file, logits_file_names,
+};
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{
     QuantCase, Task, compare_blocks, decoded_sha256, from_hex, golden_path, golden_value, sha256,

@@ -144,7 +144,6 @@ impl<'a> Assembly<'a> {
     }
 
     /// Something odd, one line.
-    #[expect(dead_code, reason = "the first format that needs it lands next")]
     pub fn note(&mut self, line: String) {
         self.notes.push(line);
     }

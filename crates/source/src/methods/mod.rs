@@ -10,19 +10,25 @@
 use serde_json::Value as Json;
 
 mod assembly;
+mod bitsandbytes;
+mod checks;
 mod compressed_tensors;
 mod fp8;
 mod grid;
+mod hqq;
 mod method;
 mod modelopt;
 mod number_tables;
 mod plain;
+mod planes;
 mod quantized;
 mod quanto;
 mod quark;
 mod refused;
 mod scaled;
 mod torchao;
+#[cfg(test)]
+mod two_roundings;
 
 pub(crate) use self::quantized::Decoded;
 pub use self::{
@@ -40,7 +46,9 @@ pub const METHODS: &[Method] = &[
         detect: |quantized| quantized.method_is(&["mxfp4"]),
         reading: Reading::Architecture,
     },
+    bitsandbytes::BITSANDBYTES,
     compressed_tensors::COMPRESSED_TENSORS,
+    hqq::HQQ,
     modelopt::MODELOPT,
     quanto::QUANTO,
     quark::QUARK,

@@ -10,7 +10,6 @@ use crate::{Error, Part, Tensor, json};
 #[derive(Debug)]
 pub(crate) struct Quantized<'a> {
     /// The weights files.
-    #[expect(dead_code, reason = "the first decoder lands next")]
     pub parts: &'a [Part],
     /// Their tensors, in the order of the reference: codes, scales and what is left alone.
     pub tensors: &'a [Tensor],
@@ -101,6 +100,17 @@ impl<'a> Quantized<'a> {
         let config = self.config.as_ref()?;
         let method = self.method().unwrap_or("an unnamed method").to_owned();
         Some((config.place.clone(), method))
+    }
+}
+
+impl Decoded {
+    /// Sorts the tensors as those of the files are, where codes stood under other names than that of the weight: in
+    /// safetensors they are in the order of their names, as they were before they were quantized.
+    pub fn sort_by_name(&mut self, quantized: &Quantized<'_>) {
+        let key = |tensor: &Tensor| (tensor.part, tensor.name.clone());
+        if quantized.tensors.is_sorted_by_key(key) {
+            self.tensors.sort_by_key(key);
+        }
     }
 }
 

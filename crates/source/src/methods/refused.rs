@@ -31,8 +31,6 @@ pub const REFUSED: &[Method] = refused! {
     "GPTQ", ["gptq"], ["qweight", "qzeros", "scales", "g_idx"], ORIGINAL;
     "AWQ", ["awq"], ["qweight", "qzeros", "scales"], ORIGINAL;
     "AutoRound", ["auto-round", "intel/auto-round"], [], ORIGINAL;
-    "bitsandbytes", ["bitsandbytes"], ["absmax", "quant_map"], ORIGINAL;
-    "HQQ", ["hqq"], ["W_q", "scale", "zero"], ORIGINAL;
     "MLX", ["metal"], ["weight", "scales", "biases"], ORIGINAL;
     "BitNet", ["bitnet"], [], ORIGINAL;
     "integers of Gemma", ["gemma"], [], ORIGINAL;

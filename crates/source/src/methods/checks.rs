@@ -1,0 +1,66 @@
+//! What decoders check of the tensors that a value is made of, before the first is read.
+
+use crate::{Dtype, Error, Part, ReadError, Tensor, View, read_rows};
+
+/// A tensor is not what its form says: what was expected of it and what is there.
+pub(super) fn unfit(tensor: &Tensor, expected: impl Into<String>, found: impl Into<String>) -> Error {
+    Error::PartForm { tensor: tensor.name.clone(), expected: expected.into(), found: found.into() }
+}
+
+/// Checks that a tensor has one of these types.
+///
+/// # Errors
+/// [`Error::PartForm`].
+pub(super) fn expect_dtype(tensor: &Tensor, dtypes: &[Dtype]) -> Result<(), Error> {
+    if dtypes.contains(&tensor.dtype) {
+        return Ok(());
+    }
+    let expected: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+    Err(unfit(tensor, expected.join(" or "), tensor.dtype.name()))
+}
+
+/// Checks how many elements a tensor has, in whatever shape, and that they are of one of these types.
+///
+/// # Errors
+/// [`Error::PartForm`].
+pub(super) fn expect_elems(tensor: &Tensor, dtypes: &[Dtype], n_elems: u64) -> Result<(), Error> {
+    expect_dtype(tensor, dtypes)?;
+    // Its size was checked when the file was opened, so the product fits.
+    let found: u64 = tensor.shape.iter().product();
+    if found == n_elems {
+        return Ok(());
+    }
+    Err(unfit(tensor, format!("{n_elems} elements"), format!("shape {:?}", tensor.shape)))
+}
+
+/// The elements of a small tensor as f32, read while the checkpoint is opened.
+///
+/// # Errors
+/// [`Error::Read`].
+pub(super) fn small_values(parts: &[Part], tensor: &Tensor) -> Result<Vec<f32>, Error> {
+    let bytes = tensor.span().of(parts)?;
+    let n_elems: u64 = tensor.shape.iter().product();
+    let mut values = vec![0.0; n_elems as usize];
+    let view = View { name: &tensor.name, dtype: tensor.dtype, shape: &[n_elems], bytes };
+    read_rows(&view, 0, 1, &mut values)?;
+    Ok(values)
+}
+
+/// The one element of a tensor as a whole number; flags and counts are stored so.
+///
+/// # Errors
+/// [`Error::PartForm`], [`Error::Read`].
+pub(super) fn small_number(parts: &[Part], tensor: &Tensor) -> Result<u64, Error> {
+    use Dtype::{BOOL, I32, I64, U8};
+    expect_elems(tensor, &[U8, BOOL, I32, I64], 1)?;
+    let bytes = tensor.span().of(parts)?;
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    // Of a negative number the upper bytes are missing or set: either way it is larger than any that is allowed.
+    Ok(u64::from_le_bytes(wide))
+}
+
+/// The error for a value that is no number.
+pub(super) fn no_value(tensor: &str, row: u64, expected: &'static str, found: f32) -> ReadError {
+    ReadError::NoValue { tensor: tensor.to_owned(), row, expected, found: found.to_string() }
+}
