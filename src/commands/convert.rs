@@ -113,6 +113,10 @@ struct ConvertArgs {
     /// Round weights to this type first, as the reference's two steps do with bf16.
     #[arg(long, value_name = "DTYPE", value_parser = values::float())]
     via: Option<DType>,
+    /// With --type f32, f16 or bf16: the type of matrices that are FP8 in the checkpoint; q8_0, which is nearly
+    /// as large and runs faster than floats.
+    #[arg(long, value_name = "DTYPE", value_parser = values::fp8_as(), conflicts_with_all = ["to", "vocab_only", "base", "recipe"])]
+    fp8_as: Option<DType>,
     /// The model's name, whatever the checkpoint says.
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -282,15 +286,24 @@ fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
+    if args.fp8_as.is_some() && !args.types.iter().all(|recipe| recipe.default.is_float()) {
+        return Err(Failure::usage(
+            "--fp8-as goes with --type f32, f16 and bf16; other types quantize all matrices",
+        ));
+    }
     let settings = args.options.read(OtherSettings {
         allow_nonfinite: args.allow_nonfinite,
         via: args.via,
+        fp8_as: args.fp8_as,
         endian: byte_order(args.big_endian),
         ..OtherSettings::default()
     })?;
     let input =
         CheckpointInput::open(folder, &args.arch_options()).map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
+    if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
+        ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
+    }
     let open = OpenInput {
         path: args.src(),
         files: Vec::new(),

@@ -171,6 +171,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         allow_requantize: args.allow_requantize,
         allow_nonfinite: args.allow_nonfinite,
         via: None,
+        fp8_as: None,
         endian: byte_order(args.big_endian),
     })?;
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");

@@ -53,6 +53,14 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same of `golden/forms/NAME`, a quantized checkpoint.
+    pub fn with_form(name: &str) -> Sandbox {
+        let sandbox = Sandbox::new();
+        copy_folder(&testkit::form(name), &sandbox.path(name));
+        fs::create_dir(sandbox.path("out")).unwrap();
+        sandbox
+    }
+
     /// The command of a binary, to be run here.
     pub fn command(&self, binary: &str) -> Command {
         let mut command = Command::new(binary);

@@ -60,6 +60,17 @@ impl CheckpointInput {
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
+
+    /// Whether a tensor of the layout is made of floats of 8 bits with scales. Of several sources the last decides, as in
+    /// the reference, which knows a stack by it.
+    pub fn is_of_fp8(&self, tensor: &OutTensor) -> bool {
+        let source = match &tensor.data {
+            Data::Rows { sources, .. } => sources.last(),
+            Data::Columns { source, .. } => Some(source),
+            _ => None,
+        };
+        source.and_then(|name| self.checkpoint.tensor(name)).is_some_and(source::Tensor::is_of_fp8)
+    }
 }
 
 impl Input for CheckpointInput {
@@ -101,7 +112,8 @@ impl Input for CheckpointInput {
             let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
             (metadata, reference_order(&names))
         };
-        let base = Base { metadata, tensors: &tensors, order, converted, shard_of: None };
+        let of_fp8 = layout.tensors.iter().map(|tensor| self.is_of_fp8(tensor)).collect();
+        let base = Base { metadata, tensors: &tensors, order, converted, of_fp8, shard_of: None };
         files::plan(&base, output, request)
     }
 

@@ -14,7 +14,9 @@ use crate::{
     imatrix::{MissingPolicy, provenance, raised},
     planned::{Choice, PlannedFile},
     prune::Pruning,
-    recipes::{Assignment, ModelFacts, Overrides, Reason, Recipe, TensorFacts, assign, requires_imatrix},
+    recipes::{
+        Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, assign, requires_imatrix,
+    },
     request::{OutputRequest, Request, Shards},
 };
 
@@ -28,6 +30,8 @@ pub(crate) struct Base<'a> {
     pub(crate) order: Vec<usize>,
     /// Whether the file is one that the reference's converter alone writes.
     pub(crate) converted: bool,
+    /// Which of the tensors came from floats of 8 bits; none where nobody asks.
+    pub(crate) of_fp8: Vec<bool>,
     /// The input's file that holds each tensor, where that matters.
     pub(crate) shard_of: Option<Vec<usize>>,
 }
@@ -128,6 +132,11 @@ fn choose(
             if base.converted {
                 keep_stored(&mut made, facts);
             }
+            if let Some(dtype) = request.fp8_as {
+                let of_fp8 = kept.iter().map(|(index, _)| base.of_fp8.get(*index).copied().unwrap_or(false));
+                let chosen = made.iter_mut().zip(facts).zip(of_fp8).filter(|(_, of_fp8)| *of_fp8);
+                chosen.for_each(|((assignment, facts), _)| choose_for_fp8(assignment, facts, dtype));
+            }
             made.into_iter().map(|it| (it.dtype, it.reason, it.fallback, it.requires_imatrix)).collect()
         }
     };
@@ -154,6 +163,25 @@ fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
             assignment.dtype = facts.dtype;
         }
     }
+}
+
+/// What the reference's `--fp8-as-q8` makes of a tensor that came from floats of 8 bits, unless an option names another
+/// type for it: no vector, no norm, and f16 where rows are no whole blocks.
+///
+/// Source: `tensor_force_quant` and `prepare_tensors` in `conversion/base.py`.
+fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: DType) {
+    let is_requested = matches!(
+        assignment.reason,
+        Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption
+    );
+    if is_requested || facts.shape.n_dims() < 2 || facts.name.ends_with("_norm.weight") {
+        return;
+    }
+    let row_elems = facts.shape.row_elems();
+    let fits = row_elems.is_multiple_of(dtype.block_elems());
+    assignment.dtype = if fits { dtype } else { DType::F16 };
+    assignment.fallback = (!fits).then_some(Fallback { wanted: dtype, row_elems });
+    assignment.reason = Reason::Fp8Option;
 }
 
 /// Cuts the tensors into files and fixes every offset.

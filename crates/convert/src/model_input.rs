@@ -79,7 +79,14 @@ impl Input for ModelInput {
             // What is copied keeps the number that it has.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
         let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
-        let base = Base { metadata, tensors: &tensors, order, converted: false, shard_of: Some(shard_of) };
+        let base = Base {
+            metadata,
+            tensors: &tensors,
+            order,
+            converted: false,
+            of_fp8: Vec::new(),
+            shard_of: Some(shard_of),
+        };
         files::plan(&base, output, request)
     }
 

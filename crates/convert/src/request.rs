@@ -59,6 +59,9 @@ pub struct Request<'a> {
     pub endian: Endian,
     /// Whether weights that are quantized already may be quantized again.
     pub allow_requantize: bool,
+    /// The type of matrices of a checkpoint that came from floats of 8 bits, in files that the reference's converter
+    /// writes alone. What overrides name goes before it.
+    pub fp8_as: Option<DType>,
     /// A type that the weights of a checkpoint are rounded to first, as the reference's two steps do.
     pub via: Option<DType>,
 }

@@ -4,7 +4,7 @@ use std::{fmt, ops::Range};
 
 use tensor::DType;
 
-use crate::{Part, ReadError, Span};
+use crate::{Dtype, Part, ReadError, Span};
 
 /// How the values of one tensor are made of what its files hold.
 ///
@@ -26,6 +26,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
 
     /// The bytes that rows `rows` are made of, each once, for progress and for advice to the system.
     fn spans(&self, rows: Range<u64>) -> Vec<Span>;
+
+    /// The type of the codes, where each value is one of them times a scale.
+    fn codes(&self) -> Option<Dtype> {
+        None
+    }
 
     /// How many rows are best read together, where rows do not lie one after the other: at least 1.
     fn panel_rows(&self) -> u64 {

@@ -100,6 +100,12 @@ impl Tensor {
         self.stored.is_none() && !is_number && self.shape.len() >= 2 && !COUNTED.contains(&self.ending())
     }
 
+    /// Whether its values are made of floats of 8 bits with scales.
+    pub fn is_of_fp8(&self) -> bool {
+        let codes = self.stored.as_ref().and_then(|stored| stored.codes());
+        matches!(codes, Some(Dtype::F8_E4M3 | Dtype::F8_E5M2))
+    }
+
     /// The error of a weight that is codes nobody has decoded.
     pub fn undecoded(&self) -> Error {
         let (tensor, dtype, shape) = (self.name.clone(), self.dtype, self.shape.clone());

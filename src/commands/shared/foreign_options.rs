@@ -25,6 +25,7 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[
         &["--no-lazy", "--use-temp-file"],
         "leave it out: weights are read in pieces, and memory does not depend on the model",
     ),
+    ("gguf-convert", &["--fp8-as-q8"], "matrices of FP8 become Q8_0 by `--fp8-as q8_0`"),
     ("gguf-convert", &["--bigendian"], "big-endian files are `--big-endian`"),
     (
         "gguf-quantize",

@@ -120,6 +120,7 @@ pub struct Settings {
     overrides: Overrides,
     imatrix: Option<Imatrix>,
     keys: Vec<KeyOverride>,
+    fp8_as: Option<DType>,
     replayed: bool,
     save_to: Option<PathBuf>,
     endian: Endian,
@@ -136,6 +137,8 @@ pub struct OtherSettings {
     pub allow_nonfinite: bool,
     /// The type that weights are rounded to first.
     pub via: Option<DType>,
+    /// The type of matrices that came from FP8.
+    pub fp8_as: Option<DType>,
     /// The byte order of the output.
     pub endian: Endian,
 }
@@ -180,6 +183,7 @@ impl QuantizeOptions {
             overrides: self.overrides()?,
             imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),
             keys,
+            fp8_as: other.fp8_as,
             replayed: self.recipe.is_some(),
             save_to: self.save_recipe.clone(),
             endian: other.endian,
@@ -275,6 +279,8 @@ impl Settings {
         };
         request.allow_requantize = settings.allow_requantize;
         request.via = settings.via;
+        // A recipe file has the types that were chosen.
+        request.fp8_as = self.fp8_as;
         request.endian = self.endian;
         request
     }

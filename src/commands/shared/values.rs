@@ -85,6 +85,11 @@ pub(in crate::commands) fn float() -> OneOf<DType> {
     OneOf { names: floats.map(|dtype| (dtype.name(), dtype)).to_vec(), tip: |_| None }
 }
 
+/// A dtype that matrices of FP8 can be given in files of floats.
+pub(in crate::commands) fn fp8_as() -> OneOf<DType> {
+    OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], tip: |_| None }
+}
+
 /// A dtype that weights can be encoded as.
 pub(in crate::commands) fn encodable() -> OneOf<DType> {
     let dtypes = quant::CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());

@@ -47,6 +47,8 @@ pub enum Reason {
     },
     /// A tensor that this architecture does not take below eight bits.
     Q8_0AtLeast,
+    /// The option for what came from floats of 8 bits.
+    Fp8Option,
     /// A recipe file, in which all was decided before.
     RecipeFile,
 }
@@ -93,6 +95,7 @@ impl fmt::Display for Reason {
             Reason::Pure => f.write_str("requested: one type for all"),
             Reason::Default => f.write_str("default"),
             Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
+            Reason::Fp8Option => f.write_str("requested: type of what came from FP8"),
             Reason::RecipeFile => f.write_str("recipe file"),
             Reason::Rule { category, tied, when } => {
                 // Tied says something of the embedding alone; for all others it is a fact about the model.

@@ -59,6 +59,15 @@ impl Numbers {
         }
     }
 
+    /// The type that has these numbers.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Numbers::E4M3 => Dtype::F8_E4M3,
+            Numbers::E5M2 => Dtype::F8_E5M2,
+            Numbers::I8 => Dtype::I8,
+        }
+    }
+
     /// The number of each code.
     pub fn table(self) -> &'static [f32; 256] {
         match self {

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::{grid::Grid, number_tables::Numbers};
-use crate::{Part, ReadError, Span, Stored};
+use crate::{Dtype, Part, ReadError, Span, Stored};
 
 /// Codes and where their scales are.
 #[derive(Debug)]
@@ -104,6 +104,10 @@ impl Stored for Scaled {
             self.row(codes, &scales, columns.start, out);
         }
         Ok(())
+    }
+
+    fn codes(&self) -> Option<Dtype> {
+        Some(self.numbers.dtype())
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
