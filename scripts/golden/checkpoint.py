@@ -54,6 +54,18 @@ VALUES = {
     "positive": lambda seed, i: (U(1) + mix(seed, i) % U(1000)).astype(F) * F(1e-5),
     "divisor": lambda seed, i: (U(100) + mix(seed, i) % U(9000)).astype(F),
     "one": lambda seed, i: np.ones(len(i), F),
+    # Words of codes; scales from 2^-10 to 2^-8.
+    "words": lambda seed, i: (mix(seed, i) >> U(32)).astype(np.uint32),
+    "scales": lambda seed, i: (U(0x1400) + mix(seed, i) % U(0x800)).astype(np.uint16),
+}
+# Those with a number behind a colon, KIND:NUMBER. Words of fields of so many bits that never are all ones; groups of
+# so many inputs in order, and in no order; numbers, one after the other.
+VALUES_OF = {
+    "fields": lambda bits, seed, i: sum((mix(seed, i * U(32 // int(bits)) + U(k)) % U(2**int(bits) - 1) << U(k * int(bits))
+                                         for k in range(32 // int(bits))), U(0)).astype(np.uint32),
+    "in-order": lambda size, seed, i: (i // U(int(size))).astype(np.uint32),
+    "in-no-order": lambda size, seed, i: (i * U(37) % U(len(i)) // U(int(size))).astype(np.uint32),
+    "numbers": lambda numbers, seed, i: np.array([int(n) for n in numbers.split("x")], np.int64),
 }
 NORM = re.compile(r"(norm|Norm|(^|[._])(pre_|emb_)?ln(_?\w*)?)[^.]*\.(weight|gamma)$|norm[^.]*(\.\d+)?\.weight$")
 
@@ -68,11 +80,13 @@ def fnv1a(text: str) -> int:
 
 def tensor_bytes(seed: int, name: str, dtype: str, shape: list, values: str) -> bytes:
     seed = int(mix(seed, np.array([fnv1a(name)], U))[0])
-    numbers = VALUES[values](seed, np.arange(int(np.prod(shape)), dtype=U))
+    kind, _, argument = values.partition(":")
+    make = VALUES[values] if not argument else lambda seed, i: VALUES_OF[kind](argument, seed, i)
+    numbers = make(seed, np.arange(int(np.prod(shape)), dtype=U))
     if dtype == "BF16":
         bits = numbers.view(np.uint32)
         numbers = ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype("<u2")
-    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8, F8_E4M3=np.uint8,
+    assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8, I8=np.uint8, F16=np.uint16, I32=np.uint32, I64=np.int64, F8_E4M3=np.uint8,
         F8_E5M2=np.uint8, F8_E8M0=np.uint8)[dtype], (name, dtype)
     return numbers.tobytes()
 

@@ -23,9 +23,10 @@ import checkpoint
 from arch import convert, expect
 from forms_fp4 import FORMS as FP4
 from forms_fp8 import FORMS as FP8
+from forms_ints import FORMS as INTS
 from lib import seed_of, sha256, sha256_of_file
 
-FORMS = FP4 | FP8
+FORMS = FP4 | FP8 | INTS
 
 
 def expect_whole(folder: Path, pre: str, spec: dict, out: Path) -> None:

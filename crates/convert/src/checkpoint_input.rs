@@ -236,8 +236,14 @@ pub(crate) fn layout_tasks<'a>(
 
 /// The one place that knows which source of rows a layout's kind of data needs.
 fn rows_of<'a>(checkpoint: &'a Checkpoint, tensor: &'a OutTensor) -> Result<Box<dyn RowSource + 'a>, Error> {
-    let wanted =
-        |map, element| RowsFor { checkpoint, tensor: &tensor.name, view: tensor.row_view(), map, element };
+    let wanted = |map, element| RowsFor {
+        checkpoint,
+        tensor: &tensor.name,
+        view: tensor.row_view(),
+        map,
+        element,
+        kept: None,
+    };
     Ok(match &tensor.data {
         Data::Computed(values) => Box::new(ValueRows(values)),
         Data::Rows { sources, rows, element } => {

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-    Error, Folder, Listing, Part, ReadError, Tensor, Tensors, View, formats,
+    Error, Folder, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, formats,
     methods::{self, Decoded, Outcome},
     read_rows,
     small_files::{card_of, read_object, read_small_files},
@@ -199,6 +199,11 @@ impl Checkpoint {
             let bytes = rows.start * row_bytes..rows.end * row_bytes;
             return self.part_of(tensor).advise(tensor, bytes, advice);
         };
+        // Rows of a panel lie in all pages of a matrix: they stay until the last of them is read, unless they are many.
+        let is_last = rows.end * row_elems >= tensor.n_rows() * tensor.row_elems();
+        if stored.panel_rows() > 1 && !is_last && tensor.n_bytes() <= PANEL_BYTES {
+            return;
+        }
         for span in stored.spans(own_rows(tensor, row_elems, rows)) {
             if let Some(part) = self.parts.get(span.part) {
                 part.advise_bytes(advice, span.bytes);
@@ -218,10 +223,31 @@ impl Checkpoint {
         (own * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
     }
 
-    /// The ggml type that can hold all values of a tensor without changing a bit, where it is stored in codes that
-    /// have one.
-    pub fn repacks_to(&self, tensor: &Tensor) -> Option<DType> {
-        tensor.stored.as_ref()?.repacks_to()
+    /// The ggml types that can hold all values of a tensor without changing one, where it is stored in codes; none
+    /// where its values lie in the file.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn repacks_to(&self, tensor: &Tensor) -> Result<Option<Repacks>, ReadError> {
+        tensor.stored.as_ref().map(|stored| stored.repacks_to(&self.parts)).transpose()
+    }
+
+    /// Appends rows `rows` of a tensor, by its own row length, as blocks of `dtype`, which must be one of
+    /// [`Checkpoint::repacks_to`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn repack(
+        &self,
+        tensor: &Tensor,
+        dtype: DType,
+        rows: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        match &tensor.stored {
+            Some(stored) => stored.repack(&self.parts, dtype, rows, out),
+            None => Ok(()),
+        }
     }
 
     /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`], and not one whose values are decoded.
@@ -234,6 +260,9 @@ impl Checkpoint {
         Ok(View { name, dtype: *dtype, shape, bytes })
     }
 }
+
+/// Bytes of codes in columns whose pages may stay in memory until the last panel of them is read.
+const PANEL_BYTES: u64 = 64 << 20;
 
 /// The rows of a tensor's own length that rows of `row_elems` elements lie in.
 fn own_rows(tensor: &Tensor, row_elems: u64, rows: Range<u64>) -> Range<u64> {

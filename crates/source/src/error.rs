@@ -127,6 +127,36 @@ pub enum Error {
         /// What is there.
         found: String,
     },
+    /// A part of quantized weights is not there.
+    #[error("tensor `{tensor}` is missing, which belongs to the codes `{codes}`")]
+    PartMissing {
+        /// The tensor.
+        tensor: String,
+        /// The tensor of the codes.
+        codes: String,
+    },
+    /// A part of quantized weights is smaller than the codes ask for.
+    #[error("tensor `{tensor}`: {found} bytes, {expected} are needed")]
+    PartBytes {
+        /// The tensor.
+        tensor: String,
+        /// Bytes that belong there.
+        expected: u64,
+        /// Bytes that are there.
+        found: u64,
+    },
+    /// A number of a part of quantized weights that makes no sense there.
+    #[error("tensor `{tensor}`: element {index}: expected {expected}, found {found}")]
+    PartValue {
+        /// The tensor.
+        tensor: String,
+        /// The element.
+        index: u64,
+        /// What belongs there.
+        expected: String,
+        /// What is there.
+        found: i64,
+    },
     /// A file that every checkpoint of this format has.
     #[error("`{file}` is missing")]
     MissingFile {

@@ -20,6 +20,7 @@
 mod adapter;
 mod card;
 mod checkpoint;
+mod codes;
 mod dtype;
 mod error;
 mod folder;
@@ -52,4 +53,4 @@ pub use part::{Part, Span};
 pub use read_error::ReadError;
 pub use rows::read_rows;
 pub use small_files::MAX_FILE_BYTES;
-pub use stored::Stored;
+pub use stored::{Repacks, Stored};

@@ -35,7 +35,8 @@ pub fn read_rows(view: &View<'_>, first_row: u64, n_rows: u64, out: &mut [f32]) 
     Ok(())
 }
 
-fn to_f32(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
+/// Reads elements of a readable type, as many as `out` has.
+pub(crate) fn to_f32(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     match dtype {
         Dtype::F32 => each(bytes, out, f32::from_le_bytes),
         Dtype::F64 => each(bytes, out, |b| f64::from_le_bytes(b) as f32),

@@ -37,17 +37,28 @@ pub trait Stored: fmt::Debug + Send + Sync {
         1
     }
 
-    /// The ggml type that can hold all these values without changing a bit, if there is one.
-    fn repacks_to(&self) -> Option<DType> {
-        None
-    }
-
-    /// Rows `rows` as blocks of [`Stored::repacks_to`], appended to `out`.
+    /// The ggml types that can hold all these values without changing one. It may take a look at all of them, so it
+    /// is asked only where somebody wants to know.
     ///
     /// # Errors
     /// [`ReadError`], as for [`Stored::read`].
-    fn repack(&self, parts: &[Part], rows: Range<u64>, out: &mut Vec<u8>) -> Result<(), ReadError> {
-        let _ = (parts, rows, out);
+    fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
+        let _ = parts;
+        Ok(Repacks::Not("no type of ggml holds such values".to_owned()))
+    }
+
+    /// Rows `rows` as blocks of `dtype`, one of [`Stored::repacks_to`], appended to `out`.
+    ///
+    /// # Errors
+    /// [`ReadError`], as for [`Stored::read`].
+    fn repack(
+        &self,
+        parts: &[Part],
+        dtype: DType,
+        rows: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let _ = (parts, dtype, rows, out);
         Ok(())
     }
 
@@ -57,4 +68,13 @@ pub trait Stored: fmt::Debug + Send + Sync {
         let _ = (parts, rows);
         Ok([Vec::new(), Vec::new(), Vec::new()])
     }
+}
+
+/// Whether a ggml type can hold the values of a tensor without changing one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repacks {
+    /// These can, the smallest first.
+    To(Vec<DType>),
+    /// None can; the reason, for people.
+    Not(String),
 }

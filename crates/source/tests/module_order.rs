@@ -12,6 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["tensor"],
     &["rows", "small_files"],
     &["safetensors"],
+    &["codes"],
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
     &["checkpoint"],

@@ -104,6 +104,21 @@ fn cases() -> Vec<Case> {
         ),
         Case("GPTQ in the order of a kernel", json!({"method": "gptq", "is_marlin_format": true}), marlin),
         Case(
+            "AWQ in the order of a kernel",
+            json!({"quant_method": "awq", "version": "GEMV_FAST"}),
+            "a.qweight I16 2x8, a.qzeros F16 1x8, a.scales F16 1x8",
+        ),
+        Case(
+            "AutoRound with rotations or in the layout of MLX",
+            json!({"quant_method": "auto-round", "rotation_config": {"hadamard_type": "random"}}),
+            gptq,
+        ),
+        Case(
+            "AutoRound with rotations or in the layout of MLX",
+            json!({"quant_method": "auto-round", "packing_format": "auto_round:mlx"}),
+            "a.weight U32 8x8, a.scales BF16 8x1, a.biases BF16 8x1",
+        ),
+        Case(
             "NVFP4 with parts of low rank (SVDQuant)",
             json!({"quant_method": "modelopt", "quant_algo": "NVFP4_SVD"}),
             "a.weight U8 8x4, a.weight_scale F8_E4M3 8x1, a.weight_scale_2 F32, a.svdquant_lora_a F16 2x8",
@@ -130,10 +145,6 @@ fn cases() -> Vec<Case> {
             "a.weight F8_E4M3 8x8, a.weight_scale BF16 8x1",
         ),
         // Below: refused only until their readers land; see REFUSED.
-        Case("GPTQ", method("gptq"), gptq),
-        Case("GPTQ", json!({"quant_method": null, "bits": 4}), gptq),
-        Case("AWQ", method("awq"), "a.qweight I32 8x1, a.qzeros I32 1x1, a.scales F16 1x8"),
-        Case("AutoRound", method("auto-round"), gptq),
         Case(
             "bitsandbytes",
             method("bitsandbytes"),

@@ -270,10 +270,40 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
         ("F8_E5M2", "e5m2") => {
             body.extend((0..n_elems).map(|i| (mix(seed, i) % 124) as u8 | (mix(seed, i) >> 56) as u8 & 128));
         }
+        // Codes in words, and scales from 2^-10 to 2^-8.
+        ("I8", "bytes") => body.extend(bytes_of(seed, n_elems)),
+        ("I32", "words") => {
+            body.extend((0..n_elems).flat_map(|i| ((mix(seed, i) >> 32) as u32).to_le_bytes()))
+        }
+        ("F16", "scales") => {
+            body.extend((0..n_elems).flat_map(|i| (0x1400 + (mix(seed, i) % 0x800) as u16).to_le_bytes()));
+        }
+        ("I32" | "I64", _) => extend_with_numbers(body, seed, values, n_elems),
         ("F32", _) => body.extend((0..n_elems).flat_map(|i| number(i).to_le_bytes())),
         ("BF16", _) => body.extend((0..n_elems).flat_map(|i| bf16(number(i)))),
         other => panic!("no values for {other:?}"),
     }
+}
+
+/// Appends what has a number behind a colon: words of fields that never are all ones, groups of inputs, numbers.
+fn extend_with_numbers(body: &mut Vec<u8>, seed: u64, values: &str, n_elems: u64) {
+    let (kind, argument) = values.split_once(':').expect("a kind and its number");
+    if kind == "numbers" {
+        let numbers = argument.split('x').map(|number| number.parse::<i64>().expect("a number"));
+        return body.extend(numbers.flat_map(i64::to_le_bytes));
+    }
+    let argument: u64 = argument.parse().expect("a number");
+    let word = |i: u64| match kind {
+        "fields" => {
+            let n_fields = 32 / argument;
+            let field = |k: u64| (mix(seed, i * n_fields + k) % ((1 << argument) - 1)) << (k * argument);
+            (0..n_fields).map(field).sum()
+        }
+        "in-order" => i / argument,
+        "in-no-order" => i * 37 % n_elems / argument,
+        other => panic!("no values are called `{other}`"),
+    };
+    body.extend((0..n_elems).flat_map(|i| (word(i) as u32).to_le_bytes()));
 }
 
 /// The number as bf16, halves to even.
@@ -320,7 +350,8 @@ mod tests {
             for file in description["files"].as_object().into_iter().flat_map(|files| files.values()) {
                 for tensor in file["tensors"].as_object().into_iter().flat_map(|tensors| tensors.values()) {
                     let Tensor { values, dtype, .. } = Tensor::parse(tensor.as_str().unwrap_or_default());
-                    kinds.insert(format!("{dtype} {}", if values.starts_with('=') { "=" } else { values }));
+                    let kind = values.split(':').next().unwrap_or(values);
+                    kinds.insert(format!("{dtype} {}", if kind.starts_with('=') { "=" } else { kind }));
                 }
             }
         }
@@ -330,6 +361,7 @@ mod tests {
             "BF16 near-one",
             "BF16 normal",
             "BF16 positive",
+            "F16 scales",
             "F32 =",
             "F32 divisor",
             "F32 index",
@@ -339,6 +371,12 @@ mod tests {
             "F8_E4M3 ue4m3",
             "F8_E5M2 e5m2",
             "F8_E8M0 exponents",
+            "I32 fields",
+            "I32 in-no-order",
+            "I32 in-order",
+            "I32 words",
+            "I64 numbers",
+            "I8 bytes",
             "U8 bytes",
             "U8 exponents",
         ];

@@ -91,6 +91,17 @@ impl<'a> CheckpointRows<'a> {
         runs
     }
 
+    /// Codes of the checkpoint as blocks of `dtype`, which hold the same values.
+    fn repacked(&self, dtype: DType, rows: Range<u64>) -> Result<Cow<'_, [u8]>, Error> {
+        let mut blocks = Vec::new();
+        for run in self.runs(rows) {
+            let part = &self.parts[run.part];
+            let rows = run.first_row..run.first_row + run.n_rows;
+            part.checkpoint.repack(part.tensor, dtype, rows, &mut blocks).map_err(Error::Read)?;
+        }
+        Ok(Cow::Owned(blocks))
+    }
+
     /// The dtype whose blocks the stored bytes of every part are, if there is one.
     fn stored_dtype(&self) -> Option<DType> {
         if self.wanted.element != ElementMap::Identity {
@@ -128,6 +139,9 @@ impl RowSource for CheckpointRows<'_> {
     }
 
     fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        if self.wanted.kept == Some(dtype) {
+            return self.repacked(dtype, rows).map(Some);
+        }
         if self.stored_dtype() != Some(dtype) {
             return Ok(None);
         }

@@ -151,7 +151,7 @@ mod tests {
 
     /// Rows of the tensor `out`, whose elements stay as they are.
     fn wanted(checkpoint: &Checkpoint, map: RowMap, view: RowView) -> RowsFor<'_> {
-        RowsFor { checkpoint, tensor: "out", view, map, element: ElementMap::Identity }
+        RowsFor { checkpoint, tensor: "out", view, map, element: ElementMap::Identity, kept: None }
     }
 
     /// A folder with one tensor `t` of f32, whose elements are their own places.

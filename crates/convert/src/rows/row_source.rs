@@ -77,6 +77,8 @@ pub struct RowsFor<'a> {
     pub map: RowMap,
     /// What happens to their elements.
     pub element: ElementMap,
+    /// The type whose blocks hold what the checkpoint stores, where they are taken as they are.
+    pub kept: Option<DType>,
 }
 
 impl<'a> RowsFor<'a> {

@@ -46,6 +46,7 @@ const OF_CODES: &[&str] = &[
     "_proj_scale",
     ".qweight",
     ".qzeros",
+    ".g_idx",
     "._data",
     "._scale",
     "._shift",
@@ -119,7 +120,6 @@ impl<'a> Assembly<'a> {
     }
 
     /// Puts the tensor `name` of `shape` behind all others: where the reference puts what was in columns or packed.
-    #[expect(dead_code, reason = "the first format that needs it lands next")]
     pub fn put_last(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
         self.used(codes);
         self.last.push(decoded(codes, name, shape, stored));

@@ -3,13 +3,15 @@
 //! ```text
 //! format                              tensors of a module                                      taker
 //! float-quantized, naive-quantized    weight F8, weight_scale                                  fp8
+//! pack-quantized                      weight_packed I32, weight_shape, weight_scale            compressed_ints
+//! int-quantized, naive-quantized      weight I8, weight_scale                                  compressed_ints
 //! ```
 //!
 //! Source: compressed-tensors 0.20, `compressors/`.
 
 use super::{
     assembly::{Taker, assemble},
-    fp8,
+    compressed_ints, fp8,
     method::{Method, Reading},
 };
 
@@ -24,4 +26,4 @@ pub(super) const COMPRESSED_TENSORS: Method = Method {
 };
 
 /// Formats in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp8::take];
+pub(super) const TAKERS: &[Taker] = &[compressed_ints::take_packed, compressed_ints::take_bytes, fp8::take];

@@ -10,10 +10,15 @@
 use serde_json::Value as Json;
 
 mod assembly;
+mod auto_round;
+mod awq;
 mod bitsandbytes;
 mod checks;
+mod code_parts;
+mod compressed_ints;
 mod compressed_tensors;
 mod fp8;
+mod gptq;
 mod grid;
 mod hqq;
 mod method;
@@ -54,6 +59,9 @@ pub const METHODS: &[Method] = &[
     quark::QUARK,
     torchao::TORCHAO,
     fp8::FP8,
+    gptq::GPTQ,
+    auto_round::AUTO_ROUND,
+    awq::AWQ,
 ];
 
 /// What becomes of a checkpoint's tensors.

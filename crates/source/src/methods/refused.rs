@@ -28,9 +28,6 @@ macro_rules! refused {
 
 /// Known and not read. A row goes when its method is read.
 pub const REFUSED: &[Method] = refused! {
-    "GPTQ", ["gptq"], ["qweight", "qzeros", "scales", "g_idx"], ORIGINAL;
-    "AWQ", ["awq"], ["qweight", "qzeros", "scales"], ORIGINAL;
-    "AutoRound", ["auto-round", "intel/auto-round"], [], ORIGINAL;
     "MLX", ["metal"], ["weight", "scales", "biases"], ORIGINAL;
     "BitNet", ["bitnet"], [], ORIGINAL;
     "integers of Gemma", ["gemma"], [], ORIGINAL;
@@ -57,14 +54,38 @@ pub const REFUSED: &[Method] = refused! {
 pub const VARIANTS: &[Method] = &[
     Method {
         name: "GPTQ in the order of a kernel",
-        recognized_by: "`checkpoint_format` `marlin`, `gptq_marlin`, `marlin_24`, `bitblas`; `is_marlin_format`",
+        recognized_by: "`checkpoint_format`, `format` `marlin`, `gptq_marlin`, `marlin_24`, `bitblas`; `is_marlin_format`",
         detect: |quantized| {
             let is = |value: &str| ["marlin", "gptq_marlin", "marlin_24", "bitblas"].contains(&value);
             quantized.method_is(&["gptq", "awq", "auto-round"])
-                && (text(quantized, "checkpoint_format").is_some_and(is)
+                && (["checkpoint_format", "format"].iter().any(|key| text(quantized, key).is_some_and(is))
                     || flag(quantized, "is_marlin_format"))
         },
         reading: Reading::Refused(BEFORE_KERNEL),
+    },
+    Method {
+        name: "AWQ in the order of a kernel",
+        recognized_by: "`version` `gemv_fast`, `llm-awq`, `marlin`",
+        detect: |quantized| {
+            let is = |value: &str| {
+                ["gemv_fast", "llm-awq", "marlin"].contains(&value.to_ascii_lowercase().as_str())
+            };
+            quantized.method_is(&["awq"])
+                && ["version", "format"].iter().any(|key| text(quantized, key).is_some_and(is))
+        },
+        reading: Reading::Refused(BEFORE_KERNEL),
+    },
+    Method {
+        // A rotation belongs to the arithmetic of the model.
+        name: "AutoRound with rotations or in the layout of MLX",
+        recognized_by: "`rotation_config`; `packing_format` `auto_round:mlx`",
+        detect: |quantized| {
+            let rotation = || quantized.config()?.get("rotation_config")?.as_object();
+            quantized.method_is(&["auto-round", "intel/auto-round"])
+                && (rotation().is_some_and(|rotation| !rotation.is_empty())
+                    || text(quantized, "packing_format").is_some_and(|format| format.ends_with(":mlx")))
+        },
+        reading: Reading::Refused(ORIGINAL),
     },
     Method {
         name: "NVFP4 with parts of low rank (SVDQuant)",

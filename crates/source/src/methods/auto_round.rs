@@ -1,0 +1,45 @@
+//! AutoRound: the layouts of others, by `packing_format`.
+//!
+//! ```text
+//! auto_round:auto_gptq, auto_round:gptq   GPTQ without g_idx; zeros are stored less one, 0 as 0
+//! auto_round, auto_round:gptqmodel        GPTQ with the zeros themselves
+//! auto_round:auto_awq, auto_round:awq     AWQ gemm
+//! auto_round:llm_compressor, :fp8, ...    tensors of compressed-tensors, 8-bit floats
+//! ```
+//!
+//! Codes of 5, 6 and 7 bits are dense streams like all others. Which of the layouts a module has its tensors say; the
+//! config says what zeros mean.
+//!
+//! Source: auto-round 0.16.1 `export/export_to_autoround/`.
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    awq,
+    compressed_tensors::TAKERS as COMPRESSED,
+    gptq::{Columns, Planes, group_sizes, take_columns},
+    method::{Method, Reading},
+};
+use crate::{Error, codes::ZeroRule};
+
+pub(super) const AUTO_ROUND: Method = Method {
+    name: "AutoRound",
+    recognized_by: "quant_method `auto-round`, `intel/auto-round`",
+    detect: |quantized| quantized.method_is(&["auto-round", "intel/auto-round"]),
+    reading: Reading::Decoded(|quantized| {
+        let own: &[Taker] = &[take, awq::take];
+        assemble(quantized, &[own, COMPRESSED].concat())
+    }),
+};
+
+/// Takes every module whose codes lie in columns.
+fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let config = assembly.quantized.config();
+    let format = config.and_then(|config| config.get("packing_format")?.as_str()).unwrap_or_default();
+    let zeros = match format {
+        "auto_round:auto_gptq" | "auto_round:gptq" => ZeroRule::PlusOne,
+        _ => ZeroRule::AsStored,
+    };
+    let group_sizes = group_sizes(config);
+    // A zero of 0 is stored as 0, so that no stored zero has all bits set.
+    take_columns(assembly, &Columns { zeros, planes: Planes::None, group_sizes, is_last: false }, true)
+}

@@ -1,0 +1,211 @@
+//! AWQ, as AutoAWQ writes it.
+//!
+//! ```text
+//! gemm  X.qweight  I32 (in, out / 8)   nibbles of eight outputs a word, in the order 0 2 4 6 1 3 5 7
+//!       X.qzeros   I32 (in / g, out / 8), likewise
+//!       X.scales   F16 (in / g, out)
+//! gemv  X.qweight  I32 (out, in / 8)   nibbles in order
+//!       X.qzeros   I32 (out, words)    nibbles of the groups in order, words up to a multiple of 1, 2 or 4
+//!       X.scales   F16 (out, 8 words)  groups, then padding
+//! ```
+//!
+//! `w[n, i] = (q - z) * s`; zeros are stored as they are. Where a model's activation has no norm before the next
+//! matrix, AWQ divides its output by `….scales` of its own: they are folded into the columns of that matrix,
+//! `W[:, j] / scales[j]`.
+//!
+//! Source: autoawq 0.2.7.post3 `utils/packing_utils.py`, `modules/linear/gemm.py`, `gemv.py`, `modules/act.py`.
+
+use std::sync::Arc;
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    code_parts::{floats_of, part_of, shape_error},
+    gptq::group_sizes,
+    method::{Method, Reading},
+};
+use crate::{
+    Dtype, Error, Tensor,
+    codes::{Axis, CodedWeights, Codes, FLOATS, Fields, Fold, Groups, Packing, Strided, ZeroRule, Zeros},
+};
+
+pub(super) const AWQ: Method = Method {
+    name: "AWQ",
+    recognized_by: "quant_method `awq`; tensors `.qweight`, `.qzeros`, `.scales`",
+    detect: |quantized| {
+        quantized.method_is(&["awq"]) || quantized.looks_like(&["qweight", "qzeros", "scales"])
+    },
+    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+};
+
+const TAKERS: &[Taker] = &[take];
+
+/// Codes of a word.
+const PER_WORD: u64 = 8;
+
+/// Takes every module of nibbles in the layouts gemm and gemv, which their shapes tell apart.
+///
+/// # Errors
+/// [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`]; [`Error::ScalesWithoutCodes`] for scales of an
+/// activation whose matrix is not found.
+pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let sizes = group_sizes(assembly.quantized.config());
+    let modules: Vec<&Tensor> =
+        assembly.left().into_iter().filter(|codes| codes.name.ends_with(".qweight")).collect();
+    let mut made = Vec::new();
+    for codes in modules {
+        let stem = codes.name.trim_end_matches(".qweight");
+        let scales = floats_of(assembly, codes, &format!("{stem}.scales"))?;
+        let zeros_name = format!("{stem}.qzeros");
+        let zeros = match assembly.get(&zeros_name) {
+            Some(_) => Some(part_of(assembly, codes, &zeros_name, &[Dtype::I32], "I32")?),
+            None => None,
+        };
+        if codes.dtype != Dtype::I32 {
+            return Err(Error::PartType { tensor: codes.name.clone(), expected: "I32", found: codes.dtype });
+        }
+        let ([rows, words], [scale_rows, scale_columns]) = (dims(codes)?, dims(scales)?);
+        let weights = if words.checked_mul(PER_WORD) == Some(scale_columns) {
+            gemm(codes, scales, zeros, [rows, scale_columns, scale_rows], &sizes)?
+        } else if rows == scale_rows {
+            gemv(codes, scales, zeros, &sizes)?
+        } else {
+            return Err(shape_error(
+                scales,
+                codes,
+                "(groups, out) of codes (in, out / 8), or (out, groups) of (out, in / 8)",
+            ));
+        };
+        assembly.used(scales);
+        zeros.into_iter().for_each(|zeros| assembly.used(zeros));
+        made.push((codes, stem, weights));
+    }
+    // What is left of scales divides activations.
+    for scales in assembly.left() {
+        let Some(activation) = scales.name.strip_suffix(".scales") else { continue };
+        let block = activation.rsplit_once('.').map_or("", |(block, _)| block);
+        let n_columns = scales.shape.iter().product::<u64>();
+        let mut readers = made.iter_mut().filter(|(_, stem, weights)| {
+            stem.strip_prefix(block).is_some_and(|rest| rest.starts_with('.'))
+                && weights.n_columns == n_columns
+        });
+        // The one matrix beside the activation that takes so many inputs.
+        let (Some((_, _, weights)), None) = (readers.next(), readers.next()) else {
+            return Err(Error::ScalesWithoutCodes { tensor: scales.name.clone() });
+        };
+        if !FLOATS.contains(&scales.dtype) {
+            let (tensor, expected) = (scales.name.clone(), "F16, BF16 or F32");
+            return Err(Error::PartType { tensor, expected, found: scales.dtype });
+        }
+        let factors = Strided { group_stride: 1, ..Strided::one(scales) };
+        weights.fold = Some(Fold { factors, divides: true });
+        assembly.used(scales);
+        assembly.note(format!("tensor `{}` is folded into the columns of the matrix behind it", scales.name));
+    }
+    for (codes, stem, weights) in made {
+        let shape = vec![weights.n_rows, weights.n_columns];
+        assembly.put(codes, format!("{stem}.weight"), shape, Arc::new(weights.checked()?));
+    }
+    Ok(())
+}
+
+fn dims(tensor: &Tensor) -> Result<[u64; 2], Error> {
+    match tensor.shape[..] {
+        [rows, columns] if rows > 0 && columns > 0 => Ok([rows, columns]),
+        _ => Err(shape_error(tensor, tensor, "two dimensions")),
+    }
+}
+
+/// The group size that makes `n_groups` of `n_columns`: one that the config names, or equal groups.
+fn group_size(n_columns: u64, n_groups: u64, sizes: &[u64]) -> Option<u64> {
+    let named = sizes.iter().copied().find(|size| n_columns.div_ceil(*size) == n_groups);
+    named.or_else(|| n_columns.is_multiple_of(n_groups).then(|| n_columns / n_groups))
+}
+
+/// Codes (in, out / 8).
+fn gemm(
+    codes: &Tensor,
+    scales: &Tensor,
+    zeros: Option<&Tensor>,
+    [n_columns, n_rows, n_groups]: [u64; 3],
+    sizes: &[u64],
+) -> Result<CodedWeights, Error> {
+    let expected = "(groups, out) with as many groups as the group size makes";
+    let size = group_size(n_columns, n_groups, sizes).ok_or_else(|| shape_error(scales, codes, expected))?;
+    let nibbles = |tensor: &Tensor, n_streams: u64| Codes {
+        name: tensor.name.clone(),
+        span: tensor.span(),
+        bits: 4,
+        packing: Packing::Words { stream_bytes: n_rows / 2, fields: Fields::Awq },
+        axis: Axis::Column,
+        n_streams,
+        n_elems: n_rows,
+        matrix_bytes: tensor.n_bytes(),
+        flip: 0,
+    };
+    let zeros = match zeros {
+        None => Zeros::Same(8.0),
+        Some(zeros) if zeros.shape == [n_groups, n_rows / PER_WORD] => {
+            Zeros::Codes(nibbles(zeros, n_groups), ZeroRule::AsStored)
+        }
+        Some(zeros) => return Err(shape_error(zeros, codes, "(groups, out / 8)")),
+    };
+    Ok(CodedWeights {
+        n_matrices: 1,
+        n_rows,
+        n_columns,
+        codes: nibbles(codes, n_columns),
+        scales: Strided::transposed(scales, n_rows),
+        zeros,
+        offsets: None,
+        groups: Groups::Size(size),
+        fold: None,
+    })
+}
+
+/// Codes (out, in / 8).
+fn gemv(
+    codes: &Tensor,
+    scales: &Tensor,
+    zeros: Option<&Tensor>,
+    sizes: &[u64],
+) -> Result<CodedWeights, Error> {
+    let ([n_rows, n_words], [_, scale_columns]) = (dims(codes)?, dims(scales)?);
+    let n_columns = n_words.saturating_mul(PER_WORD);
+    // Scales are padded, so that only the config knows how many of them are groups.
+    let size = sizes.first().copied().unwrap_or(n_columns);
+    let n_groups = n_columns.div_ceil(size);
+    if n_groups > scale_columns {
+        return Err(shape_error(scales, codes, &format!("(out, at least {n_groups})")));
+    }
+    let nibbles = |tensor: &Tensor, n_elems: u64| Codes {
+        name: tensor.name.clone(),
+        span: tensor.span(),
+        bits: 4,
+        packing: Packing::Dense { stream_bytes: 4 * tensor.row_elems() },
+        axis: Axis::Row,
+        n_streams: n_rows,
+        n_elems,
+        matrix_bytes: tensor.n_bytes(),
+        flip: 0,
+    };
+    let zeros = match zeros {
+        None => Zeros::Same(8.0),
+        Some(zeros) if zeros.shape == [n_rows, scale_columns / PER_WORD] => {
+            Zeros::Codes(nibbles(zeros, n_groups), ZeroRule::AsStored)
+        }
+        Some(zeros) => return Err(shape_error(zeros, codes, "(out, words) of the groups of the scales")),
+    };
+    let scales =
+        Strided { matrix_stride: 0, row_stride: scale_columns, group_stride: 1, ..Strided::one(scales) };
+    Ok(CodedWeights {
+        n_matrices: 1,
+        n_rows,
+        n_columns,
+        codes: nibbles(codes, n_columns),
+        scales,
+        zeros,
+        offsets: None,
+        groups: Groups::Size(size),
+        fold: None,
+    })
+}

@@ -1,0 +1,55 @@
+//! What methods of codes with scales share: looking for the parts of a module, and their errors.
+
+use super::assembly::Assembly;
+use crate::{Dtype, Error, Part, Tensor, codes::FLOATS};
+
+/// The part `name` of the module whose codes are `codes`, which must be of one of `dtypes`.
+///
+/// # Errors
+/// [`Error::PartMissing`], [`Error::PartType`].
+pub(super) fn part_of<'a>(
+    assembly: &Assembly<'a>,
+    codes: &Tensor,
+    name: &str,
+    dtypes: &[Dtype],
+    expected: &'static str,
+) -> Result<&'a Tensor, Error> {
+    let missing = || Error::PartMissing { tensor: name.to_owned(), codes: codes.name.clone() };
+    let part = assembly.get(name).ok_or_else(missing)?;
+    match dtypes.contains(&part.dtype) {
+        true => Ok(part),
+        false => Err(Error::PartType { tensor: part.name.clone(), expected, found: part.dtype }),
+    }
+}
+
+/// As [`part_of`], floats.
+///
+/// # Errors
+/// As [`part_of`].
+pub(super) fn floats_of<'a>(
+    assembly: &Assembly<'a>,
+    codes: &Tensor,
+    name: &str,
+) -> Result<&'a Tensor, Error> {
+    part_of(assembly, codes, name, FLOATS, "F16, BF16 or F32")
+}
+
+/// The error of a part whose shape is not `expected`.
+pub(super) fn shape_error(part: &Tensor, codes: &Tensor, expected: &str) -> Error {
+    Error::PartShape {
+        tensor: part.name.clone(),
+        found: part.shape.clone(),
+        expected: expected.to_owned(),
+        codes: codes.name.clone(),
+        shape: codes.shape.clone(),
+    }
+}
+
+/// All words of a tensor of I32.
+///
+/// # Errors
+/// What hinders reading.
+pub(super) fn u32s(parts: &[Part], tensor: &Tensor) -> Result<Vec<u32>, Error> {
+    let bytes = tensor.span().of(parts)?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+}

@@ -1,0 +1,337 @@
+//! Integers of compressed-tensors, packed into words and as bytes.
+//!
+//! ```text
+//! X.weight_packed      I32 ([E,] out, words)     along each row codes of 2 to 8 bits, q + 2^(bits - 1)
+//! X.weight_shape       I64 or I32 (2 or 3)       the shape of X.weight
+//! X.weight_scale       BF16, F16, F32            ([E,] out, groups), (out, 1), (1)
+//! X.weight_zero_point  I32 ([E,] words, groups)  down each column the zeros of all outputs, packed likewise; may be absent
+//! X.weight_g_idx       I32 (in)                  the group of each column, of older versions; with a -1 it says nothing
+//!
+//! X.weight             I8 ([E,] out, in)         with X.weight_scale and perhaps an X.weight_zero_point I8 of its shape
+//! ```
+//!
+//! `w = (q - z) * s`. From version 0.18 on a row is one dense stream of bits, before each word held as many whole codes
+//! as go into it: for 3, 5, 6 and 7 bits the number of words tells which it is.
+//!
+//! Source: compressed-tensors 0.17.1 and 0.20.0 `compressors/` (`pack_quantized`, `naive_quantized`); `dequant_packed`
+//! in `conversion/base.py`, llama.cpp as vendored in llama-cpp-python 0.3.36.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::Assembly,
+    code_parts::{floats_of, part_of, shape_error, u32s},
+};
+use crate::{
+    Dtype, Error, Tensor,
+    codes::{Axis, CodedWeights, Codes, Fields, Groups, Packing, Strided, ZeroRule, Zeros},
+};
+
+/// Takes every module of packed integers.
+///
+/// # Errors
+/// [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`], [`Error::PartValue`].
+pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let config_bits = bits_of(assembly.quantized.config());
+    for codes in assembly.left() {
+        let Some(name) = codes.name.strip_suffix("_packed").filter(|_| codes.dtype == Dtype::I32) else {
+            continue;
+        };
+        let shape_tensor =
+            part_of(assembly, codes, &format!("{name}_shape"), &[Dtype::I64, Dtype::I32], "I64 or I32")?;
+        let shape = shape_of(assembly, codes, shape_tensor)?;
+        let matrix = Matrix::new(codes, &shape)?;
+        let n_words = codes.row_elems();
+        let (bits, is_dense) = packing_of(codes, matrix.n_columns, n_words, &config_bits)?;
+        let stream_bytes = 4 * n_words;
+        let packed = Codes {
+            name: codes.name.clone(),
+            span: codes.span(),
+            bits,
+            packing: match is_dense {
+                true => Packing::Dense { stream_bytes },
+                false => Packing::Words { stream_bytes, fields: Fields::Plain },
+            },
+            axis: Axis::Row,
+            n_streams: matrix.n_rows,
+            n_elems: matrix.n_columns,
+            matrix_bytes: matrix.n_rows * stream_bytes,
+            flip: 0,
+        };
+        let scales = floats_of(assembly, codes, &format!("{name}_scale"))?;
+        let (scale_grid, n_groups) = matrix.scales(codes, scales)?;
+        let zeros_name = format!("{name}_zero_point");
+        let zeros = match assembly.get(&zeros_name) {
+            // Codes of symmetric weights are moved by half of their range.
+            None => Zeros::Same((1u32 << (bits - 1)) as f32),
+            Some(_) => {
+                let zeros = part_of(assembly, codes, &zeros_name, &[Dtype::I32], "I32")?;
+                assembly.used(zeros);
+                matrix.packed_zeros(codes, zeros, n_groups, bits, is_dense)?
+            }
+        };
+        let groups = matrix.groups(assembly, codes, name, n_groups)?;
+        let weights = matrix.weights(packed, scale_grid, zeros, groups)?;
+        assembly.used(shape_tensor);
+        assembly.used(scales);
+        assembly.put_last(codes, name.to_owned(), shape, Arc::new(weights));
+    }
+    Ok(())
+}
+
+/// Takes every module of integers of 8 bits, a byte each.
+///
+/// # Errors
+/// As [`take_packed`].
+pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    for codes in assembly.left() {
+        if codes.dtype != Dtype::I8 || !codes.name.ends_with(".weight") {
+            continue;
+        }
+        let name = &codes.name;
+        let Some(scales) = assembly.get(&format!("{name}_scale")) else { continue };
+        let matrix = Matrix::new(codes, &codes.shape)?;
+        let scales = floats_of(assembly, codes, &scales.name)?;
+        let (scale_grid, n_groups) = matrix.scales(codes, scales)?;
+        let bytes = |tensor: &Tensor, n_elems: u64| Codes {
+            name: tensor.name.clone(),
+            span: tensor.span(),
+            bits: 8,
+            packing: Packing::Dense { stream_bytes: n_elems },
+            axis: Axis::Row,
+            n_streams: matrix.n_rows,
+            n_elems,
+            matrix_bytes: matrix.n_rows * n_elems,
+            // Two's complement, moved by 128 with its zero.
+            flip: 0x80,
+        };
+        let zeros = match assembly.get(&format!("{name}_zero_point")) {
+            None => Zeros::Same(128.0),
+            Some(zeros) => {
+                let zeros = part_of(assembly, codes, &zeros.name, &[Dtype::I8], "I8")?;
+                if zeros.shape != scales.shape || scales.n_bytes() == scales.dtype.bits() / 8 {
+                    return Err(shape_error(zeros, codes, "the shape of the scales, (out, groups)"));
+                }
+                assembly.used(zeros);
+                Zeros::Codes(bytes(zeros, n_groups), ZeroRule::AsStored)
+            }
+        };
+        let groups = matrix.groups(assembly, codes, name, n_groups)?;
+        let weights = matrix.weights(bytes(codes, matrix.n_columns), scale_grid, zeros, groups)?;
+        assembly.used(scales);
+        assembly.put(codes, name.clone(), codes.shape.clone(), Arc::new(weights));
+    }
+    Ok(())
+}
+
+/// Every number of bits that a config names.
+fn bits_of(config: Option<&Json>) -> Vec<u32> {
+    let groups = config.and_then(|config| config.get("config_groups")?.as_object());
+    let bits = groups.into_iter().flat_map(|groups| groups.values());
+    let bits = bits.filter_map(|group| group.get("weights")?.get("num_bits")?.as_u64());
+    bits.filter_map(|bits| u32::try_from(bits).ok()).filter(|bits| (1..=8).contains(bits)).collect()
+}
+
+/// Bits of the codes of a row of `n_columns` in `n_words` words, and whether they are a dense stream. The config is
+/// asked first: 7 bits in whole words look like 8.
+fn packing_of(codes: &Tensor, n_columns: u64, n_words: u64, config: &[u32]) -> Result<(u32, bool), Error> {
+    let fits = |&(bits, is_dense): &(u32, bool)| {
+        let bits = u64::from(bits);
+        let words = match is_dense {
+            true => n_columns.checked_mul(bits).map(|all| all.div_ceil(32)),
+            false => Some(n_columns.div_ceil(32 / bits)),
+        };
+        words == Some(n_words)
+    };
+    let both = |bits: u32| [(bits, true), (bits, false)];
+    let of_config = config.iter().copied().flat_map(both).find(fits);
+    // A module that no group of the config describes: what its shape says.
+    let of_shape = || [4, 8, 3, 2, 6, 5, 7].into_iter().flat_map(both).find(fits);
+    of_config.or_else(of_shape).ok_or_else(|| Error::PartShape {
+        tensor: codes.name.clone(),
+        found: codes.shape.clone(),
+        expected: "rows of in * bits / 32 words, bits 2 to 8".to_owned(),
+        codes: codes.name.clone(),
+        shape: codes.shape.clone(),
+    })
+}
+
+/// The numbers of a `weight_shape`.
+fn shape_of(assembly: &Assembly<'_>, codes: &Tensor, tensor: &Tensor) -> Result<Vec<u64>, Error> {
+    let elem_bytes = (tensor.dtype.bits() / 8) as usize;
+    if tensor.shape.len() != 1 || tensor.shape[0] != codes.shape.len() as u64 {
+        return Err(shape_error(tensor, codes, "as many numbers as the codes have dimensions"));
+    }
+    let bytes = tensor.span().of(assembly.quantized.parts)?;
+    let number = |(index, bytes): (usize, &[u8])| {
+        let mut word = [0; 8];
+        word[..elem_bytes].copy_from_slice(bytes);
+        let found = i64::from_le_bytes(word);
+        // Negative ones of four bytes are above this too.
+        let is_dim = (1..=i64::from(i32::MAX)).contains(&found);
+        is_dim.then_some(found as u64).ok_or_else(|| Error::PartValue {
+            tensor: tensor.name.clone(),
+            index: index as u64,
+            expected: "a dimension".to_owned(),
+            found,
+        })
+    };
+    bytes.chunks_exact(elem_bytes).enumerate().map(number).collect()
+}
+
+/// How many of everything a tensor has: matrices, rows and columns.
+#[derive(Debug, Clone, Copy)]
+struct Matrix {
+    n_matrices: u64,
+    n_rows: u64,
+    n_columns: u64,
+}
+
+impl Matrix {
+    /// Of codes that stand for `shape`.
+    fn new(codes: &Tensor, shape: &[u64]) -> Result<Matrix, Error> {
+        let of = |shape: &[u64]| match *shape {
+            [rows, columns] => Some([1, rows, columns]),
+            [matrices, rows, columns] => Some([matrices, rows, columns]),
+            _ => None,
+        };
+        match (of(shape), of(&codes.shape)) {
+            (Some([n_matrices, n_rows, n_columns]), Some([matrices, rows, _]))
+                if [n_matrices, n_rows] == [matrices, rows] && n_rows > 0 && n_columns > 0 =>
+            {
+                Ok(Matrix { n_matrices, n_rows, n_columns })
+            }
+            _ => Err(Error::PartShape {
+                tensor: codes.name.clone(),
+                found: codes.shape.clone(),
+                expected: format!("the rows of {shape:?}"),
+                codes: codes.name.clone(),
+                shape: codes.shape.clone(),
+            }),
+        }
+    }
+
+    /// Where the scales are, and how many groups a row has.
+    fn scales(&self, codes: &Tensor, scales: &Tensor) -> Result<(Strided, u64), Error> {
+        let Matrix { n_matrices, n_rows, n_columns } = *self;
+        let n_scales: u64 = scales.shape.iter().product();
+        if n_scales == 1 {
+            return Ok((Strided::one(scales), 1));
+        }
+        let n_groups = match scales.shape[..] {
+            [matrices, rows, groups] if [matrices, rows] == [n_matrices, n_rows] => groups,
+            [rows, groups] if n_matrices == 1 && rows == n_rows => groups,
+            [rows] if n_matrices == 1 && rows == n_rows => 1,
+            _ => 0,
+        };
+        if n_groups == 0 || !n_columns.is_multiple_of(n_groups) {
+            return Err(shape_error(
+                scales,
+                codes,
+                "(out, groups) with groups of the same size, or one number",
+            ));
+        }
+        Ok((Strided::by_row(scales, n_rows, n_groups), n_groups))
+    }
+
+    /// Zeros that are packed as the codes are, along the outputs.
+    fn packed_zeros(
+        &self,
+        codes: &Tensor,
+        zeros: &Tensor,
+        n_groups: u64,
+        bits: u32,
+        is_dense: bool,
+    ) -> Result<Zeros, Error> {
+        let of_words = |words: u64| match (zeros.shape.len(), self.n_matrices) {
+            (2, 1) => zeros.shape == [words, n_groups],
+            (3, matrices) => zeros.shape == [matrices, words, n_groups],
+            _ => false,
+        };
+        let n_words = match is_dense {
+            true => (self.n_rows * u64::from(bits)).div_ceil(32),
+            false => self.n_rows.div_ceil(u64::from(32 / bits)),
+        };
+        if !of_words(n_words) {
+            return Err(shape_error(
+                zeros,
+                codes,
+                &format!("({n_words}, {n_groups}), packed along the outputs"),
+            ));
+        }
+        let packed = Codes {
+            name: zeros.name.clone(),
+            span: zeros.span(),
+            bits,
+            packing: Packing::Down { word_bytes: 4, whole: !is_dense },
+            axis: Axis::Column,
+            n_streams: n_groups,
+            n_elems: self.n_rows,
+            matrix_bytes: 4 * n_words * n_groups,
+            flip: 0,
+        };
+        Ok(Zeros::Codes(packed, ZeroRule::AsStored))
+    }
+
+    /// Which group each column is in.
+    fn groups(
+        &self,
+        assembly: &mut Assembly<'_>,
+        codes: &Tensor,
+        name: &str,
+        n_groups: u64,
+    ) -> Result<Groups, Error> {
+        let size = Groups::Size(self.n_columns / n_groups);
+        let index_name = format!("{name}_g_idx");
+        if assembly.get(&index_name).is_none() {
+            return Ok(size);
+        }
+        let index = part_of(assembly, codes, &index_name, &[Dtype::I32], "I32")?;
+        if index.shape != [self.n_columns] {
+            return Err(shape_error(index, codes, "(in)"));
+        }
+        let values = u32s(assembly.quantized.parts, index)?;
+        assembly.used(index);
+        if values.contains(&u32::MAX) {
+            return Ok(size);
+        }
+        if let Some(place) = values.iter().position(|group| u64::from(*group) >= n_groups) {
+            return Err(Error::PartValue {
+                tensor: index.name.clone(),
+                index: place as u64,
+                expected: format!("a group, 0 to {}", n_groups - 1),
+                found: i64::from(values[place] as i32),
+            });
+        }
+        let per_group = self.n_columns / n_groups;
+        let in_order = (0..).zip(&values).all(|(column, group)| u64::from(*group) == column / per_group);
+        Ok(match in_order {
+            true => size,
+            false => Groups::Index { name: index.name.clone(), span: index.span(), n_groups },
+        })
+    }
+
+    fn weights(
+        &self,
+        codes: Codes,
+        scales: Strided,
+        zeros: Zeros,
+        groups: Groups,
+    ) -> Result<CodedWeights, Error> {
+        let Matrix { n_matrices, n_rows, n_columns } = *self;
+        CodedWeights {
+            n_matrices,
+            n_rows,
+            n_columns,
+            codes,
+            scales,
+            zeros,
+            offsets: None,
+            groups,
+            fold: None,
+        }
+        .checked()
+    }
+}

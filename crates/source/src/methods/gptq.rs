@@ -1,0 +1,293 @@
+//! GPTQ, as AutoGPTQ and GPTQModel write it.
+//!
+//! ```text
+//! X.qweight   I32 (in * bits / 32, out)      down each column a stream of bits, code i of output n at bit i * bits
+//! X.qzeros    I32 (groups, out * bits / 32)  along each row a stream of the zeros of all outputs
+//! X.scales    F16, BF16 or F32 (groups, out)
+//! X.g_idx     I32 (in), may be absent        the group of each input; i / group_size where groups lie in order
+//! ```
+//!
+//! `w[n, i] = (q - z) * s`, all of group `g_idx[i]`. Bits and group sizes are what the shapes say, so that overrides of
+//! single modules (`dynamic`) need no look at the config. Of zeros the config has to say what is stored:
+//! `checkpoint_format` `gptq` (the default) means one less, `gptq_v2` and the planes of `gptq_p` the zero itself. One
+//! less of 0 is the largest code: GPTQModel has subtracted from whole words and is read so, of others a field that is
+//! full means 0.
+//!
+//! Source: auto-gptq 0.7.1 `nn_modules/qlinear/qlinear_cuda.py`; GPTQModel 7.7.0 `nn_modules/qlinear/__init__.py`,
+//! `utils/model.py`; `dequant_gptq` in `conversion/base.py`, llama.cpp as vendored in llama-cpp-python 0.3.36.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    code_parts::{floats_of, part_of, shape_error, u32s},
+    method::{Method, Reading},
+};
+use crate::{
+    Dtype, Error, Part, Tensor,
+    codes::{Axis, CodedWeights, Codes, Groups, Packing, Strided, ZeroRule, Zeros},
+};
+
+pub(super) const GPTQ: Method = Method {
+    name: "GPTQ",
+    recognized_by: "quant_method `gptq`; tensors `.qweight`, `.qzeros`, `.scales`, `.g_idx`",
+    detect: |quantized| {
+        quantized.method_is(&["gptq"]) || quantized.looks_like(&["qweight", "qzeros", "scales", "g_idx"])
+    },
+    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+};
+
+const TAKERS: &[Taker] = &[take];
+
+/// What a config says of codes in columns.
+#[derive(Debug, Clone)]
+pub(super) struct Columns {
+    /// What stored zeros mean.
+    pub zeros: ZeroRule,
+    /// Whether codes are in planes; those of 5, 6 and 7 bits always are where this is possible at all.
+    pub planes: Planes,
+    /// Group sizes that the config names anywhere.
+    pub group_sizes: Vec<u64>,
+    /// Whether the reference, which puts these tensors behind all others, reads them.
+    pub is_last: bool,
+}
+
+/// Which codes are in planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Planes {
+    /// All.
+    All,
+    /// Those of 5, 6 and 7 bits.
+    Odd,
+    /// None.
+    None,
+}
+
+/// Takes every module whose codes lie in columns.
+///
+/// # Errors
+/// As [`take_columns`].
+fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let config = assembly.quantized.config();
+    let text = |key: &str| config.and_then(|config| config.get(key)?.as_str());
+    let format = text("checkpoint_format").or_else(|| text("format")).unwrap_or("gptq");
+    let zeros = match format {
+        "gptq" if is_by_gptqmodel(config) => ZeroRule::PlusOneByWord,
+        "gptq" => ZeroRule::PlusOne,
+        _ => ZeroRule::AsStored,
+    };
+    let planes = if format == "gptq_p" { Planes::All } else { Planes::Odd };
+    let is_symmetric = config.is_some_and(|config| config.get("sym") == Some(&Json::Bool(true)));
+    let columns = Columns { zeros, planes, group_sizes: group_sizes(config), is_last: true };
+    take_columns(assembly, &columns, is_symmetric)
+}
+
+/// Whether `meta.quantizer` names GPTQModel, alone or in a list.
+fn is_by_gptqmodel(config: Option<&Json>) -> bool {
+    let quantizer = config.and_then(|config| config.get("meta")?.get("quantizer"));
+    let is_it = |value: &Json| value.as_str().is_some_and(|name| name.starts_with("gptqmodel"));
+    quantizer.is_some_and(|value| is_it(value) || value.as_array().is_some_and(|all| all.iter().any(is_it)))
+}
+
+/// Every group size of a config: that of all, and those of overrides.
+pub(super) fn group_sizes(config: Option<&Json>) -> Vec<u64> {
+    let Some(config) = config else { return Vec::new() };
+    let size_of = |value: &Json| {
+        ["group_size", "q_group_size"]
+            .into_iter()
+            .find_map(|key| value.get(key)?.as_u64())
+            .filter(|&size| size > 0)
+    };
+    let overrides = ["dynamic", "extra_config"].into_iter().filter_map(|key| config.get(key)?.as_object());
+    size_of(config).into_iter().chain(overrides.flat_map(|all| all.values()).filter_map(size_of)).collect()
+}
+
+/// Takes every module whose codes lie in columns: its outputs are those of its scales.
+///
+/// # Errors
+/// [`Error::PartType`], [`Error::PartShape`], [`Error::PartValue`], [`Error::PartMissing`].
+pub(super) fn take_columns(
+    assembly: &mut Assembly<'_>,
+    columns: &Columns,
+    is_symmetric: bool,
+) -> Result<(), Error> {
+    let mut full: Vec<&str> = Vec::new();
+    for codes in assembly.left() {
+        let Some(stem) = codes.name.strip_suffix(".qweight") else { continue };
+        let scales = floats_of(assembly, codes, &format!("{stem}.scales"))?;
+        if dims(codes)[1] != dims(scales)[1] {
+            continue;
+        }
+        let zeros = part_of(assembly, codes, &format!("{stem}.qzeros"), &[Dtype::I32], "I32")?;
+        let index = assembly.get(&format!("{stem}.g_idx")).filter(|index| index.n_bytes() > 0);
+        let parts = Parts { codes, scales, zeros, index };
+        let weights = parts.weights(assembly.quantized.parts, columns)?;
+        // A zero of one less than 0 is stored as all ones, by which of two rules only its writer knows.
+        if columns.zeros != ZeroRule::AsStored && !is_symmetric && has_full_field(&weights, assembly)? {
+            full.push(stem);
+        }
+        let shape = vec![weights.n_rows, weights.n_columns];
+        [Some(scales), Some(zeros), index].into_iter().flatten().for_each(|part| assembly.used(part));
+        let (name, stored) = (format!("{stem}.weight"), Arc::new(weights));
+        match columns.is_last {
+            true => assembly.put_last(codes, name, shape, stored),
+            false => assembly.put(codes, name, shape, stored),
+        }
+    }
+    if let [first, rest @ ..] = &full[..] {
+        let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let rule = match columns.zeros {
+            ZeroRule::PlusOneByWord => {
+                "words are taken as GPTQModel wrote them, a field that overflows adds one to the next"
+            }
+            _ => "each means 0, as in the kernels; the reference takes it for one more than the largest code",
+        };
+        assembly.note(format!("tensor `{first}.qzeros`{rest} has zeros with all bits set: {rule}"));
+    }
+    Ok(())
+}
+
+/// The tensors of a module.
+struct Parts<'a> {
+    codes: &'a Tensor,
+    scales: &'a Tensor,
+    zeros: &'a Tensor,
+    index: Option<&'a Tensor>,
+}
+
+impl Parts<'_> {
+    /// Bits, inputs and groups by what the shapes say.
+    fn weights(&self, parts: &[Part], columns: &Columns) -> Result<CodedWeights, Error> {
+        let Parts { codes, scales, zeros, .. } = *self;
+        if codes.dtype != Dtype::I32 {
+            return Err(Error::PartType { tensor: codes.name.clone(), expected: "I32", found: codes.dtype });
+        }
+        let ([n_words, out], [n_groups, _]) = (dims(codes), dims(scales));
+        // (groups, out * bits / 32) zeros: their words say how many bits there are.
+        let [zero_rows, zero_words] = dims(zeros);
+        let bits = zero_words.saturating_mul(32).checked_div(out).unwrap_or(0);
+        let of_bits = |bits: u64| (out.checked_mul(bits)).map(|all| all.div_ceil(32));
+        if !(2..=8).contains(&bits)
+            || of_bits(bits) != Some(zero_words)
+            || zero_rows != n_groups
+            || n_groups == 0
+        {
+            return Err(shape_error(zeros, codes, "(groups, out * bits / 32) with the groups of the scales"));
+        }
+        let n_columns = n_words.checked_mul(32).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
+        let n_columns = n_columns.ok_or_else(|| shape_error(codes, zeros, "(in * bits / 32, out)"))?;
+        let planes = match columns.planes {
+            Planes::All => true,
+            Planes::Odd => matches!(bits, 5..=7),
+            Planes::None => false,
+        };
+        let groups = self.groups(parts, [n_columns, n_groups], &columns.group_sizes)?;
+        let bits = bits as u32;
+        // Zeros of planes are in planes too: those of 32 outputs in `bits` words of their row.
+        let zero_packing = match planes {
+            true => Packing::PlanesAlong { stream_bytes: 4 * zero_words },
+            false => Packing::Dense { stream_bytes: 4 * zero_words },
+        };
+        let zeros_rule = match columns.zeros {
+            // Only where a word holds whole zeros has anything been added to words.
+            ZeroRule::PlusOneByWord if 32 % bits != 0 => ZeroRule::PlusOne,
+            rule => rule,
+        };
+        let zero_codes = Codes {
+            name: zeros.name.clone(),
+            span: zeros.span(),
+            bits,
+            packing: zero_packing,
+            axis: Axis::Column,
+            n_streams: n_groups,
+            n_elems: out,
+            matrix_bytes: zeros.n_bytes(),
+            flip: 0,
+        };
+        CodedWeights {
+            n_matrices: 1,
+            n_rows: out,
+            n_columns,
+            codes: Codes {
+                name: codes.name.clone(),
+                span: codes.span(),
+                bits,
+                packing: if planes { Packing::Planes } else { Packing::Down { word_bytes: 4, whole: false } },
+                axis: Axis::Row,
+                n_streams: out,
+                n_elems: n_columns,
+                matrix_bytes: codes.n_bytes(),
+                flip: 0,
+            },
+            scales: Strided::transposed(scales, out),
+            zeros: Zeros::Codes(zero_codes, if planes { ZeroRule::AsStored } else { zeros_rule }),
+            offsets: None,
+            groups,
+            fold: None,
+        }
+        .checked()
+    }
+
+    /// Which group each input is in: in order where `g_idx` says nothing else.
+    fn groups(
+        &self,
+        parts: &[Part],
+        [n_columns, n_groups]: [u64; 2],
+        sizes: &[u64],
+    ) -> Result<Groups, Error> {
+        let Some(index) = self.index else {
+            let fits = |size: &u64| n_columns.div_ceil(*size) == n_groups;
+            let even = n_columns.is_multiple_of(n_groups).then(|| n_columns / n_groups);
+            let size = sizes.iter().copied().find(fits).or(even).filter(|&size| size > 0);
+            let expected = "(groups, out) with as many groups as the group size makes";
+            return size.map(Groups::Size).ok_or_else(|| shape_error(self.scales, self.codes, expected));
+        };
+        if index.dtype != Dtype::I32 {
+            return Err(Error::PartType { tensor: index.name.clone(), expected: "I32", found: index.dtype });
+        }
+        if index.shape != [n_columns] {
+            return Err(shape_error(index, self.codes, "(in)"));
+        }
+        let values = u32s(parts, index)?;
+        if let Some(place) = values.iter().position(|group| u64::from(*group) >= n_groups) {
+            return Err(Error::PartValue {
+                tensor: index.name.clone(),
+                index: place as u64,
+                expected: format!("a group, 0 to {}", n_groups - 1),
+                found: i64::from(values[place] as i32),
+            });
+        }
+        // The first input of group 1 tells the size of all, if they are in order.
+        let size = values.iter().position(|group| *group != 0).unwrap_or(values.len()).max(1);
+        let in_order = values.iter().enumerate().all(|(i, group)| *group as usize == i / size);
+        Ok(match in_order {
+            true => Groups::Size(size as u64),
+            false => Groups::Index { name: index.name.clone(), span: index.span(), n_groups },
+        })
+    }
+}
+
+/// Whether a stored zero has all bits set.
+fn has_full_field(weights: &CodedWeights, assembly: &Assembly<'_>) -> Result<bool, Error> {
+    let Zeros::Codes(zeros, _) = &weights.zeros else { return Ok(false) };
+    let bytes = zeros.span.of(assembly.quantized.parts)?;
+    if 32 % zeros.bits != 0 {
+        let all = (0..zeros.n_streams).flat_map(|stream| (0..zeros.n_elems).map(move |elem| (stream, elem)));
+        let full = ((1u32 << zeros.bits) - 1) as u8;
+        return Ok(all.into_iter().any(|(stream, elem)| zeros.code(bytes, stream, elem) == full));
+    }
+    // A field is full where the word and all its shifts by less than a field have the lowest bit of it.
+    let ones = u32::MAX / ((1u32 << zeros.bits) - 1);
+    let is_full = |word: u32| (0..zeros.bits).fold(ones, |all, shift| all & word >> shift) != 0;
+    Ok(bytes.as_chunks::<4>().0.iter().any(|bytes| is_full(u32::from_le_bytes(*bytes))))
+}
+
+/// Rows and columns of a matrix; the caller has seen that it has two dimensions, or refuses the zeros.
+fn dims(tensor: &Tensor) -> [u64; 2] {
+    match tensor.shape[..] {
+        [rows, columns] => [rows, columns],
+        _ => [0, 0],
+    }
+}
