@@ -26,7 +26,21 @@ def wrapper(model: str, name: str, text: dict, **parts) -> dict:
                  "config": dict(text_config=dict(TEXT, **text), **parts)}, **more)
 
 
+QWEN35 = dict(head_dim=8, num_hidden_layers=4, linear_key_head_dim=4, linear_value_head_dim=8, linear_num_key_heads=2,
+              linear_num_value_heads=6, linear_conv_kernel_dim=4)
+ROPE35 = dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0],
+              mrope_interleaved=True)
+QWEN35_MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
+QWEN35_TOWER = {key: value for key, value in QWEN3_TOWER.items() if key != "deepstack_visual_indexes"}
+
 WRAPPERS = {
+    "qwen3.5": wrapper("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35),
+        vision_config=QWEN35_TOWER),
+    # One value head to a key head, no sections; what a fine-tune of the text part is saved as.
+    "qwen3.5-text": dict(model="qwen3_5_text", **{"class": "Qwen3_5ForCausalLM"}, tokenizer="bpe", config=dict(
+        QWEN35, linear_num_value_heads=2)),
+    "qwen3.5moe": wrapper("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration",
+        dict(QWEN35, **QWEN35_MOE, rope_parameters=ROPE35), vision_config=QWEN35_TOWER),
     "qwen2vl": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
         vision_config=QWEN2_TOWER),
     # The Hub's spelling: keys of the text part beside the others, names without `language_model.`.

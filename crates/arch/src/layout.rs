@@ -192,9 +192,47 @@ pub enum RowMap {
         /// The order.
         order: &'static [u64],
     },
+    /// Heads that are stored by group are tiled: the first head of every group, then the second of every group, and
+    /// so on. Rows before `start` stay.
+    ///
+    /// Source: `_LinearAttentionVReorderBase._reorder_v_heads` in `conversion/qwen.py`.
+    TileHeads {
+        /// The first row of the first head.
+        start: u64,
+        /// Number of groups.
+        groups: u64,
+        /// Heads of a group.
+        per_group: u64,
+        /// Rows of a head.
+        rows: u64,
+    },
+    /// As [`RowMap::TileHeads`] within each row: of every row the pieces of `elems` elements change their places.
+    /// The rows that this map counts are these pieces, [`RowMap::pieces`] of each row.
+    TileColumns {
+        /// Number of groups.
+        groups: u64,
+        /// Pieces of a group.
+        per_group: u64,
+        /// Elements of a piece.
+        elems: u64,
+    },
+}
+
+/// Of a head in the tiled order its place in the grouped order: head v of group g is `v * groups + g` there and
+/// `g * per_group + v` here.
+fn grouped(head: u64, groups: u64, per_group: u64) -> u64 {
+    head % groups * per_group + head / groups
 }
 
 impl RowMap {
+    /// In how many pieces a row is cut that this map counts as rows: 1 but for [`RowMap::TileColumns`].
+    pub fn pieces(&self) -> u64 {
+        match *self {
+            RowMap::TileColumns { groups, per_group, .. } => groups.saturating_mul(per_group).max(1),
+            _ => 1,
+        }
+    }
+
     /// Source row for output row `row` of a tensor with `n_rows` rows ([`OutTensor::row_view`]),
     /// for maps of one source. [`RowMap::Concat`] gives the row itself; the caller finds the
     /// source by row counts. For [`RowMap::RopePermute`], `n_rows` must be a multiple of twice
@@ -262,6 +300,17 @@ impl RowMap {
                 let chunk = n_rows / order.len() as u64;
                 order[(row / chunk) as usize] * chunk + row % chunk
             }
+            // Two groups of three heads:
+            //   source  a0 a1 a2 b0 b1 b2
+            //   output  a0 b0 a1 b1 a2 b2
+            RowMap::TileHeads { start, groups, per_group, rows } => match row.checked_sub(start) {
+                None => row,
+                Some(row) => start + grouped(row / rows, groups, per_group) * rows + row % rows,
+            },
+            RowMap::TileColumns { groups, per_group, .. } => {
+                let pieces = groups * per_group;
+                row / pieces * pieces + grouped(row % pieces, groups, per_group)
+            }
         }
     }
 
@@ -274,9 +323,12 @@ impl RowMap {
             RowMap::Groups { group, rows, .. } => of_groups(rows, group),
             RowMap::Regroup { group, parts } => of_groups(parts.iter().map(|(_, rows)| rows).sum(), group),
             RowMap::Elements { step, .. } => n_rows.saturating_mul(step),
-            RowMap::Concat | RowMap::RopePermute { .. } | RowMap::Ungroup { .. } | RowMap::Chunks { .. } => {
-                n_rows
-            }
+            RowMap::Concat
+            | RowMap::RopePermute { .. }
+            | RowMap::Ungroup { .. }
+            | RowMap::Chunks { .. }
+            | RowMap::TileHeads { .. }
+            | RowMap::TileColumns { .. } => n_rows,
         }
     }
 
@@ -328,6 +380,14 @@ impl RowMap {
                 // Every chunk is somewhere in the order.
                 let to = order.iter().position(|source| *source == from).unwrap_or_default();
                 to as u64 * chunk + row % chunk
+            }
+            // Tiling by groups is undone by tiling by heads.
+            RowMap::TileHeads { start, groups, per_group, rows } => {
+                RowMap::TileHeads { start, groups: per_group, per_group: groups, rows }
+                    .source_row(row, n_rows)
+            }
+            RowMap::TileColumns { groups, per_group, elems } => {
+                RowMap::TileColumns { groups: per_group, per_group: groups, elems }.source_row(row, n_rows)
             }
         }
     }

@@ -69,6 +69,8 @@ pub const ARCHES: &[Arch] = &[
     models::qwen2moe::QWEN2MOE,
     models::qwen2vl::QWEN2VL,
     models::qwen3::QWEN3,
+    models::qwen35::QWEN35,
+    models::qwen35::QWEN35MOE,
     models::qwen3moe::QWEN3MOE,
     models::qwen3next::QWEN3NEXT,
     models::qwen3vl::QWEN3VL,

@@ -119,7 +119,12 @@ fn a_whole_model_is_exported() {
 #[test]
 fn output_rows_invert_source_rows() {
     for (n_head, n_rows) in [(1, 8), (3, 24), (4, 64)] {
-        for map in [arch::RowMap::RopePermute { n_head }, arch::RowMap::Concat] {
+        let tiled = |start, rows| arch::RowMap::TileHeads { start, groups: 2, per_group: n_head, rows };
+        let columns = arch::RowMap::TileColumns { groups: 2, per_group: n_head, elems: 5 };
+        let maps = [arch::RowMap::RopePermute { n_head }, arch::RowMap::Concat];
+        for map in
+            maps.into_iter().chain([tiled(0, n_rows / (2 * n_head)), tiled(n_rows - 2 * n_head, 1), columns])
+        {
             for row in 0..n_rows {
                 assert_eq!(map.source_row(map.output_row(row, n_rows), n_rows), row, "{map:?}");
             }

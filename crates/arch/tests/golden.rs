@@ -105,15 +105,18 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
             let taken: Vec<f32> = taken.collect();
             values = transposed(&taken, view.row_elems as usize, source.row_elems() as usize);
         }
-        source_rows.extend(values.chunks(view.row_elems as usize).map(<[f32]>::to_vec));
+        let piece = view.row_elems / rows.pieces();
+        source_rows.extend(values.chunks(piece as usize).map(<[f32]>::to_vec));
     }
     if matches!(rows, RowMap::Concat | RowMap::RopePermute { .. }) {
         assert_eq!(source_rows.len() as u64, view.n_rows, "{}", tensor.name);
     }
     let half = checkpoint.tensor(&sources[0]).unwrap().dtype == source::Dtype::F16;
     assert!(!half || *element == ElementMap::Identity, "{}: convert tests rounding", tensor.name);
-    let rows = (0..view.n_rows).flat_map(|row| {
-        source_rows[rows.source_row(row, view.n_rows) as usize].iter().map(move |v| (row, *v))
+    let pieces = rows.pieces();
+    let n_pieces = view.n_rows * pieces;
+    let rows = (0..n_pieces).flat_map(|piece| {
+        source_rows[rows.source_row(piece, n_pieces) as usize].iter().map(move |v| (piece / pieces, *v))
     });
     Some(rows.map(|(row, value)| element.apply(row, value, |value| value)).collect())
 }

@@ -95,6 +95,8 @@ const OTHER_SPELLING: &[&str] = &[
     "mistral3",
     "pixtral",
     "qwen2.5vl",
+    "qwen3.5",
+    "qwen3.5moe",
     "qwen2audio",
     "qwen2vl",
     "qwen3vl",

@@ -78,9 +78,12 @@ impl ExportPart {
             }
             RowMap::Elements { step, start } => row % step.max(1) == start,
             RowMap::Slice { start } => row >= start,
-            RowMap::Concat | RowMap::RopePermute { .. } | RowMap::Ungroup { .. } | RowMap::Chunks { .. } => {
-                true
-            }
+            RowMap::Concat
+            | RowMap::RopePermute { .. }
+            | RowMap::Ungroup { .. }
+            | RowMap::Chunks { .. }
+            | RowMap::TileHeads { .. }
+            | RowMap::TileColumns { .. } => true,
         }
     }
 }

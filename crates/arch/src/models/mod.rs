@@ -59,6 +59,7 @@ pub mod qwen2;
 pub mod qwen2moe;
 pub mod qwen2vl;
 pub mod qwen3;
+pub mod qwen35;
 pub mod qwen3moe;
 pub mod qwen3next;
 pub mod qwen3vl;

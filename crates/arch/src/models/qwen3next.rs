@@ -34,7 +34,7 @@ pub const QWEN3NEXT: Arch = Arch {
     ..DECODER
 };
 
-const LAYERS: &[TensorRule] = &[
+pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::norm1p(&["model.norm"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
@@ -42,7 +42,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
 ];
 
-const FULL_ATTENTION: &[TensorRule] = &[
+pub const FULL_ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(IS_FULL),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(IS_FULL),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(IS_FULL),
@@ -78,7 +78,7 @@ const LINEAR_ATTENTION: &[TensorRule] = &[
 ];
 
 /// Beside a whole layer, what the prediction of the token after the next has.
-const PREDICTION: &[TensorRule] = &[
+pub const PREDICTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
     TensorRule::norm1p(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
     TensorRule::norm1p(&["model.layers.{bid}.hnorm"], "blk.{bid}.nextn.hnorm").need(Need::Optional),
@@ -86,7 +86,7 @@ const PREDICTION: &[TensorRule] = &[
         .need(Need::Optional),
 ];
 
-const IS_LINEAR: Need = Need::If(is_linear);
+pub const IS_LINEAR: Need = Need::If(is_linear);
 const IS_FULL: Need = Need::If(|hparams, bid| !is_linear(hparams, bid));
 
 /// Whether a layer has linear attention, by `layer_types`; those that are not listed have not.
@@ -115,7 +115,7 @@ fn gates(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
 const MAX_PREDICTED: u64 = 1000;
 
 /// Counts the layers of the prediction, of which the config may not speak, among the others.
-fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
+pub fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     // Published configs do not state the number: it is read off the names `mtp.layers.N`.
     let layer = |tensor: &SourceTensor| {
         let name = tensor.name.strip_prefix("model.").unwrap_or(&tensor.name);
@@ -135,7 +135,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
 }
 
 /// The prediction's tensors as those of layers after the last.
-fn rename(hparams: &Hparams, name: &str) -> Option<String> {
+pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     let trunk = hparams.derived.trunk_layers?;
     let rest = name.strip_prefix("mtp.")?;
     if let Some((layer, rest)) = rest.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
@@ -154,7 +154,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 }
 
 /// The inverse of [`rename`].
-fn export_name(hparams: &Hparams, name: &str) -> Option<String> {
+pub fn export_name(hparams: &Hparams, name: &str) -> Option<String> {
     let trunk = hparams.derived.trunk_layers?;
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let layer = layer.parse::<u64>().ok()?.checked_sub(trunk)?;
@@ -208,7 +208,7 @@ const QWEN3NEXT_CONFIG: ConfigClass = ConfigClass {
 };
 
 /// Every fourth layer has full attention, or as often as the config says.
-fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     adjust::partial_rotary(map, 0.25);
     if map.get("layer_types").is_some_and(|types| !types.is_null()) {
         return Ok(());
@@ -227,7 +227,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     Ok(())
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen2moe::keys(hparams, keys)?;
     keys.derived_from("ssm.inner_size", &["linear_value_head_dim"]);
     keys.derived_from("nextn_predict_layers", &["mtp_num_hidden_layers"]);

@@ -312,6 +312,24 @@ fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
             }
             *first /= step;
         }
+        RowMap::TileHeads { start, groups, per_group, rows } => {
+            let heads = groups.checked_mul(per_group).and_then(|heads| heads.checked_mul(rows));
+            // Kernels of convolutions have a dimension of one before that of the channels.
+            let all = source.dims().iter().skip(outer).try_fold(1, |all: u64, dim| all.checked_mul(*dim));
+            if groups == 0
+                || per_group == 0
+                || rows == 0
+                || all.and_then(|all| all.checked_sub(start)) != heads
+            {
+                return Err(format!("{start} rows and {groups} groups of {per_group} heads of {rows} rows"));
+            }
+        }
+        RowMap::TileColumns { groups, per_group, elems } => {
+            let columns = groups.checked_mul(per_group).and_then(|heads| heads.checked_mul(elems));
+            if groups == 0 || per_group == 0 || elems == 0 || columns != Some(source.row_elems()) {
+                return Err(format!("rows of {groups} groups of {per_group} heads of {elems} elements"));
+            }
+        }
         RowMap::Chunks { order } => {
             // These may be matrices of their own.
             if !dims.iter().skip(outer).product::<u64>().is_multiple_of(order.len() as u64) {

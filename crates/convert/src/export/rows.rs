@@ -104,6 +104,8 @@ impl RowSource for ExportRows<'_> {
         for part in &self.parts {
             if part.part.matrix.is_some() {
                 part.read_columns(rows.clone(), row_elems, level, out)?;
+            } else if part.part.rows.pieces() > 1 && part.part.row_elems == row_elems {
+                part.read_pieces(rows.clone(), row_elems, level, out)?;
             } else if part.part.row_elems == row_elems {
                 for (row, out) in rows.clone().zip(out.chunks_exact_mut(row_elems as usize)) {
                     if part.part.takes(row) {
@@ -192,6 +194,28 @@ impl Part<'_> {
             }
             *out = values[(at % row_elems) as usize];
             self.undo(if by_element { 0 } else { row }, std::slice::from_mut(out));
+        }
+        Ok(())
+    }
+
+    /// Whole rows of the file, whose pieces go back to their places.
+    fn read_pieces(
+        &self,
+        rows: Range<u64>,
+        row_elems: u64,
+        level: Level,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let (map, pieces) = (self.part.rows, self.part.rows.pieces());
+        self.read(rows, level, out)?;
+        let mut row = vec![0.0; row_elems as usize];
+        let piece_elems = (row_elems / pieces) as usize;
+        for out in out.chunks_exact_mut(row_elems as usize) {
+            row.copy_from_slice(out);
+            for (piece, out) in (0..pieces).zip(out.chunks_exact_mut(piece_elems)) {
+                let from = map.output_row(piece, pieces) as usize * piece_elems;
+                out.copy_from_slice(&row[from..from + piece_elems]);
+            }
         }
         Ok(())
     }

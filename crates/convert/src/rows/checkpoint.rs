@@ -43,7 +43,8 @@ impl<'a> CheckpointRows<'a> {
     /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the sources do not hold rows of
     /// that length, or fewer than the map asks for.
     pub fn new(wanted: RowsFor<'a>, names: &[String]) -> Result<CheckpointRows<'a>, Error> {
-        let row_elems = wanted.view.row_elems;
+        // A map that moves pieces of rows counts these: they are the rows here.
+        let row_elems = wanted.view.row_elems / wanted.map.pieces();
         let mut parts = Vec::with_capacity(names.len());
         let mut first_row = 0;
         for name in names {
@@ -72,7 +73,8 @@ impl<'a> CheckpointRows<'a> {
     fn runs(&self, rows: Range<u64>) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let mut part = 0;
-        for row in rows {
+        let pieces = self.wanted.map.pieces();
+        for row in rows.start * pieces..rows.end * pieces {
             let row = self.wanted.source_row(row);
             let holds = |part: &Part<'_>| row >= part.first_row && row - part.first_row < part.shape[0];
             // Neighbours are mostly in the same part, so that the search is rare.
@@ -129,7 +131,7 @@ impl RowSource for CheckpointRows<'_> {
         let row_elems = self.wanted.view.row_elems;
         let mut left = &mut *out;
         for run in self.runs(rows.clone()) {
-            let (now, later) = left.split_at_mut((run.n_rows * row_elems) as usize);
+            let (now, later) = left.split_at_mut((run.n_rows * self.parts[run.part].shape[1]) as usize);
             self.parts[run.part].read(&run, now)?;
             left = later;
         }
@@ -180,7 +182,8 @@ impl RowSource for CheckpointRows<'_> {
     fn input_bytes(&self, n_rows: u64) -> u64 {
         // Of rows on the average: codes and scales of a quantized tensor have no fixed size a row.
         let n_bytes: u64 = self.parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
-        let all_rows: u64 = self.parts.iter().map(|part| part.shape[0]).sum();
+        let pieces: u64 = self.parts.iter().map(|part| part.shape[0]).sum();
+        let all_rows = pieces / self.wanted.map.pieces();
         (u128::from(n_bytes) * u128::from(n_rows) / u128::from(all_rows.max(1))) as u64
     }
 

@@ -99,11 +99,11 @@ impl<'a> RowsFor<'a> {
 
     /// The source row behind an output row.
     pub(super) fn source_row(&self, row: u64) -> u64 {
-        self.map.source_row(row, self.view.n_rows)
+        self.map.source_row(row, self.view.n_rows * self.map.pieces())
     }
 
     /// Source rows that the map takes from.
     pub(super) fn n_source_rows(&self) -> u64 {
-        self.map.n_source_rows(self.view.n_rows)
+        self.map.n_source_rows(self.view.n_rows.saturating_mul(self.map.pieces()))
     }
 }
