@@ -7,7 +7,11 @@ use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
+<<<<<<< HEAD
     Error, Folder, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, formats,
+=======
+    Error, Folder, Listing, Part, ReadError, Tensor, Tensors, View, Weights, formats,
+>>>>>>> 2e01bcc (Read torch pickles of both forms by a restricted reader over rawzip)
     methods::{self, Decoded, Outcome},
     read_rows,
     small_files::{card_of, read_object, read_small_files},
@@ -52,12 +56,12 @@ pub struct Checkpoint {
 pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let listing = folder.listing()?;
-    let (format, open) = formats::detect(&listing)?;
+    let (format, open, note) = formats::detect(&listing)?;
     let checkpoint = without_weights(&folder, &listing)?;
-    let (parts, tensors) = open(folder.path(), &listing)?;
+    let Weights { parts, tensors, notes: more } = open(folder.path(), &listing)?;
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
-    let notes = [checkpoint.notes, notes].concat();
+    let notes = [checkpoint.notes, note.into_iter().collect(), more, notes].concat();
     let tensors = tensors.into();
     Ok(Checkpoint { format: format.name, parts, tensors, method, settled, notes, ..checkpoint })
 }
@@ -170,6 +174,9 @@ impl Checkpoint {
         if columns.end > tensor.row_elems() {
             let (expected, found) = (tensor.row_elems(), columns.end);
             return Err(ReadError::Length { tensor: tensor.name.clone(), expected, found });
+        }
+        if n_columns == 0 {
+            return Ok(());
         }
         if let Some(stored) = &tensor.stored {
             return stored.read(&self.parts, rows, columns, out);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{Dtype, ReadError};
+use crate::{Dtype, PickleError, ReadError, ZipError};
 
 /// Why a checkpoint cannot be read. File names are relative to the folder, whose path whoever
 /// called adds.
@@ -323,6 +323,40 @@ pub enum Error {
         /// Tensors of files that the index does not list, sorted.
         unlisted: Vec<String>,
     },
+    /// A pickle that is not one of plain tensors.
+    #[error("`{file}`: {problem}")]
+    Pickle {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: PickleError,
+    },
+    /// An archive that `torch.save` did not write.
+    #[error("`{file}`: {problem}")]
+    Zip {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: ZipError,
+    },
+    /// Neither of the forms that `torch.save` writes.
+    #[error("`{file}` is not a file of torch.save: found {found}")]
+    NotAPickle {
+        /// The file.
+        file: String,
+        /// What it looks like.
+        found: &'static str,
+    },
+    /// Codes of quantized weights that do not lie in their file one after the other.
+    #[error(
+        "tensor `{tensor}` belongs to weights quantized by {method} and is stored by strides, which is not read"
+    )]
+    StridedCodes {
+        /// The tensor.
+        tensor: String,
+        /// The method's name.
+        method: &'static str,
+    },
     /// Files without a single tensor.
     #[error("`{file}` holds no tensors")]
     NoTensors {
@@ -380,6 +414,16 @@ impl Error {
             Error::MissingFile { .. } => {
                 Some("give the folder that a model's page lists, with all its small files")
             }
+            Error::Pickle {
+                problem: PickleError::Global { .. } | PickleError::NotAStateDict { .. }, ..
+            } => Some("save the state dict alone: torch.save(model.state_dict(), file), or safetensors"),
+            Error::Zip { problem: ZipError::TorchScript { .. }, .. } => {
+                Some("load it with torch.jit.load and save its state dict")
+            }
+            Error::NotAPickle { .. }
+            | Error::Zip { problem: ZipError::OutOfFile { .. } | ZipError::Broken { .. }, .. } => Some(
+                "download the file again; one that starts with `version https://git-lfs` or `<html>` is not the real one",
+            ),
             Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
             _ => None,
         }

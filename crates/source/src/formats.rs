@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::{Error, FOREIGN, Foreign, Listing, Part, Tensor, safetensors};
+use crate::{Error, FOREIGN, Foreign, Listing, Weights, safetensors, torch};
 
-/// Opens the weights of a folder: files, and tensors in the order of the reference.
-type Open = fn(&Path, &Listing) -> Result<(Vec<Part>, Vec<Tensor>), Error>;
+/// Opens the weights of a folder.
+pub(crate) type Open = fn(&Path, &Listing) -> Result<Weights, Error>;
 
 /// One input format.
 #[derive(Debug, Clone, Copy)]
@@ -36,19 +36,15 @@ pub const FORMATS: &[Format] = &[
         open: Some(safetensors::open),
     },
     Format {
+        name: "torch pickles",
+        files: "pytorch_model*.bin",
+        detect: torch::detect,
+        open: Some(torch::open),
+    },
+    Format {
         name: "Mistral's own layout of safetensors",
         files: "consolidated*.safetensors",
         detect: |listing| listing.matching("consolidated", ".safetensors").into_iter().next(),
-        open: None,
-    },
-    Format {
-        name: "torch pickles",
-        files: "pytorch_model*.bin",
-        detect: |listing| {
-            let first = listing.matching("pytorch_model", ".bin").into_iter().next();
-            let index = "pytorch_model.bin.index.json";
-            first.or_else(|| listing.has(index).then(|| index.to_owned()))
-        },
         open: None,
     },
     Format {
@@ -71,23 +67,28 @@ pub const FORMATS: &[Format] = &[
     },
 ];
 
-/// The first format that the folder holds, with its first file.
+/// The first format that the folder holds, with its reader, and a note where it holds other copies of the weights.
 ///
 /// # Errors
 /// [`Error::NoWeights`], [`Error::NotReadYet`], [`Error::Foreign`].
-pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open), Error> {
-    for format in FORMATS {
-        if let Some(file) = (format.detect)(listing) {
-            return match format.open {
-                Some(open) => Ok((format, open)),
-                None => Err(Error::NotReadYet { format: format.name, file }),
-            };
+pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open, Option<String>), Error> {
+    let mut found = FORMATS.iter().filter_map(|format| Some((format, (format.detect)(listing)?)));
+    let Some((format, file)) = found.next() else {
+        for Foreign { name, detect, advice, .. } in FOREIGN {
+            if let Some(file) = detect(listing) {
+                return Err(Error::Foreign { format: name, file, advice });
+            }
         }
-    }
-    for Foreign { name, detect, advice, .. } in FOREIGN {
-        if let Some(file) = detect(listing) {
-            return Err(Error::Foreign { format: name, file, advice });
-        }
-    }
-    Err(Error::NoWeights { looked_for: FORMATS.iter().map(|format| format.files).collect() })
+        return Err(Error::NoWeights { looked_for: FORMATS.iter().map(|format| format.files).collect() });
+    };
+    let Some(open) = format.open else {
+        return Err(Error::NotReadYet { format: format.name, file });
+    };
+    // Adapters and models of other programs in a folder are no copies; what has a reader of its own may be one.
+    let copies = found.filter(|(other, _)| other.is_read() && other.files != format.files);
+    let copies: Vec<String> = copies.map(|(other, file)| format!("`{file}` ({})", other.name)).collect();
+    let note = (!copies.is_empty()).then(|| {
+        format!("weights are read from `{file}` ({}); left aside: {}", format.name, copies.join(", "))
+    });
+    Ok((format, open, note))
 }

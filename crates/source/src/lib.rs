@@ -31,12 +31,16 @@ mod json;
 mod listing;
 mod methods;
 mod part;
+mod pickle_error;
 mod read_error;
 mod rows;
 mod safetensors;
+mod shards;
 mod small_files;
 mod stored;
 mod tensor;
+mod torch;
+mod weights;
 mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};
@@ -50,7 +54,13 @@ pub use formats::{FORMATS, Format};
 pub use listing::Listing;
 pub use methods::{METHODS, Method, REFUSED, VARIANTS};
 pub use part::{Part, Span};
+pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
 pub use rows::read_rows;
 pub use small_files::MAX_FILE_BYTES;
+<<<<<<< HEAD
 pub use stored::{Repacks, Stored};
+=======
+pub use stored::Stored;
+pub(crate) use weights::Weights;
+>>>>>>> 2e01bcc (Read torch pickles of both forms by a restricted reader over rawzip)

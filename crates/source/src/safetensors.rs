@@ -18,7 +18,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::Path,
 };
@@ -27,122 +27,31 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, MapAccess, Visitor},
 };
-use serde_json::Value as Json;
 
-use crate::{Dtype, Error, Listing, Part, Tensor, json, small_files::read_small_file};
+use crate::{Dtype, Error, Listing, Part, Tensor, Weights, shards::Shards};
 
 /// The format's limit on the header, in bytes.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes of the header's length.
 const LENGTH_BYTES: u64 = 8;
-/// The index of a checkpoint of several files.
-const INDEX: &str = "model.safetensors.index.json";
+/// A checkpoint of one file or several.
+const SHARDS: Shards =
+    Shards { prefix: "model", suffix: ".safetensors", index: "model.safetensors.index.json" };
 
 /// Whether the folder is for this reader.
 pub(crate) fn detect(listing: &Listing) -> Option<String> {
-    parts_by_name(listing).into_iter().next().or_else(|| listing.has(INDEX).then(|| INDEX.to_owned()))
-}
-
-fn parts_by_name(listing: &Listing) -> Vec<String> {
-    listing.matching("model", ".safetensors")
+    SHARDS.detect(listing)
 }
 
 /// Reads the headers of all weights files of a folder.
-pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<(Vec<Part>, Vec<Tensor>), Error> {
-    let index = if listing.has(INDEX) { Some(weight_map(&read_small_file(dir, INDEX)?)?) } else { None };
-    let names = match &index {
-        Some(index) => index.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
-        None => {
-            let names = parts_by_name(listing);
-            check_numbering(&names)?;
-            names
-        }
-    };
-    let (mut parts, mut tensors): (Vec<Part>, Vec<Tensor>) = (Vec::new(), Vec::new());
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    for (part, name) in names.into_iter().enumerate() {
-        if !listing.has(&name) {
-            let n_tensors = index.iter().flat_map(|i| i.values()).filter(|file| **file == name).count();
-            let reason = format!("`{INDEX}` has {n_tensors} tensors in it");
-            return Err(Error::MissingShard { file: name, reason });
-        }
-        let opened = listing.open(dir, &name)?;
-        for mut tensor in parse(&opened)? {
-            tensor.part = part;
-            if let Some(first) = seen.insert(tensor.name.clone(), part) {
-                let first = if first == part { &name } else { &parts[first].file };
-                return Err(Error::DuplicateTensor {
-                    first: first.clone(),
-                    second: name,
-                    tensor: tensor.name,
-                });
-            }
-            tensors.push(tensor);
-        }
-        parts.push(opened);
-    }
-    if let Some(index) = &index {
-        let absent: Vec<String> = index.keys().filter(|name| !seen.contains_key(*name)).cloned().collect();
-        let mut unlisted: Vec<String> = seen.into_keys().filter(|name| !index.contains_key(name)).collect();
-        unlisted.sort();
-        if !absent.is_empty() || !unlisted.is_empty() {
-            return Err(Error::IndexMismatch { index: INDEX.to_owned(), absent, unlisted });
-        }
-    }
-    if tensors.is_empty() {
-        let file = parts.first().map_or(INDEX, |part| &part.file).to_owned();
-        return Err(Error::NoTensors { file });
-    }
-    Ok((parts, tensors))
+pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+    open_shards(&SHARDS, dir, listing)
 }
 
-/// Tensor name to file name, from the index.
-fn weight_map(bytes: &[u8]) -> Result<BTreeMap<String, String>, Error> {
-    let form = |expected: &str, found: &str| Error::JsonForm {
-        file: INDEX.to_owned(),
-        expected: expected.to_owned(),
-        found: found.to_owned(),
-    };
-    let index = json::parse(INDEX, bytes)?;
-    let map = match index.get("weight_map") {
-        Some(Json::Object(map)) => map,
-        Some(other) => return Err(form("an object at `weight_map`", json::kind(other))),
-        None => return Err(form("an object at `weight_map`", "nothing")),
-    };
-    map.iter()
-        .map(|(tensor, file)| match file {
-            Json::String(file) if file.is_empty() || file == ".." || file.contains(['/', '\\', '\0']) => {
-                Err(Error::ShardOutside { index: INDEX.to_owned(), file: file.clone() })
-            }
-            Json::String(file) => Ok((tensor.clone(), file.clone())),
-            other => Err(form(&format!("a file name at `weight_map`.`{tensor}`"), json::kind(other))),
-        })
-        .collect()
-}
-
-/// Without an index, names such as `model-00001-of-00003.safetensors` say what should be there.
-/// The reference converts what it finds.
-fn check_numbering(names: &[String]) -> Result<(), Error> {
-    for name in names {
-        let Some((stem, count)) = name.strip_suffix(".safetensors").and_then(|name| name.rsplit_once("-of-"))
-        else {
-            continue;
-        };
-        let Some((stem, number)) = stem.rsplit_once('-') else { continue };
-        let (width, count_width) = (number.len(), count.len());
-        let (Ok(_), Ok(n)) = (number.parse::<u32>(), count.parse::<u32>()) else { continue };
-        // The first gap ends the loop, so a count of four billion costs nothing.
-        for i in 1..=n {
-            let sibling = format!("{stem}-{i:0width$}-of-{n:0count_width$}.safetensors");
-            if !names.contains(&sibling) {
-                return Err(Error::MissingShard {
-                    file: sibling,
-                    reason: format!("`{name}` counts {n} files"),
-                });
-            }
-        }
-    }
-    Ok(())
+/// As [`open`], for files of other names.
+pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+    let (parts, tensors) = shards.open(dir, listing, |_, part| parse(part))?;
+    Ok(Weights { parts, tensors, notes: Vec::new() })
 }
 
 /// Reads and checks the header of one file. Tensors come sorted by name, `part` is 0.

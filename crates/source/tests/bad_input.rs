@@ -233,8 +233,6 @@ fn folders_that_are_not_checkpoints() {
     assert!(matches!(source::open(&dir.path().join("config.json")), Err(Error::NotAFolder)));
     assert!(matches!(source::open(&dir.path().join("none")), Err(Error::Io { .. })));
     for (name, format) in [
-        ("pytorch_model.bin", "torch pickles"),
-        ("pytorch_model-00002-of-00002.bin", "torch pickles"),
         ("consolidated.00.pth", "torch pickles in Meta's layout"),
         ("consolidated.safetensors", "Mistral's own layout of safetensors"),
         ("adapter_model.safetensors", "a LoRA adapter"),

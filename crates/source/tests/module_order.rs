@@ -4,15 +4,21 @@ use std::path::Path;
 
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
-    &["dtype"],
+    &["dtype", "pickle_error"],
     &["hub", "read_error"],
     &["error", "part"],
     &["json", "listing", "yaml"],
     &["card", "folder", "foreign", "stored"],
     &["tensor"],
+<<<<<<< HEAD
     &["rows", "small_files"],
     &["safetensors"],
     &["codes"],
+=======
+    &["rows", "small_files", "weights"],
+    &["shards"],
+    &["safetensors", "torch"],
+>>>>>>> 2e01bcc (Read torch pickles of both forms by a restricted reader over rawzip)
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
     &["checkpoint"],

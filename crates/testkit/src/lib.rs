@@ -9,6 +9,7 @@ mod golden;
 mod levels;
 mod modules;
 mod mutate;
+mod pickle;
 
 pub use checkpoint::{
     bf16, checkpoint, checkpoint_names, f16, form, form_names, logits_file, logits_file_names,
@@ -21,3 +22,4 @@ pub use golden::{
 pub use levels::{REQUIRE_LEVELS, require_levels};
 pub use modules::module_order;
 pub use mutate::{Draw, NASTY, mutants, mutate, number};
+pub use pickle::{Pickler, zip};

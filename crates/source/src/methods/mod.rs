@@ -100,6 +100,10 @@ pub(crate) fn decode(
             return Ok(Outcome { settled: false, decoded, ..outcome });
         }
         Some((method, Reading::Decoded(decoder))) => {
+            // Decoders read bytes in the order of a tensor's shape.
+            if let Some(strided) = tensors.iter().find(|tensor| tensor.stored.is_some()) {
+                return Err(Error::StridedCodes { tensor: strided.name.clone(), method: method.name });
+            }
             outcome.method = Some(method.name);
             outcome.decoded = decoder(&quantized)?;
         }

@@ -21,10 +21,8 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{
-    error::PickleError,
-    globals::{self, Global},
-};
+use super::globals::{self, Global};
+use crate::pickle_error::PickleError;
 
 /// Bytes of a pickle at most; that of a model of 200 layers has 1 MB.
 pub(super) const MAX_PICKLE_BYTES: usize = 64 << 20;
@@ -141,6 +139,14 @@ impl<'a> Pickle<'a> {
             Value::Dict(pairs) => Some(pairs),
             _ => None,
         }
+    }
+
+    /// The tuples of all storages that are named anywhere.
+    pub fn storages(&self) -> impl Iterator<Item = Id> {
+        self.arena.iter().filter_map(|value| match value {
+            Value::Storage(tuple) => Some(*tuple),
+            _ => None,
+        })
     }
 
     /// An integer.
@@ -308,7 +314,9 @@ impl<'a> Machine<'a> {
         let value = match (global, &items[..]) {
             (Global::OrderedDict, []) => Value::Dict(Vec::new()),
             // As Python 2 wrote it: a list of pairs.
-            (Global::OrderedDict, [pairs]) => Value::Dict(self.pairs(*pairs).ok_or_else(|| self.kind("a list of pairs"))?),
+            (Global::OrderedDict, [pairs]) => {
+                Value::Dict(self.pairs(*pairs).ok_or_else(|| self.kind("a list of pairs"))?)
+            }
             (Global::Size, [dims]) => match self.value(*dims) {
                 Value::Tuple(dims) => Value::Tuple(dims.clone()),
                 _ => return Err(self.kind("a tuple of dimensions")),

@@ -85,7 +85,9 @@ pub enum PickleError {
         expected: &'static str,
     },
     /// More than a pickle of tensors needs.
-    #[error("the pickle has {values} values in its first {bytes} bytes, at most 8388608 values and 67108864 bytes are read")]
+    #[error(
+        "the pickle has {values} values in its first {bytes} bytes, at most 8388608 values and 67108864 bytes are read"
+    )]
     TooLarge {
         /// Bytes read so far.
         bytes: u64,

@@ -1,0 +1,154 @@
+//! Weights in one file or in several, with an index or without.
+//!
+//! Which files and in which order follows `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp as vendored in
+//! llama-cpp-python 0.3.36: those that the index names, else those that have the format's name, each time sorted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::Path,
+};
+
+use serde_json::Value as Json;
+
+use crate::{Error, Listing, Part, Tensor, json, small_files::read_small_file};
+
+/// How the weights files of a format are called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shards {
+    /// How their names begin.
+    pub prefix: &'static str,
+    /// How their names end.
+    pub suffix: &'static str,
+    /// The index of a checkpoint of several files.
+    pub index: &'static str,
+}
+
+impl Shards {
+    /// The first of the files in a folder.
+    pub fn detect(&self, listing: &Listing) -> Option<String> {
+        let first = self.names(listing).into_iter().next();
+        first.or_else(|| listing.has(self.index).then(|| self.index.to_owned()))
+    }
+
+    fn names(&self, listing: &Listing) -> Vec<String> {
+        listing.matching(self.prefix, self.suffix)
+    }
+
+    /// Opens all files. `parse` gives the tensors of one: of its place among them and of itself.
+    ///
+    /// # Errors
+    /// Those of `parse`, and every variant of [`Error`] that speaks of several files.
+    pub fn open(
+        &self,
+        dir: &Path,
+        listing: &Listing,
+        mut parse: impl FnMut(usize, &Part) -> Result<Vec<Tensor>, Error>,
+    ) -> Result<(Vec<Part>, Vec<Tensor>), Error> {
+        let has_index = listing.has(self.index);
+        let index = if has_index { Some(self.weight_map(&read_small_file(dir, self.index)?)?) } else { None };
+        let names = match &index {
+            Some(index) => index.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
+            None => {
+                let names = self.names(listing);
+                self.check_numbering(&names)?;
+                names
+            }
+        };
+        let (mut parts, mut tensors): (Vec<Part>, Vec<Tensor>) = (Vec::new(), Vec::new());
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        for (part, name) in names.into_iter().enumerate() {
+            if !listing.has(&name) {
+                let n_tensors = index.iter().flat_map(|i| i.values()).filter(|file| **file == name).count();
+                let reason = format!("`{}` has {n_tensors} tensors in it", self.index);
+                return Err(Error::MissingShard { file: name, reason });
+            }
+            let opened = listing.open(dir, &name)?;
+            for mut tensor in parse(part, &opened)? {
+                tensor.part = part;
+                if let Some(first) = seen.insert(tensor.name.clone(), part) {
+                    let first = if first == part { &name } else { &parts[first].file };
+                    return Err(Error::DuplicateTensor {
+                        first: first.clone(),
+                        second: name,
+                        tensor: tensor.name,
+                    });
+                }
+                tensors.push(tensor);
+            }
+            parts.push(opened);
+        }
+        if let Some(index) = &index {
+            self.check_index(index, seen)?;
+        }
+        if tensors.is_empty() {
+            let file = parts.first().map_or(self.index, |part| &part.file).to_owned();
+            return Err(Error::NoTensors { file });
+        }
+        Ok((parts, tensors))
+    }
+
+    /// Refuses an index that lists other tensors than the files hold.
+    fn check_index(
+        &self,
+        index: &BTreeMap<String, String>,
+        seen: HashMap<String, usize>,
+    ) -> Result<(), Error> {
+        let absent: Vec<String> = index.keys().filter(|name| !seen.contains_key(*name)).cloned().collect();
+        let mut unlisted: Vec<String> = seen.into_keys().filter(|name| !index.contains_key(name)).collect();
+        unlisted.sort();
+        if absent.is_empty() && unlisted.is_empty() {
+            return Ok(());
+        }
+        Err(Error::IndexMismatch { index: self.index.to_owned(), absent, unlisted })
+    }
+
+    /// Tensor name to file name, from the index.
+    fn weight_map(&self, bytes: &[u8]) -> Result<BTreeMap<String, String>, Error> {
+        let form = |expected: &str, found: &str| Error::JsonForm {
+            file: self.index.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        };
+        let index = json::parse(self.index, bytes)?;
+        let map = match index.get("weight_map") {
+            Some(Json::Object(map)) => map,
+            Some(other) => return Err(form("an object at `weight_map`", json::kind(other))),
+            None => return Err(form("an object at `weight_map`", "nothing")),
+        };
+        map.iter()
+            .map(|(tensor, file)| match file {
+                Json::String(file) if file.is_empty() || file == ".." || file.contains(['/', '\\', '\0']) => {
+                    Err(Error::ShardOutside { index: self.index.to_owned(), file: file.clone() })
+                }
+                Json::String(file) => Ok((tensor.clone(), file.clone())),
+                other => Err(form(&format!("a file name at `weight_map`.`{tensor}`"), json::kind(other))),
+            })
+            .collect()
+    }
+
+    /// Without an index, names such as `model-00001-of-00003.safetensors` say what should be there.
+    /// The reference converts what it finds.
+    fn check_numbering(&self, names: &[String]) -> Result<(), Error> {
+        let suffix = self.suffix;
+        for name in names {
+            let Some((stem, count)) = name.strip_suffix(suffix).and_then(|name| name.rsplit_once("-of-"))
+            else {
+                continue;
+            };
+            let Some((stem, number)) = stem.rsplit_once('-') else { continue };
+            let (width, count_width) = (number.len(), count.len());
+            let (Ok(_), Ok(n)) = (number.parse::<u32>(), count.parse::<u32>()) else { continue };
+            // The first gap ends the loop, so a count of four billion costs nothing.
+            for i in 1..=n {
+                let sibling = format!("{stem}-{i:0width$}-of-{n:0count_width$}{suffix}");
+                if !names.contains(&sibling) {
+                    return Err(Error::MissingShard {
+                        file: sibling,
+                        reason: format!("`{name}` counts {n} files"),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

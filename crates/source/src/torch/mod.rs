@@ -1,0 +1,116 @@
+//! Torch pickles: `pytorch_model*.bin`, `adapter_model.bin`, `consolidated.NN.pth`.
+//!
+//! A pickle says how to call Python; nothing is called here ([`pickle`]). What it says of tensors becomes the same
+//! index that a safetensors file has: name, type, shape, bytes of the file. Tensors whose rows are not in order in
+//! their storage are read by their strides ([`strided`]).
+//!
+//! Source of which files and in which order: `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp as vendored
+//! in llama-cpp-python 0.3.36: files by name, tensors of a file in the order of the pickled dictionary.
+
+mod globals;
+mod legacy;
+mod pickle;
+mod state_dict;
+mod strided;
+mod zip;
+
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+
+use self::{state_dict::Lie, strided::Strided};
+use crate::{
+    Error, Listing, Part, Span, Tensor, Weights,
+    pickle_error::{PickleError, ZipError},
+    shards::Shards,
+};
+
+/// A checkpoint of one file or several.
+const SHARDS: Shards =
+    Shards { prefix: "pytorch_model", suffix: ".bin", index: "pytorch_model.bin.index.json" };
+/// Where the mark of a tar archive stands, and the mark: the form of torch before 0.1.10.
+const TAR: (Range<usize>, &[u8]) = (257..262, b"ustar");
+
+/// The first file of a folder that is for this reader.
+pub(crate) fn detect(listing: &Listing) -> Option<String> {
+    SHARDS.detect(listing)
+}
+
+/// Reads the pickles of all weights files of a folder.
+pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+    let mut notes = Vec::new();
+    let (parts, tensors) = SHARDS.open(dir, listing, |place, part| {
+        let (tensors, more) = parse(place, part)?;
+        notes.extend(more);
+        Ok(tensors)
+    })?;
+    Ok(Weights { parts, tensors, notes })
+}
+
+/// Opens one file by its name.
+pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<Weights, Error> {
+    let part = listing.open(dir, file)?;
+    let (tensors, notes) = parse(0, &part)?;
+    if tensors.is_empty() {
+        return Err(Error::NoTensors { file: file.to_owned() });
+    }
+    Ok(Weights { parts: vec![part], tensors, notes })
+}
+
+/// Reads the pickle of one file, the one at `part` of a checkpoint's. Tensors come in its order.
+///
+/// # Errors
+/// [`Error::Pickle`], [`Error::Zip`], [`Error::NotAPickle`], [`Error::DuplicateTensor`].
+pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<String>), Error> {
+    let file = opened.file.as_str();
+    let format = "a torch pickle that is not on the disk";
+    let bytes: &[u8] = opened.local().ok_or_else(|| Error::NotReadYet { format, file: file.to_owned() })?;
+    let in_pickle = |problem: PickleError| Error::Pickle { file: file.to_owned(), problem };
+    let in_zip = |problem: ZipError| Error::Zip { file: file.to_owned(), problem };
+    let (dict, place): (_, Box<dyn Fn(&str) -> Result<Range<u64>, Error>>);
+    if bytes.starts_with(zip::MAGIC) {
+        let archive = zip::read(bytes).map_err(in_zip)?;
+        let range = archive.entry("data.pkl").map_err(in_zip)?;
+        let read = pickle::read(&bytes[range.start as usize..range.end as usize]).map_err(in_pickle)?;
+        dict = state_dict::find(&read).map_err(in_pickle)?;
+        place = Box::new(move |key| archive.entry(&format!("data/{key}")).map_err(in_zip));
+    } else if bytes.starts_with(legacy::MAGIC) {
+        let legacy = legacy::read(bytes).map_err(in_pickle)?;
+        dict = state_dict::find(&legacy.pickle).map_err(in_pickle)?;
+        place = Box::new(move |key| {
+            let problem = || PickleError::Legacy { problem: format!("storage `{key}` is not listed") };
+            legacy.storages.get(key).cloned().ok_or_else(|| in_pickle(problem()))
+        });
+    } else {
+        let found = match bytes {
+            _ if bytes.get(TAR.0) == Some(TAR.1) => "a tar archive, the form of torch before 0.1.10",
+            // A bare pickle, as Python's own module writes it.
+            [0x80, ..] => "a pickle without torch's magic number",
+            _ => "something else",
+        };
+        return Err(Error::NotAPickle { file: file.to_owned(), found });
+    }
+    let mut seen: HashMap<&str, ()> = HashMap::with_capacity(dict.tensors.len());
+    let mut tensors = Vec::with_capacity(dict.tensors.len());
+    for mut pickled in dict.tensors {
+        if seen.insert(pickled.name, ()).is_some() {
+            let (first, second) = (file.to_owned(), file.to_owned());
+            return Err(Error::DuplicateTensor { tensor: pickled.name.to_owned(), first, second });
+        }
+        let storage = place(pickled.storage.key)?;
+        let lie = pickled.place(storage).map_err(in_pickle)?;
+        let state_dict::Pickled { name, dtype, offset, shape, strides, .. } = pickled;
+        let name = name.to_owned();
+        tensors.push(match lie {
+            Lie::Plain(Range { start: begin, end }) => {
+                Tensor { name, dtype, shape, part, begin, end, stored: None }
+            }
+            // Whoever wants bytes finds none: they are not in the order of the shape.
+            Lie::Strided(bytes) => {
+                let storage = Span { part, bytes };
+                let strided =
+                    Strided { name: name.clone(), dtype, storage, offset, shape: shape.clone(), strides };
+                Tensor { name, dtype, shape, part, begin: 0, end: 0, stored: Some(Arc::new(strided)) }
+            }
+        });
+    }
+    Ok((tensors, dict.notes.into_iter().map(|note| format!("`{file}`: {note}")).collect()))
+}

@@ -1,0 +1,294 @@
+//! From the values of a pickle to tensors: what a state dict names, and where its storages lie.
+//!
+//! ```text
+//! {name: _rebuild_tensor_v2(storage, offset, size, stride, ...), ...}
+//! storage = ('storage', class, key, location, elements[, view])
+//! ```
+//!
+//! Offset, size and stride count elements. Element (i, j, ..) of a tensor is element
+//! offset + i stride[0] + j stride[1] + .. of its storage. Strides are real: a transposed matrix is saved as the
+//! matrix that it was, with its strides exchanged, and several tensors may share one storage.
+//!
+//! Source: `_rebuild_tensor_v2` and the functions beside it in `_utils.py` of torch 2.15.
+
+use std::ops::Range;
+
+use super::{
+    globals::Global,
+    pickle::{Id, Pickle, Value},
+};
+use crate::{Dtype, pickle_error::PickleError};
+
+/// Keys that a state dict may lie under: Meta and others, Lightning, DeepSpeed, and what hand-written loops use.
+const WRAPPERS: &[&str] = &["model", "state_dict", "module", "model_state_dict"];
+/// Calls around a tensor at most: a parameter around a subclass around a tensor.
+const MAX_DEPTH: usize = 8;
+
+/// The name of a storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StorageName<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// The type of its elements; none where it is of bytes.
+    pub dtype: Option<Dtype>,
+    /// Its elements, or bytes where it is of bytes.
+    pub numel: u64,
+    /// First element and elements of the part that is meant, in files of torch 0.3.
+    pub view: Option<(u64, u64)>,
+}
+
+impl StorageName<'_> {
+    /// Bytes of the whole storage.
+    pub fn n_bytes(&self) -> Option<u64> {
+        match self.dtype {
+            Some(dtype) => dtype.n_bytes(self.numel),
+            None => Some(self.numel),
+        }
+    }
+}
+
+/// A tensor as the pickle says it.
+#[derive(Debug)]
+pub(super) struct Pickled<'a> {
+    /// Its name.
+    pub name: &'a str,
+    pub dtype: Dtype,
+    pub storage: StorageName<'a>,
+    /// In elements.
+    pub offset: u64,
+    pub shape: Vec<u64>,
+    pub strides: Vec<u64>,
+}
+
+/// The tensors of a pickle, in its order, and what is odd about the rest.
+#[derive(Debug)]
+pub(super) struct StateDict<'a> {
+    pub tensors: Vec<Pickled<'a>>,
+    pub notes: Vec<String>,
+}
+
+/// Finds the state dict of a pickle.
+pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError> {
+    let none = |found: &str| PickleError::NotAStateDict { found: found.to_owned() };
+    let top = pickle.pairs(pickle.top).ok_or_else(|| none("found another value"))?;
+    let mut notes = Vec::new();
+    // Tensors of the top level are the model's; only without any is it a wrapper around it.
+    let mut pairs = top;
+    if !top.iter().any(|(_, value)| is_tensor(pickle, *value)) {
+        let under =
+            |key: &str| top.iter().find(|(name, _)| pickle.text(*name) == Some(key)).map(|(_, value)| *value);
+        let dict = WRAPPERS.iter().find_map(|key| Some((key, pickle.pairs(under(key)?)?)));
+        let (key, inner) =
+            dict.ok_or_else(|| none("found no tensor in it, and none of the keys that one lies under"))?;
+        let beside: Vec<&str> =
+            top.iter().filter_map(|(name, _)| pickle.text(*name)).filter(|name| name != key).collect();
+        if !beside.is_empty() {
+            notes.push(format!("tensors lie under `{key}`; left aside beside it: {}", listed(&beside)));
+        }
+        pairs = inner;
+    }
+    let mut tensors = Vec::with_capacity(pairs.len());
+    let mut aside = Vec::new();
+    for (name, value) in pairs {
+        let name = pickle.text(*name).ok_or_else(|| none("found a key that is no text"))?;
+        match tensor(pickle, name, *value)? {
+            Some(tensor) => tensors.push(tensor),
+            None if is_harmless(pickle, *value) => aside.push(name),
+            None => {
+                let problem = "not a tensor, and not a number or a text that could be left aside".to_owned();
+                return Err(PickleError::Tensor { tensor: name.to_owned(), problem });
+            }
+        }
+    }
+    if !aside.is_empty() {
+        notes.push(format!("values that are no tensors are left aside: {}", listed(&aside)));
+    }
+    Ok(StateDict { tensors, notes })
+}
+
+/// The first few names and how many more.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}
+
+/// Whether a value can be left out of a model: it holds no tensor.
+fn is_harmless(pickle: &Pickle<'_>, value: Id) -> bool {
+    // Values may hold each other in any number of ways, so each is looked at once.
+    let mut seen = vec![false; pickle.n_values()];
+    let mut left = vec![value];
+    while let Some(id) = left.pop() {
+        if std::mem::replace(&mut seen[pickle.place(id)], true) {
+            continue;
+        }
+        match pickle.value(id) {
+            Value::Call(Global::Other, _) | Value::Global(_) => {}
+            Value::Call(..) | Value::Storage(_) => return false,
+            Value::Tuple(items) => left.extend(items),
+            Value::List(items) => left.extend(items),
+            Value::Dict(pairs) => left.extend(pairs.iter().map(|(_, value)| value)),
+            Value::None | Value::Bool(_) | Value::Int(_) | Value::Float | Value::Text(_) => {}
+        }
+    }
+    true
+}
+
+/// The call that makes a tensor, through calls around it: which, and its arguments.
+fn call<'p>(pickle: &'p Pickle<'_>, value: Id) -> Option<(Global, &'p [Id])> {
+    let mut id = value;
+    for _ in 0..MAX_DEPTH {
+        let Value::Call(global, arguments) = pickle.value(id) else { return None };
+        let items = pickle.items(*arguments)?;
+        match (global, items) {
+            (Global::RebuildTensor | Global::RebuildTensorV2 | Global::RebuildTensorV3, _) => {
+                return Some((*global, items));
+            }
+            (Global::Parameter, [inner, ..]) => id = *inner,
+            // (function, class, arguments, state)
+            (Global::FromType, [function, _, arguments, _]) => match pickle.value(*function) {
+                Value::Global(global) => return Some((*global, pickle.items(*arguments)?)),
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn is_tensor(pickle: &Pickle<'_>, value: Id) -> bool {
+    call(pickle, value).is_some()
+}
+
+/// The tensor that a value is, if it is one.
+fn tensor<'a>(pickle: &Pickle<'a>, name: &'a str, value: Id) -> Result<Option<Pickled<'a>>, PickleError> {
+    let wrong = |problem: &str| PickleError::Tensor { tensor: name.to_owned(), problem: problem.to_owned() };
+    let Some((global, arguments)) = call(pickle, value) else { return Ok(None) };
+    let [storage, offset, size, stride, rest @ ..] = arguments else {
+        return Err(wrong("fewer than four arguments"));
+    };
+    let storage = match pickle.value(*storage) {
+        Value::Storage(storage) => storage_name(pickle, *storage)
+            .ok_or_else(|| wrong("a storage that is not named as torch does"))?,
+        _ => return Err(wrong("its first argument is no storage")),
+    };
+    // rest = requires_grad, hooks[, metadata], and for the third version requires_grad, hooks, dtype[, metadata].
+    let (dtype, metadata) = match global {
+        Global::RebuildTensorV3 => match rest.get(2).map(|dtype| pickle.value(*dtype)) {
+            Some(Value::Global(Global::Dtype(dtype))) => (Some(*dtype), rest.get(3)),
+            _ => return Err(wrong("its type is not known")),
+        },
+        Global::RebuildTensor | Global::RebuildTensorV2 => (storage.dtype, rest.get(2)),
+        _ => return Err(wrong("made by another call than torch's own")),
+    };
+    // Flags say that the values that are meant are not those that are stored: negated, conjugated.
+    if metadata.is_some_and(|id| !matches!(pickle.value(*id), Value::None) && pickle.pairs(*id) != Some(&[]))
+    {
+        return Err(wrong("it carries flags that change its values"));
+    }
+    let dtype = dtype.ok_or_else(|| wrong("its storage is of bytes and its type is not said"))?;
+    let counts = |id: &Id, what: &str| {
+        pickle.counts(*id).ok_or_else(|| wrong(&format!("its {what} are not counts that are 0 or more")))
+    };
+    let (shape, strides) = (counts(size, "dimensions")?, counts(stride, "strides")?);
+    if shape.len() != strides.len() {
+        return Err(wrong(&format!("{} dimensions and {} strides", shape.len(), strides.len())));
+    }
+    let offset = pickle.count(*offset).ok_or_else(|| wrong("its offset is not a count that is 0 or more"))?;
+    Ok(Some(Pickled { name, dtype, storage, offset, shape, strides }))
+}
+
+/// What the tuple of a storage says.
+pub(super) fn storage_name<'a>(pickle: &Pickle<'a>, tuple: Id) -> Option<StorageName<'a>> {
+    let [kind, class, key, _, numel, view @ ..] = pickle.items(tuple)? else { return None };
+    let Value::Global(Global::Storage(dtype)) = pickle.value(*class) else { return None };
+    let view = match view {
+        [] => None,
+        [view] if matches!(pickle.value(*view), Value::None) => None,
+        // (key of the view, offset, elements)
+        [view] => match pickle.items(*view)? {
+            [_, offset, numel] => Some((pickle.count(*offset)?, pickle.count(*numel)?)),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let named = pickle.text(*kind) == Some("storage");
+    let (key, numel) = (pickle.text(*key)?, pickle.count(*numel)?);
+    named.then_some(StorageName { key, dtype: *dtype, numel, view })
+}
+
+/// How a tensor lies in its storage.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lie {
+    /// One element after the other: these bytes of the file.
+    Plain(Range<u64>),
+    /// By strides, from the storage's bytes on.
+    Strided(Range<u64>),
+}
+
+impl Pickled<'_> {
+    /// Where the tensor lies, of a storage that is bytes `storage` of the file.
+    ///
+    /// # Errors
+    /// Why it does not lie in it.
+    pub fn place(&mut self, storage: Range<u64>) -> Result<Lie, PickleError> {
+        let tensor = self.name.to_owned();
+        let wrong = |problem: String| PickleError::Tensor { tensor: tensor.clone(), problem };
+        let found = storage.end - storage.start;
+        if self.storage.n_bytes() != Some(found) {
+            let (key, numel) = (self.storage.key, self.storage.numel);
+            let kind = self.storage.dtype.map_or("bytes", Dtype::name);
+            return Err(wrong(format!("storage `{key}` of {numel} {kind} has {found} bytes")));
+        }
+        let item = self.dtype.bits() / 8;
+        let mut numel = found / item;
+        if let Some((first, n)) = self.storage.view {
+            let inside = first.checked_add(n).is_some_and(|end| end <= numel);
+            let offset = self.offset.checked_add(first);
+            let (true, Some(offset)) = (inside, offset) else {
+                return Err(wrong(format!(
+                    "a view of {n} elements from {first} on, of a storage of {numel}"
+                )));
+            };
+            (self.offset, numel) = (offset, first + n);
+        }
+        let n_elems = self.shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
+        let n_elems = n_elems.filter(|n| self.dtype.n_bytes(*n).is_some());
+        let n_elems = n_elems.ok_or_else(|| {
+            wrong(format!("shape {:?} of {} is not a size in bytes", self.shape, self.dtype))
+        })?;
+        if n_elems == 0 {
+            return Ok(Lie::Plain(storage.start..storage.start));
+        }
+        // The last element: offset + sum of (size - 1) stride.
+        let last =
+            self.shape.iter().zip(&self.strides).try_fold(self.offset, |sum, (size, stride)| {
+                sum.checked_add((size - 1).checked_mul(*stride)?)
+            });
+        if last.is_none_or(|last| last >= numel) {
+            return Err(wrong(format!(
+                "offset {}, shape {:?} and strides {:?} reach beyond its storage of {numel} elements",
+                self.offset, self.shape, self.strides
+            )));
+        }
+        if !self.is_contiguous() {
+            return Ok(Lie::Strided(storage));
+        }
+        // Inside the storage, whose bytes were counted.
+        let begin = storage.start + self.offset * item;
+        Ok(Lie::Plain(begin..begin + n_elems * item))
+    }
+
+    /// Whether elements lie one after the other, the last dimension first; strides of dimensions of one say nothing.
+    fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (size, stride) in self.shape.iter().zip(&self.strides).rev().filter(|(size, _)| **size != 1) {
+            if *stride != expected {
+                return false;
+            }
+            expected *= size;
+        }
+        true
+    }
+}

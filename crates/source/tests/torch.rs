@@ -1,0 +1,216 @@
+//! Files of `torch.save` in `golden/torch/`: every tensor against what torch itself reads, and files that are refused.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use source::{Checkpoint, Error, Tensor};
+use tempfile::TempDir;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/torch").join(name)
+}
+
+fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("config.json"), "{}").unwrap();
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    dir
+}
+
+fn open(bytes: &[u8]) -> Result<Checkpoint, Error> {
+    source::open(folder(&[("pytorch_model.bin", bytes)]).path())
+}
+
+fn names(folder: &str, ending: &str) -> Vec<String> {
+    let entries = fs::read_dir(golden(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> =
+        entries.filter_map(|name| Some(name.to_str().unwrap().strip_suffix(ending)?.to_owned())).collect();
+    names.sort();
+    assert!(!names.is_empty());
+    names
+}
+
+fn form(name: &str) -> Checkpoint {
+    open(&fs::read(golden(&format!("forms/{name}.bin"))).unwrap())
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn values(checkpoint: &Checkpoint, tensor: &Tensor) -> Vec<f32> {
+    if tensor.row_elems() == 0 {
+        return Vec::new();
+    }
+    let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
+    checkpoint.read_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), &mut values).unwrap();
+    values
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn every_form_holds_what_torch_reads() {
+    let mut n_tensors = 0;
+    for name in names("forms", ".bin") {
+        let checkpoint = form(&name);
+        let mut listing = String::new();
+        for tensor in &checkpoint.tensors {
+            n_tensors += 1;
+            let bytes: Vec<u8> = values(&checkpoint, tensor).iter().flat_map(|v| v.to_le_bytes()).collect();
+            let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
+            let (shape, digest) = (shape.join(","), testkit::sha256(&bytes));
+            listing += &format!("{} {} [{shape}] {digest}\n", tensor.name, tensor.dtype);
+        }
+        let expected = fs::read_to_string(golden(&format!("forms/{name}.txt"))).unwrap();
+        assert_eq!(listing, expected, "{name}");
+        assert_eq!(checkpoint.format, "torch pickles");
+    }
+    assert!(n_tensors > 100, "{n_tensors}");
+}
+
+/// Any rows and columns are those of the whole, whatever way they are read; so are rows of another length.
+#[test]
+fn parts_of_strided_tensors_are_those_of_the_whole() {
+    let (mut n_strided, mut n_panels) = (0, 0);
+    for name in ["views", "views-legacy"] {
+        let checkpoint = form(name);
+        for tensor in &checkpoint.tensors {
+            let whole = values(&checkpoint, tensor);
+            let (n_rows, width) = (tensor.n_rows(), tensor.row_elems());
+            if whole.is_empty() {
+                continue;
+            }
+            n_strided += usize::from(tensor.stored.is_some());
+            n_panels += usize::from(checkpoint.panel_rows(tensor, width) > 1);
+            for (rows, columns) in [
+                (0..n_rows, 0..width),
+                (n_rows / 2..n_rows, width / 3..width),
+                (n_rows / 3..n_rows / 3 + 1, width / 2..width / 2 + 1),
+                (0..n_rows.min(2), width - 1..width),
+            ] {
+                let mut part =
+                    vec![f32::NAN; ((rows.end - rows.start) * (columns.end - columns.start)) as usize];
+                checkpoint.read_columns(tensor, rows.clone(), columns.clone(), &mut part).unwrap();
+                let expected: Vec<f32> = rows
+                    .flat_map(|row| columns.clone().map(move |column| (row * width + column) as usize))
+                    .map(|at| whole[at])
+                    .collect();
+                assert_eq!(bits(&part), bits(&expected), "{name} {}", tensor.name);
+            }
+            let mut flat = vec![f32::NAN; whole.len() - 1];
+            checkpoint.read_rows(tensor, 1, 1..whole.len() as u64, &mut flat).unwrap();
+            assert_eq!(bits(&flat), bits(&whole[1..]), "{name} {}", tensor.name);
+            // Advice changes nothing, and what a tensor is made of lies in its file.
+            checkpoint.advise_rows(tensor, width, 0..n_rows, gguf::Advice::DoneWith);
+            assert_eq!(bits(&values(&checkpoint, tensor)), bits(&whole));
+            assert!(checkpoint.stored_bytes(tensor) > 0);
+            assert!(checkpoint.stored_bytes(tensor) <= checkpoint.parts[0].n_bytes());
+        }
+    }
+    assert!(n_strided > 24 && n_panels > 6, "{n_strided} {n_panels}");
+}
+
+#[test]
+fn both_forms_of_one_state_dict_are_equal() {
+    for name in ["views", "module", "parameters", "types"] {
+        let (zip, legacy) = (form(name), form(&format!("{name}-legacy")));
+        for tensor in &legacy.tensors {
+            let twin = zip.tensor(&tensor.name).unwrap();
+            assert_eq!((tensor.dtype, &tensor.shape), (twin.dtype, &twin.shape), "{name} {}", tensor.name);
+        }
+    }
+    // Contiguous tensors are plain bytes of the file; tied ones are the same bytes.
+    let views = form("views");
+    let [whole, again] = ["whole", "again"].map(|name| views.tensor(name).unwrap());
+    assert!(whole.stored.is_none() && whole.span() == again.span());
+    assert!(views.tensor("rows").unwrap().stored.is_none());
+    assert!(views.tensor("columns").unwrap().stored.is_some());
+}
+
+#[test]
+fn what_is_left_aside_is_said() {
+    let note = |name: &str| form(name).notes.join("; ");
+    assert_eq!(
+        note("under-state_dict"),
+        "`pytorch_model.bin`: tensors lie under `state_dict`; left aside beside it: `epoch`, `optimizer`"
+    );
+    assert_eq!(
+        note("scalars-beside"),
+        "`pytorch_model.bin`: values that are no tensors are left aside: `step`, `name`, `lr`, `none`, `flag` and 1 more"
+    );
+    assert_eq!(
+        note("tensor-and-model"),
+        "`pytorch_model.bin`: values that are no tensors are left aside: `model`"
+    );
+    assert_eq!(note("types"), "");
+}
+
+#[test]
+fn refused_files_say_why() {
+    let expected: &[(&str, &str)] = &[
+        (
+            "big-endian",
+            "entry `archive/byteorder` says that numbers are stored `big`, only `little` endian is read",
+        ),
+        ("counter", "byte 172 of the pickle imports `collections.Counter`, which no pickle of tensors needs"),
+        (
+            "counter-legacy",
+            "byte 186 of the pickle imports `collections.Counter`, which no pickle of tensors needs",
+        ),
+        (
+            "deflated",
+            "entry `archive/data.pkl` is compressed or encrypted, entries of a checkpoint are stored as they are",
+        ),
+        (
+            "deflated-data",
+            "entry `archive/data/0` is compressed or encrypted, entries of a checkpoint are stored as they are",
+        ),
+        ("list", "expected a dictionary of tensors, found another value"),
+        ("negated", "tensor `w`: it carries flags that change its values"),
+        (
+            "nested-tensors",
+            "tensor `more`: not a tensor, and not a number or a text that could be left aside",
+        ),
+        (
+            "no-tensors",
+            "expected a dictionary of tensors, found no tensor in it, and none of the keys that one lies under",
+        ),
+        ("other-zip", "there is no entry `*/data.pkl`"),
+        ("plain-pickle", "is not a file of torch.save: found a pickle without torch's magic number"),
+        ("protocol-4", "byte 0 of the pickle: protocol 4, only 2 is read"),
+        (
+            "sparse",
+            "byte 13 of the pickle imports `torch._utils._rebuild_sparse_tensor`, which no pickle of tensors needs",
+        ),
+        ("storage-missing", "there is no entry `archive/data/0`"),
+        ("storage-short", "tensor `w`: storage `0` of 16 F32 has 60 bytes"),
+        ("tar", "is not a file of torch.save: found a tar archive, the form of torch before 0.1.10"),
+        (
+            "torchscript",
+            "entry `archive/code/__torch__/torch/nn/modules/linear.py` makes this a TorchScript archive",
+        ),
+        (
+            "whole-module",
+            "byte 2 of the pickle imports `torch.nn.modules.linear.Linear`, which no pickle of tensors needs",
+        ),
+    ];
+    let mut found = String::new();
+    for name in names("refused", ".bin") {
+        let error = open(&fs::read(golden(&format!("refused/{name}.bin"))).unwrap()).expect_err(&name);
+        let row = expected.iter().find(|(row, _)| *row == name);
+        if !row.is_some_and(|(_, message)| error.to_string().contains(message)) {
+            found += &format!("{name}: {error}\n");
+        }
+    }
+    assert_eq!(found, "");
+    let listed: BTreeSet<&str> = expected.iter().map(|(name, _)| *name).collect();
+    assert_eq!(listed.len(), names("refused", ".bin").len());
+    let error = open(&fs::read(golden("refused/whole-module.bin")).unwrap()).unwrap_err();
+    assert!(error.hint().unwrap().contains("state_dict()"));
+}

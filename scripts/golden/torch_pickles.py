@@ -1,0 +1,267 @@
+"""Makes golden/torch/: files of torch.save in every form, and what the reference makes of folders that hold them.
+
+forms/NAME.bin       small state dicts with everything that can be odd about a tensor
+forms/NAME.txt       of each tensor: name, type as safetensors spells it, shape, sha256 of its values as f32
+refused/NAME.bin     files that are no state dict
+bin, bin-sharded     folders of a tiny llama; `expected.json` says what the converter makes of them: bytes and sha256 of
+                     whole files by type
+
+Needs torch, transformers, safetensors and sentencepiece.
+"""
+
+import collections
+import io
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import torch
+
+from lib import TEXT, sha256, write_json
+
+NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint64: "U64", torch.uint32: "U32",
+    torch.uint16: "U16", torch.uint8: "U8", torch.bool: "BOOL", torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2", torch.float8_e8m0fnu: "F8_E8M0",
+}
+LEGACY = dict(_use_new_zipfile_serialization=False)
+OUTTYPES = ("f32", "bf16")
+
+
+def listing(tensors) -> str:
+    lines = []
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor):
+            values = tensor.detach().contiguous().to(torch.float32).numpy().tobytes()
+            shape = json.dumps(list(tensor.shape), separators=(",", ":"))
+            lines.append(f"{name} {NAMES[tensor.dtype]} {shape} {sha256(values)}\n")
+    return "".join(lines)
+
+
+def types():
+    """One tensor of every type, not in the order of names; a scalar; nothing; one element."""
+    tensors = {"z": torch.randn(3, 5), "scalar": torch.tensor(-1.5), "empty": torch.empty(0, 3), "one": torch.ones(1, 1)}
+    for dtype in NAMES:
+        if dtype == torch.bool:
+            tensors["t.BOOL"] = torch.tensor([[True, False, True]])
+        elif dtype.is_floating_point:
+            tensors["t." + NAMES[dtype]] = torch.rand(2, 3).to(dtype)
+        else:
+            tensors["t." + NAMES[dtype]] = torch.randint(0, 100, (2, 3)).to(dtype)
+    return tensors
+
+
+def views():
+    """Tensors that do not lie in their storage as their shape says, and several in one."""
+    base = torch.arange(120, dtype=torch.float32).reshape(10, 12) * 0.37 - 11
+    half, cube = torch.randn(6, 70).half(), torch.randn(3, 4, 5).bfloat16()
+    long = torch.randn(2600, 2).half()
+    return {
+        "whole": base, "again": base, "transposed": base.T, "rows": base[3:7], "columns": base[:, 2:9],
+        "every-third": base[:, ::3], "every-second-row": base[1::2], "corner": base[1:5:2, 1:11:4].T,
+        "flat": base.flatten()[17:43], "element": base[4, 5], "repeated": base[2].expand(4, 12),
+        "repeated-element": base[:1, :1].expand(3, 4), "row-of-column": base[:, 3], "diagonal": base.diagonal(),
+        "half-transposed": half.T, "half-columns": half[:, 5:69], "permuted": cube.permute(2, 0, 1),
+        "permuted-last": cube.transpose(0, 1), "windows": torch.arange(9.0).unfold(0, 4, 1),
+        "column": torch.randn(5, 1).T.contiguous().T, "long-transposed": long.T, "long-every-second": long.T[:, ::2],
+        "int-transposed": torch.arange(6, dtype=torch.int32).reshape(2, 3).T, "none-of": base[:, 4:4],
+        "fp8-transposed": torch.randn(4, 6).to(torch.float8_e4m3fn).T, "u16-from-second": torch.arange(8).to(torch.uint16)[2:6],
+    }
+
+
+class Holder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+        self.norm = torch.nn.LayerNorm(3)
+        self.register_buffer("ids", torch.arange(4))
+
+
+def parameters():
+    """What is wrapped around tensors: parameters, attributes, gradients."""
+    tagged = torch.randn(2, 2)
+    tagged.tag = "a tensor with an attribute"
+    parameter = torch.nn.Parameter(torch.randn(2, 3))
+    parameter.tag = 1
+    return {"parameter": torch.nn.Parameter(torch.randn(3)), "frozen": torch.nn.Parameter(torch.randn(2), requires_grad=False),
+            "tagged": tagged, "tagged-parameter": parameter, "gradient": torch.randn(4, requires_grad=True)}
+
+
+def rezip(data: bytes, change) -> bytes:
+    """The archive with every entry (name, bytes, method) put through `change`."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for entry in old.infolist():
+            kept = change(entry.filename, old.read(entry))
+            if kept is not None:
+                name, content, method = kept
+                new.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, compress_type=method)
+    return out.getvalue()
+
+
+def saved(value, **how) -> bytes:
+    data = io.BytesIO()
+    torch.save(value, data, **how)
+    return data.getvalue()
+
+
+def make_forms(folder: Path) -> None:
+    torch.manual_seed(11)
+    plain = {"b.weight": torch.randn(2, 4).bfloat16(), "a.weight": torch.randn(3).bfloat16()}
+    state = Holder().state_dict()
+    two = torch.randn(2, 3)
+    optimizer = {"state": {0: {"exp_avg": torch.zeros(3)}}, "param_groups": [{"lr": 0.1}]}
+    wrapped = {key: {key: plain, "epoch": 3, "optimizer": optimizer} for key in ("model", "state_dict", "module",
+        "model_state_dict")}
+    # Name -> what is saved, the tensors that are meant, options.
+    forms = {"types": (types(), None, {}), "views": (views(), None, {}), "parameters": (parameters(), None, {}),
+             "module": (state, None, {}), "scalars-beside": ({"w": two, "step": 7, "name": "tiny", "lr": 0.5, "none": None,
+                "flag": True, "list": [1, "a"]}, None, {})}
+    forms |= {f"under-{key}": (value, plain, {}) for key, value in wrapped.items()}
+    forms["tensor-and-model"] = ({"model": {"x": 1}, "w": two}, {"w": two}, {})
+    # Torch writes types without a storage class in the legacy form too, and does not read them back.
+    classes = lambda value: {name: tensor for name, tensor in value.items()
+        if not NAMES[tensor.dtype].startswith(("F8", "U16", "U32", "U64"))}
+    forms |= {"types-legacy": (classes(types()), None, LEGACY), "views-legacy": (classes(views()), None, LEGACY),
+              "parameters-legacy": (parameters(), None, LEGACY), "module-legacy": (state, None, LEGACY)}
+    for name, (value, meant, how) in forms.items():
+        data = saved(value, **how)
+        # Whoever cannot load it has made no golden.
+        torch.load(io.BytesIO(data), weights_only=True)
+        (folder / f"{name}.bin").write_bytes(data)
+        (folder / f"{name}.txt").write_text(listing(meant or value))
+    # As torch 1.6 wrote it: three kinds of entries; under the name of the file, with large keys.
+    keys = {"0": "100189760", "1": "4294967296"}
+    old = saved(plain)
+
+    def renamed(name, content):
+        root, rest = name.split("/", 1)
+        if rest in ("data.pkl", "version"):
+            for key, other in keys.items():
+                content = content.replace(b"X\x01\0\0\0" + key.encode(), b"X" + bytes([len(other), 0, 0, 0]) + other.encode())
+            return f"pytorch_model/{rest}", content, zipfile.ZIP_STORED
+        if rest.startswith("data/"):
+            return f"pytorch_model/data/{keys[rest[5:]]}", content, zipfile.ZIP_STORED
+        return None
+
+    data = rezip(old, renamed)
+    loaded = torch.load(io.BytesIO(data), weights_only=True)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in plain.items())
+    (folder / "old-archive.bin").write_bytes(data)
+    (folder / "old-archive.txt").write_text(listing(plain))
+
+
+def make_refused(folder: Path) -> None:
+    torch.manual_seed(12)
+    plain = {"w": torch.randn(4, 4)}
+    complex_ = torch.randn(3, dtype=torch.complex64)
+    files = {
+        "counter": saved({"w": torch.randn(2), "args": collections.Counter("abc")}),
+        "counter-legacy": saved({"w": torch.randn(2), "args": collections.Counter("abc")}, **LEGACY),
+        "whole-module": saved(torch.nn.Linear(2, 2)),
+        "negated": saved({"w": complex_.conj().imag}),
+        "sparse": saved({"w": torch.eye(3).to_sparse()}),
+        "nested-tensors": saved({"w": torch.randn(2), "more": {"x": torch.randn(2)}}),
+        "no-tensors": saved({"epoch": 3}),
+        "list": saved([torch.randn(2)]),
+        "protocol-4": saved(plain, pickle_protocol=4),
+        "deflated": rezip(saved(plain), lambda name, content: (name, content, zipfile.ZIP_DEFLATED)),
+        "deflated-data": rezip(saved({"w": torch.zeros(64, 64)}), lambda name, content: (name, content,
+            zipfile.ZIP_DEFLATED if "/data/" in name else zipfile.ZIP_STORED)),
+        "big-endian": rezip(saved(plain), lambda name, content: (name, b"big" if name.endswith("byteorder") else content,
+            zipfile.ZIP_STORED)),
+        "storage-missing": rezip(saved(plain), lambda name, content: None if "/data/" in name else (name, content,
+            zipfile.ZIP_STORED)),
+        "storage-short": rezip(saved(plain), lambda name, content: (name, content[:60] if "/data/" in name else content,
+            zipfile.ZIP_STORED)),
+        "other-zip": rezip(saved(plain), lambda name, content: None if name.endswith("data.pkl") else (name, content,
+            zipfile.ZIP_STORED)),
+        "plain-pickle": pickle.dumps({"w": 1}, protocol=2),
+    }
+    script = io.BytesIO()
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), script)
+    files["torchscript"] = script.getvalue()
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("sys_info"), io.BytesIO())
+    files["tar"] = tar.getvalue()[:512]
+    for name, data in files.items():
+        (folder / f"{name}.bin").write_bytes(data)
+
+
+def make_tokenizer(folder: Path) -> None:
+    """A SentencePiece model of 96 pieces."""
+    import sentencepiece
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT * 4), model_writer=model, vocab_size=96, model_type="bpe", character_coverage=1.0,
+        normalization_rule_name="identity", unk_id=0, bos_id=1, eos_id=2, pad_id=-1, num_threads=1, minloglevel=2)
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+
+
+def tiny_llama(**config):
+    """Config and state dict of a llama of 32 dimensions, as transformers makes it."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    config = LlamaConfig(**dict(vocab_size=96, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048, rms_norm_eps=1e-6, bos_token_id=1,
+        eos_token_id=2, architectures=["LlamaForCausalLM"]) | config)
+    model = LlamaForCausalLM(config)
+    state = {name: (tensor * 3 + torch.randn_like(tensor) * 0.01).to(torch.bfloat16)
+             for name, tensor in model.state_dict().items()}
+    return config, state
+
+
+def write_config(config, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    config.save_pretrained(folder)
+
+
+def converted(ctx, folder: Path, *options) -> dict:
+    """What the reference makes of a folder: bytes and sha256 of the whole file, by type."""
+    expected = {}
+    for outtype in OUTTYPES:
+        out = ctx.scratch / f"{folder.name}-{outtype}.gguf"
+        subprocess.run([sys.executable, ctx.reference / "convert_hf_to_gguf.py", folder, "--outtype", outtype,
+            "--outfile", out, *options], check=True, capture_output=True)
+        expected[outtype] = [out.stat().st_size, sha256(out.read_bytes())]
+    return expected
+
+
+def make_folders(ctx, out: Path) -> None:
+    torch.manual_seed(13)
+    config, state = tiny_llama()
+    # Neither the order of names nor that of the model; buffers as older releases had them.
+    order = sorted(state, key=lambda name: sha256(name.encode()))
+    state = {name: state[name] for name in order}
+    state["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.rand(4)
+    for name, shards in (("bin", [list(state)]), ("bin-sharded", [order[1::2], order[::2]])):
+        folder = out / name
+        write_config(config, folder)
+        shutil.copy(out / "tokenizer.model", folder)
+        weight_map = {}
+        for number, names in enumerate(shards, 1):
+            file = "pytorch_model.bin" if len(shards) == 1 else f"pytorch_model-{number:05}-of-{len(shards):05}.bin"
+            # A transposed matrix, as training with other layouts leaves them.
+            part = {name: state[name].T.contiguous().T if "down_proj" in name else state[name] for name in names}
+            torch.save(part, folder / file)
+            weight_map |= dict.fromkeys(names, file)
+        if len(shards) > 1:
+            write_json(folder / "pytorch_model.bin.index.json", {"metadata": {}, "weight_map": weight_map})
+        write_json(folder / "expected.json", converted(ctx, folder))
+        (folder / "tokenizer.model").unlink()
+
+
+def make(ctx) -> None:
+    out = ctx.golden / "torch"
+    shutil.rmtree(out, ignore_errors=True)
+    for name, write in (("forms", make_forms), ("refused", make_refused)):
+        (out / name).mkdir(parents=True)
+        write(out / name)
+    make_tokenizer(out)
+    make_folders(ctx, out)
