@@ -16,7 +16,10 @@ mod zip;
 
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 
-use self::{state_dict::Lie, strided::Strided};
+use self::{
+    state_dict::{Lie, StateDict},
+    strided::Strided,
+};
 use crate::{
     Error, Listing, Part, Span, Tensor, Weights,
     pickle_error::{PickleError, ZipError},
@@ -28,6 +31,9 @@ const SHARDS: Shards =
     Shards { prefix: "pytorch_model", suffix: ".bin", index: "pytorch_model.bin.index.json" };
 /// Where the mark of a tar archive stands, and the mark: the form of torch before 0.1.10.
 const TAR: (Range<usize>, &[u8]) = (257..262, b"ustar");
+
+/// Where the storage of a key lies in its file.
+type Place<'a> = Box<dyn Fn(&str) -> Result<Range<u64>, Error> + 'a>;
 
 /// The first file of a folder that is for this reader.
 pub(crate) fn detect(listing: &Listing) -> Option<String> {
@@ -65,7 +71,7 @@ pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<Stri
     let bytes: &[u8] = opened.local().ok_or_else(|| Error::NotReadYet { format, file: file.to_owned() })?;
     let in_pickle = |problem: PickleError| Error::Pickle { file: file.to_owned(), problem };
     let in_zip = |problem: ZipError| Error::Zip { file: file.to_owned(), problem };
-    let (dict, place): (_, Box<dyn Fn(&str) -> Result<Range<u64>, Error>>);
+    let (dict, place): (StateDict<'_>, Place<'_>);
     if bytes.starts_with(zip::MAGIC) {
         let archive = zip::read(bytes).map_err(in_zip)?;
         let range = archive.entry("data.pkl").map_err(in_zip)?;
