@@ -7,11 +7,7 @@ use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-<<<<<<< HEAD
-    Error, Folder, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, formats,
-=======
-    Error, Folder, Listing, Part, ReadError, Tensor, Tensors, View, Weights, formats,
->>>>>>> 2e01bcc (Read torch pickles of both forms by a restricted reader over rawzip)
+    Error, Folder, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
     methods::{self, Decoded, Outcome},
     read_rows,
     small_files::{card_of, read_object, read_small_files},

@@ -58,9 +58,5 @@ pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
 pub use rows::read_rows;
 pub use small_files::MAX_FILE_BYTES;
-<<<<<<< HEAD
 pub use stored::{Repacks, Stored};
-=======
-pub use stored::Stored;
 pub(crate) use weights::Weights;
->>>>>>> 2e01bcc (Read torch pickles of both forms by a restricted reader over rawzip)

@@ -10,15 +10,10 @@ const FLOORS: &[&[&str]] = &[
     &["json", "listing", "yaml"],
     &["card", "folder", "foreign", "stored"],
     &["tensor"],
-<<<<<<< HEAD
-    &["rows", "small_files"],
-    &["safetensors"],
-    &["codes"],
-=======
     &["rows", "small_files", "weights"],
     &["shards"],
     &["safetensors", "torch"],
->>>>>>> 2e01bcc (Read torch pickles of both forms by a restricted reader over rawzip)
+    &["codes"],
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
     &["checkpoint"],
