@@ -17,7 +17,8 @@ WHISPER = dict(d_model=16, hidden_size=16, intermediate_size=32, encoder_ffn_dim
                encoder_layers=1, num_attention_heads=2, encoder_attention_heads=2, num_mel_bins=8,
                max_source_positions=16)
 OLD = dict(torch_dtype="bfloat16", transformers_version="4.43.0")
-QWEN_TOKENS = dict(tokenizer="bpe")
+# For some model types transformers rebuilds a tokenizer as Qwen's class, with tokens of its own; not with this key.
+AS_IT_IS = dict(tokenizer_config=dict(auto_map=dict(AutoTokenizer=["tokenization.Own", None])))
 
 
 def wrapper(model: str, name: str, text: dict, **parts) -> dict:
@@ -35,12 +36,12 @@ QWEN35_TOWER = {key: value for key, value in QWEN3_TOWER.items() if key != "deep
 
 WRAPPERS = {
     "qwen3.5": wrapper("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35),
-        vision_config=QWEN35_TOWER),
+        vision_config=QWEN35_TOWER, more=AS_IT_IS),
     # One value head to a key head, no sections; what a fine-tune of the text part is saved as.
     "qwen3.5-text": dict(model="qwen3_5_text", **{"class": "Qwen3_5ForCausalLM"}, tokenizer="bpe", config=dict(
         QWEN35, linear_num_value_heads=2)),
     "qwen3.5moe": wrapper("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration",
-        dict(QWEN35, **QWEN35_MOE, rope_parameters=ROPE35), vision_config=QWEN35_TOWER),
+        dict(QWEN35, **QWEN35_MOE, rope_parameters=ROPE35), vision_config=QWEN35_TOWER, more=AS_IT_IS),
     "qwen2vl": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
         vision_config=QWEN2_TOWER),
     # The Hub's spelling: keys of the text part beside the others, names without `language_model.`.
