@@ -9,6 +9,7 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     CheckpointInput, NonFinite, RunOptions,
+    merge::LoraAdapter,
     recipes::{FileType, Recipe},
 };
 use source::Folder;
@@ -61,6 +62,7 @@ Examples:
   gguf-convert hf://meta-llama/Llama-3.2-1B --type q4_k_m
   gguf-convert my-llama --type q8_0 --arch-as llama
   gguf-convert my-adapter adapter.gguf --base Llama-3.2-1B
+  gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
   gguf-convert --list-architectures
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
@@ -132,6 +134,11 @@ struct ConvertArgs {
     /// --type is f32 (the default), f16, bf16 or q8_0.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "vocab_only", "via", "recipe"])]
     base: Option<PathBuf>,
+    /// Merge a LoRA or DoRA adapter of PEFT (adapter_config.json, adapter_model.safetensors) into the weights while
+    /// they are read, SCALE times (1 by default); several are merged in their order. Weights are rounded once, to
+    /// their type in the file. Metadata and tokenizer stay those of the checkpoint.
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter, conflicts_with_all = ["base", "to", "vocab_only"])]
+    lora: Vec<LoraAdapter>,
     /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
     /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
     #[arg(long, conflicts_with_all = ["to", "via", "recipe"])]
@@ -282,6 +289,18 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
     convert_to_hf::run(&job, ui)
 }
 
+/// `FOLDER` or `FOLDER=SCALE`; a folder that is there may have any name.
+fn lora_adapter(text: &str) -> Result<LoraAdapter, String> {
+    let whole = LoraAdapter { folder: PathBuf::from(text), scale: 1.0 };
+    let Some((folder, scale)) = text.rsplit_once('=').filter(|_| !whole.folder.is_dir()) else {
+        return Ok(whole);
+    };
+    match scale.parse() {
+        Ok(scale) if f64::is_finite(scale) => Ok(LoraAdapter { folder: PathBuf::from(folder), scale }),
+        _ => Err(format!("`{scale}` is not a number")),
+    }
+}
+
 fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
@@ -298,8 +317,8 @@ fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui
         endian: byte_order(args.big_endian),
         ..OtherSettings::default()
     })?;
-    let input =
-        CheckpointInput::open(folder, &args.arch_options()).map_err(|error| failure(args.src(), error))?;
+    let input = CheckpointInput::open_with_adapters(folder, &args.lora, &args.arch_options())
+        .map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");

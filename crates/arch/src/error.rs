@@ -1,7 +1,7 @@
 //! Why a checkpoint has no layout.
 
 use serde_json::Value as Json;
-use tensor::{Shape, ShapeError};
+use tensor::{Shape, ShapeError, list_names};
 
 use crate::vocab::VocabError;
 
@@ -70,13 +70,13 @@ pub enum ArchError {
         method: String,
     },
     /// Tensors that the architecture needs are not in the checkpoint.
-    #[error("{} missing tensor(s): {}", names.len(), list(names))]
+    #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
     MissingTensors {
         /// Their names as the checkpoint would spell them.
         names: Vec<String>,
     },
     /// The checkpoint holds tensors that the architecture has no place for.
-    #[error("{} tensor(s) without a place in this architecture: {}", names.len(), list(names))]
+    #[error("{} tensor(s) without a place in this architecture: {}", names.len(), list_names(names))]
     UnusedTensors {
         /// Their names.
         names: Vec<String>,
@@ -92,7 +92,7 @@ pub enum ArchError {
         second: String,
     },
     /// Tensors of an adapter that are not halves of pairs.
-    #[error("{} tensor(s) of the adapter are no halves of LoRA pairs: {}", names.len(), list(names))]
+    #[error("{} tensor(s) of the adapter are no halves of LoRA pairs: {}", names.len(), list_names(names))]
     NotLora {
         /// Their names.
         names: Vec<String>,
@@ -180,14 +180,4 @@ fn places(nearest: &[(&str, usize)], n_tensors: usize) -> String {
     }
     let each: Vec<String> = nearest.iter().map(|(name, n)| format!("{n} in `{name}`")).collect();
     format!("; of its {n_tensors} tensors {} have a place", each.join(", "))
-}
-
-/// The first eight names in backticks, and how many more there are.
-pub(crate) fn list(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }

@@ -22,6 +22,7 @@ use crate::{
     files::{self, Base},
     input::Input,
     job::TensorTask,
+    merge::{LoraAdapter, merge},
     output::check_output,
     planned::PlannedFile,
     recipes::{
@@ -35,6 +36,8 @@ use crate::{
 #[derive(Debug)]
 pub struct CheckpointInput {
     folder: PathBuf,
+    /// Folders of adapters, which are read as well.
+    adapters: Vec<PathBuf>,
     checkpoint: Checkpoint,
     layout: Layout,
 }
@@ -45,10 +48,25 @@ impl CheckpointInput {
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
     pub fn open(folder: impl Into<Folder>, options: &arch::Options) -> Result<CheckpointInput, Error> {
+        CheckpointInput::open_with_adapters(folder, &[], options)
+    }
+
+    /// Opens a folder, merges adapters into it in their order, and resolves the result.
+    ///
+    /// # Errors
+    /// As [`CheckpointInput::open`], and [`Error::Merge`].
+    pub fn open_with_adapters(
+        folder: impl Into<Folder>,
+        adapters: &[LoraAdapter],
+        options: &arch::Options,
+    ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
         let checkpoint = source::open(folder.clone())?;
+        let checkpoint =
+            merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
-        Ok(CheckpointInput { folder: folder.path().to_owned(), checkpoint, layout })
+        let adapters = adapters.iter().map(|adapter| adapter.folder.clone()).collect();
+        Ok(CheckpointInput { folder: folder.path().to_owned(), adapters, checkpoint, layout })
     }
 
     /// The checkpoint.
@@ -90,7 +108,8 @@ impl Input for CheckpointInput {
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        check_output(path, &self.folder, force)
+        let folders = [&self.folder].into_iter().chain(&self.adapters);
+        folders.into_iter().try_for_each(|folder| check_output(path, folder, force))
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {

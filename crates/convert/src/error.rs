@@ -11,6 +11,14 @@ pub enum Error {
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Source(source::Error),
+    /// An adapter cannot be merged into the checkpoint.
+    #[error("adapter `{}`: {error}", folder.display())]
+    Merge {
+        /// The adapter's folder.
+        folder: PathBuf,
+        /// What is wrong.
+        error: Box<crate::merge::MergeError>,
+    },
     /// The checkpoint does not make a model.
     #[error(transparent)]
     Arch(arch::ArchError),
@@ -217,6 +225,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),
+            Error::Merge { error, .. } => return error.hint(),
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
             Error::NeedsImatrix { .. } => "make one of text like that which the model is for",

@@ -27,6 +27,7 @@ pub mod imatrix;
 mod input;
 mod job;
 mod key_override;
+pub mod merge;
 mod model_input;
 mod output;
 mod planned;

@@ -5,7 +5,7 @@ use std::path::Path;
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["recipes"],
-    &["imatrix"],
+    &["imatrix", "merge"],
     &["error"],
     // Parts that know nothing of each other.
     &["finite", "key_override", "planned", "prune", "rows"],

@@ -1,6 +1,6 @@
 //! What can be wrong with a file that is to be run.
 
-use tensor::{DType, Shape};
+use tensor::{DType, Shape, list_names};
 
 use crate::tokenize;
 
@@ -48,7 +48,7 @@ pub enum Error {
         dtype: DType,
     },
     /// Tensors that the graph has no place for: a result without them would be wrong.
-    #[error("{} have no place in the graph of `{architecture}`", list(.names))]
+    #[error("tensors {} have no place in the graph of `{architecture}`", list_names(.names))]
     UnusedTensors {
         /// The architecture.
         architecture: String,
@@ -213,16 +213,6 @@ fn cause(weight: &Option<(String, u64)>) -> String {
         Some((tensor, index)) => format!("; element {index} of tensor `{tensor}` is none either"),
         None => "; all weights are finite, so a metadata key is wrong or f32 overflows".to_owned(),
     }
-}
-
-/// Names in backticks, the first few of them.
-fn list(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let mut text: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    if names.len() > SHOWN {
-        text.push(format!("{} more", names.len() - SHOWN));
-    }
-    format!("tensors {}", text.join(", "))
 }
 
 impl Error {

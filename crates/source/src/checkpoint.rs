@@ -9,7 +9,7 @@ use tensor::DType;
 use crate::{
     Error, Folder, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
     methods::{self, Decoded, Outcome},
-    read_rows,
+    read_columns, read_rows,
     small_files::{card_of, read_object, read_small_files},
 };
 
@@ -165,22 +165,7 @@ impl Checkpoint {
         columns: Range<u64>,
         out: &mut [f32],
     ) -> Result<(), ReadError> {
-        let n_columns = columns.end - columns.start;
-        check_range(tensor, &rows, tensor.n_rows(), n_columns, out)?;
-        if columns.end > tensor.row_elems() {
-            let (expected, found) = (tensor.row_elems(), columns.end);
-            return Err(ReadError::Length { tensor: tensor.name.clone(), expected, found });
-        }
-        if n_columns == 0 {
-            return Ok(());
-        }
-        if let Some(stored) = &tensor.stored {
-            return stored.read(&self.parts, rows, columns, out);
-        }
-        for (row, out) in rows.zip(out.chunks_exact_mut(n_columns as usize)) {
-            self.read_elems(tensor, row * tensor.row_elems() + columns.start, out)?;
-        }
-        Ok(())
+        read_columns(&self.parts, tensor, rows, columns, out)
     }
 
     /// Reads as many elements of a plain tensor as `out` has, from its element `first` on. Only their bytes are touched:

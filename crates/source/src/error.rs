@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tensor::list_names;
+
 use crate::{Dtype, PickleError, ReadError, ZipError};
 
 /// Why a checkpoint cannot be read. File names are relative to the folder, whose path whoever
@@ -368,22 +370,12 @@ pub enum Error {
 fn mismatch(absent: &[String], unlisted: &[String]) -> String {
     let mut parts = Vec::new();
     if !absent.is_empty() {
-        parts.push(format!("no file holds {}", names(absent)));
+        parts.push(format!("no file holds {}", list_names(absent)));
     }
     if !unlisted.is_empty() {
-        parts.push(format!("the index does not list {}", names(unlisted)));
+        parts.push(format!("the index does not list {}", list_names(unlisted)));
     }
     parts.join("; ")
-}
-
-/// The first few names and how many more.
-fn names(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", names.len() - SHOWN);
-    }
-    text
 }
 
 impl Error {

@@ -56,7 +56,7 @@ pub use methods::{METHODS, Method, REFUSED, VARIANTS};
 pub use part::{Part, Span};
 pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
-pub use rows::read_rows;
+pub use rows::{read_columns, read_rows};
 pub use small_files::MAX_FILE_BYTES;
 pub use stored::{Repacks, Stored};
 pub(crate) use weights::Weights;

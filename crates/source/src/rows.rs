@@ -5,7 +5,9 @@
 //! processor's own instruction. The loops are plain and free of branches, so that the compiler
 //! makes vectors of them; the f16 loop works on bits because no half precision type is stable.
 
-use crate::{Dtype, ReadError, View};
+use std::ops::Range;
+
+use crate::{Dtype, Part, ReadError, Tensor, View};
 
 /// Reads rows `first_row .. first_row + n_rows` into `out`, which is (n_rows, row_elems) f32.
 ///
@@ -32,6 +34,54 @@ pub fn read_rows(view: &View<'_>, first_row: u64, n_rows: u64, out: &mut [f32]) 
     let elem_bytes = (dtype.bits() / 8) as usize;
     let begin = (first_row * view.row_elems()) as usize * elem_bytes;
     to_f32(dtype, &view.bytes[begin..begin + out.len() * elem_bytes], out);
+    Ok(())
+}
+
+/// Reads columns `columns` of rows `rows` of a tensor of the weights files `parts`, by its own row length, into `out`,
+/// which is (rows, columns) f32.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read_columns(
+    parts: &[Part],
+    tensor: &Tensor,
+    rows: Range<u64>,
+    columns: Range<u64>,
+    out: &mut [f32],
+) -> Result<(), ReadError> {
+    let name = || tensor.name.clone();
+    let (n_rows, row_elems) = (tensor.n_rows(), tensor.row_elems());
+    if rows.start > rows.end || rows.end > n_rows {
+        return Err(ReadError::OutOfRange {
+            tensor: name(),
+            first_row: rows.start,
+            end_row: rows.end,
+            n_rows,
+        });
+    }
+    if columns.start > columns.end || columns.end > row_elems {
+        return Err(ReadError::Length { tensor: name(), expected: row_elems, found: columns.end });
+    }
+    let n_columns = columns.end - columns.start;
+    let n_elems = (rows.end - rows.start).saturating_mul(n_columns);
+    if out.len() as u64 != n_elems {
+        return Err(ReadError::Length { tensor: name(), expected: n_elems, found: out.len() as u64 });
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    if let Some(stored) = &tensor.stored {
+        return stored.read(parts, rows, columns, out);
+    }
+    // Whole rows are one run of elements, parts of rows are a run each.
+    let (n_runs, run) =
+        if n_columns == row_elems { (1, n_elems) } else { (rows.end - rows.start, n_columns) };
+    for (row, out) in (rows.start..rows.start + n_runs).zip(out.chunks_exact_mut(run as usize)) {
+        let begin = (row * row_elems + columns.start) * tensor.dtype.bits() / 8;
+        let bytes = tensor.span().part_of(begin..begin + run * tensor.dtype.bits() / 8);
+        let view = View { name: &tensor.name, dtype: tensor.dtype, shape: &[run], bytes: bytes.of(parts)? };
+        read_rows(&view, 0, 1, out)?;
+    }
     Ok(())
 }
 

@@ -37,6 +37,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
         1
     }
 
+    /// How the values are stored, in a word or two for reports; none where the type says it.
+    fn description(&self) -> Option<String> {
+        None
+    }
+
     /// The ggml types that can hold all these values without changing one. It may take a look at all of them, so it
     /// is asked only where somebody wants to know.
     ///

@@ -141,6 +141,12 @@ impl Tensor {
         self.shape.split_last().map_or(1, |(_, outer)| outer.iter().product())
     }
 
+    /// How it is stored, for reports: `bf16`, or what its decoder says.
+    pub fn stored_as(&self) -> String {
+        let description = self.stored.as_ref().and_then(|stored| stored.description());
+        description.unwrap_or_else(|| self.dtype.name().to_ascii_lowercase())
+    }
+
     /// Bytes in the file.
     pub fn n_bytes(&self) -> u64 {
         self.end - self.begin

@@ -14,7 +14,9 @@
 )]
 
 mod dtype;
+mod names;
 mod shape;
 
 pub use dtype::{DType, DTypeError, REMOVED, Removed};
+pub use names::list_names;
 pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};

@@ -125,6 +125,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
             | gguf::Error::Changed { .. }
             | gguf::Error::Length { .. },
         )
+        | Error::Merge { .. }
         | Error::OutputIsInput { .. }
         | Error::OutputInsideInput { .. }
         | Error::NoFolder { .. }

@@ -235,13 +235,13 @@ pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
         Data::Mxfp4 { .. } => "mxfp4 in parts".to_owned(),
         Data::Columns { source, .. } => {
             let tensor = checkpoint.tensor(source);
-            tensor.map_or_else(String::new, |tensor| tensor.dtype.name().to_ascii_lowercase())
+            tensor.map_or_else(String::new, source::Tensor::stored_as)
         }
         Data::Rows { sources, .. } => {
             let mut names: Vec<String> = sources
                 .iter()
                 .filter_map(|name| checkpoint.tensor(name))
-                .map(|tensor| tensor.dtype.name().to_ascii_lowercase())
+                .map(source::Tensor::stored_as)
                 .collect();
             names.dedup();
             names.join("+")

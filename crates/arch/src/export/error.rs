@@ -1,8 +1,6 @@
 //! Why a GGUF file cannot be exported to a checkpoint.
 
-use tensor::Shape;
-
-use crate::error::list;
+use tensor::{Shape, list_names};
 
 /// Why a file cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -37,13 +35,13 @@ pub enum ExportError {
         what: String,
     },
     /// Tensors that the architecture does not have.
-    #[error("{} tensor(s) without a place in a checkpoint: {}", names.len(), list(names))]
+    #[error("{} tensor(s) without a place in a checkpoint: {}", names.len(), list_names(names))]
     UnusedTensors {
         /// Their names in the file.
         names: Vec<String>,
     },
     /// Tensors that the architecture needs.
-    #[error("{} missing tensor(s): {}", names.len(), list(names))]
+    #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
     MissingTensors {
         /// Their names as the file would spell them.
         names: Vec<String>,

@@ -1,0 +1,153 @@
+//! What `adapter_config.json` says of how a LoRA adapter is merged.
+//!
+//! Source: `LoraConfig` in `tuners/lora/config.py`, `LoraModel._create_and_replace` in `tuners/lora/model.py` and
+//! `get_pattern_key` in `utils/other.py` of peft 0.21.2.
+
+use regex::Regex;
+use serde_json::{Map, Value as Json};
+
+use super::MergeError;
+
+/// Keys whose values make another kind of adapter of it, and why that is not merged.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("alora_invocation_tokens", "activated LoRA depends on the text and cannot be merged"),
+    ("arrow_config", "a router chooses among adapters for each token"),
+    ("kasa_config", "KaSA is not read"),
+    ("layer_replication", "repeated layers are not read"),
+    ("monteclora_config", "MonteCLoRA is not read"),
+    ("target_parameters", "pairs for stacks of experts are not read"),
+    ("trainable_token_indices", "single trained tokens are not read"),
+    ("use_bdlora", "block-diagonal LoRA is not read"),
+    ("use_qalora", "QALoRA is not read"),
+    ("velora_config", "VeLoRA is not read"),
+];
+
+/// Ways to begin that leave the base model's weights as they were. Others (PiSSA, CorDA, OLoRA, LoftQ, LoRA-GA) take
+/// something out of them first, which is done again when PEFT opens such an adapter.
+const PLAIN_STARTS: &[&str] = &["gaussian", "eva", "orthogonal"];
+
+/// How a LoRA adapter is merged.
+#[derive(Debug)]
+pub(super) struct Config {
+    rank: u64,
+    alpha: f64,
+    ranks: Vec<(Regex, u64)>,
+    alphas: Vec<(Regex, f64)>,
+    use_rslora: bool,
+    /// Whether matrices have magnitudes of their own (DoRA).
+    pub use_dora: bool,
+    /// Whether its matrices have their inputs as rows, as far as nothing else says so.
+    pub fan_in_fan_out: bool,
+}
+
+impl Config {
+    /// Reads the config, and refuses what it says of kinds that are not merged.
+    pub(super) fn new(config: &Json) -> Result<Config, MergeError> {
+        let empty = Map::new();
+        let keys = config.as_object().unwrap_or(&empty);
+        match keys.get("peft_type").and_then(Json::as_str) {
+            Some("LORA") => {}
+            Some(other) => {
+                let reason = "only LoRA adapters are merged";
+                return Err(MergeError::Unsupported { key: "peft_type", found: other.to_owned(), reason });
+            }
+            None => return Err(MergeError::MissingKey { key: "peft_type" }),
+        }
+        for (key, reason) in UNSUPPORTED {
+            if let Some(value) = keys.get(*key).filter(|value| is_set(value)) {
+                return Err(MergeError::Unsupported { key, found: value.to_string(), reason });
+            }
+        }
+        match keys.get("init_lora_weights") {
+            Some(Json::String(start)) if !PLAIN_STARTS.contains(&start.as_str()) => {
+                let reason = "it changes the base model's weights before the first step";
+                let (key, found) = ("init_lora_weights", start.clone());
+                return Err(MergeError::Unsupported { key, found, reason });
+            }
+            _ => {}
+        }
+        Ok(Config {
+            rank: rank("r", need(keys, "r")?)?,
+            alpha: alpha("lora_alpha", need(keys, "lora_alpha")?)?,
+            ranks: patterns(keys, "rank_pattern", rank)?,
+            alphas: patterns(keys, "alpha_pattern", alpha)?,
+            use_rslora: flag(keys, "use_rslora")?,
+            use_dora: flag(keys, "use_dora")?,
+            fan_in_fan_out: flag(keys, "fan_in_fan_out")?,
+        })
+    }
+
+    /// The rank of a module's pair.
+    pub(super) fn rank_of(&self, module: &str) -> u64 {
+        self.ranks.iter().find(|(pattern, _)| pattern.is_match(module)).map_or(self.rank, |(_, rank)| *rank)
+    }
+
+    /// What `B @ A` of a module is multiplied with, for an adapter that is taken `scale` times: alpha / r, or
+    /// alpha / sqrt(r). Computed in f64 and rounded once, as torch takes a Python float to an f32 tensor.
+    ///
+    /// Source: `LoraLayer.set_scale`.
+    pub(super) fn scaling_of(&self, module: &str, scale: f64) -> f32 {
+        let found = self.alphas.iter().find(|(pattern, _)| pattern.is_match(module));
+        let alpha = found.map_or(self.alpha, |(_, alpha)| *alpha);
+        let rank = self.rank_of(module) as f64;
+        (scale * alpha / if self.use_rslora { rank.sqrt() } else { rank }) as f32
+    }
+}
+
+/// Whether Python takes a value for true.
+fn is_set(value: &Json) -> bool {
+    match value {
+        Json::Null => false,
+        Json::Bool(set) => *set,
+        Json::Number(number) => number.as_f64() != Some(0.0),
+        Json::String(text) => !text.is_empty(),
+        Json::Array(items) => !items.is_empty(),
+        Json::Object(items) => !items.is_empty(),
+    }
+}
+
+fn need<'a>(keys: &'a Map<String, Json>, key: &'static str) -> Result<&'a Json, MergeError> {
+    keys.get(key).ok_or(MergeError::MissingKey { key })
+}
+
+fn flag(keys: &Map<String, Json>, key: &'static str) -> Result<bool, MergeError> {
+    match keys.get(key) {
+        None | Some(Json::Null) => Ok(false),
+        Some(Json::Bool(set)) => Ok(*set),
+        Some(other) => Err(MergeError::Config { key, found: other.to_string(), expected: "true or false" }),
+    }
+}
+
+fn rank(key: &'static str, value: &Json) -> Result<u64, MergeError> {
+    let rank = value.as_u64().filter(|rank| *rank > 0);
+    rank.ok_or_else(|| MergeError::Config { key, found: value.to_string(), expected: "a rank of 1 or more" })
+}
+
+fn alpha(key: &'static str, value: &Json) -> Result<f64, MergeError> {
+    let alpha = value.as_f64().filter(|alpha| alpha.is_finite());
+    alpha.ok_or_else(|| MergeError::Config { key, found: value.to_string(), expected: "a number" })
+}
+
+/// The patterns of a key in their order: the first that matches counts.
+fn patterns<T>(
+    keys: &Map<String, Json>,
+    key: &'static str,
+    read: fn(&'static str, &Json) -> Result<T, MergeError>,
+) -> Result<Vec<(Regex, T)>, MergeError> {
+    let patterns = match keys.get(key) {
+        None | Some(Json::Null) => return Ok(Vec::new()),
+        Some(Json::Object(patterns)) => patterns,
+        Some(other) => {
+            return Err(MergeError::Config { key, found: other.to_string(), expected: "an object" });
+        }
+    };
+    let pattern =
+        |(pattern, value): (&String, &Json)| {
+            // The end of a module's name, from a dot on.
+            let regex = Regex::new(&format!(r"^(.*\.)?({pattern})$")).map_err(|error| {
+                MergeError::Pattern { key, pattern: pattern.clone(), error: Box::new(error) }
+            })?;
+            Ok((regex, read(key, value)?))
+        };
+    patterns.iter().map(pattern).collect()
+}

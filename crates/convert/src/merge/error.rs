@@ -1,0 +1,147 @@
+//! Every way in which an adapter cannot be merged.
+
+use tensor::list_names;
+
+/// Why an adapter cannot be merged into a base model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// The adapter's folder cannot be read.
+    #[error(transparent)]
+    Source(source::Error),
+    /// The adapter's tensors cannot be read.
+    #[error(transparent)]
+    Read(source::ReadError),
+    /// A config key with a value that means nothing.
+    #[error("adapter_config.json: key `{key}` is {found}, expected {expected}")]
+    Config {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A config key that is not there.
+    #[error("adapter_config.json: missing key `{key}`")]
+    MissingKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// A kind of adapter that is not merged.
+    #[error("adapter_config.json: `{key}` is {found}: {reason}")]
+    Unsupported {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        found: String,
+        /// Why it cannot be merged.
+        reason: &'static str,
+    },
+    /// A pattern of ranks or alphas that is no regular expression.
+    #[error("adapter_config.json: key `{key}`: pattern `{pattern}`: {error}")]
+    Pattern {
+        /// The key.
+        key: &'static str,
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        error: Box<regex::Error>,
+    },
+    /// A factor that is no number.
+    #[error("scale {scale} is not finite")]
+    Scale {
+        /// The factor.
+        scale: f64,
+    },
+    /// Tensors of the adapter that belong to no tensor of the base model.
+    #[error("{} tensor(s) without a place in the base model: {}", names.len(), list_names(names))]
+    NoPlace {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Tensors that an adapter of this kind does not have.
+    #[error("{} tensor(s) that are neither LoRA nor a whole weight: {}", names.len(), list_names(names))]
+    Unknown {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Halves of pairs, magnitudes and biases whose other tensors are not there.
+    #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
+    Missing {
+        /// The absent names.
+        names: Vec<String>,
+    },
+    /// A tensor of another shape than the base model needs.
+    #[error("tensor `{tensor}`: shape {found:?}, expected {expected}: `{target}` is {target_shape:?}")]
+    Shape {
+        /// The adapter's tensor.
+        tensor: String,
+        /// Its shape.
+        found: Vec<u64>,
+        /// What would fit.
+        expected: String,
+        /// The tensor of the base model.
+        target: String,
+        /// Its shape.
+        target_shape: Vec<u64>,
+    },
+    /// A tensor that belongs to another rank than its config has.
+    #[error("tensor `{tensor}`: rank {found}, expected {expected} by adapter_config.json")]
+    Rank {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The rank that it has.
+        found: u64,
+        /// The rank of the config.
+        expected: u64,
+    },
+    /// A tensor whose type is no float.
+    #[error("tensor `{tensor}`: type {}, expected f32, f16 or bf16", found.name())]
+    Type {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        found: source::Dtype,
+    },
+    /// A whole weight for a tensor that an adapter before has changed.
+    #[error("tensor `{tensor}` replaces `{target}`, which an adapter before it has changed")]
+    Replaced {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The tensor of the base model.
+        target: String,
+    },
+    /// A matrix of its own for the output of a base model that takes the embedding for it.
+    #[error("tensor `{tensor}`: the base model's output is its embedding, and there is no `{target}`")]
+    Tied {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The tensor that is not there.
+        target: String,
+    },
+}
+
+impl MergeError {
+    /// What a person could do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            MergeError::Source(error) => return error.hint().map(str::to_owned),
+            MergeError::NoPlace { .. } | MergeError::Rank { .. } => {
+                "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
+            }
+            MergeError::Shape { .. } => {
+                "was the adapter trained on this base model? one whose vocabulary has grown needs the base model with \
+                 that vocabulary"
+            }
+            MergeError::Unsupported { .. } => {
+                "merge it with PEFT's `merge_and_unload` and convert the result"
+            }
+            MergeError::Tied { .. } => {
+                "merge it with PEFT, save the model with `tie_word_embeddings` false, and convert the result"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -1,0 +1,344 @@
+//! Adapters of PEFT merged into their base model while it is read.
+//!
+//! A checkpoint with adapters is a checkpoint whose changed tensors make their values when they are asked for
+//! ([`source::Stored`]): no merged copy exists, memory is that of a tile, and whatever reads rows (maps, transposes,
+//! stacks of experts, any form that the base comes in) does not know of it. Values are those of PEFT's
+//! `merge_and_unload` for a model that was loaded in f32, however the base model is stored; the target type is the first
+//! that they are rounded to. `low_rank.rs` states the arithmetic.
+//!
+//! Source: `LoraModel` in `tuners/lora/`, `get_peft_model_state_dict` in `utils/save_and_load.py` of peft 0.21.2.
+
+mod config;
+mod error;
+mod low_rank;
+mod modules;
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use source::{Checkpoint, Dtype, Tensor, Tensors};
+
+use self::{
+    config::Config,
+    low_rank::{Change, Dora, Factor, Merged},
+    modules::{Module, Names},
+};
+pub use error::MergeError;
+
+/// An adapter that is to be merged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraAdapter {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// How many times it is taken: 1 is what it was trained as. Whole tensors of it are not scaled.
+    pub scale: f64,
+}
+
+/// Merges adapters into a checkpoint, in their order. No weight is read; every shape is checked.
+///
+/// Of magnitudes (DoRA) the norm is that of the base model's weights with the one adapter, as PEFT has it when
+/// several are merged.
+///
+/// # Errors
+/// The folder of the adapter that does not fit, and why.
+pub fn merge(
+    checkpoint: Checkpoint,
+    adapters: &[LoraAdapter],
+) -> Result<Checkpoint, (PathBuf, Box<MergeError>)> {
+    let mut merging = Merging {
+        unmerged: HashMap::new(),
+        changed: HashSet::new(),
+        tensors: checkpoint.tensors.to_vec(),
+        checkpoint,
+    };
+    for adapter in adapters {
+        merging.take(adapter).map_err(|error| (adapter.folder.clone(), Box::new(error)))?;
+    }
+    let Merging { mut checkpoint, tensors, .. } = merging;
+    checkpoint.tensors = Tensors::from(tensors);
+    Ok(checkpoint)
+}
+
+/// A checkpoint on its way.
+struct Merging {
+    checkpoint: Checkpoint,
+    /// Its tensors with the changes so far, in their order.
+    tensors: Vec<Tensor>,
+    /// Tensors as they were before any pair changed them.
+    unmerged: HashMap<String, Tensor>,
+    /// Names of tensors that an adapter has changed or replaced.
+    changed: HashSet<String>,
+}
+
+/// Models whose layers are transformers' `Conv1D`, with inputs as rows, and the last parts of the names of those layers.
+/// PEFT goes by the class of the layer; of a square matrix nothing else says which dimension is which.
+const CONV1D_MODELS: &[&str] = &["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
+const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
+
+impl Merging {
+    fn take(&mut self, adapter: &LoraAdapter) -> Result<(), MergeError> {
+        let LoraAdapter { folder, scale } = adapter;
+        if !scale.is_finite() {
+            return Err(MergeError::Scale { scale: *scale });
+        }
+        let opened = source::open_adapter(folder).map_err(MergeError::Source)?;
+        let config = Config::new(&opened.config)?;
+        let first_part = self.checkpoint.parts.len();
+        // The adapter's weights files are files of the checkpoint now.
+        let mut own = opened.tensors.to_vec();
+        own.iter_mut().for_each(|tensor| tensor.part += first_part);
+        let (modules, whole) = modules::sort_out(&own)?;
+
+        // Every place is known before anything is changed: names that have none are one error.
+        let tensors = self.checkpoint.tensors.clone();
+        let index: HashMap<&str, usize> =
+            tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.as_str(), at)).collect();
+        let mut names = Names::new(&tensors);
+        let mut without_place = Vec::new();
+        let mut find = |module: &str, last: &str, tensor: &Tensor| {
+            let found = names.find(module, last).map(|target| index[target.name.as_str()]);
+            if found.is_none() {
+                without_place.push((format!("{module}.{last}"), tensor.name.clone()));
+            }
+            found
+        };
+        let whole: Vec<_> =
+            whole.iter().map(|(module, last, tensor)| (find(module, last, tensor), *tensor)).collect();
+        let places: Vec<_> = modules
+            .iter()
+            .filter_map(|module| {
+                let weight = find(&module.name, "weight", module.a?);
+                let bias = module.bias.map(|bias| find(&module.name, "bias", bias));
+                Some((module, weight, bias.flatten()))
+            })
+            .collect();
+        if !without_place.is_empty() {
+            return Err(self.no_place(without_place));
+        }
+
+        let twin = self.twin_of_output(&index);
+        let mut counts = Counts::default();
+        for (at, tensor) in whole {
+            let Some(at) = at else { continue };
+            self.replace(at, tensor)?;
+            counts.replaced += 1;
+        }
+        for (module, weight, bias) in places {
+            let Some(weight) = weight else { continue };
+            self.change(weight, module, &config, *scale)?;
+            counts.merged += 1;
+            if let (Some(at), Some(values)) = (bias, module.bias) {
+                self.change_bias(at, values, config.scaling_of(&module.name, *scale))?;
+            }
+        }
+        if let Some((embedding, output)) = twin {
+            self.keep_tied(embedding, output);
+        }
+        self.checkpoint.parts.extend(opened.parts);
+        self.checkpoint.notes.push(counts.note(adapter, &config));
+        Ok(())
+    }
+
+    /// The error of tensors that the base model has no place for.
+    fn no_place(&self, without_place: Vec<(String, String)>) -> MergeError {
+        let is_tied = self.checkpoint.config.get("tie_word_embeddings").and_then(|tied| tied.as_bool());
+        let output = without_place.iter().find(|(target, _)| target.ends_with("lm_head.weight"));
+        if let (Some((target, tensor)), Some(true)) = (output, is_tied) {
+            return MergeError::Tied { tensor: tensor.clone(), target: target.clone() };
+        }
+        MergeError::NoPlace { names: without_place.into_iter().map(|(_, name)| name).collect() }
+    }
+
+    /// The embedding and the output where a base model that takes one for the other has both in its files.
+    fn twin_of_output(&self, index: &HashMap<&str, usize>) -> Option<(usize, usize)> {
+        let is_tied = self.checkpoint.config.get("tie_word_embeddings")?.as_bool()?;
+        let output = *index.get("lm_head.weight").filter(|_| is_tied)?;
+        let is_embedding = |name: &str| name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
+        let embedding = self.tensors.iter().position(|tensor| is_embedding(&tensor.name))?;
+        Some((embedding, output))
+    }
+
+    /// One parameter stays one: what changes the embedding changes the output.
+    fn keep_tied(&mut self, embedding: usize, output: usize) {
+        let [is_new_embedding, is_new_output] =
+            [embedding, output].map(|at| self.changed.contains(&self.tensors[at].name));
+        if is_new_embedding && !is_new_output {
+            let mut twin = self.tensors[embedding].clone();
+            twin.name.clone_from(&self.tensors[output].name);
+            self.tensors[output] = twin;
+        }
+    }
+
+    /// Puts a whole tensor of the adapter in the place of one of the base model.
+    fn replace(&mut self, at: usize, tensor: &Tensor) -> Result<(), MergeError> {
+        let target = &self.tensors[at];
+        if tensor.shape != target.shape {
+            return Err(shape_error(tensor, "the same", target));
+        }
+        if !self.changed.insert(target.name.clone()) {
+            return Err(MergeError::Replaced { tensor: tensor.name.clone(), target: target.name.clone() });
+        }
+        let mut replacement = tensor.clone();
+        replacement.name.clone_from(&target.name);
+        self.tensors[at] = replacement;
+        Ok(())
+    }
+
+    /// Adds a module's pair to its weight.
+    fn change(
+        &mut self,
+        at: usize,
+        module: &Module<'_>,
+        config: &Config,
+        scale: f64,
+    ) -> Result<(), MergeError> {
+        let (Some(a), Some(b)) = (module.a, module.b) else { return Ok(()) };
+        let target = self.tensors[at].clone();
+        let rank = config.rank_of(&module.name);
+        let ([a_rank, n_inputs], [n_outputs, b_rank]) = (pair_shape(a, &target)?, pair_shape(b, &target)?);
+        for (tensor, found) in [(a, a_rank), (b, b_rank)] {
+            if found != rank {
+                return Err(MergeError::Rank { tensor: tensor.name.clone(), found, expected: rank });
+            }
+        }
+        let outputs_are_rows = self.outputs_are_rows(module, config, [n_outputs, n_inputs], &target);
+        let (shape, tensor) = match outputs_are_rows {
+            true => ([n_outputs, n_inputs], if target.shape.first() == Some(&n_outputs) { a } else { b }),
+            false => ([n_inputs, n_outputs], if target.shape.first() == Some(&n_inputs) { b } else { a }),
+        };
+        if target.shape != shape {
+            return Err(shape_error(
+                tensor,
+                &format!("a pair for a matrix of {shape:?} in its place"),
+                &target,
+            ));
+        }
+        let (a, b) =
+            (Factor { tensor: a.clone(), rank_first: true }, Factor { tensor: b.clone(), rank_first: false });
+        let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
+        // Held in memory by nobody: a rank is at most as long as a tensor of the file.
+        let (rank, scale) = (rank as usize, config.scaling_of(&module.name, scale));
+        let change = Change::LowRank { left, right, rank, scale };
+        let dora = self.dora(module, config, &target, outputs_are_rows)?;
+        self.put(at, change, dora);
+        Ok(())
+    }
+
+    /// Whether a matrix has its outputs as rows: by its shape, and where that says nothing, by the class that its layer
+    /// has in transformers.
+    fn outputs_are_rows(
+        &self,
+        module: &Module<'_>,
+        config: &Config,
+        [n_outputs, n_inputs]: [u64; 2],
+        target: &Tensor,
+    ) -> bool {
+        if module.is_embedding {
+            return false;
+        }
+        if n_outputs != n_inputs {
+            return target.shape != [n_inputs, n_outputs];
+        }
+        match self.checkpoint.config.get("model_type").and_then(|name| name.as_str()) {
+            Some(model) => {
+                let layer = module.name.rsplit('.').next().unwrap_or_default();
+                !(CONV1D_MODELS.contains(&model) && CONV1D_LAYERS.contains(&layer))
+            }
+            None => !config.fan_in_fan_out,
+        }
+    }
+
+    /// The magnitudes of a module, where its adapter has some.
+    fn dora(
+        &self,
+        module: &Module<'_>,
+        config: &Config,
+        target: &Tensor,
+        outputs_are_rows: bool,
+    ) -> Result<Option<Dora>, MergeError> {
+        let magnitude = match (config.use_dora, module.magnitude) {
+            (false, None) => return Ok(None),
+            (true, Some(magnitude)) => magnitude,
+            (true, None) => {
+                let name = format!("base_model.model.{}.lora_magnitude_vector", module.name);
+                return Err(MergeError::Missing { names: vec![name] });
+            }
+            (false, Some(magnitude)) => {
+                return Err(MergeError::Unknown { names: vec![magnitude.name.clone()] });
+            }
+        };
+        let n_outputs = if outputs_are_rows { target.n_rows() } else { target.row_elems() };
+        if magnitude.shape != [n_outputs] {
+            return Err(shape_error(magnitude, &format!("[{n_outputs}]"), target));
+        }
+        let unmerged = self.unmerged.get(&target.name);
+        Ok(Some(Dora {
+            magnitude: magnitude.clone(),
+            outputs_are_rows,
+            unmerged: unmerged.unwrap_or(target).clone(),
+            is_first: unmerged.is_none(),
+            factors: OnceLock::new(),
+        }))
+    }
+
+    /// Adds the bias of a module's pair to its bias.
+    fn change_bias(&mut self, at: usize, values: &Tensor, scale: f32) -> Result<(), MergeError> {
+        let target = &self.tensors[at];
+        if values.shape != target.shape || values.shape.len() != 1 {
+            return Err(shape_error(values, "the same", target));
+        }
+        self.put(at, Change::Vector { values: values.clone(), scale }, None);
+        Ok(())
+    }
+
+    /// Puts a changed tensor in the place of what it is made of.
+    fn put(&mut self, at: usize, change: Change, dora: Option<Dora>) {
+        let base = self.tensors[at].clone();
+        self.unmerged.entry(base.name.clone()).or_insert_with(|| base.clone());
+        self.changed.insert(base.name.clone());
+        let mut merged = base.clone();
+        merged.dtype = Dtype::F32;
+        merged.stored = Some(Arc::new(Merged { base, change, dora }));
+        self.tensors[at] = merged;
+    }
+}
+
+/// The two dimensions of half a pair.
+fn pair_shape(tensor: &Tensor, target: &Tensor) -> Result<[u64; 2], MergeError> {
+    let two = <[u64; 2]>::try_from(tensor.shape.as_slice());
+    two.map_err(|_| shape_error(tensor, "two dimensions", target))
+}
+
+fn shape_error(tensor: &Tensor, expected: &str, target: &Tensor) -> MergeError {
+    MergeError::Shape {
+        tensor: tensor.name.clone(),
+        found: tensor.shape.clone(),
+        expected: expected.to_owned(),
+        target: target.name.clone(),
+        target_shape: target.shape.clone(),
+    }
+}
+
+/// What became of an adapter's tensors.
+#[derive(Default)]
+struct Counts {
+    merged: usize,
+    replaced: usize,
+}
+
+impl Counts {
+    fn note(&self, adapter: &LoraAdapter, config: &Config) -> String {
+        let LoraAdapter { folder, scale } = adapter;
+        let kind = if config.use_dora { "DoRA" } else { "LoRA" };
+        let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };
+        let mut note =
+            format!("adapter `{}`: {kind} is merged{times} into {} tensors", folder.display(), self.merged);
+        if self.replaced > 0 {
+            note += &format!(", {} whole tensors take the place of the base model's", self.replaced);
+        }
+        note
+    }
+}

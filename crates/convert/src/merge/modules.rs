@@ -1,0 +1,144 @@
+//! Tensors of an adapter by the module that they change.
+//!
+//! Names are those of PEFT's `get_peft_model_state_dict` (`utils/save_and_load.py` of peft 0.21.2):
+//! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for whole weights of
+//! `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved beside its pair.
+
+use std::collections::HashMap;
+
+use source::{Dtype, Tensor};
+
+use super::MergeError;
+
+/// What stands before the base model's own names.
+const PREFIX: &str = "base_model.model.";
+
+/// What an adapter has for one module.
+#[derive(Debug, Default)]
+pub(super) struct Module<'a> {
+    /// Its name in the base model.
+    pub name: String,
+    /// A (rank, in), or (rank, vocabulary) of an embedding.
+    pub a: Option<&'a Tensor>,
+    /// B (out, rank), or (width, rank) of an embedding.
+    pub b: Option<&'a Tensor>,
+    /// Whether the pair is that of an embedding, whose rows are the inputs.
+    pub is_embedding: bool,
+    /// The bias of B (out): it is added to the module's bias.
+    pub bias: Option<&'a Tensor>,
+    /// Magnitudes of the rows or columns (out), DoRA.
+    pub magnitude: Option<&'a Tensor>,
+}
+
+/// A whole tensor: module, the last part of the name, and the tensor.
+pub(super) type Whole<'a> = (String, String, &'a Tensor);
+
+/// Modules in the order in which they are met, and whole tensors.
+///
+/// # Errors
+/// [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
+pub(super) fn sort_out(tensors: &[Tensor]) -> Result<(Vec<Module<'_>>, Vec<Whole<'_>>), MergeError> {
+    let (mut modules, mut whole, mut unknown) = (Vec::<Module<'_>>::new(), Vec::new(), Vec::new());
+    let mut index: HashMap<String, usize> = HashMap::new();
+    for tensor in tensors {
+        if !matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+            return Err(MergeError::Type { tensor: tensor.name.clone(), found: tensor.dtype });
+        }
+        let name = tensor.name.strip_prefix(PREFIX).unwrap_or(&tensor.name);
+        let Some(at) = name.find(".lora_") else {
+            // PEFT's own layers are no part of the base model's names.
+            let plain = name.replace(".base_layer.", ".").replace(".modules_to_save.", ".");
+            match plain.rsplit_once('.') {
+                Some((module, last)) => whole.push((module.to_owned(), last.to_owned(), tensor)),
+                None => unknown.push(tensor.name.clone()),
+            }
+            continue;
+        };
+        let (name, part) = (&name[..at], &name[at + 1..]);
+        let at = *index.entry(name.to_owned()).or_insert_with(|| {
+            modules.push(Module { name: name.to_owned(), ..Module::default() });
+            modules.len() - 1
+        });
+        let module = &mut modules[at];
+        let place = match part {
+            "lora_A.weight" => &mut module.a,
+            "lora_B.weight" => &mut module.b,
+            "lora_B.bias" => &mut module.bias,
+            "lora_magnitude_vector" | "lora_magnitude_vector.weight" => &mut module.magnitude,
+            "lora_embedding_A" | "lora_embedding_B" => {
+                module.is_embedding = true;
+                if part.ends_with('A') { &mut module.a } else { &mut module.b }
+            }
+            _ => {
+                unknown.push(tensor.name.clone());
+                continue;
+            }
+        };
+        // Two spellings of one part.
+        if place.replace(tensor).is_some() {
+            unknown.push(tensor.name.clone());
+        }
+    }
+    if !unknown.is_empty() {
+        return Err(MergeError::Unknown { names: unknown });
+    }
+    let mut names = modules.iter().flat_map(missing_halves).collect::<Vec<_>>();
+    names.sort_unstable();
+    if !names.is_empty() {
+        return Err(MergeError::Missing { names });
+    }
+    Ok((modules, whole))
+}
+
+/// The halves of a module's pair that are not there.
+fn missing_halves(module: &Module<'_>) -> Vec<String> {
+    let spelled = |half: &str| match module.is_embedding {
+        true => format!("{PREFIX}{}.lora_embedding_{half}", module.name),
+        false => format!("{PREFIX}{}.lora_{half}.weight", module.name),
+    };
+    let halves = [("A", module.a), ("B", module.b)];
+    halves.iter().filter(|(_, half)| half.is_none()).map(|(name, _)| spelled(name)).collect()
+}
+
+/// Other spellings of the same place: modules of models that see images, in transformers 4 and 5.
+const RESPELLED: &[[&str; 2]] =
+    &[["model.language_model.", "language_model.model."], ["language_model.model.", "model.language_model."]];
+
+/// Names of the base model's tensors, looked up by the adapter's modules.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    tensors: &'a source::Tensors,
+    /// What had to be put before names that were found.
+    prefixes: Vec<String>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(tensors: &'a source::Tensors) -> Names<'a> {
+        Names { tensors, prefixes: Vec::new() }
+    }
+
+    /// The base model's tensor `last` of a module: under its own name; without the first part of it or with parts
+    /// before it, where adapter and checkpoint were saved by a model with and one without its head.
+    pub(super) fn find(&mut self, module: &str, last: &str) -> Option<&'a Tensor> {
+        let name = format!("{module}.{last}");
+        let without_first = name.split_once('.').map(|(_, rest)| rest);
+        let respelled =
+            RESPELLED.iter().filter_map(|[from, to]| Some(format!("{to}{}", name.strip_prefix(from)?)));
+        let known = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
+        let spellings: Vec<String> = [name.clone()].into_iter().chain(respelled).chain(known).collect();
+        let found =
+            spellings.iter().map(String::as_str).chain(without_first).find_map(|name| self.tensors.get(name));
+        if found.is_some() {
+            return found;
+        }
+        // One tensor alone may end like this: of two, nothing says which.
+        let end = format!(".{name}");
+        let mut ending = self.tensors.iter().filter(|tensor| tensor.name.ends_with(&end));
+        let (found, other) = (ending.next()?, ending.next());
+        if other.is_some() {
+            return None;
+        }
+        self.prefixes.push(found.name[..found.name.len() - name.len()].to_owned());
+        Some(found)
+    }
+}
