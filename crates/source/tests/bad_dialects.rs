@@ -323,7 +323,7 @@ fn hqq() {
 /// Bytes changed anywhere, in headers, sizes, scales or codes: an error or numbers, never a panic.
 #[test]
 fn mutants_never_panic() {
-    let names = ["bnb-4bit", "bnb-8bit", "hqq-forms"];
+    let names = ["bnb-4bit", "bnb-8bit", "hqq-forms", "fp8-blocks", "fp8-fbgemm", "fp8-modelopt"];
     let files = names.map(Edited::of);
     let folder = tempfile::tempdir().unwrap();
     testkit::mutants(600, |draw| {

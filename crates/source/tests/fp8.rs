@@ -1,13 +1,20 @@
-//! FP8 that is wrong: refused when the folder is opened, before a number is made.
+//! FP8: how it is recognized, scales in another file, and what is wrong, refused before a number is made.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::fs;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Map, Value as Json, json};
 use source::{Checkpoint, Dtype, Error};
 
-/// Opens a checkpoint of zeros. Tensors are `NAME DTYPE [SHAPE]`.
-fn open(quantization: Json, tensors: &[(&str, Dtype, &[u64])]) -> Result<Checkpoint, Error> {
+/// Name, type and shape of a tensor of zeros.
+type Zeros<'a> = (&'a str, Dtype, &'a [u64]);
+
+/// Opens a checkpoint of zeros whose config.json has this quantization config.
+fn open(quantization: Json, tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> {
+    open_with(&[("config.json", json!({"quantization_config": quantization}))], tensors)
+}
+
+fn open_with(files: &[(&str, Json)], tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> {
     let (mut header, mut at) = (Map::new(), 0);
     for (name, dtype, shape) in tensors {
         let end = at + dtype.n_bytes(shape.iter().product()).unwrap();
@@ -20,8 +27,10 @@ fn open(quantization: Json, tensors: &[(&str, Dtype, &[u64])]) -> Result<Checkpo
     bytes.extend_from_slice(header.as_bytes());
     bytes.resize(bytes.len() + at as usize, 0);
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("config.json"), json!({"quantization_config": quantization}).to_string())
-        .unwrap();
+    fs::write(folder.path().join("config.json"), "{}").unwrap();
+    for (name, json) in files {
+        fs::write(folder.path().join(name), json.to_string()).unwrap();
+    }
     fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
     source::open(folder.path())
 }
@@ -30,11 +39,105 @@ fn fine_grained() -> Json {
     json!({"quant_method": "fp8", "weight_block_size": [128, 128]})
 }
 
-const CODES: (&str, Dtype, &[u64]) = ("a.weight", Dtype::F8_E4M3, &[200, 300]);
+/// One matrix in each spelling, with what stands beside it; no config says what it is.
+#[test]
+fn tensors_say_what_they_are_where_no_config_does() {
+    const F8: Dtype = Dtype::F8_E4M3;
+    let grid: &[u64] = &[2, 3];
+    for (method, codes, scales, shape, value) in [
+        ("FP8", "a.weight", "a.weight_scale_inv", grid, "a.weight"),
+        ("FP8", "a.weight", "a.weight_scale", &[200, 1], "a.weight"),
+        ("FP8", "a.weight", "a.qscale_weight", &[], "a.weight"),
+        ("quanto", "a.weight._data", "a.weight._scale", &[200, 1], "a.weight"),
+        ("torchao", "a._weight_qdata", "a._weight_scale", &[200, 1], "a.weight"),
+    ] {
+        let tensors = [(codes, F8, &[200, 300][..]), (scales, Dtype::F32, shape)];
+        let checkpoint = open(Json::Null, &tensors).unwrap_or_else(|error| panic!("{codes}: {error}"));
+        assert_eq!(checkpoint.method, Some(method), "{codes} {scales}");
+        assert_eq!(checkpoint.tensor(value).map(|tensor| tensor.shape.clone()), Some(vec![200, 300]));
+    }
+    // The same under a config that names no method: that of ModelOpt, in a file of its own.
+    let tensors = [CODES, ("a.weight_scale", Dtype::F32, &[][..])];
+    let checkpoint =
+        open_with(&[("hf_quant_config.json", json!({"quantization": {"quant_algo": "FP8"}}))], &tensors);
+    assert_eq!(checkpoint.unwrap().method, Some("ModelOpt"));
+}
+
+#[test]
+fn bytes_are_codes_where_modelopt_says_so() {
+    let bytes = [("a.weight", Dtype::U8, &[200, 300][..]), ("a.weight_scale", Dtype::F32, &[])];
+    let config = |algorithm: &str| json!({"quant_method": "modelopt", "quant_algo": algorithm});
+    assert!(open(config("FP8"), &bytes).unwrap().tensors[0].is_of_fp8());
+    let mixed = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                       "quantized_layers": {"a": {"quant_algo": "FP8"}}});
+    assert!(open(mixed, &bytes).unwrap().tensors[0].is_of_fp8());
+    let other = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                       "quantized_layers": {"b": {"quant_algo": "FP8"}}});
+    assert!(open(other, &bytes).is_err());
+}
+
+const CODES: Zeros<'_> = ("a.weight", Dtype::F8_E4M3, &[200, 300]);
 
 /// Opens codes (200, 300) beside these scales.
 fn with_scales(dtype: Dtype, shape: &[u64]) -> Result<Checkpoint, Error> {
     open(fine_grained(), &[CODES, ("a.weight_scale_inv", dtype, shape)])
+}
+
+/// A safetensors file of these entries of another one.
+fn write_some(path: &Path, header: &Map<String, Json>, data: &[u8], wanted: impl Fn(&str) -> bool) {
+    let (mut entries, mut body) = (Map::new(), Vec::new());
+    for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__" && wanted(name)) {
+        let at = |i: usize| entry["data_offsets"][i].as_u64().unwrap() as usize;
+        let (begin, mut entry) = (body.len(), entry.clone());
+        body.extend_from_slice(&data[at(0)..at(1)]);
+        entry["data_offsets"] = json!([begin, body.len()]);
+        entries.insert(name.clone(), entry);
+    }
+    let header = Json::from(entries).to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length[..], header.as_bytes(), &body].concat()).unwrap();
+}
+
+fn bits_of(checkpoint: &Checkpoint, name: &str) -> Vec<u32> {
+    let tensor = checkpoint.tensor(name).unwrap();
+    let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
+    checkpoint.read_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), &mut values).unwrap();
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Shards are cut by size: a matrix and its scales may be in two of them.
+#[test]
+fn scales_may_be_in_another_file_than_codes() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects/fp8-blocks");
+    let file = fs::read(golden.join("model.safetensors")).unwrap();
+    let (length, rest) = file.split_first_chunk().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let header: Map<String, Json> = serde_json::from_slice(header).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(golden.join("config.json"), folder.path().join("config.json")).unwrap();
+    let is_scale = |name: &str| name.contains("scale");
+    write_some(&folder.path().join("model-00001-of-00002.safetensors"), &header, data, is_scale);
+    write_some(&folder.path().join("model-00002-of-00002.safetensors"), &header, data, |name| {
+        !is_scale(name)
+    });
+    let (whole, sharded) = (source::open(&golden).unwrap(), source::open(folder.path()).unwrap());
+    let decoded: Vec<&str> =
+        whole.tensors.iter().filter(|tensor| tensor.is_of_fp8()).map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(decoded.len(), 4);
+    for name in decoded {
+        assert_eq!(bits_of(&sharded, name), bits_of(&whole, name), "{name}");
+        let parts: BTreeSet<usize> = sharded
+            .tensor(name)
+            .unwrap()
+            .stored
+            .as_ref()
+            .unwrap()
+            .spans(0..1)
+            .iter()
+            .map(|s| s.part)
+            .collect();
+        assert_eq!(parts, BTreeSet::from([0, 1]), "{name}");
+    }
 }
 
 #[test]
