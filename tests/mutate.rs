@@ -11,10 +11,11 @@ use std::{
 };
 
 use arch::{
-    Input, Options,
+    Input, LegacyOptions, Options,
     vocab::{Route, VocabContext},
 };
 use common::{Sandbox, golden};
+use convert::{Input as _, LegacyInput, Request};
 use eval::{
     Model, Sequence,
     choice::{HellaSwag, MultipleChoice, Winogrande},
@@ -22,6 +23,7 @@ use eval::{
     tokenize::Tokenizer,
 };
 use gguf::{Array, Endian, Metadata, Plan, Value};
+use quant::Level;
 use serde_json::Value as Json;
 use testkit::{Draw, NASTY, mutants, mutate};
 
@@ -87,6 +89,39 @@ fn mutated_tasks() {
         let n_tasks = draw.below(9);
         Winogrande::parse(&bytes, n_tasks);
         HellaSwag::parse(&bytes, n_tasks).is_ok() | MultipleChoice::parse(&bytes, n_tasks).is_ok()
+    });
+}
+
+#[test]
+fn mutated_files_from_before_gguf() {
+    let one_file =
+        |path: &PathBuf| path.extension().is_some_and(|it| it == "bin") && !path.ends_with("ggml-parts.bin");
+    let paths: Vec<PathBuf> = files(&golden("ggml")).into_iter().filter(one_file).collect();
+    let parts = read(&[golden("ggml/ggml-parts.bin"), golden("ggml/ggml-parts.bin.1")]);
+    let good = read(&paths);
+    mutants(2000, |draw| {
+        let mut files = match draw.below(good.len() + 1) {
+            0 => parts.clone(),
+            at => vec![good[at - 1].clone()],
+        };
+        let at = draw.below(files.len());
+        mutate(&mut files[at], draw);
+        let len: usize = files.iter().map(Vec::len).sum();
+        let files =
+            files.into_iter().enumerate().map(|(index, bytes)| (format!("x.{index}"), bytes)).collect();
+        let Ok(model) = source::parse_legacy(files) else { return false };
+        // Nothing is allocated by what a header says.
+        let held = model.tokens.held_bytes() + 4 * model.scores.capacity() + 256 * model.tensors.len();
+        assert!(held <= 16 * len, "{held} bytes of a file of {len}");
+        let Ok(input) = LegacyInput::new(model, &LegacyOptions::default(), None) else { return false };
+        let tasks = input.tasks(&Request::default()).unwrap();
+        for task in &tasks {
+            let view = task.rows.view();
+            let mut values = vec![0.0; (view.n_rows * view.row_elems) as usize];
+            task.rows.read(0..view.n_rows, Level::Scalar, &mut values).unwrap();
+            assert!(values.len() <= 8 * len, "{} elements of a file of {len} bytes", values.len());
+        }
+        true
     });
 }
 

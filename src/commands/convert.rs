@@ -18,6 +18,7 @@ use tensor::DType;
 use crate::{
     commands::{
         Command, architectures,
+        convert_legacy::{self, Legacy, LegacyArgs},
         convert_lora::{self, Lora},
         convert_to_hf::{self, ToHf},
         shared::{
@@ -61,6 +62,7 @@ Examples:
   gguf-convert Llama-3.2-1B llama-vocab.gguf --vocab-only
   gguf-convert hf://meta-llama/Llama-3.2-1B --type q4_k_m
   gguf-convert my-llama --type q8_0 --arch-as llama
+  gguf-convert ggml-model-q4_0.bin llama.gguf --eps 1e-6
   gguf-convert my-adapter adapter.gguf --base Llama-3.2-1B
   gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
   gguf-convert --list-architectures
@@ -71,7 +73,8 @@ An output has its name only when it is whole.";
 #[derive(Debug, Args)]
 struct ConvertArgs {
     /// Checkpoint folder: config.json, safetensors, tokenizer files. Also hf://OWNER/MODEL[@REVISION], a
-    /// model in the cache of the Hugging Face Hub. With --to hf, a GGUF file.
+    /// model in the cache of the Hugging Face Hub. With --to hf, a GGUF file. Or a LLaMA file from before
+    /// GGUF (ggml, ggmf, ggjt), the first where there are parts.
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "list_architectures")]
     src: Option<PathBuf>,
     /// Output file or folder; may hold {ftype}; a folder that ends with / is made. Without it the
@@ -165,6 +168,8 @@ struct ConvertArgs {
     verbose: bool,
     #[command(flatten)]
     options: QuantizeOptions,
+    #[command(flatten)]
+    legacy: LegacyArgs,
 }
 
 /// What to make.
@@ -182,9 +187,18 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if args.list_architectures {
         return architectures::list(args.json, ui);
     }
+    let is_legacy = source::is_legacy(args.src());
+    if args.legacy.any() && !is_legacy {
+        return Err(Failure::usage(
+            "--config, --eps, --context-length and --rope-base are for files from before GGUF; others say these themselves",
+        ));
+    }
     let run_options = RunOptions::default().threads(args.threads).level(cpu_level()?).nonfinite(nonfinite);
     if let Some(Format::Hf) = args.to {
         return to_hf(&args, &run_options, ui);
+    }
+    if is_legacy {
+        return legacy(&args, &run_options, ui);
     }
     let folder = hub::folder_of(args.src(), ui)?;
     if args.vocab_only {
@@ -205,6 +219,16 @@ impl ConvertArgs {
     fn run_args(&self, options: RunOptions) -> RunArgs<'_> {
         let ConvertArgs { force, dry_run, json, .. } = *self;
         RunArgs { out: self.out.as_deref(), force, dry_run, json, options }
+    }
+
+    fn other_settings(&self) -> OtherSettings {
+        OtherSettings {
+            allow_nonfinite: self.allow_nonfinite,
+            via: self.via,
+            fp8_as: self.fp8_as,
+            endian: byte_order(self.big_endian),
+            ..OtherSettings::default()
+        }
     }
 
     fn arch_options(&self) -> arch::Options {
@@ -264,6 +288,25 @@ fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) 
     convert_lora::run(&job, &args.run_args(run_options.clone()), ui)
 }
 
+fn legacy(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+    if args.vocab_only || args.base.is_some() {
+        return Err(Failure::usage(
+            "a file from before GGUF is neither an adapter nor written without weights",
+        ));
+    }
+    let settings = args.options.read(OtherSettings { allow_requantize: true, ..args.other_settings() })?;
+    let types = if args.options.has_recipe() { None } else { Some(&args.types[..]) };
+    let job = Legacy {
+        input: args.src(),
+        args: &args.legacy,
+        types,
+        settings: &settings,
+        arch: &args.arch_options(),
+    };
+    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
+    convert_legacy::run(&job, &run_args, ui)
+}
+
 fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.options.any() {
         return Err(Failure::usage(
@@ -310,13 +353,7 @@ fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui
             "--fp8-as goes with --type f32, f16 and bf16; other types quantize all matrices",
         ));
     }
-    let settings = args.options.read(OtherSettings {
-        allow_nonfinite: args.allow_nonfinite,
-        via: args.via,
-        fp8_as: args.fp8_as,
-        endian: byte_order(args.big_endian),
-        ..OtherSettings::default()
-    })?;
+    let settings = args.options.read(args.other_settings())?;
     let input = CheckpointInput::open_with_adapters(folder, &args.lora, &args.arch_options())
         .map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());

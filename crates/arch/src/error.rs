@@ -63,6 +63,16 @@ pub enum ArchError {
         /// What was expected.
         expected: &'static str,
     },
+    /// A file from before GGUF whose header and tensors, or header and config, are of different models.
+    #[error("{what}: {found}, expected {expected}")]
+    BadHeader {
+        /// The number.
+        what: &'static str,
+        /// What the file says.
+        found: u64,
+        /// What was expected.
+        expected: String,
+    },
     /// Weights that some other program has quantized, by a method that is not supported.
     #[error("config.json: weights are quantized by `{method}`, which is not supported")]
     Prequantized {

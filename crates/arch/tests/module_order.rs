@@ -16,7 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &["registry"],
     &["nearest"],
     &["resolve"],
-    &["adapter", "export"],
+    &["adapter", "export", "legacy"],
 ];
 
 #[test]

@@ -19,6 +19,9 @@ pub enum Error {
         /// What is wrong.
         error: Box<crate::merge::MergeError>,
     },
+    /// A file from before GGUF cannot be read.
+    #[error(transparent)]
+    Legacy(#[from] source::LegacyError),
     /// The checkpoint does not make a model.
     #[error(transparent)]
     Arch(arch::ArchError),
@@ -226,6 +229,7 @@ impl Error {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),
             Error::Merge { error, .. } => return error.hint(),
+            Error::Legacy(error) => return error.hint().map(str::to_owned),
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
             Error::NeedsImatrix { .. } => "make one of text like that which the model is for",

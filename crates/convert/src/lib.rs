@@ -27,6 +27,7 @@ pub mod imatrix;
 mod input;
 mod job;
 mod key_override;
+mod legacy_input;
 pub mod merge;
 mod model_input;
 mod output;
@@ -47,6 +48,7 @@ pub use planned::{Choice, PlannedFile};
 pub use adapter_input::AdapterInput;
 pub use checkpoint_input::{CheckpointInput, arch_input, resolve};
 pub use input::Input;
+pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;
 // What is requested.
 pub use key_override::KeyOverride;
@@ -57,6 +59,6 @@ pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 // How rows get there.
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use rows::{
-    CheckpointRows, ColumnRows, GgufRows, Granularity, PackedRows, RowSource, RowsFor, ValueRows,
+    CheckpointRows, ColumnRows, GgufRows, Granularity, LegacyRows, PackedRows, RowSource, RowsFor, ValueRows,
 };
 pub use run::{NonFinite, RunOptions, Watch, run};

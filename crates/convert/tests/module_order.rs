@@ -15,7 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["output"],
     // What goes in.
     &["input"],
-    &["checkpoint_input", "model_input"],
+    &["checkpoint_input", "legacy_input", "model_input"],
     &["adapter_input", "vocab_only"],
     // All of it together.
     &["conversion", "export"],

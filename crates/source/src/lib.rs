@@ -26,6 +26,7 @@ mod error;
 mod folder;
 mod foreign;
 mod formats;
+mod ggml_legacy;
 pub mod hub;
 mod json;
 mod listing;
@@ -51,6 +52,10 @@ pub use error::Error;
 pub use folder::Folder;
 pub use foreign::{FOREIGN, Foreign};
 pub use formats::{FORMATS, Format};
+pub use ggml_legacy::{
+    Blocks, Container, Hyperparameters, LegacyError, LegacyModel, LegacyTensor, OldBlock, is_legacy,
+    open_legacy, parse_legacy,
+};
 pub use listing::Listing;
 pub use methods::{METHODS, Method, REFUSED, VARIANTS};
 pub use part::{Part, Span};

@@ -8,7 +8,7 @@ const FLOORS: &[&[&str]] = &[
     &["hub", "read_error"],
     &["error", "part"],
     &["json", "listing", "yaml"],
-    &["card", "folder", "foreign", "stored"],
+    &["card", "folder", "foreign", "ggml_legacy", "stored"],
     &["tensor"],
     &["rows", "small_files", "weights"],
     &["shards"],

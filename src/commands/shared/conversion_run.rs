@@ -126,6 +126,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
             | gguf::Error::Length { .. },
         )
         | Error::Merge { .. }
+        | Error::Legacy(_)
         | Error::OutputIsInput { .. }
         | Error::OutputInsideInput { .. }
         | Error::NoFolder { .. }

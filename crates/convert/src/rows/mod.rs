@@ -7,6 +7,7 @@ mod checkpoint;
 mod columns;
 mod elements;
 mod gguf;
+mod legacy;
 mod packed;
 mod row_source;
 mod values;
@@ -15,6 +16,7 @@ pub use self::{
     checkpoint::CheckpointRows,
     columns::ColumnRows,
     gguf::GgufRows,
+    legacy::LegacyRows,
     packed::PackedRows,
     row_source::{Granularity, RowSource, RowsFor},
     values::ValueRows,

@@ -1,0 +1,177 @@
+//! Every way in which a file from before GGUF can be wrong.
+
+use std::io;
+
+/// Why a file from before GGUF cannot be read. Files are named; the path of the first one is added by whoever opened
+/// it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LegacyError {
+    /// The system refused.
+    #[error("`{file}`: cannot open: {error}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A magic that is none of ggml, ggmf and ggjt.
+    #[error("`{file}`: magic {found:?} is none of ggml, ggmf and ggjt")]
+    Magic {
+        /// The file.
+        file: String,
+        /// The first four bytes.
+        found: [u8; 4],
+    },
+    /// A file of another program or for another purpose, by its magic and version.
+    #[error("`{file}`: {what}, which is not read")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What it is.
+        what: &'static str,
+        /// What would help.
+        advice: &'static str,
+    },
+    /// A version of the container that nobody has defined.
+    #[error("`{file}`: {container} of version {version}; known are versions up to {max}")]
+    Version {
+        /// The file.
+        file: String,
+        /// The container.
+        container: &'static str,
+        /// The version.
+        version: u32,
+        /// The last that there is.
+        max: u32,
+    },
+    /// The file ends too early.
+    #[error("`{file}`: {what} at byte {offset} needs {needed} bytes; {left} are left")]
+    Truncated {
+        /// The file.
+        file: String,
+        /// What was being read.
+        what: &'static str,
+        /// Where it begins.
+        offset: u64,
+        /// Bytes that it needs.
+        needed: u64,
+        /// Bytes up to the end of the file.
+        left: u64,
+    },
+    /// A number of the header that no LLaMA model has.
+    #[error("`{file}`: {what} is {found}, expected {expected}: not a LLaMA model")]
+    Header {
+        /// The file.
+        file: String,
+        /// What the number is.
+        what: &'static str,
+        /// The number.
+        found: u64,
+        /// What was expected.
+        expected: String,
+    },
+    /// A number of a tensor's header that cannot be.
+    #[error("`{file}`: tensor {index}: {what} is {found}, expected {expected}")]
+    TensorHeader {
+        /// The file.
+        file: String,
+        /// Index of the tensor in the file.
+        index: u64,
+        /// What the number is.
+        what: &'static str,
+        /// The number.
+        found: u64,
+        /// What was expected.
+        expected: String,
+    },
+    /// A tensor's name is no text.
+    #[error("`{file}`: tensor {index}: its name is not UTF-8")]
+    Name {
+        /// The file.
+        file: String,
+        /// Index of the tensor in the file.
+        index: u64,
+    },
+    /// Two tensors of one name.
+    #[error("`{file}`: tensor `{tensor}` is there twice")]
+    Duplicate {
+        /// The file.
+        file: String,
+        /// The name.
+        tensor: String,
+    },
+    /// A type that this version of the container does not have.
+    #[error("`{file}`: tensor `{tensor}`: type {id}, which {container} does not have")]
+    Type {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// The id of the type.
+        id: u32,
+        /// The container with its version.
+        container: String,
+    },
+    /// A row that is not whole blocks.
+    #[error(
+        "`{file}`: tensor `{tensor}`: rows of {row_elems} elements are not whole {type_name} blocks of {block_elems}"
+    )]
+    RowLength {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Elements of a row.
+        row_elems: u64,
+        /// Name of the type.
+        type_name: &'static str,
+        /// Elements of a block.
+        block_elems: u64,
+    },
+    /// The parts of a model do not fit together.
+    #[error("`{file}`: tensor `{tensor}` differs from that of the first part: {what}")]
+    PartsDiffer {
+        /// The part.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// In what.
+        what: &'static str,
+    },
+    /// A part has another number of tensors, or another header.
+    #[error("`{file}`: {what} differ from those of the first part")]
+    PartHeader {
+        /// The part.
+        file: String,
+        /// What differs.
+        what: &'static str,
+    },
+    /// The size of the embedding does not say how many parts there are.
+    #[error("`{file}`: {n_embd} is not a multiple of the {found} columns of `tok_embeddings.weight`")]
+    PartCount {
+        /// The file.
+        file: String,
+        /// Embedding length of the model.
+        n_embd: u64,
+        /// Columns of the embedding in this file.
+        found: u64,
+    },
+}
+
+impl LegacyError {
+    /// What a person can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            LegacyError::Foreign { advice, .. } => Some(advice),
+            LegacyError::Header { .. } => Some(
+                "the magic `ggml` is also that of GPT-2, GPT-J, GPT-NeoX, MPT, StarCoder and Whisper files: convert the original checkpoint",
+            ),
+            LegacyError::Truncated { .. } => Some("the file may be cut off: download it again"),
+            LegacyError::Io { .. } => {
+                Some("a model above 7B came in parts `x.bin`, `x.bin.1`, ...: all must be there")
+            }
+            _ => None,
+        }
+    }
+}
