@@ -97,7 +97,7 @@ fn header(model: &LegacyModel) -> Result<LegacyHeader<'_>, Error> {
     let tensor = |tensor: &source::LegacyTensor| {
         let dims = [tensor.row_elems, tensor.n_rows.unwrap_or(1)];
         match Shape::new(&dims[..1 + usize::from(tensor.n_rows.is_some())]) {
-            Ok(shape) => Ok(SourceTensor { name: tensor.name.clone(), shape }),
+            Ok(shape) => Ok(SourceTensor { name: tensor.name.clone(), shape, folded: false }),
             Err(source) => Err(Error::Shape { tensor: tensor.name.clone(), source }),
         }
     };
@@ -148,7 +148,7 @@ impl Input for LegacyInput {
     }
 
     fn sources(&self) -> Vec<Mapped> {
-        self.model.parts.iter().map(|part| part.bytes.clone()).collect()
+        self.model.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
     fn file_name(&self, recipe: &Recipe) -> String {
@@ -172,7 +172,8 @@ impl Input for LegacyInput {
             false => recipe.file_type.id(),
         };
         let metadata = quantized_metadata(&self.layout.metadata, file_type, ZeroBytes::Keep);
-        let base = Base { metadata, tensors: &tensors, order, converted: false, shard_of: None };
+        let (converted, shard_of, of_fp8) = (false, None, Vec::new());
+        let base = Base { metadata, tensors: &tensors, order, converted, shard_of, of_fp8 };
         files::plan(&base, output, request)
     }
 

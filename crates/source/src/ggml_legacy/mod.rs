@@ -89,12 +89,12 @@ pub fn open_legacy(path: &Path) -> Result<LegacyModel, LegacyError> {
     let map = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match Mapped::open(path) {
-            Ok(bytes) => Ok(Part { file: name, bytes }),
+            Ok(bytes) => Ok(Part::mapped(name, bytes)),
             Err(error) => Err(LegacyError::Io { file: name, error }),
         }
     };
     let (mut parts, mut paths) = (vec![map(path)?], vec![path.to_owned()]);
-    let first = file::parse(&parts[0].file, &parts[0].bytes)?;
+    let first = header_of(&parts[0])?;
     for index in 1..n_parts(&parts[0].file, &first)? {
         let mut name = OsString::from(path);
         name.push(format!(".{index}"));
@@ -109,17 +109,22 @@ pub fn open_legacy(path: &Path) -> Result<LegacyModel, LegacyError> {
 /// # Errors
 /// [`LegacyError`].
 pub fn parse_legacy(parts: Vec<(String, Vec<u8>)>) -> Result<LegacyModel, LegacyError> {
-    let part = |(file, bytes): (String, Vec<u8>)| Part { file, bytes: bytes.into() };
+    let part = |(file, bytes): (String, Vec<u8>)| Part::mapped(file, bytes.into());
     let parts: Vec<Part> = parts.into_iter().map(part).collect();
     let Some(part) = parts.first() else {
         let (file, what) = (String::new(), "the magic");
         return Err(LegacyError::Truncated { file, what, offset: 0, needed: 4, left: 0 });
     };
-    let first = file::parse(&part.file, &part.bytes)?;
+    let first = header_of(part)?;
     if n_parts(&part.file, &first)? != parts.len() as u64 {
         return Err(LegacyError::PartHeader { file: part.file.clone(), what: "the number of parts" });
     }
     joined(first, parts, Vec::new())
+}
+
+/// The header of a file, which is on this machine.
+fn header_of(part: &Part) -> Result<Header, LegacyError> {
+    file::parse(&part.file, part.local().map_or(&[], |bytes| bytes))
 }
 
 /// Into how many parts a model was cut.
@@ -143,7 +148,7 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
     let mut tensors: Vec<LegacyTensor> =
         first.tensors.iter().map(|it| of_one_file(it, parts.len())).collect();
     for (index, part) in parts.iter().enumerate().skip(1) {
-        let header = file::parse(&part.file, &part.bytes)?;
+        let header = header_of(part)?;
         let differs = |what| Err(LegacyError::PartHeader { file: part.file.clone(), what });
         if (header.container, header.hyperparameters) != (first.container, first.hyperparameters) {
             return differs("container or hyperparameters");
@@ -278,7 +283,7 @@ impl LegacyModel {
     pub fn advise(&self, tensor: &LegacyTensor, rows: Range<u64>, advice: Advice) {
         for span in tensor.spans(rows) {
             if let Some(part) = self.parts.get(span.part) {
-                part.bytes.advise(advice, span.bytes.start as usize..span.bytes.end as usize);
+                part.advise_bytes(advice, span.bytes);
             }
         }
     }
