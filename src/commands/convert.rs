@@ -289,9 +289,9 @@ fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) 
 }
 
 fn legacy(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
-    if args.vocab_only || args.base.is_some() {
+    if args.vocab_only || args.base.is_some() || !args.lora.is_empty() || args.fp8_as.is_some() {
         return Err(Failure::usage(
-            "a file from before GGUF is neither an adapter nor written without weights",
+            "a file from before GGUF takes no --vocab-only, --base, --lora and --fp8-as",
         ));
     }
     let settings = args.options.read(OtherSettings { allow_requantize: true, ..args.other_settings() })?;
