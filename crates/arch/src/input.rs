@@ -1,10 +1,11 @@
 //! What an architecture is given: a checkpoint without its weights.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tensor::Shape;
+use tensor::{DType, Shape};
 
 /// A checkpoint as an architecture sees it. Whoever opened the files fills this in.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub struct Input<'a> {
     /// Whether quantized weights are here as the tensors that they decode to, so that a quantization config in
     /// `config.json` says nothing of them any more.
     pub decoded: bool,
+    /// Tensors that stay in the blocks that the checkpoint holds of them, by name.
+    pub kept: HashMap<String, Kept>,
     /// Whether two tensors hold the same values; where nobody can say, no two do.
     pub same: Option<SameValues<'a>>,
 }
@@ -56,6 +59,19 @@ impl fmt::Debug for SameValues<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SameValues")
     }
+}
+
+/// Blocks that the file has as they are, and the factors that become tensors beside them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// The type of the blocks.
+    pub dtype: DType,
+    /// The factor of the whole tensor, which its blocks lack; one for each matrix where there are several.
+    pub scales: Vec<f32>,
+    /// The factor of what it is multiplied with, in the same way.
+    pub input_scales: Vec<f32>,
+    /// Whether activations are not to be rounded to 4 bits.
+    pub wide_activations: bool,
 }
 
 /// A tensor of the checkpoint.

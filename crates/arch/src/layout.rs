@@ -2,7 +2,7 @@
 //! its rows come from. A layout is data; nothing in it reads a weight.
 
 use gguf::Metadata;
-use tensor::Shape;
+use tensor::{DType, Shape};
 
 /// A resolved model.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +50,9 @@ pub struct OutTensor {
     pub data: Data,
     /// Whether the reference converter keeps it in f32 whatever the file type.
     pub keep_f32: bool,
+    /// The type of the blocks that the file has of it whatever its type, where the checkpoint holds blocks
+    /// that the reference converter leaves as they are.
+    pub kept: Option<DType>,
 }
 
 /// How the elements of a tensor fall into the rows that a [`RowMap`] speaks of.
@@ -101,17 +104,6 @@ pub enum Data {
         rows: RowMap,
         /// What happens to each element.
         element: ElementMap,
-    },
-    /// Blocks of MXFP4 that the checkpoint holds as codes and scales apart: codes (.., blocks of a
-    /// row, 16 bytes), two neighbours a byte, the first in the low half; scales (.., blocks of a
-    /// row). The file has them as they are, in the order of ggml, whatever its type.
-    Mxfp4 {
-        /// The tensor of codes.
-        codes: String,
-        /// The tensor of scales.
-        scales: String,
-        /// Output row to source row.
-        rows: RowMap,
     },
     /// Values that the architecture computes from the config (`rope_freqs.weight`).
     Computed(Vec<f32>),

@@ -7,6 +7,7 @@ use crate::config::Hparams;
 use crate::error::missing;
 use crate::general::{self, FileKind};
 use crate::json::text_config;
+use crate::kept;
 use crate::keys::Keys;
 use crate::layout::{Data, Dropped, Layout, OutTensor};
 use crate::nearest::nearest_tables;
@@ -113,12 +114,16 @@ impl Resolved {
         keys.check_numbers()?;
         let keys = keys.finish();
         notes.extend(keys.notes);
+        let quantization_version_at = keys.metadata.len();
+        let mut metadata = keys.metadata;
+        metadata.extend(kept::keys(&tensors, input));
+        let packed = packed.or_else(|| kept::file_type(&tensors));
         let layout = Layout {
             architecture: arch.written(),
             file_type_at: keys.file_type_at,
             packed_file_type: packed,
-            quantization_version_at: keys.metadata.len(),
-            metadata: keys.metadata,
+            quantization_version_at,
+            metadata,
             tensors,
             dropped,
             notes,
@@ -159,10 +164,10 @@ fn all_tensors(
         let shape = tensor::Shape::new(&[values.len() as u64])
             .map_err(|source| ArchError::Shape { name: name.into(), source })?;
         let data = Data::Computed(values);
-        tensors.push(OutTensor { name: name.into(), shape, data, keep_f32: true });
+        tensors.push(OutTensor { name: name.into(), shape, data, keep_f32: true, kept: None });
     }
     tensors.extend(mapped.tensors);
-    Ok((tensors, mapped.dropped))
+    Ok((kept::first(tensors, hparams, input)?, mapped.dropped))
 }
 
 /// Whether a model that has an output of its own comes without it. The reference says nothing;

@@ -210,11 +210,9 @@ fn gpt_oss() -> (Json, Vec<SourceTensor>) {
         ("self_attn.sinks", &[4]),
         ("mlp.router.weight", &[64, 3]),
         ("mlp.experts.down_proj_bias", &[64, 3]),
-        ("mlp.experts.down_proj_blocks", &[16, 1, 64, 3]),
-        ("mlp.experts.down_proj_scales", &[1, 64, 3]),
+        ("mlp.experts.down_proj_blocks", &[32, 64, 3]),
         ("mlp.experts.gate_up_proj_bias", &[64, 3]),
-        ("mlp.experts.gate_up_proj_blocks", &[16, 2, 64, 3]),
-        ("mlp.experts.gate_up_proj_scales", &[2, 64, 3]),
+        ("mlp.experts.gate_up_proj_blocks", &[64, 64, 3]),
     ] {
         tensors.push(tensor(&format!("model.layers.0.{name}"), dims));
     }
@@ -222,28 +220,36 @@ fn gpt_oss() -> (Json, Vec<SourceTensor>) {
 }
 
 #[test]
-fn packed_weights_need_both_parts() {
+fn blocks_that_are_kept_come_first_with_their_scales() {
     let (config, tensors) = gpt_oss();
-    let layout = resolve(config.clone(), tensors.clone()).unwrap();
+    let kept = |scale: f32| arch::Kept {
+        dtype: tensor::DType::MXFP4,
+        scales: vec![scale],
+        input_scales: vec![1.0],
+        wide_activations: false,
+    };
+    let experts = |name: &str| format!("model.layers.0.mlp.experts.{name}_proj_blocks");
+    let input = Input {
+        kept: [(experts("down"), kept(1.0)), (experts("gate_up"), kept(0.5))].into(),
+        config: config.clone(),
+        tensors: tensors.clone(),
+        ..Input::default()
+    };
+    let layout = arch::resolve_weights(&input, &Options::default()).unwrap();
+    let of_gate = layout.tensors.iter().find(|tensor| tensor.name == "blk.0.ffn_gate_exps.scale").unwrap();
+    assert_eq!(of_gate.data, arch::Data::Computed(vec![0.5; 3]));
     assert_eq!(layout.packed_file_type, Some((38, "MXFP4_MOE")));
-    let names: Vec<&str> = layout.tensors.iter().take(4).map(|tensor| tensor.name.as_str()).collect();
-    let packed = ["blk.0.ffn_down_exps.weight", "blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight"];
-    assert_eq!(names, [packed.as_slice(), &["output.weight"]].concat());
+    let names: Vec<&str> = layout.tensors.iter().take(6).map(|tensor| tensor.name.as_str()).collect();
+    let packed = [
+        "blk.0.ffn_down_exps.weight",
+        "blk.0.ffn_gate_exps.weight",
+        "blk.0.ffn_gate_exps.scale",
+        "blk.0.ffn_up_exps.weight",
+        "blk.0.ffn_up_exps.scale",
+        "output.weight",
+    ];
+    assert_eq!(names, packed);
     assert_eq!(layout.tensors[1].shape.dims(), [64, 32, 3]);
-
-    let (blocks, scales) =
-        ("model.layers.0.mlp.experts.down_proj_blocks", "model.layers.0.mlp.experts.down_proj_scales");
-    let missing = format!("1 missing tensor(s): `{blocks}`");
-    refused(config.clone(), without(blocks, tensors.clone()), &missing);
-    let alone = format!("1 tensor(s) without a place in this architecture: `{blocks}`");
-    refused(config.clone(), without(scales, tensors.clone()), &alone);
-    let mut short = without(blocks, tensors.clone());
-    short.push(tensor(blocks, &[16, 1, 63, 3]));
-    let message = format!(
-        "tensor `{blocks}`: shape [16, 1, 63, 3], expected 16 codes for each of the [1, 64, 3] scales of \
-         `{scales}`"
-    );
-    refused(config.clone(), short, &message);
 
     let mut other = config;
     other["quantization_config"]["quant_method"] = json!("fp8");

@@ -39,9 +39,16 @@ fn every_row_of_the_table_has_a_golden() {
     assert!(without.is_empty(), "rows of ARCHES without a checkpoint in golden/arch: {without:?}");
 }
 
+fn kept(tensor: &source::Tensor) -> Option<(String, arch::Kept)> {
+    let source::Kept { dtype, scales, input_scales, wide_activations } =
+        tensor.stored.as_ref()?.kept()?.clone();
+    Some((tensor.name.clone(), arch::Kept { dtype, scales, input_scales, wide_activations }))
+}
+
 fn input(checkpoint: &Checkpoint) -> Input<'_> {
     Input {
-        decoded: false,
+        decoded: checkpoint.settled,
+        kept: checkpoint.tensors.iter().filter_map(kept).collect(),
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -83,7 +90,7 @@ fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
 fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
     let (sources, rows, element, matrix) = match &tensor.data {
         Data::Computed(values) => return Some(values.clone()),
-        Data::Mxfp4 { .. } => return None,
+        _ if tensor.kept.is_some() => return None,
         Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),
         Data::Columns { source, matrix, rows, element } => {
             (std::slice::from_ref(source), rows, element, Some(matrix))
@@ -192,7 +199,6 @@ fn checkpoints_resolve_as_in_the_reference() {
         let used = layout.tensors.iter().map(|tensor| match &tensor.data {
             Data::Rows { sources, .. } => sources.iter().collect(),
             Data::Columns { source, .. } => vec![source],
-            Data::Mxfp4 { codes, scales, .. } => vec![codes, scales],
             Data::Computed(_) => Vec::new(),
         });
         let dropped = layout.dropped.iter().map(|dropped| &dropped.name);
@@ -232,7 +238,6 @@ fn every_used_tensor_is_named_when_it_is_missing() {
             .flat_map(|tensor| match &tensor.data {
                 Data::Rows { sources, .. } => sources.clone(),
                 Data::Columns { source, .. } => vec![source.clone()],
-                Data::Mxfp4 { codes, scales, .. } => vec![codes.clone(), scales.clone()],
                 _ => Vec::new(),
             })
             .collect();

@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use arch::{Data, ElementMap, Layout, OutTensor};
+use arch::{Data, Layout, OutTensor};
 use gguf::{Mapped, Metadata};
 use source::{Checkpoint, Folder};
 use tensor::DType;
@@ -29,7 +29,7 @@ use crate::{
         FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
     },
     request::{OutputRequest, Request},
-    rows::{CheckpointRows, ColumnRows, PackedRows, RowSource, RowsFor, ValueRows},
+    rows::{CheckpointRows, ColumnRows, RowSource, RowsFor, ValueRows},
 };
 
 /// A checkpoint folder and what becomes of it.
@@ -167,6 +167,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
     Ok(arch::Input {
         same: Some(arch::SameValues::new(same)),
         decoded: checkpoint.settled,
+        kept: checkpoint.tensors.iter().filter_map(kept).collect(),
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -174,6 +175,13 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
         folder_name: checkpoint.folder_name.clone(),
         tensors: checkpoint.tensors.iter().map(tensor).collect::<Result<_, _>>()?,
     })
+}
+
+/// A tensor that stays in blocks, by name.
+fn kept(tensor: &source::Tensor) -> Option<(String, arch::Kept)> {
+    let source::Kept { dtype, scales, input_scales, wide_activations } =
+        tensor.stored.as_ref()?.kept()?.clone();
+    Some((tensor.name.clone(), arch::Kept { dtype, scales, input_scales, wide_activations }))
 }
 
 /// Resolves a checkpoint.
@@ -186,7 +194,7 @@ pub fn resolve(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layou
     let sources = layout.tensors.iter().flat_map(|tensor| match &tensor.data {
         Data::Rows { sources, .. } => sources.as_slice(),
         Data::Columns { source, .. } => std::slice::from_ref(source),
-        Data::Mxfp4 { .. } | Data::Computed(_) => &[],
+        Data::Computed(_) => &[],
     });
     match sources.filter_map(|name| checkpoint.tensor(name)).find(|tensor| tensor.is_code()) {
         Some(tensor) => Err(Error::Source(tensor.undecoded())),
@@ -208,13 +216,13 @@ fn is_converted(recipe: &Recipe) -> bool {
 pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
     let tensors = layout.tensors.iter();
     tensors
-        .map(|OutTensor { name, shape, keep_f32, data }| TensorFacts {
+        .map(|OutTensor { name, shape, keep_f32, kept, .. }| TensorFacts {
             name,
             shape: *shape,
-            dtype: match data {
-                Data::Mxfp4 { .. } => DType::MXFP4,
-                _ if *keep_f32 => DType::F32,
-                _ => float,
+            dtype: match kept {
+                Some(dtype) => *dtype,
+                None if *keep_f32 => DType::F32,
+                None => float,
             },
         })
         .collect()
@@ -245,9 +253,8 @@ pub(crate) fn layout_tasks<'a>(
     via: Option<DType>,
 ) -> Result<Vec<TensorTask<'a>>, Error> {
     let task = |tensor: &'a OutTensor| {
-        let is_packed = matches!(tensor.data, Data::Mxfp4 { .. });
         // What the converter keeps in f32 or as blocks is not rounded on its way.
-        let via = via.filter(|_| !tensor.keep_f32 && !is_packed);
+        let via = via.filter(|_| !tensor.keep_f32 && tensor.kept.is_none());
         Ok(TensorTask { via, ..TensorTask::new(tensor.name.clone(), rows_of(checkpoint, tensor)?) })
     };
     layout.tensors.iter().map(task).collect()
@@ -261,7 +268,7 @@ fn rows_of<'a>(checkpoint: &'a Checkpoint, tensor: &'a OutTensor) -> Result<Box<
         view: tensor.row_view(),
         map,
         element,
-        kept: None,
+        kept: tensor.kept,
     };
     Ok(match &tensor.data {
         Data::Computed(values) => Box::new(ValueRows(values)),
@@ -270,9 +277,6 @@ fn rows_of<'a>(checkpoint: &'a Checkpoint, tensor: &'a OutTensor) -> Result<Box<
         }
         Data::Columns { source, matrix, rows, element } => {
             Box::new(ColumnRows::new(wanted(*rows, *element), source, *matrix)?)
-        }
-        Data::Mxfp4 { codes, scales, rows } => {
-            Box::new(PackedRows::new(wanted(*rows, ElementMap::Identity), [codes, scales])?)
         }
     })
 }

@@ -156,16 +156,6 @@ pub enum Error {
         /// What is counted.
         unit: &'static str,
     },
-    /// A part of packed weights that is no tensor of bytes.
-    #[error("tensor `{tensor}`: `{source_name}` is of type {}, expected u8", found.name())]
-    NotBytes {
-        /// The output tensor.
-        tensor: String,
-        /// The part.
-        source_name: String,
-        /// Its type.
-        found: source::Dtype,
-    },
     /// A weight that is not a number, or infinite.
     #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
     NonFinite {

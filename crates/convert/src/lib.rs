@@ -59,6 +59,6 @@ pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 // How rows get there.
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use rows::{
-    CheckpointRows, ColumnRows, GgufRows, Granularity, LegacyRows, PackedRows, RowSource, RowsFor, ValueRows,
+    CheckpointRows, ColumnRows, GgufRows, Granularity, LegacyRows, RowSource, RowsFor, ValueRows,
 };
 pub use run::{NonFinite, RunOptions, Watch, run};

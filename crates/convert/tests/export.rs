@@ -67,9 +67,9 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 /// Shape and values in f32 of every tensor.
 fn weights(checkpoint: &source::Checkpoint) -> BTreeMap<String, (Vec<u64>, Vec<u32>)> {
     let read = |tensor: &source::Tensor| {
-        let view = checkpoint.view(tensor).expect("a mapped file");
         let mut values = vec![0.0f32; tensor.shape.iter().product::<u64>() as usize];
-        source::read_rows(&view, 0, view.n_rows(), &mut values).expect("readable");
+        let (row_elems, n_rows) = (tensor.row_elems(), tensor.n_rows());
+        checkpoint.read_rows(tensor, row_elems, 0..n_rows, &mut values).expect("readable");
         (tensor.name.clone(), (tensor.shape.clone(), values.iter().map(|v| v.to_bits()).collect()))
     };
     checkpoint.tensors.iter().map(read).collect()

@@ -42,6 +42,12 @@ pub trait Stored: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What is written of a tensor that stays in blocks whatever type is asked for, because the reference's converter
+    /// leaves it so.
+    fn kept(&self) -> Option<&Kept> {
+        None
+    }
+
     /// The ggml types that can hold all these values without changing one. It may take a look at all of them, so it
     /// is asked only where somebody wants to know.
     ///
@@ -82,4 +88,19 @@ pub enum Repacks {
     To(Vec<DType>),
     /// None can; the reason, for people.
     Not(String),
+}
+
+/// Blocks that a file has as they are, and the factors that stand beside them.
+///
+/// What the blocks mean is `value / scales`: the factors are tensors of their own in the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// The type of the blocks, which [`Stored::repack`] makes.
+    pub dtype: DType,
+    /// The factor of the whole tensor; one for each matrix where there are several.
+    pub scales: Vec<f32>,
+    /// The factor of what the tensor is multiplied with, in the same way.
+    pub input_scales: Vec<f32>,
+    /// Whether activations are not to be rounded to 4 bits.
+    pub wide_activations: bool,
 }

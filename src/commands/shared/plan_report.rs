@@ -232,7 +232,6 @@ fn reason(choice: &Choice) -> String {
 pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
     match data {
         Data::Computed(_) => "computed".to_owned(),
-        Data::Mxfp4 { .. } => "mxfp4 in parts".to_owned(),
         Data::Columns { source, .. } => {
             let tensor = checkpoint.tensor(source);
             tensor.map_or_else(String::new, source::Tensor::stored_as)

@@ -150,8 +150,8 @@ fn found(rule: &'static TensorRule, name: &str) -> Option<Found> {
 fn places(context: &Context<'_>, arch: &'static Arch, name: &str) -> Vec<Found> {
     let n_experts = context.hparams.n_experts().unwrap_or(0);
     let rules = arch.tensors.iter().flat_map(|part| part.iter());
-    // Codes and scales apart are floats in a checkpoint that is exported.
-    let rules = rules.filter(|rule| !matches!(rule.rows, RowRule::Mxfp4(_)));
+    // Blocks are floats in a checkpoint that is exported.
+    let rules = rules.filter(|rule| !matches!(rule.rows, RowRule::Blocks(_)));
     let all: Vec<Found> = rules
         .filter_map(|rule| found(rule, name))
         .filter(|found| found.bid < context.n_layers(found.rule))

@@ -55,6 +55,7 @@ fn cards_give_the_keys_of_the_reference() {
             shape: tensor::Shape::new(&[entry["total_params"].as_u64().unwrap()]).unwrap(),
             data: crate::Data::Computed(Vec::new()),
             keep_f32: true,
+            kept: None,
         };
         let mut keys = Keys::new("llama");
         super::keys(&input, &options, FileKind::Model, &[tensor], &mut keys).unwrap();

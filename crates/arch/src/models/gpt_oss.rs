@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, the sliding window, the length of the experts.
 //!
 //! Transforms: gate and up of the experts, whose rows alternate, are taken apart. Experts in MXFP4
-//! stay as they are, in the order of ggml; experts in floats are stored transposed.
+//! are tensors `_blocks` of their values, which stay in blocks; experts in floats are stored transposed.
 //!
 //! Source: `GptOssModel` in `conversion/gpt_oss.py`.
 
@@ -44,14 +44,14 @@ const LAYERS: &[TensorRule] = &[
 ];
 
 const PACKED_EXPERTS: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_scales"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::Mxfp4(RowMap::Concat))
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_blocks"], "blk.{bid}.ffn_down_exps")
+        .rows(RowRule::Blocks(RowMap::Concat))
         .bare(".weight"),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_scales"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::Mxfp4(GATE))
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_blocks"], "blk.{bid}.ffn_gate_exps")
+        .rows(RowRule::Blocks(GATE))
         .bare(".weight"),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_scales"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::Mxfp4(UP))
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_blocks"], "blk.{bid}.ffn_up_exps")
+        .rows(RowRule::Blocks(UP))
         .bare(".weight"),
 ];
 

@@ -80,13 +80,6 @@ impl Context<'_> {
         }
     }
 
-    /// The name of the scales that a tensor of codes belongs to, if it is one.
-    pub(super) fn scales_of(&self, name: &str) -> Option<String> {
-        let scales = transposed::partner(name).filter(|_| name.ends_with("_blocks"))?;
-        let is_packed = |found: &Found| matches!(found.rule.rows, RowRule::Mxfp4(_));
-        self.find(&scales).first().is_some_and(is_packed).then_some(scales)
-    }
-
     /// One tensor of several that are alike.
     pub(super) fn fuse(
         &self,
@@ -109,6 +102,7 @@ impl Context<'_> {
         let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
         Ok(OutTensor {
             keep_f32: drops::keep_f32(&name, shape.n_dims()),
+            kept: None,
             name,
             shape,
             data: Data::Rows {
@@ -148,7 +142,7 @@ impl Context<'_> {
             // Of a bias there are no columns.
             // A bias is a vector, which transposing leaves alone.
             RowRule::Columns(_) if found.suffix == ".bias" => RowMap::Concat,
-            RowRule::Columns(rows) | RowRule::Mxfp4(rows) => rows,
+            RowRule::Columns(rows) | RowRule::Blocks(rows) => rows,
             RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
         };
         let wrong =
@@ -177,6 +171,7 @@ impl Context<'_> {
         let name_of = || source.name.clone();
         let out = OutTensor {
             keep_f32: drops::keep_f32(&name, shape.n_dims()) && !found.rule.may_shrink,
+            kept: None,
             name,
             shape,
             data: match matrix {
@@ -223,6 +218,7 @@ impl Context<'_> {
                 Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
             tensors.push(OutTensor {
                 keep_f32: drops::keep_f32(&name, shape.n_dims()),
+                kept: None,
                 name,
                 shape,
                 data: Data::Rows {
@@ -233,43 +229,6 @@ impl Context<'_> {
             });
         }
         Ok(())
-    }
-
-    /// The tensor of blocks that scales and codes make.
-    pub(super) fn packed(
-        &self,
-        found: &Found,
-        rows: RowMap,
-        scales: &SourceTensor,
-        codes: Option<&SourceTensor>,
-    ) -> Result<OutTensor, ArchError> {
-        let missing =
-            || ArchError::MissingTensors { names: transposed::partner(&scales.name).into_iter().collect() };
-        let codes = codes.ok_or_else(missing)?;
-        let wrong = |source: &SourceTensor, expected| ArchError::TensorShape {
-            name: source.name.clone(),
-            found: source.shape,
-            expected,
-        };
-        // codes  (.., rows, blocks of a row, 16 bytes), two 4-bit codes a byte
-        // scales (.., rows, blocks of a row), one exponent for 32 elements
-        if codes.shape.dims() != [&[transposed::BLOCK_BYTES], scales.shape.dims()].concat() {
-            let expected = format!("16 codes for each of the {} scales of `{}`", scales.shape, scales.name);
-            return Err(wrong(codes, expected));
-        }
-        let mut dims =
-            part_shape(&rows, &scales.shape).map_err(|expected| wrong(scales, expected))?.dims().to_vec();
-        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
-        if let Some(row_elems) = dims.first_mut() {
-            *row_elems = row_elems.saturating_mul(transposed::BLOCK_ELEMS);
-        }
-        let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-        Ok(OutTensor {
-            keep_f32: drops::keep_f32(&name, shape.n_dims()),
-            name,
-            shape,
-            data: Data::Mxfp4 { codes: codes.name.clone(), scales: scales.name.clone(), rows },
-        })
     }
 }
 

@@ -209,7 +209,7 @@ fn pair(
     };
     for (half, (shape, data)) in [("a", a), ("b", (whole.shape, whole.data))] {
         let name = format!("{}.lora_{half}", whole.name);
-        tensors.push(OutTensor { name, shape, data, keep_f32: false });
+        tensors.push(OutTensor { name, shape, data, keep_f32: false, kept: None });
     }
     Ok(())
 }
@@ -250,7 +250,7 @@ fn stacked(
             let dims = [first.shape.dims(), &[n_experts]].concat();
             let shape =
                 Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-            tensors.push(OutTensor { name, shape, data: rows(&sources), keep_f32: false });
+            tensors.push(OutTensor { name, shape, data: rows(&sources), keep_f32: false, kept: None });
         }
     }
     Ok(())

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::context::{Context, Stack};
+use super::drops;
 use super::index::Found;
 use super::missing::check_same_output;
 use super::rules::{self, RowRule};
-use super::{drops, transposed};
 use crate::layout::{Data, Dropped, OutTensor};
 use crate::{ArchError, SourceTensor};
 
@@ -36,12 +36,10 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
     context.hparams.n_layers()?;
     let mut pass = Pass {
         context,
-        sources: sources.iter().map(|source| (source.name.as_str(), source)).collect(),
         n_experts: context.hparams.n_experts()?,
         n_stacked: context.stacked().count() as u64,
         tensors: Vec::with_capacity(sources.len()),
         outputs: HashMap::new(),
-        packed: Vec::new(),
         dropped: Vec::new(),
         unused: Vec::new(),
         stacks: HashMap::new(),
@@ -62,8 +60,6 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
 /// appears where its *last* part was met, which is not where a sorted list would have it.
 struct Pass<'a, 'c> {
     context: &'c Context<'c>,
-    /// The tensors of the checkpoint by name.
-    sources: HashMap<&'a str, &'a SourceTensor>,
     n_experts: u64,
     /// Rows of the table whose experts are stacked.
     n_stacked: u64,
@@ -71,8 +67,6 @@ struct Pass<'a, 'c> {
     tensors: Vec<OutTensor>,
     /// Index into `tensors` of those that later ones may repeat.
     outputs: HashMap<String, usize>,
-    /// Weights that come as blocks. The reference writes these from `generate_extra_tensors`, before all others.
-    packed: Vec<OutTensor>,
     dropped: Vec<Dropped>,
     unused: Vec<String>,
     /// Stacks that lack experts, by layer.
@@ -90,10 +84,6 @@ impl<'a> Pass<'a, '_> {
             self.dropped.push(Dropped { name: name.to_owned(), reason });
             return Ok(());
         }
-        // Codes are taken together with their scales. Without scales they have no place.
-        if context.scales_of(name).is_some_and(|scales| self.sources.contains_key(scales.as_str())) {
-            return Ok(());
-        }
         let all = context.find(name);
         let Some(found) = all.first().filter(|found| found.bid < context.n_layers(found.rule)) else {
             self.unused.push(name.to_owned());
@@ -109,7 +99,6 @@ impl<'a> Pass<'a, '_> {
         match found.rule.rows {
             RowRule::StackExperts => self.stack_expert(found, source),
             RowRule::Fuse(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),
-            RowRule::Mxfp4(_) => self.unpack(&all, source),
             _ => self.copy(&all, source),
         }
     }
@@ -159,18 +148,6 @@ impl<'a> Pass<'a, '_> {
         Ok(())
     }
 
-    /// Makes tensors of blocks: `source` holds their scales, and another tensor the codes.
-    fn unpack(&mut self, all: &[Found], source: &SourceTensor) -> Result<(), ArchError> {
-        let codes = transposed::partner(&source.name);
-        let codes = codes.and_then(|codes| self.sources.get(codes.as_str()).copied());
-        for found in all {
-            if let RowRule::Mxfp4(rows) = found.rule.rows {
-                self.packed.push(self.context.packed(found, rows, source, codes)?);
-            }
-        }
-        Ok(())
-    }
-
     /// Makes a tensor of each row that the source fits: one, or the parts of a fused projection.
     fn copy(&mut self, all: &[Found], source: &SourceTensor) -> Result<(), ArchError> {
         for found in all {
@@ -199,8 +176,7 @@ impl<'a> Pass<'a, '_> {
     }
 
     /// Checks that nothing is left over, missing or there twice.
-    fn finish(mut self) -> Result<Mapped, ArchError> {
-        self.tensors.splice(..0, self.packed);
+    fn finish(self) -> Result<Mapped, ArchError> {
         let mut unfused: Vec<String> = self
             .fused
             .iter()

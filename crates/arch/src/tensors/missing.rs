@@ -98,7 +98,6 @@ pub(super) fn check_same_output(tensors: &[OutTensor]) -> Result<(), ArchError> 
             let source = |tensor: &OutTensor| match &tensor.data {
                 Data::Rows { sources, .. } => sources.first().cloned().unwrap_or_default(),
                 Data::Columns { source, .. } => source.clone(),
-                Data::Mxfp4 { codes, .. } => codes.clone(),
                 Data::Computed(_) => String::new(),
             };
             return Err(ArchError::SameOutput {

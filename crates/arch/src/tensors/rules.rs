@@ -60,9 +60,9 @@ pub enum RowRule {
     /// Transposes matrices that are not simply the last two dimensions (experts, heads). The result has three
     /// dimensions.
     Transposed(Transpose),
-    /// Makes blocks of MXFP4. `hf` names the scales; the codes have the same name with `_blocks` for
-    /// `_scales`. The map then applies to the rows of the result.
-    Mxfp4(RowMap),
+    /// Nothing but the map: rows of a tensor that the checkpoint holds in blocks. Another rule names the same
+    /// tensor in floats, which is what it is exported to.
+    Blocks(RowMap),
     /// Stacks several source tensors of the same shape along a new outer dimension. The sources are either the
     /// first `n` names of `hf`, or the only name with `{xid}` = 0 .. n; the function gives n. Unlike in other
     /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last

@@ -1,14 +1,9 @@
-//! Shapes of tensors whose matrices are stored transposed in the checkpoint, and of weights that come as blocks.
+//! Shapes of tensors whose matrices are stored transposed in the checkpoint.
 
 use tensor::Shape;
 
 use super::rules::Transposed;
 use crate::layout::Matrix;
-
-/// Elements of a block of MXFP4.
-pub(super) const BLOCK_ELEMS: u64 = 32;
-/// Bytes of the codes of such a block, two codes each.
-pub(super) const BLOCK_BYTES: u64 = 16;
 
 /// The shape of the transposed matrices, and which rows of the source they are: (columns, rows, ..) of the
 /// source becomes (rows, columns, ..), dimensions row length first.
@@ -36,10 +31,4 @@ pub(super) fn transposed_parts(source: &Shape, how: &Transposed) -> Result<Shape
         return Err(format!("matrices of {group} rows, of which {rows} from {start} on are taken"));
     }
     Shape::new(&[rows, source.dim(0), all / group]).map_err(|error| error.to_string())
-}
-
-/// The name of the codes that belong to scales, and the other way round.
-pub(super) fn partner(name: &str) -> Option<String> {
-    let swapped = |from: &str, to: &str| name.strip_suffix(from).map(|base| format!("{base}{to}"));
-    swapped("_scales", "_blocks").or_else(|| swapped("_blocks", "_scales"))
 }

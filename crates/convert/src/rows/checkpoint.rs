@@ -95,11 +95,23 @@ impl<'a> CheckpointRows<'a> {
 
     /// Codes of the checkpoint as blocks of `dtype`, which hold the same values.
     fn repacked(&self, dtype: DType, rows: Range<u64>) -> Result<Cow<'_, [u8]>, Error> {
-        let mut blocks = Vec::new();
+        let (mut blocks, mut whole, mut have) = (Vec::new(), Vec::new(), None);
+        let (block_elems, block_bytes) = (dtype.block_elems(), dtype.block_bytes());
+        let n_bytes = |n_elems: u64| (n_elems / block_elems * block_bytes) as usize;
         for run in self.runs(rows) {
             let part = &self.parts[run.part];
-            let rows = run.first_row..run.first_row + run.n_rows;
-            part.checkpoint.repack(part.tensor, dtype, rows, &mut blocks).map_err(Error::Read)?;
+            // Rows here may be pieces of the tensor's own, or several of them; all are whole blocks.
+            let own = part.tensor.row_elems().max(1);
+            let elems = run.first_row * part.shape[1]..(run.first_row + run.n_rows) * part.shape[1];
+            let rows = elems.start / own..elems.end.div_ceil(own);
+            // Pieces of one row follow each other, in another order.
+            if have.as_ref() != Some(&(run.part, rows.clone())) {
+                whole.clear();
+                part.checkpoint.repack(part.tensor, dtype, rows.clone(), &mut whole).map_err(Error::Read)?;
+                have = Some((run.part, rows.clone()));
+            }
+            let first = rows.start * own;
+            blocks.extend_from_slice(&whole[n_bytes(elems.start - first)..n_bytes(elems.end - first)]);
         }
         Ok(Cow::Owned(blocks))
     }
@@ -127,8 +139,15 @@ impl RowSource for CheckpointRows<'_> {
         self.wanted.view
     }
 
-    fn read(&self, rows: Range<u64>, _: Level, out: &mut [f32]) -> Result<(), Error> {
+    fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.wanted.view.row_elems;
+        if let Some(dtype) = self.wanted.kept {
+            // What the blocks mean, not what the checkpoint's tensor does: that may have a scale besides, which
+            // is a tensor of its own in the output.
+            let blocks = self.repacked(dtype, rows)?;
+            return quant::decode(dtype, level, &blocks, out)
+                .map_err(|error| Error::Encode { tensor: self.wanted.tensor.to_owned(), error });
+        }
         let mut left = &mut *out;
         for run in self.runs(rows.clone()) {
             let (now, later) = left.split_at_mut((run.n_rows * self.parts[run.part].shape[1]) as usize);

@@ -8,7 +8,6 @@ mod columns;
 mod elements;
 mod gguf;
 mod legacy;
-mod packed;
 mod row_source;
 mod values;
 
@@ -17,7 +16,6 @@ pub use self::{
     columns::ColumnRows,
     gguf::GgufRows,
     legacy::LegacyRows,
-    packed::PackedRows,
     row_source::{Granularity, RowSource, RowsFor},
     values::ValueRows,
 };

@@ -5,13 +5,16 @@
 //! float-quantized, naive-quantized    weight F8, weight_scale                                  fp8
 //! pack-quantized                      weight_packed I32, weight_shape, weight_scale            compressed_ints
 //! int-quantized, naive-quantized      weight I8, weight_scale                                  compressed_ints
+//! mxfp8-quantized                     weight F8, weight_scale U8                               fp8
+//! nvfp4-pack-quantized                weight_packed U8, weight_scale F8, weight_global_scale   fp4
+//! mxfp4-, mxfp6-pack-quantized        weight_packed U8, weight_scale U8                        fp4
 //! ```
 //!
 //! Source: compressed-tensors 0.20, `compressors/`.
 
 use super::{
     assembly::{Taker, assemble},
-    compressed_ints, fp8,
+    compressed_ints, fp4, fp8,
     method::{Method, Reading},
 };
 
@@ -26,4 +29,5 @@ pub(super) const COMPRESSED_TENSORS: Method = Method {
 };
 
 /// Formats in the order in which they are looked for; each takes what its tensors show to be its own.
-pub(super) const TAKERS: &[Taker] = &[compressed_ints::take_packed, compressed_ints::take_bytes, fp8::take];
+pub(super) const TAKERS: &[Taker] =
+    &[compressed_ints::take_packed, compressed_ints::take_bytes, fp4::take, fp8::take];

@@ -27,6 +27,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
+    fp4,
     grid::Grid,
     method::{Method, Reading},
     number_tables::Numbers,
@@ -49,7 +50,8 @@ pub(super) const FP8: Method = Method {
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };
 
-const TAKERS: &[Taker] = &[take];
+/// Experts in 4 bits stand beside matrices in 8: DeepSeek-V4, MiMo.
+const TAKERS: &[Taker] = &[fp4::take, take];
 
 /// Endings of codes, of their scales, and of the tensor that they make, behind a common stem.
 const SPELLINGS: &[[&str; 3]] = &[

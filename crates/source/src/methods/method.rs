@@ -24,8 +24,6 @@ pub struct Method {
 pub(crate) enum Reading {
     /// They are decoded.
     Decoded(Decoder),
-    /// The architecture keeps their blocks, or refuses them.
-    Architecture,
     /// They are not read; what would help.
     Refused(&'static str),
 }

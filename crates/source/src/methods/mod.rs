@@ -17,11 +17,13 @@ mod checks;
 mod code_parts;
 mod compressed_ints;
 mod compressed_tensors;
+mod fp4;
 mod fp8;
 mod gptq;
 mod grid;
 mod hqq;
 mod method;
+mod microscaled;
 mod modelopt;
 mod number_tables;
 mod plain;
@@ -31,6 +33,7 @@ mod quanto;
 mod quark;
 mod refused;
 mod scaled;
+mod small;
 mod torchao;
 #[cfg(test)]
 mod two_roundings;
@@ -45,12 +48,7 @@ use crate::{Error, Part, Tensor};
 
 /// Every method that is recognized and read. The first that a checkpoint matches is its method.
 pub const METHODS: &[Method] = &[
-    Method {
-        name: "MXFP4 of gpt-oss",
-        recognized_by: "quant_method `mxfp4`; tensors `_blocks` and `_scales`",
-        detect: |quantized| quantized.method_is(&["mxfp4"]),
-        reading: Reading::Architecture,
-    },
+    fp4::GPT_OSS,
     bitsandbytes::BITSANDBYTES,
     compressed_tensors::COMPRESSED_TENSORS,
     hqq::HQQ,
@@ -95,10 +93,6 @@ pub(crate) fn decode(
     let place = quantized.place_and_method();
     let mut outcome = Outcome { method: None, settled: true, decoded: Decoded::default() };
     match method.map(|method| (method, method.reading)) {
-        Some((_, Reading::Architecture)) => {
-            let decoded = Decoded { tensors, notes: Vec::new() };
-            return Ok(Outcome { settled: false, decoded, ..outcome });
-        }
         Some((method, Reading::Decoded(decoder))) => {
             // Decoders read bytes in the order of a tensor's shape.
             if let Some(strided) = tensors.iter().find(|tensor| tensor.stored.is_some()) {

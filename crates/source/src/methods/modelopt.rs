@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! quant_algo                                       tensors of a module                      taker
+//! NVFP4, W4A16_NVFP4, NVFP4_AWQ                    weight U8, weight_scale F8 (16)           nvfp4
 //! FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO        weight F8 (or its bytes), weight_scale   floats
 //! ```
 //!
@@ -12,7 +13,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
-    fp8,
+    fp4, fp8,
     method::{Method, Reading},
     number_tables::Numbers,
     quantized::Quantized,
@@ -32,7 +33,13 @@ pub(super) const MODELOPT: Method = Method {
 };
 
 /// Algorithms in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[floats];
+const TAKERS: &[Taker] = &[nvfp4, floats];
+
+/// Takes 4-bit floats. Of `W4A16_NVFP4` activations keep more than 4 bits.
+fn nvfp4(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let quantized = assembly.quantized;
+    fp4::take_with(assembly, |codes| algorithm(quantized, &codes.name) == "W4A16_NVFP4")
+}
 
 /// Takes 8-bit floats, which may be stored as bytes of no type of their own.
 fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {

@@ -1,0 +1,140 @@
+//! Weights that stay in the blocks that the checkpoint holds of them, with their scales as tensors of their own.
+//!
+//! The reference writes these before everything else, in the order in which it meets them: a matrix where it stands, a
+//! stack of experts with its last expert. Source: `_generate_nvfp4_tensors`, `_flush_nvfp4_experts`, `_write_scale_tensor`
+//! and `prepare_metadata` in `conversion/base.py`; `GptOssModel.repack_mxfp4` in `conversion/gpt_oss.py`.
+
+use std::collections::HashMap;
+
+use gguf::{Array, Metadata, Strings, Value};
+use tensor::{DType, Shape};
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::input::{Input, Kept};
+use crate::layout::{Data, ElementMap, OutTensor, RowMap};
+
+/// Puts tensors that stay in blocks before all others, each with its scales.
+///
+/// # Errors
+///
+/// [`ArchError::Shape`] never, as the number of scales is one dimension.
+pub fn first(
+    tensors: Vec<OutTensor>,
+    hparams: &Hparams,
+    input: &Input<'_>,
+) -> Result<Vec<OutTensor>, ArchError> {
+    if input.kept.is_empty() {
+        return Ok(tensors);
+    }
+    let places: HashMap<&str, usize> =
+        input.tensors.iter().enumerate().map(|(place, tensor)| (tensor.name.as_str(), place)).collect();
+    // Without this number the reference does not see which expert is the last: it writes stacks at the end.
+    let counts_experts = hparams.find(&["num_local_experts", "num_experts"]).is_some();
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for tensor in tensors {
+        let Some(of_sources) = blocks_of(&tensor, input) else {
+            others.push(tensor);
+            continue;
+        };
+        let sources = sources(&tensor);
+        let places = sources.iter().filter_map(|name| places.get(name.as_str()).copied());
+        let is_stack = sources.len() > 1;
+        let place = match is_stack && !counts_experts {
+            true => (1, places.min()),
+            false => (0, places.max()),
+        };
+        let group = with_scales(tensor, &of_sources)?;
+        kept.push((place, group));
+    }
+    // A stable sort: parts of one source stay in the order of the table.
+    kept.sort_by_key(|(place, _)| *place);
+    Ok(kept.into_iter().flat_map(|(_, group)| group).chain(others).collect())
+}
+
+fn sources(tensor: &OutTensor) -> &[String] {
+    match &tensor.data {
+        Data::Rows { sources, .. } => sources,
+        _ => &[],
+    }
+}
+
+/// The blocks of each source of a tensor, where the tensor can have them as they are: whole rows in any order, no
+/// arithmetic, one source, or a stack of matrices of one type.
+fn blocks_of<'a>(tensor: &OutTensor, input: &'a Input<'_>) -> Option<Vec<&'a Kept>> {
+    let Data::Rows { sources, rows, element: ElementMap::Identity } = &tensor.data else { return None };
+    let of_sources: Vec<&Kept> = sources.iter().map(|name| input.kept.get(name)).collect::<Option<_>>()?;
+    let dtype = of_sources.first()?.dtype;
+    let is_stack = tensor.shape.n_dims() == 3 && tensor.shape.dim(2) == sources.len() as u64;
+    let row_elems = tensor.shape.row_elems();
+    let fits = of_sources.iter().all(|kept| kept.dtype == dtype)
+        && (sources.len() == 1 || is_stack)
+        && !matches!(rows, RowMap::Elements { .. })
+        && tensor.shape.n_dims() >= 2
+        && tensor.row_view().row_elems == row_elems
+        // Pieces that change places within a row have to be whole blocks.
+        && (row_elems / rows.pieces()).is_multiple_of(dtype.block_elems());
+    fits.then_some(of_sources)
+}
+
+/// A tensor in blocks, and the scales that are not one.
+fn with_scales(mut tensor: OutTensor, of_sources: &[&Kept]) -> Result<Vec<OutTensor>, ArchError> {
+    let n_matrices = if tensor.shape.n_dims() > 2 { tensor.shape.dim(2) as usize } else { 1 };
+    tensor.kept = of_sources.first().map(|kept| kept.dtype);
+    let mut group = Vec::with_capacity(3);
+    let scales = |of: fn(&Kept) -> &[f32]| -> Vec<f32> {
+        let all: Vec<f32> = of_sources.iter().flat_map(|kept| of(kept).iter().copied()).collect();
+        // One scale of a stack that is one tensor in the checkpoint holds for each of its matrices.
+        if let [scale] = all[..] { vec![scale; n_matrices] } else { all }
+    };
+    for (ending, values) in
+        [(".scale", scales(|kept| &kept.scales)), (".input_scale", scales(|kept| &kept.input_scales))]
+    {
+        if are_ones(&values) {
+            continue;
+        }
+        let name = tensor.name.replace(".weight", ending);
+        let shape = Shape::new(&[values.len() as u64])
+            .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        group.push(OutTensor { name, shape, data: Data::Computed(values), keep_f32: true, kept: None });
+    }
+    group.insert(0, tensor);
+    Ok(group)
+}
+
+/// Whether scales are as good as one, so that the reference leaves them out: `_scale_is_trivial` of one number,
+/// `np.allclose(scales, 1.0, atol=1e-6)` with its relative tolerance of 1e-5 of several.
+fn are_ones(scales: &[f32]) -> bool {
+    match scales {
+        [scale] => (f64::from(*scale) - 1.0).abs() < 1e-6,
+        scales => scales.iter().all(|scale| (f64::from(*scale) - 1.0).abs() <= 1e-6 + 1e-5),
+    }
+}
+
+/// The keys that name tensors whose activations are not to be rounded to 4 bits.
+pub fn keys(tensors: &[OutTensor], input: &Input<'_>) -> Metadata {
+    let is_wide = |tensor: &&OutTensor| {
+        let of_sources = sources(tensor).iter().filter_map(|name| input.kept.get(name));
+        tensor.kept.is_some() && of_sources.into_iter().any(|kept| kept.wide_activations)
+    };
+    let mut names: Vec<&str> = tensors.iter().filter(is_wide).map(|tensor| tensor.name.as_str()).collect();
+    names.sort_unstable();
+    let mut keys = Metadata::new();
+    if !names.is_empty() {
+        let flags = vec![false; names.len()];
+        let names: Strings = names.into_iter().collect();
+        keys.set_last("general.tensor_extra.name", Value::Array(Array::String(names)));
+        keys.set_last("general.tensor_extra.prec_a4", Value::Array(Array::Bool(flags)));
+    }
+    keys
+}
+
+/// The file type of files with such tensors, by their blocks.
+pub fn file_type(tensors: &[OutTensor]) -> Option<(u32, &'static str)> {
+    let has = |dtype: DType| tensors.iter().any(|tensor| tensor.kept == Some(dtype));
+    match () {
+        () if has(DType::NVFP4) => Some((39, "NVFP4")),
+        () if has(DType::MXFP4) => Some((38, "MXFP4_MOE")),
+        () => None,
+    }
+}
