@@ -73,8 +73,9 @@ An output has its name only when it is whole.";
 #[derive(Debug, Args)]
 struct ConvertArgs {
     /// Checkpoint folder: config.json, safetensors, tokenizer files. Also hf://OWNER/MODEL[@REVISION], a
-    /// model in the cache of the Hugging Face Hub. With --to hf, a GGUF file. Or a LLaMA file from before
-    /// GGUF (ggml, ggmf, ggjt), the first where there are parts.
+    /// model of the Hugging Face Hub: read from the Hub's cache, or over the network without a copy, by HF_TOKEN,
+    /// HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE. With --to hf, a GGUF file. Or a LLaMA file from
+    /// before GGUF (ggml, ggmf, ggjt), the first where there are parts.
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "list_architectures")]
     src: Option<PathBuf>,
     /// Output file or folder; may hold {ftype}; a folder that ends with / is made. Without it the
@@ -109,6 +110,9 @@ struct ConvertArgs {
     /// Threads to work with; all cores by default. The bytes do not depend on it.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
+    /// Put what is fetched from the Hub into its cache, with checksums compared; else nothing of it is left.
+    #[arg(long, conflicts_with_all = ["dry_run", "vocab_only", "to"])]
+    keep: bool,
     /// Convert NaNs and infinities instead of refusing them.
     #[arg(long)]
     allow_nonfinite: bool,
@@ -200,14 +204,17 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if is_legacy {
         return legacy(&args, &run_options, ui);
     }
-    let folder = hub::folder_of(args.src(), ui)?;
-    if args.vocab_only {
-        return vocab(&args, &folder, ui);
-    }
+    // Of a dry run and of a vocabulary nothing is left on the disk.
+    let out = (!args.vocab_only && !args.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
+    let wanted = hub::Wanted { weights: !args.vocab_only, keep: args.keep, out };
+    let input = hub::input(args.src(), wanted, ui)?;
+    let folder = &input.folder;
     match args.base.is_some() || source::is_adapter(folder.path()) {
-        true => lora(&args, &folder, &run_options, ui),
-        false => to_gguf(&args, folder, &run_options, ui),
+        _ if args.vocab_only => vocab(&args, folder, ui)?,
+        true => lora(&args, folder, &run_options, ui)?,
+        false => to_gguf(&args, folder, &run_options, ui)?,
     }
+    input.finish(ui)
 }
 
 impl ConvertArgs {
@@ -276,11 +283,12 @@ fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) 
             "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
         ));
     }
-    let base = args.base.as_deref().map(|base| hub::folder_of(base, ui)).transpose()?;
+    let wanted = hub::Wanted { weights: false, keep: false, out: None };
+    let base = args.base.as_deref().map(|base| hub::input(base, wanted, ui)).transpose()?;
     let job = Lora {
         input: args.src(),
         folder,
-        base: base.as_ref(),
+        base: base.as_ref().map(|base| &base.folder),
         types: &args.types,
         endian: byte_order(args.big_endian),
         arch: &args.arch_options(),
@@ -344,7 +352,7 @@ fn lora_adapter(text: &str) -> Result<LoraAdapter, String> {
     }
 }
 
-fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
@@ -354,7 +362,7 @@ fn to_gguf(args: &ConvertArgs, folder: Folder, run_options: &RunOptions, ui: &Ui
         ));
     }
     let settings = args.options.read(args.other_settings())?;
-    let input = CheckpointInput::open_with_adapters(folder, &args.lora, &args.arch_options())
+    let input = CheckpointInput::open_with_adapters(folder.clone(), &args.lora, &args.arch_options())
         .map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {

@@ -220,6 +220,7 @@ impl Error {
             Error::Source(error) => return error.hint().map(str::to_owned),
             Error::Merge { error, .. } => return error.hint(),
             Error::Legacy(error) => return error.hint().map(str::to_owned),
+            Error::Read(source::ReadError::NotFetched { advice, .. }) => return advice.map(str::to_owned),
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
             Error::NeedsImatrix { .. } => "make one of text like that which the model is for",

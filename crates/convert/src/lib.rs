@@ -17,6 +17,7 @@
 )]
 
 mod adapter_input;
+mod ahead;
 mod checkpoint_input;
 mod conversion;
 mod error;

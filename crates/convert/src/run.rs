@@ -24,7 +24,9 @@ use quant::{Level, Rows};
 use tensor::DType;
 
 use crate::{
-    Error, finite,
+    Error,
+    ahead::Ahead,
+    finite,
     job::{Job, Schedule, Target, TensorTask, Weights},
 };
 
@@ -155,13 +157,22 @@ pub fn run(
         }
         stop.store(true, Ordering::Relaxed);
     };
+    let ahead = Ahead::new(tasks, schedule);
     let take_jobs = |progress: Progress<'_>| {
         let mut buffers = Buffers::default();
         while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = schedule.job(index) else { break };
+            if let Some(ahead) = &ahead {
+                ahead.taken(index);
+            }
             match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers) {
-                Ok(input_bytes) => (watch.done)(&job, input_bytes),
+                Ok(input_bytes) => {
+                    if let Some(ahead) = &ahead {
+                        ahead.done(input_bytes);
+                    }
+                    (watch.done)(&job, input_bytes);
+                }
                 Err(error) => fail(index, error),
             }
         }
@@ -188,6 +199,8 @@ pub fn run(
         drop(grown);
     });
     let result = match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        // The same word, from somebody who waited for bytes.
+        Some((_, Error::Read(source::ReadError::Interrupted))) => return Err(Error::Cancelled),
         // An error that is known is worth more than the word that somebody has stopped the run.
         Some((_, error)) => Err(error),
         None if watch.cancel.load(Ordering::Relaxed) => return Err(Error::Cancelled),

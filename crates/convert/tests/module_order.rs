@@ -11,7 +11,8 @@ const FLOORS: &[&[&str]] = &[
     &["finite", "key_override", "planned", "prune", "rows"],
     // What is requested, and what is done.
     &["job", "request"],
-    &["files", "run", "targets"],
+    &["ahead", "files", "targets"],
+    &["run"],
     &["output"],
     // What goes in.
     &["input"],

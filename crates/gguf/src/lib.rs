@@ -29,7 +29,7 @@ mod write;
 pub use endian::{Endian, swap_blocks};
 pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
-pub use map::{Advice, Mapped, exit_on_bus_error, remove_temporary_files};
+pub use map::{Advice, Mapped, SparseFile, exit_on_bus_error, remove_temporary_files};
 pub use metadata::{KeyError, Metadata};
 pub use names::{FileName, Kind, NameParts, naming_convention, rounded_count, size_label};
 pub use output::{Leftover, Output, kept_name};

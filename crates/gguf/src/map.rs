@@ -1,8 +1,10 @@
-//! Read-only memory maps of input files: with the handler in `map/fault.rs`, the only unsafe code of this crate.
+//! Read-only memory maps of input files: with the handler in `map/fault.rs` and the files of `map/sparse.rs`, which are
+//! filled while they are mapped, the only unsafe code of this crate.
 #![expect(unsafe_code, reason = "mapping a file and giving its pages back are unsafe in memmap2")]
 
 mod fault;
 mod slots;
+mod sparse;
 
 use std::{
     fmt, fs, io,
@@ -15,6 +17,7 @@ use std::{
 pub(crate) use fault::know_temporary_file;
 pub use fault::{exit_on_bus_error, remove_temporary_files};
 pub(crate) use slots::Held;
+pub use sparse::SparseFile;
 
 use crate::Error;
 

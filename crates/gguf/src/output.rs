@@ -286,13 +286,15 @@ fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
+/// Writes all of `bytes` at `offset`, wherever others write.
 #[cfg(unix)]
-fn write_all_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
+/// Writes all of `bytes` at `offset`, wherever others write.
 #[cfg(windows)]
-fn write_all_at(file: &fs::File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &fs::File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match std::os::windows::fs::FileExt::seek_write(file, bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -116,6 +116,11 @@ impl Checkpoint {
         &self.parts[tensor.part]
     }
 
+    /// Whether weights are fetched while they are read, see [`Part::advise_bytes`].
+    pub fn is_fetched(&self) -> bool {
+        self.parts.iter().any(|part| part.local().is_none())
+    }
+
     /// Reads rows `rows` of a tensor that is seen as rows of `row_elems` elements, whatever its own dimensions,
     /// into `out`, which is (rows, row_elems) f32. `tensor` must be one of [`Checkpoint::tensors`].
     ///

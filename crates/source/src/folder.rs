@@ -1,6 +1,7 @@
 //! A folder that is to be opened: on the disk, or with files that are somewhere else.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
@@ -15,17 +16,29 @@ pub struct Folder {
     path: PathBuf,
     name: Option<String>,
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
+    /// What has to live as long as the folder is used.
+    _holds: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Folder {
     /// A folder on the disk.
     pub fn at(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into(), name: None, fetched: BTreeMap::new() }
+        Folder { path: path.into(), name: None, fetched: BTreeMap::new(), _holds: None }
     }
 
     /// The same under another name: that of the model, where the folder is called by something else.
     pub fn named(self, name: impl Into<String>) -> Folder {
         Folder { name: Some(name.into()), ..self }
+    }
+
+    /// The same with weights files that are fetched; `holds` lives as long as the folder does.
+    #[cfg(feature = "remote")]
+    pub(crate) fn with_fetched(
+        self,
+        fetched: BTreeMap<String, Arc<dyn Fetched>>,
+        holds: Arc<dyn Any + Send + Sync>,
+    ) -> Folder {
+        Folder { fetched, _holds: Some(holds), ..self }
     }
 
     /// Where its small files are.

@@ -51,7 +51,7 @@ const SMALL_FILES: &[&str] = &[
 /// Endings of further small files.
 const SMALL_FILE_ENDINGS: &[&str] = &[".tiktoken", ".bpe"];
 /// Folder of named chat templates.
-const TEMPLATES: &str = "additional_chat_templates";
+pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The head of the model card, if there is one; a note where it cannot be read.
 pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) -> Result<Option<Json>, Error> {
@@ -64,7 +64,7 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
     }))
 }
 
-fn is_small_file(name: &str) -> bool {
+pub(crate) fn is_small_file(name: &str) -> bool {
     SMALL_FILES.contains(&name) || SMALL_FILE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 

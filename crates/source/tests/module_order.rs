@@ -5,7 +5,7 @@ use std::path::Path;
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["dtype", "pickle_error"],
-    &["hub", "read_error"],
+    &["read_error"],
     &["error", "part"],
     &["json", "listing", "yaml"],
     &["card", "folder", "foreign", "ggml_legacy", "stored"],
@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["formats", "methods"],
     &["checkpoint"],
     &["adapter"],
+    &["hub"],
 ];
 
 #[test]

@@ -132,6 +132,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         | Error::NoFolder { .. }
         | Error::UnknownPlaceholder { .. }
         | Error::OneNameForMany { .. } => Failure::new(error),
+        Error::Source(source::Error::Read(source::ReadError::Interrupted)) => Failure::interrupted(),
         Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
         Error::Source(_) => Failure::at(input, error).hint(input_kind::advice(input, Wanted::Checkpoint)),
         error => Failure::at(input, error),

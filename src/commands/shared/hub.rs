@@ -4,28 +4,132 @@ use std::path::Path;
 
 use source::{
     Folder,
-    hub::{self, HubError, Repo, Settings},
+    hub::{self, HubError, Repo, Settings, Snapshot},
 };
 
 use crate::{commands::shared::input_kind::is_like_a_hub_name, failure::Failure, ui::Ui};
 
-/// The folder that an argument means: `hf://OWNER/MODEL[@REVISION]`, or OWNER/MODEL where no such folder is here, means the
-/// model in the Hub's cache; everything else is a path.
+/// What is wanted of a model on the Hub.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) struct Wanted<'a> {
+    /// Whether weights are wanted.
+    pub weights: bool,
+    /// Whether what is fetched goes to the cache.
+    pub keep: bool,
+    /// Where the output goes, if anywhere: that disk has room for weights that have arrived.
+    pub out: Option<&'a Path>,
+}
+
+/// A folder that is read, and what has to be done with it in the end.
+#[derive(Debug)]
+pub(in crate::commands) struct Input {
+    /// The folder.
+    pub folder: Folder,
+    #[cfg(feature = "remote")]
+    remote: Option<(hub::Remote, bool)>,
+}
+
+impl Input {
+    fn local(folder: Folder) -> Input {
+        Input {
+            folder,
+            #[cfg(feature = "remote")]
+            remote: None,
+        }
+    }
+
+    /// Gives what was fetched its place in the cache, where that is wanted; to be called when all is done.
+    ///
+    /// # Errors
+    /// What cannot be fetched or kept.
+    pub fn finish(self, ui: &Ui) -> Result<(), Failure> {
+        #[cfg(feature = "remote")]
+        if let Some((remote, true)) = self.remote {
+            let snapshot = remote.keep().map_err(failure)?;
+            ui.status(&format!("kept {}", snapshot.display()));
+        }
+        let _ = ui;
+        Ok(())
+    }
+}
+
+fn failure(error: HubError) -> Failure {
+    match error {
+        HubError::Interrupted => Failure::interrupted(),
+        error => Failure::new(&error).hint(error.hint()),
+    }
+}
+
+/// What an argument means: `hf://OWNER/MODEL[@REVISION]`, or OWNER/MODEL where no such folder is here, is a model in the
+/// Hub's cache or on the Hub; everything else is a path.
 ///
 /// # Errors
 /// An address that names no model, or a model that cannot be had.
-pub(in crate::commands) fn folder_of(path: &Path, ui: &Ui) -> Result<Folder, Failure> {
+pub(in crate::commands) fn input(path: &Path, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     let text = path.to_str().unwrap_or_default();
     if !Repo::is_address(text) && !is_like_a_hub_name(path) {
-        return Ok(Folder::at(path));
+        return Ok(Input::local(Folder::at(path)));
     }
-    let failed = |error: HubError| Failure::new(&error).hint(error.hint());
-    let repo = Repo::parse(text).map_err(failed)?;
-    let settings = Settings::from_environment(|name| std::env::var(name).ok()).map_err(failed)?;
-    let Some(snapshot) = hub::cached(&settings.cache, &repo) else {
-        let why = if settings.offline { "HF_HUB_OFFLINE is set" } else { "nothing is downloaded" };
-        return Err(failed(HubError::NotCached { repo: repo.to_string(), cache: settings.cache, why }));
+    let repo = Repo::parse(text).map_err(failure)?;
+    let settings = Settings::from_environment(|name| std::env::var(name).ok()).map_err(failure)?;
+    let found = hub::cached(&settings.cache, &repo);
+    let is_asked = cfg!(feature = "remote") && !settings.offline;
+    let lacks = found.as_ref().and_then(|snapshot| snapshot.lacks(wanted.weights)).filter(|_| is_asked);
+    match (found, lacks) {
+        (Some(Snapshot { path, .. }), None) => {
+            ui.note(&format!("{repo}: read from the Hub's cache, {}", path.display()));
+            return Ok(Input::local(Folder::at(path).named(repo.name())));
+        }
+        (Some(_), Some(lacks)) => ui.detail(&format!("{repo}: the Hub's cache lacks {lacks}")),
+        (None, _) => {}
+    }
+    if is_asked {
+        return remote(&repo, &settings, wanted, ui);
+    }
+    let why = match settings.offline {
+        true => "HF_HUB_OFFLINE is set",
+        false => "this program was built without the feature `remote`",
     };
-    ui.note(&format!("{repo}: read from the Hub's cache, {}", snapshot.path.display()));
-    Ok(Folder::at(snapshot.path).named(repo.name()))
+    Err(failure(HubError::NotCached { repo: repo.to_string(), cache: settings.cache, why }))
+}
+
+#[cfg(feature = "remote")]
+fn remote(repo: &Repo, settings: &Settings, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
+    use crate::ui::{cancel_on_interrupt, human_bytes};
+
+    let temporary = std::env::temp_dir();
+    // Next to the output, whose disk must have room anyway; where nothing is written little comes.
+    let place = wanted.out.map(|out| if out.as_os_str().is_empty() { Path::new(".") } else { out });
+    let storage = place.and_then(|out| out.ancestors().find(|folder| folder.is_dir()));
+    let storage = match storage {
+        Some(folder) => folder.to_owned(),
+        None if place.is_some() => ".".into(),
+        None => temporary.clone(),
+    };
+    let options = hub::RemoteOptions::new(temporary, storage)
+        .whole_weights(wanted.weights)
+        .keep(wanted.keep)
+        .cancel(cancel_on_interrupt());
+    let remote = hub::Remote::open(settings, repo, &options).map_err(failure)?;
+    let ((n_whole, whole_bytes), (n_ranges, range_bytes)) = (remote.whole(), remote.by_ranges());
+    let (commit, endpoint) = (remote.commit(), &settings.endpoint);
+    ui.note(&format!(
+        "{repo}: read from {endpoint}, commit {commit}: {n_whole} files ({}) whole, their checksums are right",
+        human_bytes(whole_bytes)
+    ));
+    if n_ranges > 0 {
+        let checked =
+            if wanted.keep { "checksums are compared in the end" } else { "checked by length and tag alone" };
+        ui.note(&format!(
+            "{repo}: {n_ranges} weights files ({}) are read while they come, {checked}",
+            human_bytes(range_bytes)
+        ));
+    }
+    Ok(Input { folder: remote.folder().clone(), remote: Some((remote, wanted.keep)) })
+}
+
+#[cfg(not(feature = "remote"))]
+fn remote(repo: &Repo, settings: &Settings, _: Wanted<'_>, _: &Ui) -> Result<Input, Failure> {
+    let why = "this program was built without the feature `remote`";
+    Err(failure(HubError::NotCached { repo: repo.to_string(), cache: settings.cache.clone(), why }))
 }

@@ -198,6 +198,10 @@ impl RowSource for CheckpointRows<'_> {
         }
     }
 
+    fn is_fetched(&self) -> bool {
+        self.wanted.checkpoint.is_fetched()
+    }
+
     fn input_bytes(&self, n_rows: u64) -> u64 {
         // Of rows on the average: codes and scales of a quantized tensor have no fixed size a row.
         let n_bytes: u64 = self.parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();

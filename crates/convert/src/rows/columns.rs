@@ -123,13 +123,18 @@ impl RowSource for ColumnRows<'_> {
     }
 
     /// Every panel touches all pages of its matrix, so the pages are given back with the last panel; others
-    /// that are still being read come from the disk again.
+    /// that are still being read come from the disk again. A matrix that is fetched is announced for every panel and goes
+    /// when no panel needs it.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         // Jobs are handed out in order, so that the last panel is begun when all others are done or under way.
-        if rows.end == self.wanted.view.n_rows {
+        if rows.end == self.wanted.view.n_rows || self.is_fetched() {
             let (row_elems, n_rows) = (self.tensor.row_elems(), self.tensor.n_rows());
             self.wanted.checkpoint.advise_rows(self.tensor, row_elems, 0..n_rows, advice);
         }
+    }
+
+    fn is_fetched(&self) -> bool {
+        self.wanted.checkpoint.is_fetched()
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {

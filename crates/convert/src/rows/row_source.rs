@@ -34,9 +34,15 @@ pub trait RowSource: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Tells the system how the pages behind rows `rows` will be used.
+    /// Tells the system how the pages behind rows `rows` will be used. Where they are fetched, each
+    /// [`Advice::WillNeed`] is followed by one [`Advice::DoneWith`] of the same rows, when nobody holds their bytes any more.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         let _ = (rows, advice);
+    }
+
+    /// Whether the rows are on their way here while they are read, so that it helps to say in time what is read next.
+    fn is_fetched(&self) -> bool {
+        false
     }
 
     /// Bytes of the input behind `n_rows` rows, for progress.

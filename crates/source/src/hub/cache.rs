@@ -11,7 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Value as Json;
+
 use super::{Repo, repo::is_commit};
+use crate::{Error, Folder, formats, json, small_files::read_small_file};
 
 /// A model in the cache, at one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +43,33 @@ pub fn cached(cache: &Path, repo: &Repo) -> Option<Snapshot> {
     path.is_dir().then_some(Snapshot { path, commit })
 }
 
+impl Snapshot {
+    /// What a conversion would miss in it, if anything: whoever filled the cache may have wanted few files. Weights
+    /// count if `with_weights`.
+    pub fn lacks(&self, with_weights: bool) -> Option<String> {
+        let Ok(listing) = Folder::at(&self.path).listing() else { return Some("files".to_owned()) };
+        if !listing.has("config.json") && !listing.has("adapter_config.json") {
+            return Some("config.json".to_owned());
+        }
+        if !with_weights {
+            return None;
+        }
+        if matches!(formats::detect(&listing), Err(Error::NoWeights { .. })) {
+            return Some("weights".to_owned());
+        }
+        let indexed =
+            listing.matching("", ".index.json").into_iter().flat_map(|index| shards(&self.path, &index));
+        indexed.into_iter().find(|shard| !listing.has(shard))
+    }
+}
+
+/// The files that an index names, as far as it can be read.
+fn shards(folder: &Path, index: &str) -> Vec<String> {
+    let map = read_small_file(folder, index).and_then(|bytes| json::parse(index, &bytes)).ok();
+    let map = map.as_ref().and_then(|index| index.get("weight_map")).and_then(Json::as_object);
+    map.into_iter().flat_map(|map| map.values()).filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +95,21 @@ mod tests {
         for none in ["a/b@bad", "a/b@gone", "a/b@other", "a/c"] {
             assert_eq!(find(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_snapshot_that_lacks_something_says_what() {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshot = Snapshot { path: folder.path().to_owned(), commit: COMMIT.to_owned() };
+        let lacks = |with_weights| snapshot.lacks(with_weights);
+        assert_eq!(lacks(true).as_deref(), Some("config.json"));
+        fs::write(folder.path().join("config.json"), "{}").unwrap();
+        assert_eq!((lacks(true).as_deref(), lacks(false)), (Some("weights"), None));
+        let index = r#"{"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}"#;
+        fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+        fs::write(folder.path().join("model-1.safetensors"), "").unwrap();
+        assert_eq!(lacks(true).as_deref(), Some("model-2.safetensors"));
+        fs::write(folder.path().join("model-2.safetensors"), "").unwrap();
+        assert_eq!(lacks(true), None);
     }
 }

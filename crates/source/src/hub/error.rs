@@ -2,7 +2,8 @@
 
 use std::{io, path::PathBuf};
 
-/// Why a model cannot be had from the Hub or its cache.
+/// Why a model cannot be had from the Hub or its cache. Addresses are shown without what stands behind `?`: that can be a
+/// signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
@@ -14,7 +15,7 @@ pub enum HubError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Nothing of the model is in the cache, and nothing may be asked of the Hub.
+    /// The cache does not have the model, and the Hub is not to be asked.
     #[error("`{repo}` is not in the Hub's cache `{}`, and {why}", .cache.display())]
     NotCached {
         /// The model, with its revision.
@@ -24,14 +25,71 @@ pub enum HubError {
         /// Why the Hub is not asked.
         why: &'static str,
     },
-    /// A file of the user's settings that cannot be read.
+    /// A file of this machine: the user's settings, the cache, or what has arrived.
     #[error("`{}`: {error}", .path.display())]
-    Settings {
+    Io {
         /// The file.
         path: PathBuf,
         /// What the system said.
         error: io::Error,
     },
+    /// The Hub has no such model, revision or file, or does not show it to whoever asks.
+    #[error("{address}: the Hub answers {status}: {reason}")]
+    Refused {
+        /// What was asked for.
+        address: String,
+        /// The HTTP status: 401, 403, 404 or 410.
+        status: u16,
+        /// What the Hub says, or what the status means.
+        reason: String,
+        /// Whether the Hub was told who asks.
+        has_token: bool,
+        /// Whether terms have to be accepted first.
+        is_gated: bool,
+    },
+    /// An answer that is of no use, after several attempts where another one could have been.
+    #[error("{address}: {what}")]
+    Answer {
+        /// What was asked for.
+        address: String,
+        /// What is wrong with the answer.
+        what: String,
+    },
+    /// A redirect that is not followed.
+    #[error("{address}: is redirected to `{to}`, {why}")]
+    Redirect {
+        /// What was asked for.
+        address: String,
+        /// Where it is said to be.
+        to: String,
+        /// Why that place is not asked.
+        why: &'static str,
+    },
+    /// A file is another one than it was when the model was listed.
+    #[error("{address}: {what} was {expected} and is {found} now")]
+    Changed {
+        /// The file.
+        address: String,
+        /// What changed: the length or the tag.
+        what: &'static str,
+        /// As it was listed or first seen.
+        expected: String,
+        /// As it is.
+        found: String,
+    },
+    /// A file that was read whole is not the one that the Hub's checksum is of.
+    #[error("`{file}`: its checksum should be {expected} and is {found}")]
+    Checksum {
+        /// The file.
+        file: String,
+        /// By the Hub.
+        expected: String,
+        /// Of the bytes that came.
+        found: String,
+    },
+    /// Somebody has stopped the run.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl HubError {
@@ -42,6 +100,26 @@ impl HubError {
             HubError::NotCached { .. } => {
                 Some("unset HF_HUB_OFFLINE, or download the model where there is a network")
             }
+            HubError::Refused { is_gated: true, has_token: true, .. } => {
+                Some("accept the terms on the model's page, as the user that the token belongs to")
+            }
+            HubError::Refused { is_gated: true, has_token: false, .. } => Some(
+                "accept the terms on the model's page, then set HF_TOKEN to a token of yours or log in with `hf auth login`",
+            ),
+            HubError::Refused { status: 401 | 403, has_token: true, .. } => Some(
+                "the token has no access to it; tokens are listed at https://huggingface.co/settings/tokens",
+            ),
+            HubError::Refused { status: 401 | 403, .. } => Some(
+                "check the name; a private or gated model needs HF_TOKEN, or a login with `hf auth login`",
+            ),
+            HubError::Refused { .. } => {
+                Some("check the name and the revision; a local folder is written as ./NAME")
+            }
+            HubError::Checksum { .. } => {
+                Some("download it again; what was converted of these bytes is not the model")
+            }
+            HubError::Changed { .. } => Some("run it again: the new file is read from the start"),
+            HubError::Answer { .. } => Some("check the network, and HF_ENDPOINT if it is set"),
             _ => None,
         }
     }

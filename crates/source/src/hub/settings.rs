@@ -41,7 +41,7 @@ impl Settings {
     /// no variable holds it.
     ///
     /// # Errors
-    /// [`HubError::Settings`]: a token file that is there and cannot be read.
+    /// [`HubError::Io`]: a token file that is there and cannot be read.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, HubError> {
         // A variable that is set to nothing is not set.
         let get = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -74,7 +74,7 @@ fn token_in(path: &Path) -> Result<Option<String>, HubError> {
     match fs::read_to_string(path) {
         Ok(token) => Ok(clean(&token)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(HubError::Settings { path: path.to_owned(), error }),
+        Err(error) => Err(HubError::Io { path: path.to_owned(), error }),
     }
 }
 

@@ -1,0 +1,318 @@
+//! A file of known length whose bytes arrive piece by piece and may go again: in no place is there ever much of it.
+//!
+//! ```text
+//! absent --fill--> present --(nobody has it pinned, all of it is done with)--> absent
+//! ```
+//!
+//! Bytes are written into a file that nobody else sees, with holes where nothing has arrived, and read through a map of
+//! it. Where the system can make holes again, what is done with takes neither memory nor disk.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs, io,
+    ops::Range,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::Advice;
+use crate::output::write_all_at;
+
+/// A sparse file that is filled by blocks of [`SparseFile::BLOCK_BYTES`], the last one being shorter.
+pub struct SparseFile {
+    file: fs::File,
+    /// None where the file is empty: such a map is an error on some systems.
+    map: Option<memmap2::Mmap>,
+    n_bytes: u64,
+    /// Blocks that anybody has spoken of.
+    blocks: Mutex<BTreeMap<u64, Block>>,
+    /// Whether holes are made.
+    discards: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Block {
+    state: State,
+    /// Announced uses that have not ended.
+    pins: u32,
+    /// Somebody has read it without announcing that, and may be reading it: it stays.
+    kept: bool,
+    /// Bytes whose announced use has ended, those that were used twice counted twice.
+    done_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Absent,
+    Arriving,
+    Present,
+}
+
+impl SparseFile {
+    /// Bytes of a block: many pages, and little beside what is on its way at a time.
+    pub const BLOCK_BYTES: u64 = 256 << 10;
+
+    /// Makes `file`, which is empty and is written by nobody else, a file of `n_bytes` that have not arrived. What is
+    /// done with is given up if `discards`.
+    ///
+    /// # Errors
+    /// What the system says; it may have no room for so long a file.
+    pub fn new(file: fs::File, n_bytes: u64, discards: bool) -> io::Result<SparseFile> {
+        file.set_len(n_bytes)?;
+        let map = match n_bytes {
+            0 => None,
+            // SAFETY: the map is read-only, and slices of it are handed out by `get` alone, for blocks that are present.
+            // The file belongs to this value: only `fill` writes to it, and only to blocks that are not present and that
+            // no other thread is filling; only `end_use` takes bytes away, and only of blocks that nobody has
+            // announced to use and nobody has read without announcing it. What is left to callers is what the contract
+            // of `advise` says: no slice is used after the end of its use was told. Bytes would read as zeros then, which
+            // are valid bytes; nothing outside of the map is ever reached.
+            _ => Some(unsafe { memmap2::Mmap::map(&file)? }),
+        };
+        let blocks = Mutex::new(BTreeMap::new());
+        Ok(SparseFile { file, map, n_bytes, blocks, discards: AtomicBool::new(discards) })
+    }
+
+    /// Its length in bytes.
+    pub fn n_bytes(&self) -> u64 {
+        self.n_bytes
+    }
+
+    /// The blocks that `range` of bytes touches.
+    pub fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.n_bytes);
+        match range.start < end {
+            true => range.start / Self::BLOCK_BYTES..end.div_ceil(Self::BLOCK_BYTES),
+            false => 0..0,
+        }
+    }
+
+    /// The bytes of a block.
+    pub fn bytes_of(&self, block: u64) -> Range<u64> {
+        let place = |block: u64| block.saturating_mul(Self::BLOCK_BYTES).min(self.n_bytes);
+        place(block)..place(block.saturating_add(1))
+    }
+
+    /// Whether a block is here.
+    pub fn has(&self, block: u64) -> bool {
+        self.lock().get(&block).is_some_and(|block| block.state == State::Present)
+    }
+
+    /// Writes a whole block that has arrived; one that is here already stays as it is.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::InvalidInput`] where `bytes` is not as long as the block.
+    pub fn fill(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        let place = self.bytes_of(block);
+        if place.end - place.start != bytes.len() as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        {
+            let mut blocks = self.lock();
+            let entry = blocks.entry(block).or_default();
+            if entry.state != State::Absent {
+                return Ok(());
+            }
+            entry.state = State::Arriving;
+        }
+        // Without the lock, which every reader takes.
+        let written = write_all_at(&self.file, bytes, place.start);
+        let state = if written.is_ok() { State::Present } else { State::Absent };
+        self.lock().entry(block).or_default().state = state;
+        written
+    }
+
+    /// Bytes `range`, if all of them are here and inside the file.
+    pub fn get(&self, range: Range<u64>) -> Option<&[u8]> {
+        if range.is_empty() {
+            return Some(&[]);
+        }
+        let mut blocks = self.lock();
+        let touched = self.blocks_of(&range);
+        let n_present =
+            blocks.range(touched.clone()).filter(|(_, block)| block.state == State::Present).count();
+        if range.end > self.n_bytes || n_present as u64 != touched.end - touched.start {
+            return None;
+        }
+        for (_, block) in blocks.range_mut(touched) {
+            block.kept |= block.pins == 0;
+        }
+        self.map.as_ref()?.get(range.start as usize..range.end as usize)
+    }
+
+    /// [`Advice::WillNeed`] announces a use of bytes `range`, [`Advice::DoneWith`] ends it: each announcement is followed
+    /// by one end of the same range, after which whoever announced it uses no slice of it any more. Blocks that nobody uses
+    /// and whose bytes are all done with are absent again.
+    pub fn advise(&self, advice: Advice, range: Range<u64>) {
+        match advice {
+            Advice::WillNeed => {
+                let mut blocks = self.lock();
+                for block in self.blocks_of(&range) {
+                    let entry = blocks.entry(block).or_default();
+                    entry.pins = entry.pins.saturating_add(1);
+                }
+            }
+            Advice::DoneWith => self.end_use(range),
+            Advice::Sequential => {}
+        }
+    }
+
+    fn end_use(&self, range: Range<u64>) {
+        if let Some(map) = &self.map {
+            // What stays in the file need not stay in this process's memory.
+            super::advise(map, Advice::DoneWith, range.start as usize..range.end as usize);
+        }
+        let mut blocks = self.lock();
+        let mut unused: Vec<u64> = Vec::new();
+        for block in self.blocks_of(&range) {
+            let place = self.bytes_of(block);
+            let entry = blocks.entry(block).or_default();
+            entry.pins = entry.pins.saturating_sub(1);
+            let done = range.end.min(place.end) - range.start.max(place.start);
+            entry.done_bytes = entry.done_bytes.saturating_add(done);
+            let is_done = entry.done_bytes >= place.end - place.start;
+            if is_done && entry.pins == 0 && !entry.kept && entry.state == State::Present {
+                unused.push(block);
+            }
+        }
+        if unused.is_empty() || !self.discards.load(Ordering::Relaxed) {
+            return;
+        }
+        // Under the lock, so that nobody gets a slice of a block that is going.
+        for run in unused.chunk_by(|a, b| a + 1 == *b) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let place = self.bytes_of(first).start..self.bytes_of(last).end;
+            if punch(&self.file, place).is_err() {
+                // No holes on this file system: everything stays.
+                self.discards.store(false, Ordering::Relaxed);
+                return;
+            }
+            for block in run {
+                blocks.entry(*block).or_default().state = State::Absent;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Block>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes bytes out of a file, whose length stays.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn punch(file: &fs::File, range: Range<u64>) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(file, flags, range.start, range.end - range.start)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn punch(_file: &fs::File, _range: Range<u64>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+impl fmt::Debug for SparseFile {
+    /// The length: blocks may be many.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SparseFile({} bytes)", self.n_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = SparseFile::BLOCK_BYTES;
+
+    /// A file of two and a half blocks.
+    fn file(discards: bool) -> SparseFile {
+        SparseFile::new(tempfile::tempfile().unwrap(), 2 * BLOCK + BLOCK / 2, discards).unwrap()
+    }
+
+    fn content(block: u64, n_bytes: u64) -> Vec<u8> {
+        (0..n_bytes).map(|i| (block + 1) as u8 ^ (i >> 7) as u8).collect()
+    }
+
+    fn fill(file: &SparseFile, block: u64) {
+        let place = file.bytes_of(block);
+        file.fill(block, &content(block, place.end - place.start)).unwrap();
+    }
+
+    #[test]
+    fn bytes_are_there_when_all_their_blocks_are() {
+        let file = file(true);
+        assert_eq!(file.get(0..1), None);
+        fill(&file, 1);
+        assert_eq!(file.get(BLOCK..BLOCK + 3).unwrap(), &content(1, BLOCK)[..3]);
+        assert_eq!(file.get(BLOCK - 1..BLOCK + 1), None);
+        fill(&file, 0);
+        let across = file.get(BLOCK - 1..BLOCK + 1).unwrap();
+        assert_eq!(across, [content(0, BLOCK)[BLOCK as usize - 1], content(1, BLOCK)[0]]);
+        fill(&file, 2);
+        assert_eq!(file.get(2 * BLOCK..file.n_bytes()).unwrap(), content(2, BLOCK / 2));
+        assert_eq!(file.get(0..file.n_bytes() + 1), None);
+        // Who comes second changes nothing.
+        file.fill(1, &vec![9; BLOCK as usize]).unwrap();
+        assert_eq!(file.get(BLOCK..2 * BLOCK).unwrap(), content(1, BLOCK));
+        let short = file.fill(0, &[1]).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::InvalidInput);
+        assert!(file.fill(7, &[1]).is_err());
+        assert_eq!((file.get(5..5), file.blocks_of(&(9 * BLOCK..10 * BLOCK))), (Some(&[][..]), 0..0));
+        let empty = SparseFile::new(tempfile::tempfile().unwrap(), 0, true).unwrap();
+        assert_eq!((empty.get(0..0), empty.get(0..1)), (Some(&[][..]), None));
+    }
+
+    #[test]
+    fn what_everybody_is_done_with_goes() {
+        let file = file(true);
+        let parts = [0..BLOCK / 2, BLOCK / 2..2 * BLOCK];
+        for part in &parts {
+            file.advise(Advice::WillNeed, part.clone());
+        }
+        [0, 1, 2].iter().for_each(|block| fill(&file, *block));
+        assert!(file.get(0..2 * BLOCK).is_some());
+        file.advise(Advice::DoneWith, parts[0].clone());
+        assert!(file.has(0), "the second half has not been used");
+        file.advise(Advice::DoneWith, parts[1].clone());
+        let goes = cfg!(any(target_os = "linux", target_os = "android"));
+        assert_eq!([0, 1, 2].map(|block| file.has(block)), [!goes, !goes, true]);
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::fs::MetadataExt;
+            assert!(file.file.metadata().unwrap().blocks() * 512 < BLOCK);
+        }
+        // It may come again.
+        fill(&file, 0);
+        assert_eq!(file.get(0..BLOCK).unwrap(), content(0, BLOCK));
+    }
+
+    #[test]
+    fn what_somebody_may_be_reading_stays() {
+        let file = file(true);
+        let whole = 0..BLOCK;
+        // Read without a word.
+        fill(&file, 0);
+        assert!(file.get(whole.clone()).is_some());
+        file.advise(Advice::WillNeed, whole.clone());
+        file.advise(Advice::DoneWith, whole.clone());
+        assert!(file.has(0));
+        // Wanted by two.
+        let second = BLOCK..2 * BLOCK;
+        file.advise(Advice::WillNeed, second.clone());
+        file.advise(Advice::WillNeed, second.clone());
+        fill(&file, 1);
+        file.advise(Advice::DoneWith, second.clone());
+        assert!(file.has(1));
+        file.advise(Advice::DoneWith, second.clone());
+        assert_eq!(file.has(1), cfg!(not(any(target_os = "linux", target_os = "android"))));
+        // Not to be given up at all.
+        let keeps = super::tests::file(false);
+        fill(&keeps, 0);
+        keeps.advise(Advice::WillNeed, whole.clone());
+        keeps.advise(Advice::DoneWith, whole.clone());
+        assert_eq!(keeps.get(whole).unwrap(), content(0, BLOCK));
+    }
+}

@@ -1,0 +1,306 @@
+//! Weights files that are fetched while they are read.
+//!
+//! Whoever reads announces what it is going to read, in order. Some threads fetch blocks in that order, many neighbours
+//! with one request, and put them into a sparse file; a read waits until its blocks are there. What is done with goes, so that
+//! neither memory nor disk holds more than what is announced.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    fmt,
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use gguf::{Advice, SparseFile};
+
+use super::{HubError, transfer::RemoteFile};
+use crate::{ReadError, part::Fetched};
+
+/// Requests under way at the same time. One connection seldom fills a line, and while one request waits for its first byte
+/// others bring theirs.
+const N_THREADS: usize = 4;
+/// Blocks of one request at most: 8 MiB take a good part of a second where a gigabit comes, so that the first byte is
+/// not waited for often.
+const REQUEST_BLOCKS: usize = 32;
+/// The longest time without a look at whether somebody has stopped the run.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Fetches blocks of any files, in the order in which they are asked for.
+pub(super) struct Fetcher {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to fetch, or nothing ever will be.
+    work: Condvar,
+    /// Something has arrived, or nothing ever will.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(Arc<File>, u64)>,
+    n_threads: usize,
+    is_over: bool,
+    /// Why nothing is fetched any more.
+    failed: Option<ReadError>,
+}
+
+/// A file and what has arrived of it.
+struct File {
+    remote: RemoteFile,
+    sparse: SparseFile,
+    /// Where the bytes lie, for messages.
+    path: PathBuf,
+    /// Blocks that are in the queue or on their way. Taken after the lock of the queue.
+    asked: Mutex<HashSet<u64>>,
+    /// Held by the one thread that reads the whole file where ranges are ignored.
+    whole: Mutex<()>,
+}
+
+/// A weights file that is fetched.
+pub(super) struct FetchedFile {
+    fetcher: Arc<Fetcher>,
+    file: Arc<File>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fetcher {
+    pub fn new() -> Arc<Fetcher> {
+        Arc::new(Fetcher { shared: Arc::default() })
+    }
+
+    /// Puts the blocks of `range` that nobody has asked for into the queue, in front of all others if `urgent`.
+    fn ask(&self, state: &mut State, file: &Arc<File>, range: &Range<u64>, urgent: bool) {
+        let blocks: Vec<u64> = {
+            let mut asked = lock(&file.asked);
+            file.sparse
+                .blocks_of(range)
+                .filter(|block| !file.sparse.has(*block) && asked.insert(*block))
+                .collect()
+        };
+        if blocks.is_empty() {
+            return;
+        }
+        match urgent {
+            true => blocks.iter().rev().for_each(|block| state.queue.push_front((Arc::clone(file), *block))),
+            false => state.queue.extend(blocks.iter().map(|block| (Arc::clone(file), *block))),
+        }
+        while state.n_threads < N_THREADS {
+            state.n_threads += 1;
+            let shared = Arc::clone(&self.shared);
+            thread::spawn(move || shared.work());
+        }
+        self.shared.work.notify_all();
+    }
+}
+
+impl Drop for Fetcher {
+    /// Threads end when they look next; nobody waits for those that wait for the network.
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        state.is_over = true;
+        state.queue.clear();
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    /// What a thread does all its life.
+    fn work(&self) {
+        while let Some((file, blocks)) = self.next() {
+            let result = match file.remote.ignores_ranges() {
+                true => self.fetch_whole(&file, &blocks),
+                false => self.fetch(&file, &blocks),
+            };
+            let mut state = lock(&self.state);
+            // What has arrived may go and be asked for again.
+            lock(&file.asked).retain(|block| !blocks.contains(block));
+            if let Err(error) = result {
+                state.failed.get_or_insert(read_error(&file, &error));
+            }
+            drop(state);
+            self.news.notify_all();
+        }
+    }
+
+    /// Waits for something to do: neighbouring blocks of one file.
+    fn next(&self) -> Option<(Arc<File>, Range<u64>)> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_over || state.failed.is_some() {
+                return None;
+            }
+            if let Some((file, first)) = state.queue.pop_front() {
+                let mut end = first + 1;
+                let is_next =
+                    |(next, block): &(Arc<File>, u64), end| Arc::ptr_eq(next, &file) && *block == end;
+                while (end - first) < REQUEST_BLOCKS as u64
+                    && state.queue.front().is_some_and(|next| is_next(next, end))
+                {
+                    state.queue.pop_front();
+                    end += 1;
+                }
+                return Some((file, first..end));
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Fetches blocks with one request, or as many as it takes.
+    fn fetch(&self, file: &File, blocks: &Range<u64>) -> Result<(), HubError> {
+        let bytes = file.sparse.bytes_of(blocks.start).start..file.sparse.bytes_of(blocks.end - 1).end;
+        let mut filler = Filler::new(self, file, blocks.start);
+        file.remote.read(bytes, &mut |_, piece| {
+            // The rest comes with the whole file.
+            filler.take(piece)
+        })
+    }
+
+    /// Fetches the whole file, if it is not another thread that does; `blocks` are there in the end.
+    fn fetch_whole(&self, file: &File, blocks: &Range<u64>) -> Result<(), HubError> {
+        let _alone = lock(&file.whole);
+        if blocks.clone().all(|block| file.sparse.has(block)) {
+            return Ok(());
+        }
+        let mut filler = Filler::new(self, file, 0);
+        file.remote.read(0..file.sparse.n_bytes(), &mut |_, piece| filler.take(piece))
+    }
+}
+
+/// Makes blocks of the bytes of a file that come one after the other.
+struct Filler<'a> {
+    shared: &'a Shared,
+    file: &'a File,
+    block: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Filler<'a> {
+    fn new(shared: &'a Shared, file: &'a File, block: u64) -> Filler<'a> {
+        Filler { shared, file, block, bytes: Vec::with_capacity(SparseFile::BLOCK_BYTES as usize) }
+    }
+
+    fn take(&mut self, mut piece: &[u8]) -> Result<(), HubError> {
+        while !piece.is_empty() {
+            let place = self.file.sparse.bytes_of(self.block);
+            let wanted = (place.end - place.start) as usize - self.bytes.len();
+            let (now, later) = piece.split_at(wanted.min(piece.len()));
+            self.bytes.extend_from_slice(now);
+            piece = later;
+            if now.len() < wanted {
+                break;
+            }
+            let io = |error| HubError::Io { path: self.file.path.clone(), error };
+            self.file.sparse.fill(self.block, &self.bytes).map_err(io)?;
+            self.bytes.clear();
+            self.block += 1;
+            // With the lock, so that it is not missed between a look and a wait.
+            drop(lock(&self.shared.state));
+            self.shared.news.notify_all();
+        }
+        Ok(())
+    }
+}
+
+impl FetchedFile {
+    /// A file whose bytes go into `storage`, which is empty and lies at `path`; what is done with is given up if `discards`.
+    ///
+    /// # Errors
+    /// [`HubError::Io`].
+    pub fn new(
+        fetcher: &Arc<Fetcher>,
+        remote: RemoteFile,
+        storage: std::fs::File,
+        path: PathBuf,
+        discards: bool,
+    ) -> Result<FetchedFile, HubError> {
+        let io = |error| HubError::Io { path: path.clone(), error };
+        let sparse = SparseFile::new(storage, remote.entry().n_bytes, discards).map_err(io)?;
+        let (asked, whole) = (Mutex::default(), Mutex::default());
+        let file = Arc::new(File { remote, sparse, path, asked, whole });
+        Ok(FetchedFile { fetcher: Arc::clone(fetcher), file })
+    }
+
+    /// What the file is on the Hub.
+    pub fn remote(&self) -> &RemoteFile {
+        &self.file.remote
+    }
+
+    /// Waits until the whole file is here.
+    ///
+    /// # Errors
+    /// As [`Fetched::slice`].
+    pub fn complete(&self) -> Result<(), ReadError> {
+        let n_bytes = self.file.sparse.n_bytes();
+        self.wait_for(0..n_bytes, || {
+            self.file.sparse.blocks_of(&(0..n_bytes)).all(|block| self.file.sparse.has(block)).then_some(())
+        })
+    }
+
+    /// Waits until `look` finds what needs bytes `range`.
+    fn wait_for<T>(&self, range: Range<u64>, look: impl Fn() -> Option<T>) -> Result<T, ReadError> {
+        // The way of nearly every read: no lock of the queue.
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        let shared = &self.fetcher.shared;
+        let mut state = lock(&shared.state);
+        loop {
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            if self.file.remote.is_cancelled() {
+                return Err(ReadError::Interrupted);
+            }
+            self.fetcher.ask(&mut state, &self.file, &range, true);
+            state = shared.news.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Fetched for FetchedFile {
+    fn n_bytes(&self) -> u64 {
+        self.file.sparse.n_bytes()
+    }
+
+    fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError> {
+        self.wait_for(range.clone(), || self.file.sparse.get(range.clone()))
+    }
+
+    fn advise(&self, advice: Advice, range: Range<u64>) {
+        self.file.sparse.advise(advice, range.clone());
+        if advice == Advice::WillNeed {
+            let mut state = lock(&self.fetcher.shared.state);
+            self.fetcher.ask(&mut state, &self.file, &range, false);
+        }
+    }
+}
+
+fn read_error(file: &File, error: &HubError) -> ReadError {
+    match error {
+        HubError::Interrupted => ReadError::Interrupted,
+        error => ReadError::NotFetched {
+            file: file.remote.entry().path.clone(),
+            cause: error.to_string(),
+            advice: error.hint(),
+        },
+    }
+}
+
+impl fmt::Debug for FetchedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FetchedFile({:?}, {:?})", self.file.remote.entry(), self.file.sparse)
+    }
+}

@@ -1,0 +1,268 @@
+//! Requests to the Hub: who is told the token, which redirects are followed, what is asked again.
+
+use std::{
+    io::Read,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use ureq::{
+    Agent, Body,
+    http::{HeaderMap, Response, Uri, header, uri::Scheme},
+};
+
+use super::{HubError, Settings};
+
+/// How often something is asked in vain before it is given up.
+const MAX_ATTEMPTS: u32 = 7;
+/// The time before something is asked for the second time; it doubles with each attempt.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest time between two attempts, whatever the Hub asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Redirects from one request to the next.
+const MAX_REDIRECTS: usize = 5;
+/// Without a byte for so long, a connection counts as cut.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Asks the Hub.
+pub(super) struct Client {
+    agent: Agent,
+    /// The Hub's scheme and authority: nobody else is told the token.
+    hub: Uri,
+    endpoint: String,
+    token: Option<String>,
+    /// Set from anywhere to stop.
+    cancel: Arc<AtomicBool>,
+}
+
+/// Why an attempt failed.
+pub(super) enum Attempt {
+    /// Asking again may help, after the time that the Hub asks for.
+    Later(HubError, Option<Duration>),
+    /// Nothing will help.
+    Never(HubError),
+}
+
+/// An answer with a body.
+pub(super) struct Answer {
+    /// Status 200 or 206.
+    pub response: Response<Body>,
+    /// Who answered in the end.
+    pub uri: Uri,
+    /// Headers of the Hub's own answer, where it was a redirect to somebody else.
+    pub linked: Option<HeaderMap>,
+}
+
+impl Client {
+    pub fn new(settings: &Settings, cancel: Arc<AtomicBool>) -> Result<Client, HubError> {
+        let agent: Agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // Redirects are followed here, because an address that was signed is worth keeping.
+            .max_redirects(0)
+            .user_agent(concat!("gguf-tools/", env!("CARGO_PKG_VERSION")))
+            .timeout_connect(Some(SILENCE))
+            .timeout_recv_response(Some(2 * SILENCE))
+            .timeout_per_read(Some(SILENCE))
+            .build()
+            .into();
+        let endpoint = settings.endpoint.clone();
+        let hub = parse(&endpoint, &endpoint)?;
+        Ok(Client { agent, hub, endpoint, token: settings.token.clone(), cancel })
+    }
+
+    /// An address of the Hub; `path` begins with a slash and is escaped.
+    pub fn address(&self, path: &str) -> Result<Uri, HubError> {
+        parse(&format!("{}{path}", self.endpoint), path)
+    }
+
+    /// Calls `attempt` until it succeeds, fails for good, or has failed too often. It says by its flag whether it made
+    /// progress all the same: only attempts without any count.
+    pub fn persist<T>(
+        &self,
+        mut attempt: impl FnMut(&mut bool) -> Result<T, Attempt>,
+    ) -> Result<T, HubError> {
+        let mut n_vain = 0;
+        loop {
+            self.check_cancelled()?;
+            let mut has_progress = false;
+            match attempt(&mut has_progress) {
+                Ok(done) => return Ok(done),
+                Err(Attempt::Never(error)) => return Err(error),
+                Err(Attempt::Later(error, asked)) => {
+                    if has_progress {
+                        n_vain = 0;
+                        continue;
+                    }
+                    n_vain += 1;
+                    if n_vain >= MAX_ATTEMPTS {
+                        return Err(error);
+                    }
+                    self.wait(asked.unwrap_or(FIRST_WAIT * (1 << (n_vain - 1))).min(LONGEST_WAIT))?;
+                }
+            }
+        }
+    }
+
+    fn wait(&self, time: Duration) -> Result<(), HubError> {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.check_cancelled()?;
+            thread::sleep(left.min(Duration::from_millis(100)));
+        }
+        Ok(())
+    }
+
+    pub fn check_cancelled(&self) -> Result<(), HubError> {
+        if self.cancel.load(Ordering::Relaxed) { Err(HubError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Asks for `range` of what `uri` names, or for all of it, and follows redirects.
+    pub fn get(&self, uri: &Uri, range: Option<&Range<u64>>) -> Result<Answer, Attempt> {
+        let mut uri = uri.clone();
+        let mut linked = None;
+        for _ in 0..MAX_REDIRECTS {
+            let response = self.send(&uri, range)?;
+            match response.status().as_u16() {
+                200 | 206 => return Ok(Answer { response, uri, linked }),
+                301 | 302 | 303 | 307 | 308 => {
+                    let next = self.target_of(&uri, &response)?;
+                    if self.is_hub(&uri) && !self.is_hub(&next) {
+                        linked = Some(response.headers().clone());
+                    }
+                    uri = next;
+                }
+                _ => return Err(self.failure(&uri, response)),
+            }
+        }
+        let what = format!("more than {MAX_REDIRECTS} redirects");
+        Err(Attempt::Never(HubError::Answer { address: shown(&uri), what }))
+    }
+
+    /// Whether this is the Hub itself, and not one of the places that it sends people to.
+    pub fn is_hub(&self, uri: &Uri) -> bool {
+        let place = |uri: &Uri| (uri.scheme().cloned(), uri.host().map(str::to_lowercase), uri.port_u16());
+        place(uri) == place(&self.hub)
+    }
+
+    fn send(&self, uri: &Uri, range: Option<&Range<u64>>) -> Result<Response<Body>, Attempt> {
+        // What is counted are the bytes of the file, so that they must come as they are.
+        let mut request = self.agent.get(uri).header(header::ACCEPT_ENCODING, "identity");
+        if let Some(Range { start, end }) = range {
+            request = request.header(header::RANGE, format!("bytes={start}-{}", end.saturating_sub(1)));
+        }
+        if let Some(token) = self.token.as_ref().filter(|_| self.is_hub(uri)) {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.call().map_err(|error| {
+            let error_text = HubError::Answer { address: shown(uri), what: error.to_string() };
+            match error {
+                ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
+                    Attempt::Never(error_text)
+                }
+                _ => Attempt::Later(error_text, None),
+            }
+        })
+    }
+
+    fn target_of(&self, from: &Uri, response: &Response<Body>) -> Result<Uri, Attempt> {
+        let to = text(response.headers(), "location").unwrap_or_default();
+        let redirect = |why| {
+            let to = to.split('?').next().unwrap_or_default().to_owned();
+            Attempt::Never(HubError::Redirect { address: shown(from), to, why })
+        };
+        let absolute = match (from.scheme(), from.authority()) {
+            (Some(scheme), Some(authority)) if to.starts_with('/') && !to.starts_with("//") => {
+                format!("{scheme}://{authority}{to}")
+            }
+            _ => to.to_owned(),
+        };
+        let next: Uri = absolute.parse().map_err(|_| redirect("which is no address"))?;
+        match next.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => Ok(next),
+            Some(scheme) if *scheme == Scheme::HTTP && from.scheme() == Some(&Scheme::HTTP) => Ok(next),
+            Some(scheme) if *scheme == Scheme::HTTP => Err(redirect("where nothing is encrypted")),
+            _ => Err(redirect("which is no address of the web")),
+        }
+    }
+
+    /// What another status than success means.
+    fn failure(&self, uri: &Uri, mut response: Response<Body>) -> Attempt {
+        let status = response.status().as_u16();
+        let headers = response.headers();
+        let is_hub = self.is_hub(uri);
+        let code = text(headers, "x-error-code").unwrap_or_default().to_owned();
+        let says = text(headers, "x-error-message").map(str::to_owned);
+        let asked = text(headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        let address = shown(uri);
+        // A connection whose body was read can be used again; what is long is not worth it.
+        let _rest = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
+        match status {
+            // Of somebody else the same may mean that a signature has expired.
+            401 | 403 | 404 | 410 if is_hub => {
+                let meaning = match (status, code.as_str()) {
+                    (_, "GatedRepo") => "its owner shares it with those who accept the terms",
+                    (_, "RevisionNotFound") => "no such revision",
+                    (_, "EntryNotFound") => "no such file",
+                    (401, _) => "no such model, or one that is not shown to everybody",
+                    (403, _) => "no access",
+                    _ => "no such model",
+                };
+                let reason = says.unwrap_or_else(|| meaning.to_owned());
+                let (has_token, is_gated) = (self.token.is_some(), code == "GatedRepo");
+                Attempt::Never(HubError::Refused { address, status, reason, has_token, is_gated })
+            }
+            401 | 403 | 404 | 408 | 410 | 429 | 500..=599 => {
+                let what = format!("the answer is status {status}");
+                Attempt::Later(HubError::Answer { address, what }, asked.map(Duration::from_secs))
+            }
+            _ => {
+                let what = format!("the answer is status {status}");
+                Attempt::Never(HubError::Answer { address, what })
+            }
+        }
+    }
+
+    /// Reads a whole answer of at most `limit` bytes.
+    pub fn get_whole(&self, uri: &Uri, limit: u64) -> Result<(HeaderMap, Vec<u8>), HubError> {
+        self.persist(|_| {
+            let mut answer = self.get(uri, None)?;
+            let mut bytes = Vec::new();
+            let broken = |error: std::io::Error| {
+                Attempt::Later(HubError::Answer { address: shown(uri), what: error.to_string() }, None)
+            };
+            answer.response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes).map_err(broken)?;
+            if bytes.len() as u64 > limit {
+                let what = format!("the answer has more than {limit} bytes");
+                return Err(Attempt::Never(HubError::Answer { address: shown(uri), what }));
+            }
+            Ok((answer.response.headers().clone(), bytes))
+        })
+    }
+}
+
+/// An address without what could be a secret.
+pub(super) fn shown(uri: &Uri) -> String {
+    uri.to_string().split('?').next().unwrap_or_default().to_owned()
+}
+
+/// A header as text.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn parse(address: &str, shown: &str) -> Result<Uri, HubError> {
+    let wrong = || HubError::Answer { address: shown.to_owned(), what: "it is no address".to_owned() };
+    let uri: Uri = address.parse().map_err(|_| wrong())?;
+    if uri.scheme().is_none() || uri.host().is_none() { Err(wrong()) } else { Ok(uri) }
+}
+
+/// Text as a part of a path: everything but letters, digits and `-_.~` escaped, and slashes too unless `keeps_slashes`.
+pub(super) fn escaped(text: &str, keeps_slashes: bool) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b) || (keeps_slashes && b == b'/');
+    text.bytes().map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}

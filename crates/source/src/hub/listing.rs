@@ -1,0 +1,156 @@
+//! What a model on the Hub consists of, at one commit.
+
+use serde_json::Value as Json;
+use ureq::http::Uri;
+
+use super::{
+    HubError, Repo,
+    http::{Client, escaped, shown, text},
+    repo::is_commit,
+};
+
+/// Bytes of a page of the listing at most.
+const MAX_PAGE_BYTES: u64 = 64 << 20;
+/// Pages of a listing at most; a page has up to a thousand files.
+const MAX_PAGES: usize = 100;
+
+/// A model at one commit.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// The commit, whatever the revision is called.
+    pub commit: String,
+    /// Its files.
+    pub files: Vec<Entry>,
+}
+
+/// A file of a model.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    /// Its path inside the model; no path out of a folder.
+    pub path: String,
+    /// Its length in bytes.
+    pub n_bytes: u64,
+    /// What the file must be.
+    pub checksum: Checksum,
+}
+
+/// How the Hub says what a file must be; also the name of its blob in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Checksum {
+    /// SHA-256 of the bytes: files in large file storage.
+    Sha256(String),
+    /// SHA-1 of git, whose head is `blob LENGTH` and a zero byte.
+    Git(String),
+}
+
+impl Checksum {
+    /// As hexadecimal digits.
+    pub fn digits(&self) -> &str {
+        match self {
+            Checksum::Sha256(digits) | Checksum::Git(digits) => digits,
+        }
+    }
+}
+
+/// Asks what a model consists of. Its revision is asked for once: whatever happens to a branch meanwhile, all files are
+/// of one commit.
+pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
+    let (id, revision) = (escaped(repo.id(), true), repo.revision());
+    let uri = client.address(&format!("/api/models/{id}/revision/{}", escaped(revision, false)))?;
+    let (_, bytes) = client.get_whole(&uri, MAX_PAGE_BYTES)?;
+    let info = parse(&uri, &bytes)?;
+    let commit = info.get("sha").and_then(Json::as_str).filter(|sha| is_commit(sha));
+    let commit = commit.ok_or_else(|| odd(&uri, "it names no commit"))?.to_owned();
+
+    let mut files = Vec::new();
+    let mut next = Some(client.address(&format!("/api/models/{id}/tree/{commit}?recursive=true"))?);
+    for _ in 0..MAX_PAGES {
+        let Some(uri) = next else { return Ok(Tree { commit, files }) };
+        let (headers, bytes) = client.get_whole(&uri, MAX_PAGE_BYTES)?;
+        let page = parse(&uri, &bytes)?;
+        for entry in page.as_array().ok_or_else(|| odd(&uri, "it is no list of files"))? {
+            files.extend(entry_of(entry).map_err(|what| odd(&uri, what))?);
+        }
+        next = match text(&headers, "link").and_then(next_page) {
+            // The token goes with it, so that it has to be the Hub's.
+            Some(link) => {
+                let link = link.parse().ok().filter(|link| client.is_hub(link));
+                Some(link.ok_or_else(|| odd(&uri, "its next page is somewhere else"))?)
+            }
+            None => None,
+        };
+    }
+    Err(odd(&client.address("")?, "the list of files does not end"))
+}
+
+fn odd(uri: &Uri, what: &str) -> HubError {
+    HubError::Answer { address: shown(uri), what: format!("the answer is not understood: {what}") }
+}
+
+fn parse(uri: &Uri, bytes: &[u8]) -> Result<Json, HubError> {
+    serde_json::from_slice(bytes).map_err(|error| odd(uri, &error.to_string()))
+}
+
+/// The address in `<address>; rel="next"`.
+fn next_page(link: &str) -> Option<&str> {
+    let (address, rest) = link.trim().strip_prefix('<')?.split_once('>')?;
+    rest.contains("rel=\"next\"").then_some(address)
+}
+
+/// A file of the listing; none for a folder.
+fn entry_of(entry: &Json) -> Result<Option<Entry>, &'static str> {
+    let text = |value: &Json, key: &str| value.get(key).and_then(Json::as_str).map(str::to_owned);
+    if text(entry, "type").as_deref() != Some("file") {
+        return Ok(None);
+    }
+    let path = text(entry, "path").filter(|path| is_inside(path)).ok_or("a file has no path")?;
+    let is_hex =
+        |digits: &String, n: usize| digits.len() == n && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    // A blob's name in the cache, so that it must be no path.
+    let checksum = match entry.get("lfs").filter(|lfs| lfs.is_object()) {
+        Some(lfs) => text(lfs, "oid").filter(|oid| is_hex(oid, 64)).map(Checksum::Sha256),
+        None => text(entry, "oid").filter(|oid| is_hex(oid, 40)).map(Checksum::Git),
+    };
+    let n_bytes = entry.get("size").and_then(Json::as_u64).ok_or("a file has no size")?;
+    Ok(Some(Entry { path, n_bytes, checksum: checksum.ok_or("a file has no checksum")? }))
+}
+
+/// Whether a path stays inside of the folder that it begins in.
+fn is_inside(path: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
+    path.split('/').all(is_part) && !path.chars().any(|c| c.is_control() || c == '\\' || c == ':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_a_listing() {
+        let git = "a".repeat(40);
+        let sha256 = "B".repeat(64);
+        let file = serde_json::json!({"type": "file", "path": "x/y.json", "size": 3, "oid": git});
+        let entry = entry_of(&file).unwrap().unwrap();
+        assert_eq!(
+            (entry.path.as_str(), entry.n_bytes, entry.checksum.digits()),
+            ("x/y.json", 3, git.as_str())
+        );
+        let large =
+            serde_json::json!({"type": "file", "path": "y", "size": 3, "oid": git, "lfs": {"oid": sha256}});
+        assert_eq!(entry_of(&large).unwrap().unwrap().checksum, Checksum::Sha256(sha256));
+        assert!(entry_of(&serde_json::json!({"type": "directory", "path": "x"})).unwrap().is_none());
+        for path in ["", "/x", "../x", "a/../b", "a//b", "a\\b", "C:x", "a\u{0}b"] {
+            let file = serde_json::json!({"type": "file", "path": path, "size": 3, "oid": git});
+            assert!(entry_of(&file).is_err(), "{path:?}");
+        }
+        let bad = serde_json::json!({"type": "file", "path": "y", "size": 3, "oid": "../../x"});
+        assert!(entry_of(&bad).is_err());
+    }
+
+    #[test]
+    fn links_to_further_pages() {
+        assert_eq!(next_page("<https://x/y?cursor=1>; rel=\"next\""), Some("https://x/y?cursor=1"));
+        assert_eq!(next_page("<https://x/y>; rel=\"prev\""), None);
+        assert_eq!(next_page("x"), None);
+    }
+}
