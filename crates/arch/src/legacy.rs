@@ -361,5 +361,5 @@ fn out_tensor(name: &str, source: &SourceTensor) -> Result<OutTensor, ArchError>
     let shape = shape.map_err(|source| ArchError::Shape { name: name.to_owned(), source })?;
     let (sources, rows, element) = (vec![source.name.clone()], RowMap::Concat, ElementMap::Identity);
     let data = Data::Rows { sources, rows, element };
-    Ok(OutTensor { name: name.to_owned(), shape, data, keep_f32: shape.n_dims() <= 1 })
+    Ok(OutTensor { name: name.to_owned(), shape, data, keep_f32: shape.n_dims() <= 1, kept: None })
 }
