@@ -99,8 +99,8 @@ def fbgemm(ctx) -> None:
 
 
 def modelopt(ctx) -> None:
-    """ModelOpt 0.47 (export/quant_utils.py): blocks with dimensions of their own, bytes without a type, experts with a
-    scale each, one for each row and one for each column."""
+    """ModelOpt 0.47 (export/quant_utils.py): blocks with dimensions of their own, bytes without a type, experts in one
+    tensor with a scale each, one for each row and one for each column."""
     golden = Golden(ctx, "fp8-modelopt", dict(quant_method="modelopt", quant_algo="FP8_PB_WO"))
     code, scale = codes(136, 160), scales(2, 1, 2, 1)
     linear(golden, "layers.0.q_proj", code, scale, spread(scale[:, 0, :, 0], code.shape, (128, 128)))
@@ -110,7 +110,8 @@ def modelopt(ctx) -> None:
     for i, (scale, wide) in enumerate(((one := scales(3), one[:, None, None]), (rows := scales(3, 16), rows[..., None]),
                                        (columns := scales(3, 24), columns[:, None]))):
         add(golden, f"layers.{i}.experts.gate_up_proj", codes(3, 16, 24), scale, wide,
-            beside=f"layers.{i}.experts.gate_up_proj_scale")
+            beside=f"layers.{i}.experts.gate_up_proj_weight_scale")
+        golden.tensors[f"layers.{i}.experts.gate_up_proj_input_scale"] = scales()
     plain(golden)
     golden.write()
 

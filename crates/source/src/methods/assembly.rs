@@ -19,8 +19,10 @@ pub(crate) type Taker = fn(&mut Assembly<'_>) -> Result<(), Error>;
 /// those.
 const OF_ACTIVATIONS: &[&str] = &[
     ".input_scale",
+    "_input_scale",
     ".input_scale_ub",
     ".output_scale",
+    "_output_scale",
     ".activation_scale",
     "_activation_scale",
     ".qscale_act",
@@ -44,6 +46,7 @@ const OF_CODES: &[&str] = &[
     ".weight_g_idx",
     ".weight_packed",
     "_proj_scale",
+    "_proj_weight_scale",
     ".qweight",
     ".qzeros",
     ".g_idx",

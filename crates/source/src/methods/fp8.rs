@@ -8,6 +8,7 @@
 //! AutoFP8, static                     X.weight          X.weight_scale              ()
 //! compressed-tensors                  X.weight          X.weight_scale              (out, 1), (1), (out / 128, in / 128)
 //! ModelOpt                            X.weight          X.weight_scale              (), (out), (out / 128, 1, in / 128, 1)
+//! ModelOpt, experts in one tensor     X.gate_up_proj    X.gate_up_proj_weight_scale (E), (E, rows), (E, columns)
 //! FBGEMM                              X.weight          X.weight_scale              (out, 1)
 //! FBGEMM, experts of Llama 4          X.gate_up_proj    X.gate_up_proj_scale        (E, 1, columns), (E, rows, 1)
 //! Mistral                             X.weight          X.qscale_weight             ()
@@ -57,6 +58,7 @@ const TAKERS: &[Taker] = &[fp4::take, take];
 const SPELLINGS: &[[&str; 3]] = &[
     ["", "_scale_inv", ""],
     ["", "_scale", ""],
+    ["", "_weight_scale", ""],
     [".weight", ".scale", ".weight"],
     [".weight", ".qscale_weight", ".weight"],
     [".weight._data", ".weight._scale", ".weight"],
