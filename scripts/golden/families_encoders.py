@@ -234,4 +234,23 @@ def make_unigram_json(folder: Path, vocab_size: int, spec: dict) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-TOKENIZERS = dict(wordpiece=make_wordpiece, unigram=make_unigram, unigram_json=make_unigram_json)
+def make_llama_bpe(folder: Path, vocab_size: int, spec: dict) -> None:
+    """A BPE over pieces with bytes for what it lacks, as tokenizer.json alone: Gemma 4's kind."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    byte_tokens = [f"<0x{i:02X}>" for i in range(256)]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.train_from_iterator(TEXT * 4, trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=["<unk>", "<s>", "</s>", *byte_tokens], show_progress=False))
+    text = json.loads(tokenizer.to_str())
+    text["added_tokens"] = [entry for entry in text["added_tokens"] if not entry["content"].startswith("<0x")]
+    (folder / "tokenizer.json").write_text(json.dumps(text, ensure_ascii=False, indent=1) + "\n")
+    config = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>", tokenizer_class="PreTrainedTokenizerFast",
+                  chat_template="{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}")
+    config |= spec.get("tokenizer_config", {})
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+TOKENIZERS = dict(llama_bpe=make_llama_bpe, wordpiece=make_wordpiece, unigram=make_unigram, unigram_json=make_unigram_json)

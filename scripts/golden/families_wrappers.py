@@ -34,7 +34,19 @@ ROPE35 = dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=
 QWEN35_MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
 QWEN35_TOWER = {key: value for key, value in QWEN3_TOWER.items() if key != "deepstack_visual_indexes"}
 
+GEMMA4 = dict(head_dim=8, num_hidden_layers=6, sliding_window=16, hidden_size_per_layer_input=4,
+              vocab_size_per_layer_input=384, num_kv_shared_layers=2, tie_word_embeddings=True,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                           "sliding_attention", "full_attention"])
+GEMMA4_MOE = dict(hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_moe_block=True, num_experts=4,
+                  top_k_experts=2, moe_intermediate_size=24, attention_k_eq_v=True, global_head_dim=16,
+                  num_global_key_value_heads=1)
+
 WRAPPERS = {
+    "gemma4": dict(model="gemma4_text", **{"class": "Gemma4ForCausalLM"}, bare=True, tokenizer="llama_bpe",
+        config=dict(TEXT, **GEMMA4, global_head_dim=16, use_double_wide_mlp=True), **AS_IT_IS),
+    "gemma4-moe": dict(model="gemma4_text", **{"class": "Gemma4ForCausalLM"}, bare=True, tokenizer="llama_bpe",
+        config=dict(TEXT, **dict(GEMMA4, **GEMMA4_MOE)), **AS_IT_IS),
     "qwen3.5": wrapper("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35),
         vision_config=QWEN35_TOWER, more=AS_IT_IS),
     # One value head to a key head, no sections; what a fine-tune of the text part is saved as.

@@ -34,6 +34,7 @@ pub const ARCHES: &[Arch] = &[
     models::gemma::GEMMA,
     models::gemma2::GEMMA2,
     models::gemma3::GEMMA3,
+    models::gemma4::GEMMA4,
     models::glm4::GLM4,
     models::glm4moe::GLM4MOE,
     models::gpt_oss::GPT_OSS,

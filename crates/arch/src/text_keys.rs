@@ -98,7 +98,7 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         }
         // The factors themselves are tensors (`rope_factors_long`, `rope_factors_short`).
         (Some("su" | "longrope"), _) => keys.set_prefixed("rope.scaling.type", "longrope".into()),
-        (Some(kind), _) if !["default", "llama3"].contains(&kind.to_lowercase().as_str()) => {
+        (Some(kind), _) if !["default", "llama3", "proportional"].contains(&kind.to_lowercase().as_str()) => {
             keys.notes.push(format!("rotary scaling of type `{kind}` has no keys, as in the reference"));
         }
         _ => {}

@@ -77,7 +77,12 @@ const GEMMA3_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of every text model, with the defaults of the 4B model.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // Keys that `text_keys` has written from the config keep their place and take the same value;
     // missing ones get the default of the 4B model at the end.

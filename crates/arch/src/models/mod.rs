@@ -23,6 +23,7 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma4;
 pub mod glm4;
 pub mod glm4moe;
 pub mod gpt2;

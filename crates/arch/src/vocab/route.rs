@@ -113,7 +113,7 @@ routes! {
     /// Gemma 3 and 3n: as [`Route::Gemma2`], else byte-level BPE.
     Gemma3 = "gemma3";
     /// Gemma 4: a llama tokenizer as tokenizer.json, with merges.
-    Gemma4 = "gemma4", waits for "Gemma4ForConditionalGeneration";
+    Gemma4 = "gemma4";
     /// GLM 4: byte-level BPE with special ids by text.
     Glm4 = "glm4";
     /// GLM 4.5 and later (`_set_vocab_glm`).
