@@ -1,6 +1,9 @@
 """Tiny checkpoints of models of several kinds, for arch.py: a text part with eyes or ears around it. Keys are those of
 families.py; `class` is the class of transformers that is built, with a tower that is as small as its class allows."""
 
+from families import POOLING
+from families_moe import GLM_SPECIAL
+
 TEXT = dict(vocab_size=384, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 ROPE3 = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[2, 1, 1])
@@ -42,7 +45,20 @@ GEMMA4_MOE = dict(hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_
                   top_k_experts=2, moe_intermediate_size=24, attention_k_eq_v=True, global_head_dim=16,
                   num_global_key_value_heads=1)
 
+LATENT = dict(kv_lora_rank=16, q_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=12, v_head_dim=10, n_routed_experts=3,
+              num_experts_per_tok=2, moe_intermediate_size=24, num_key_value_heads=4, num_hidden_layers=3)
+
 WRAPPERS = {
+    "glm4-moe-lite": dict(model="glm4_moe_lite", tokenizer="bpe", special=GLM_SPECIAL, config=dict(TEXT, **LATENT)),
+    "glm4-moe-lite-old": dict(model="glm4_moe_lite", tokenizer="bpe", special=GLM_SPECIAL, config=dict(TEXT, **LATENT),
+        drop=("mlp_layer_types",), old=dict(OLD, first_k_dense_replace=1, rope_theta=1000000, rope_scaling=None,
+                                            num_nextn_predict_layers=1, partial_rotary_factor=1.0)),
+    "lfm2moe": dict(model="lfm2_moe", tokenizer="bpe", config=dict(TEXT, num_hidden_layers=4, num_dense_layers=1,
+        num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,
+        layer_types=["conv", "full_attention", "conv", "full_attention"])),
+    "gemma-embedding": dict(model="gemma3_text", **{"class": "Gemma3TextModel"}, bare=True, config=dict(TEXT,
+        head_dim=8, num_hidden_layers=6, sliding_window=16, use_bidirectional_attention=True,
+        layer_types=["sliding_attention"] * 5 + ["full_attention"]), files=POOLING),
     "gemma4": dict(model="gemma4_text", **{"class": "Gemma4ForCausalLM"}, bare=True, tokenizer="llama_bpe",
         config=dict(TEXT, **GEMMA4, global_head_dim=16, use_double_wide_mlp=True), **AS_IT_IS),
     "gemma4-moe": dict(model="gemma4_text", **{"class": "Gemma4ForCausalLM"}, bare=True, tokenizer="llama_bpe",

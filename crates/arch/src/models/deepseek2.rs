@@ -32,7 +32,8 @@ pub const DEEPSEEK2: Arch = Arch {
     ..DECODER
 };
 
-const ATTENTION: &[TensorRule] = &[
+/// Latent attention.
+pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q")
         .need(Need::If(|hparams, _| hparams.get("q_lora_rank").is_none())),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_proj"], "blk.{bid}.attn_q_a").need(HAS_Q_RANK),
@@ -102,7 +103,8 @@ pub fn has_shared(hparams: &Hparams, bid: u64) -> bool {
         && hparams.get("n_shared_experts").and_then(Json::as_u64).is_some_and(|count| count > 0)
 }
 
-fn drop_tied(hparams: &Hparams, name: &str) -> Option<&'static str> {
+/// An output that is tied to the embedding is left out.
+pub fn drop_tied(hparams: &Hparams, name: &str) -> Option<&'static str> {
     let is_output = ["lm_head.weight", "model.lm_head.weight"].contains(&name);
     (is_output && hparams.is_true("tie_word_embeddings")).then_some("tied to the embedding")
 }
@@ -205,7 +207,12 @@ fn rotated_part(map: &mut Map<String, Json>) -> Result<(), String> {
     Ok(())
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of every text model with one key head, and what latent attention and experts add.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // With absorbed matrices all heads share one key and value, the compressed vector c and the rotated part:
     //   key_length = kv_lora_rank + qk_rope_head_dim,  value_length = kv_lora_rank,  head_count_kv = 1
     // The lengths before compression are kept as key_length_mla and value_length_mla.

@@ -22,7 +22,7 @@ pub const LFM2: Arch = Arch {
 };
 
 /// The last norm has the name of an embedding's.
-const ENDS: &[TensorRule] = &[
+pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["model.embedding_norm"], "token_embd_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
@@ -36,7 +36,8 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feed_forward.w3"], "blk.{bid}.ffn_up"),
 ];
 
-const CONVOLUTION: &[TensorRule] = &[
+/// Layers that are a short convolution.
+pub const CONVOLUTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.conv.conv"], "blk.{bid}.shortconv.conv")
         .shape(rules::SQUEEZE_CHANNEL)
         .need(CONVOLVES),
@@ -44,7 +45,8 @@ const CONVOLUTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.conv.out_proj"], "blk.{bid}.shortconv.out_proj").need(CONVOLVES),
 ];
 
-const ATTENTION: &[TensorRule] = &[
+/// Layers that attend.
+pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").need(ATTENDS),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(ATTENDS),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(ATTENDS),
@@ -108,12 +110,19 @@ const LFM2_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Key heads of every layer. llama.cpp makes a convolution of layers with 0.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn heads_by_layer(hparams: &Hparams) -> Result<Json, ArchError> {
     let types = hparams.get("layer_types").and_then(Json::as_array).ok_or_else(|| missing("layer_types"))?;
     let heads = hparams.n_kv_heads()?;
-    // llama.cpp makes a convolution of layers with 0 key heads.
-    let per_layer: Json = types.iter().map(|kind| if kind == "conv" { 0 } else { heads }).collect();
-    text_keys(&hparams.with("num_key_value_heads", per_layer), keys)?;
+    Ok(types.iter().map(|kind| if kind == "conv" { 0 } else { heads }).collect())
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(&hparams.with("num_key_value_heads", heads_by_layer(hparams)?), keys)?;
     keys.vocab_size(hparams)?;
     keys.needed("shortconv.l_cache", hparams, &["conv_L_cache"])?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["norm_eps"])?;
