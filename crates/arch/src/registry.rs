@@ -100,6 +100,19 @@ pub fn find(class: &str) -> Option<(&'static Arch, Class)> {
     classes().find(|(_, known)| known.name == class)
 }
 
+/// The architecture whose class has the inner part `class`: transformers saves `GemmaModel` or `Qwen3_5TextModel` of
+/// what is `GemmaForCausalLM` with an output. Names then lack `model.` in front.
+pub fn find_inner(class: &str) -> Option<(&'static Arch, Class)> {
+    let stem = class.strip_suffix("TextModel").or_else(|| class.strip_suffix("Model"))?;
+    let (arch, outer) = ["ForCausalLM", "ForConditionalGeneration"]
+        .iter()
+        .find_map(|ending| find(&format!("{stem}{ending}")))
+        .filter(|(_, outer)| outer.prefix.is_empty())?;
+    // Whether the inner part stands under `model.` in the table of the whole.
+    let under_model = arch.rules().any(|rule| rule.hf.iter().any(|name| name.starts_with("model.layers.")));
+    under_model.then_some((arch, Class { prefix: "model.", ..outer }))
+}
+
 /// The architecture that a person names: by its own name, whose first class is meant, or by the
 /// name of a class.
 ///

@@ -69,11 +69,17 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
+        let mut inner_note = None;
         let (arch, class) = match &options.arch_as {
             Some(name) => registry::named(name)?,
             None => {
                 let class = class_name(&input.config)?;
-                registry::find(class).ok_or_else(|| unknown_class(class, &input.tensors))?
+                let inner = || {
+                    let (arch, outer) = registry::find_inner(class)?;
+                    inner_note = Some(format!("`{class}` is taken for the inner part of `{}`", outer.name));
+                    Some((arch, outer))
+                };
+                registry::find(class).or_else(inner).ok_or_else(|| unknown_class(class, &input.tensors))?
             }
         };
         // Weights that are quantized already: of the ways that exist an architecture may know one whose
@@ -101,7 +107,7 @@ impl Resolved {
             true => (Vec::new(), Vec::new()),
             false => all_tensors(arch, class, &hparams, input)?,
         };
-        let mut notes = hparams.notes().to_vec();
+        let mut notes: Vec<String> = inner_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
                 "no output tensor though `tie_word_embeddings` is false: the embedding will serve as one"

@@ -371,6 +371,27 @@ fn inner_models_lack_the_prefix() {
 }
 
 #[test]
+fn inner_classes_of_every_row_are_known_by_their_ending() {
+    let mut inner = config();
+    inner["model_type"] = json!("gemma");
+    inner["architectures"] = json!(["GemmaModel"]);
+    let tensors: Vec<SourceTensor> = without("lm_head.weight", tensors(0))
+        .into_iter()
+        .map(|tensor| SourceTensor { name: tensor.name.replacen("model.", "", 1), ..tensor })
+        .collect();
+    let layout = resolve(inner.clone(), tensors.clone()).unwrap();
+    assert_eq!(layout.architecture, "gemma");
+    assert_eq!(layout.tensors.len(), tensors.len());
+    let note = "`GemmaModel` is taken for the inner part of `GemmaForCausalLM`";
+    assert!(layout.notes.iter().any(|have| have == note), "{:?}", layout.notes);
+    // Only what is left of the ending counts, and only where the table has such an inner part.
+    for class in ["GemmModel", "GemmaMode", "GPT2Model"] {
+        inner["architectures"] = json!([class]);
+        assert!(resolve(inner.clone(), tensors.clone()).is_err(), "{class}");
+    }
+}
+
+#[test]
 fn what_the_file_cannot_say_is_noted() {
     let notes = |config: &Json, tensors| resolve(config.clone(), tensors).unwrap().notes;
     assert_eq!(notes(&config(), tensors(0)), [""; 0]);
