@@ -512,3 +512,17 @@ fn an_interrupted_run_leaves_nothing_behind() {
     assert_eq!(stderr, format!("{NOTE}error: interrupted; nothing was written under the final name\n"));
     assert!(sandbox.outputs().is_empty());
 }
+
+#[test]
+fn a_reranker_is_not_taken_for_a_model_that_generates() {
+    let sandbox = Sandbox::with_golden("qwen3");
+    fs::rename(sandbox.path("qwen3"), sandbox.path("Qwen3-Reranker-0.6B")).unwrap();
+    let ran = sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("this is a reranker"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--arch-as qwen3"), "{}", ran.stderr);
+    assert!(!sandbox.path("out.gguf").exists());
+    let ran =
+        sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32", "--arch-as", "qwen3", "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}

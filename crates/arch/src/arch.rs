@@ -9,7 +9,7 @@ use crate::keys::Keys;
 use crate::tensors::rules::TensorRule;
 use crate::text_keys::text_keys;
 use crate::vocab::Route;
-use crate::{ArchError, SourceTensor};
+use crate::{ArchError, Input, SourceTensor};
 
 /// One architecture: data, and functions for what data cannot say.
 #[derive(Clone, Copy)]
@@ -50,6 +50,8 @@ pub struct Arch {
     pub export_name: fn(&Hparams, Class, &str) -> Option<String>,
     /// Derives hyperparameters from the config and the names of the tensors, before anything else uses them.
     pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
+    /// Why a checkpoint of its classes must not be converted as one of these, by what else is known of it.
+    pub refuses: fn(&Input<'_>) -> Option<&'static str>,
     /// Ways to quantize whose weights are stored as they are.
     pub packed: &'static [Packed],
     /// The kinds of tokenizers of its checkpoints.
@@ -125,6 +127,7 @@ pub const DECODER: Arch = Arch {
     rename: |_, _| None,
     export_name: |_, _, _| None,
     prepare: |hparams, _| Ok(hparams),
+    refuses: |_| None,
     packed: &[],
     vocab: Route::Gpt2,
     export: Export::Verified,

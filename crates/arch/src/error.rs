@@ -79,6 +79,14 @@ pub enum ArchError {
         /// `quantization_config.quant_method`.
         method: String,
     },
+    /// A checkpoint that has the class of an architecture and is something else.
+    #[error("architecture `{arch}`: {reason}")]
+    NotAsThis {
+        /// The architecture of the class.
+        arch: &'static str,
+        /// What the checkpoint is.
+        reason: &'static str,
+    },
     /// Tensors that the architecture needs are not in the checkpoint.
     #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
     MissingTensors {
@@ -147,6 +155,9 @@ impl ArchError {
             }),
             ArchError::MissingTensors { .. } => {
                 Some("a shard may be missing, or `num_hidden_layers` in config.json too large".into())
+            }
+            ArchError::NotAsThis { arch, .. } => {
+                Some(format!("`--arch-as {arch}` converts it all the same, as a model that generates text"))
             }
             ArchError::NotLora { .. } => Some(
                 "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),

@@ -95,6 +95,12 @@ impl Resolved {
                 return Err(ArchError::Prequantized { method: method.into() });
             }
         }
+        // Whoever names the architecture means it.
+        if let Some(reason) =
+            (arch.refuses)(input).filter(|_| options.arch_as.is_none() && !options.vocab_only)
+        {
+            return Err(ArchError::NotAsThis { arch: arch.name, reason });
+        }
         // Before defaults are filled in: with those of transformers a config without a width would
         // pass.
         check_needs(&input.config, arch.needs)?;

@@ -16,4 +16,4 @@ pub(crate) use crate::layout::{ElementMap, Matrix, RowMap};
 pub(crate) use crate::tensors::rules::{self, Need, Reshape, RowRule, TensorRule, Transposed};
 pub(crate) use crate::text_keys::text_keys;
 pub(crate) use crate::vocab::Route;
-pub(crate) use crate::{ArchError, SourceTensor, pooling};
+pub(crate) use crate::{ArchError, Input, SourceTensor, pooling};

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model; pooling, of models that embed texts. A sliding window is
 //! not written.
 //!
-//! Transforms: none. Rerankers are not told apart (the reference makes a two-row output of theirs).
+//! Transforms: none. Rerankers are refused: their scores come from an output of two rows, which is not made here yet.
 //!
 //! Source: `Qwen3Model` in `conversion/qwen.py`.
 
@@ -25,8 +25,24 @@ pub const QWEN3: Arch = Arch {
     // more.
     keys: qwen2::keys,
     vocab: Route::SentencePieceOrGpt2,
+    refuses: reranker,
     ..DECODER
 };
+
+/// A reranker has the class, config and tensors of a model that generates; its name and its card say what it is.
+///
+/// Source: `Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`.
+pub fn reranker(input: &Input<'_>) -> Option<&'static str> {
+    let text = |json: Option<&Json>, key: &str| {
+        json.and_then(|json| json.get(key)).and_then(Json::as_str).unwrap_or_default().to_lowercase()
+    };
+    let names = [input.folder_name.to_lowercase(), text(Some(&input.config), "_name_or_path")];
+    let named =
+        names.iter().any(|name| name.contains("qwen3-reranker") || name.contains("qwen3-vl-reranker"));
+    let is_reranker = named || text(input.card.as_ref(), "pipeline_tag") == "text-ranking";
+    is_reranker
+        .then_some("this is a reranker, whose scores are made of two rows of its output: not converted yet")
+}
 
 /// `Qwen3Config` of transformers 5.23.
 const QWEN3_CONFIG: ConfigClass = ConfigClass {

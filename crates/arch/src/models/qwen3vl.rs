@@ -8,7 +8,7 @@
 //! Source: `Qwen3VLTextModel` and `Qwen3VLMoeTextModel` in `conversion/qwen3vl.py`.
 
 use crate::models::prelude::*;
-use crate::models::{gpt_oss, llama4, qwen2, qwen2moe};
+use crate::models::{gpt_oss, llama4, qwen2, qwen2moe, qwen3};
 
 /// The row of the dense models.
 pub const QWEN3VL: Arch = Arch {
@@ -23,6 +23,7 @@ pub const QWEN3VL: Arch = Arch {
         deepstack_key(hparams, keys)
     },
     vocab: Route::SentencePieceOrGpt2,
+    refuses: qwen3::reranker,
     ..DECODER
 };
 
