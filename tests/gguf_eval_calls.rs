@@ -52,10 +52,10 @@ fn every_output_is_checked_before_a_model_is_opened() {
     ];
     for command in commands {
         for (output, message) in [
-            ("there", "error: there: exists already\nhint: replace it with --force"),
-            ("folder", "error: folder: "),
-            ("none/x", "error: none/x: the folder `none` does not exist\nhint: make the folder first\n"),
-            ("there/x", "error: there/x: `there` is not a folder"),
+            ("there", "error: `there` exists already\nhint: use --force to replace it"),
+            ("folder", "error: `folder` "),
+            ("none/x", "error: folder `none` does not exist\nhint: make it first\n"),
+            ("there/x", "error: `there` is not a folder"),
             ("-", "stdout"),
         ] {
             let ran = eval(&sandbox, &[command, &[output]].concat());
@@ -70,10 +70,7 @@ fn every_output_is_checked_before_a_model_is_opened() {
             &["compare", "none.gguf", "--text", "text", "--save-logits", "a", "--html", "a"][..],
             "two options write a",
         ),
-        (
-            &["imatrix", "text", "--text", "text", "-o", "text", "--force"],
-            "text: is an input of this command",
-        ),
+        (&["imatrix", "text", "--text", "text", "-o", "text", "--force"], "output `text` is the input"),
     ] {
         assert!(eval(&sandbox, args).stderr.contains(message), "{args:?}");
     }

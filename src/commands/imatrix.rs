@@ -100,8 +100,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let format =
         Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, it)| *it);
     if !args.force && !args.resume && args.output.exists() {
-        return Err(Failure::at(&args.output, "exists already")
-            .hint(["replace it with --force, or go on with it with --resume"]));
+        let error = gguf::Error::Exists { path: args.output.clone() };
+        return Err(Failure::new(error).hint(["use --force to replace it, or --resume to go on with it"]));
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
     let inputs: Vec<&Path> = args.file.iter().chain(&args.text).map(PathBuf::as_path).collect();

@@ -14,7 +14,6 @@
 
 use std::{
     collections::HashSet,
-    fs,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
@@ -27,7 +26,7 @@ use crate::{
     input::Input,
     job::TensorTask,
     model_input::ModelInput,
-    output::{output_path, shard_path, write},
+    output::{output_path, real_output, shard_path, write},
     planned::PlannedFile,
     recipes::Recipe,
     request::{OutputRequest, Request},
@@ -142,7 +141,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
             let path = output_path(out, &default_name, file.recipe.canonical_name())?;
             let path = shard_path(&path, file.shard);
             // Two links to one file are one name.
-            if !seen.insert(fs::canonicalize(&path).unwrap_or_else(|_| path.clone())) {
+            if !seen.insert(real_output(&path)) {
                 return Err(Error::OneNameForMany { n_types: self.conversion.outputs.len(), path });
             }
             paths.push(path);

@@ -197,6 +197,12 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder of an output is a file.
+    #[error("`{}` is not a folder", folder.display())]
+    NotAFolder {
+        /// What should be a folder.
+        folder: PathBuf,
+    },
     /// A name in braces that is not known.
     #[error("`{{{name}}}` in the output's name is not known")]
     UnknownPlaceholder {

@@ -55,7 +55,7 @@ pub use model_input::ModelInput;
 pub use key_override::KeyOverride;
 pub use request::{Importance, OutputRequest, Request, Shards};
 // Where it goes.
-pub use output::{check_output, check_output_beside, output_path, write};
+pub use output::{check_output, check_output_beside, output_path, real_output, write};
 pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 // How rows get there.
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};

@@ -83,7 +83,7 @@ pub(crate) fn shard_path(path: &Path, shard: Option<(u32, u32)>) -> PathBuf {
 /// work.
 ///
 /// # Errors
-/// [`Error::NoFolder`], [`Error::OutputInsideInput`], and [`gguf::Error::Exists`] where something
+/// [`Error::NoFolder`], [`Error::NotAFolder`], [`Error::OutputInsideInput`], and [`gguf::Error::Exists`] where something
 /// is there and `force` is not given.
 pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(), Error> {
     // Links are followed on both sides: an output may lead into the input folder by another name.
@@ -119,12 +119,23 @@ pub fn check_output_beside(path: &Path, inputs: &[&Path], force: bool) -> Result
     check_absent(path, force)
 }
 
+/// The file that a path leads to, by links or by another spelling of its folder; the path itself where its folder is not
+/// there. Two outputs of one real path would overwrite each other.
+pub fn real_output(path: &Path) -> PathBuf {
+    let in_real_folder = || Some(real_folder_of(path).ok()?.join(path.file_name()?));
+    fs::canonicalize(path).ok().or_else(in_real_folder).unwrap_or_else(|| path.to_owned())
+}
+
 fn real_folder_of(path: &Path) -> Result<PathBuf, Error> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    fs::canonicalize(folder).map_err(|_| Error::NoFolder { folder: folder.to_owned() })
+    match fs::canonicalize(folder) {
+        Ok(real) if real.is_dir() => Ok(real),
+        Ok(_) => Err(Error::NotAFolder { folder: folder.to_owned() }),
+        Err(_) => Err(Error::NoFolder { folder: folder.to_owned() }),
+    }
 }
 
 fn check_absent(path: &Path, force: bool) -> Result<(), Error> {

@@ -4,59 +4,49 @@
 //! and [`write_result`] for what exists in memory only.
 
 use std::{
-    fs, io,
+    collections::HashSet,
     path::{Path, PathBuf},
 };
 
-use gguf::{Error, Output};
+use convert::Error;
+use gguf::Output;
 
 use super::write::check_output_name;
-use crate::failure::Failure;
+use crate::{failure::Failure, hints};
 
 /// Fails unless every one of `outputs` can be written. Nothing is left behind.
 ///
-/// It goes through the code that writes: each file is created under its temporary name and dropped again. So
-/// what is found here is what [`Output::finish`] would find after hours of work.
-///
 /// # Errors
 /// An output that exists without `force`, that is a folder or a device, whose folder is missing or cannot be
-/// written, that is also one of `inputs`, or that two options name.
+/// written, that is also one of `inputs`, or that two options name, by whatever links.
 pub(in crate::commands) fn check_outputs(
     outputs: &[&Path],
     inputs: &[&Path],
     force: bool,
 ) -> Result<(), Failure> {
-    for (index, path) in outputs.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for path in outputs {
         check_output_name(path).map_err(Failure::usage)?;
-        if outputs[..index].contains(path) {
+        if !seen.insert(convert::real_output(path)) {
             return Err(Failure::usage(format_args!("two options write {}", path.display())));
         }
         // With --force the input would be gone after the run, and a mapped input must not change during it.
-        if inputs.iter().any(|input| is_same_file(input, path)) {
-            return Err(Failure::at(path, "is an input of this command"));
-        }
-        check_output(path, 0, force)?;
+        convert::check_output_beside(path, inputs, force).map_err(|error| output_failure(path, error))?;
+        check_writable(path, force)?;
     }
     Ok(())
 }
 
-/// Fails unless a file of `n_bytes` can be written at `path`: as [`check_outputs`] for a single file.
+/// Fails unless a file can be written at `path`.
+///
+/// It goes through the code that writes: the file is created under its temporary name and dropped again. So
+/// what is found here is what [`Output::finish`] would find after hours of work.
 ///
 /// # Errors
-/// As [`check_outputs`], and where the disk has no room for `n_bytes`.
-pub(in crate::commands) fn check_output(path: &Path, n_bytes: u64, force: bool) -> Result<(), Failure> {
-    let folder = folder_of(path);
-    match fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return Err(Failure::at(path, format_args!("`{}` is not a folder", folder.display()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Failure::at(path, format_args!("the folder `{}` does not exist", folder.display()))
-                .hint(["make the folder first"]));
-        }
-        Err(error) => return Err(Failure::at(path, error)),
-    }
+/// As [`check_outputs`].
+pub(in crate::commands) fn check_writable(path: &Path, force: bool) -> Result<(), Failure> {
     // Dropping an output that is not finished removes its temporary file.
-    Output::create(path, n_bytes, force).map(drop).map_err(|error| output_failure(path, error))
+    Output::create(path, 0, force).map(drop).map_err(|error| output_failure(path, error.into()))
 }
 
 /// Writes a small file whole or not at all. If that fails now, although [`check_outputs`] found nothing wrong
@@ -69,17 +59,20 @@ pub(in crate::commands) fn write_result(path: &Path, bytes: &[u8], force: bool) 
     let Err(error) = Output::write_whole(path, bytes, force) else { return Ok(()) };
     let saved = save_elsewhere(path, bytes);
     let hint = saved.map(|saved| format!("the result is in {}", saved.display()));
-    Err(output_failure(path, error).hint(hint))
+    Err(output_failure(path, error.into()).hint(hint))
 }
 
-/// The failure of an output, with the path that the user gave and not the temporary one.
-pub(in crate::commands) fn output_failure(path: &Path, error: Error) -> Failure {
+/// The failure of an output, with the path that the user gave and not the temporary one, and with advice.
+fn output_failure(path: &Path, error: Error) -> Failure {
+    let hint = hints::convert(&error);
     match error {
-        Error::Exists { .. } => Failure::at(path, "exists already").hint(["replace it with --force"]),
-        Error::NotAFile { .. } => Failure::at(path, "is not a plain file"),
-        Error::Io { action, source, .. } => Failure::at(path, format_args!("cannot {action}: {source}")),
-        error => Failure::at(path, error),
+        Error::Gguf(gguf::Error::Io { action, source, .. }) => {
+            Failure::at(path, format_args!("cannot {action}: {source}"))
+        }
+        // These name the path themselves.
+        error => Failure::new(error),
     }
+    .hint(hint)
 }
 
 fn save_elsewhere(path: &Path, bytes: &[u8]) -> Option<PathBuf> {
@@ -88,17 +81,10 @@ fn save_elsewhere(path: &Path, bytes: &[u8]) -> Option<PathBuf> {
     Output::write_whole(&saved, bytes, false).ok().map(|()| saved)
 }
 
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Whether two paths lead to one file; false where one of them leads nowhere.
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -106,9 +92,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("there"), "x").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(path("there"), path("link")).unwrap();
+        #[cfg(not(unix))]
+        fs::hard_link(path("there"), path("link")).unwrap();
         for (outputs, force, message) in [
             (vec![path("there")], false, "exists already"),
             (vec![path("")], true, "is not a plain file"),
+            (vec![path("there"), path("link")], true, "two options write"),
             (vec![path("none/x")], true, "does not exist"),
             (vec![path("there/x")], true, "is not a folder"),
             (vec![path("x"), path("x")], true, "two options write"),
@@ -120,9 +111,9 @@ mod tests {
         }
         let (there, new) = (path("there"), path("new"));
         let failure = check_outputs(&[&there], &[&there], true).unwrap_err();
-        assert!(failure.message.ends_with("is an input of this command"), "{failure:?}");
+        assert!(failure.message.ends_with("is the input"), "{failure:?}");
         check_outputs(&[&there, &new], &[&new], true).unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the check leaves nothing behind");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the check leaves nothing behind");
     }
 
     #[test]

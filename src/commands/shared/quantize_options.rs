@@ -20,6 +20,7 @@ use crate::{
     commands::shared::{
         coverage_report::CoverageReport,
         input_kind::{self, Wanted},
+        outputs::check_outputs,
         recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
         suggest::suggest,
         values,
@@ -367,10 +368,7 @@ impl Settings {
         ui: &Ui,
     ) -> Result<(), Failure> {
         let Some(path) = &self.save_to else { return Ok(()) };
-        convert::check_output_beside(path, inputs, force).map_err(|error| {
-            let hint = hints::convert(&error);
-            Failure::new(error).hint(hint)
-        })?;
+        check_outputs(&[path], inputs, force)?;
         self.recipe_file.clone().with_choices(tensors, files).save(path)?;
         ui.status(&format!("wrote {}", path.display()));
         Ok(())
