@@ -27,7 +27,6 @@ use crate::{
         write::output_parser,
     },
     failure::Failure,
-    hints,
     ui::Ui,
 };
 
