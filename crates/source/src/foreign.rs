@@ -59,7 +59,7 @@ pub const FOREIGN: &[Foreign] = foreign! {
     "PaddlePaddle", "*.pdparams", [("", ".pdparams")], EXPORTED_FROM;
     "the training state of DeepSpeed", "zero_pp_rank_*, mp_rank_*",
         [("zero_pp_rank_", ".pt"), ("mp_rank_", ".pt")],
-        "run the `zero_to_fp32.py` that stands in the folder, with --safe_serialization";
+        "the `zero_to_fp32.py` that stands in the folder makes weights of it";
     "the training state of FSDP", "*.distcp", [("", ".distcp")],
         "merge it: `accelerate merge-weights FOLDER OUT`";
     "rust-bert", "rust_model.ot", [("rust_model", ".ot")], EXPORTED_FROM;
