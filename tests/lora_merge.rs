@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use common::{Output, Sandbox, copy_folder, golden, sha256};
 
@@ -275,4 +275,68 @@ fn calls_say_what_is_merged() {
     let ran = sandbox.convert(&["llama-head-dim", "adapter=2/x.gguf", "-t", "q8_0", "--lora", "adapter=2"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("lies inside the input folder"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
+}
+
+/// A safetensors file of f32.
+fn safetensors(tensors: &[(String, [usize; 2])]) -> Vec<u8> {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (index, (name, shape)) in (0..).zip(tensors) {
+        let begin = data.len();
+        for element in 0..shape[0] * shape[1] {
+            data.extend(testkit::normal(index, element as u64).to_le_bytes());
+        }
+        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()]});
+        header.insert(name.clone(), entry);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+}
+
+/// The tensors of a file by name.
+fn tensors_of(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<u8>> {
+    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    let tensors = file.tensors().iter();
+    tensors.map(|tensor| (tensor.name.clone(), file.data(tensor).unwrap().to_vec())).collect()
+}
+
+/// Codes are decoded, then the adapter is added, as if the decoded weights had been stored as f32.
+#[test]
+fn a_quantized_base_model_is_merged_as_what_it_decodes_to() {
+    for form in ["fp8-block", "gptq-4bit-order", "packed-4bit-zeros"] {
+        let sandbox = Sandbox::with_form(form);
+        let config = fs::read(sandbox.path(form).join("config.json")).unwrap();
+        let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+        let [width, inner] =
+            ["hidden_size", "intermediate_size"].map(|key| config[key].as_u64().unwrap() as usize);
+        let mut pairs = Vec::new();
+        for (module, n_outputs, n_inputs) in
+            [("self_attn.q_proj", width, width), ("mlp.down_proj", width, inner)]
+        {
+            let name = |half: &str| format!("base_model.model.model.layers.1.{module}.lora_{half}.weight");
+            pairs.extend([(name("A"), [3, n_inputs]), (name("B"), [n_outputs, 3])]);
+        }
+        fs::create_dir(sandbox.path("adapter")).unwrap();
+        fs::write(sandbox.path("adapter/adapter_model.safetensors"), safetensors(&pairs)).unwrap();
+        let config = r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 64}"#;
+        fs::write(sandbox.path("adapter/adapter_config.json"), config).unwrap();
+
+        for call in [
+            &[form, "out/plain.gguf"][..],
+            &["out/plain.gguf", "decoded", "--to", "hf"],
+            &["decoded", "out/decoded.gguf", "--lora", "adapter"],
+            &[form, "out/merged.gguf", "--lora", "adapter"],
+        ] {
+            let ran = sandbox.convert(&[call, &["-q", "-t", "f32"]].concat());
+            assert_eq!(ran.code, Some(0), "{form}: {}", ran.stderr);
+        }
+        let [plain, decoded, merged] =
+            ["plain", "decoded", "merged"].map(|name| tensors_of(&sandbox, &format!("out/{name}.gguf")));
+        assert_eq!(decoded, merged, "{form}");
+        let changed: Vec<&str> = plain
+            .iter()
+            .filter(|(name, data)| merged[*name] != **data)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(changed, ["blk.1.attn_q.weight", "blk.1.ffn_down.weight"], "{form}");
+    }
 }

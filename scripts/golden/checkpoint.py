@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from data import F, U, bell, mix
-from lib import sha256
+from digests import sha256
 
 # Whole folders: that of the README's first command, and those for which goldens were made by the reference's programs.
 STORED = ("deepseek3-old", "gemma3", "llama", "mixtral")

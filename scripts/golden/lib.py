@@ -1,13 +1,14 @@
 """What the makers of goldens share: what they are given, where the reference is, and how digests and JSON are
 written."""
 
-import hashlib
 import json
 import logging
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+
+from digests import seed_of, sha256, sha256_of_file  # noqa: F401: makers take them from here
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -83,19 +84,6 @@ class Context:
         if name not in self.inputs:
             raise SystemExit(f"--input {name}=PATH is needed")
         return Path(self.inputs[name]).resolve()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def sha256_of_file(path: Path) -> str:
-    return sha256(Path(path).read_bytes())
-
-
-def seed_of(name: str) -> int:
-    """A seed of 32 bits."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
 
 
 def write_json(path: Path, value, **how) -> None:

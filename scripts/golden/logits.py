@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 import jina_bert
 import logits_reference
 import logits_rwkv
+from predictions import tokens_of, write
 
 # What no key of the file can say and the reference takes to be thus, for every model of the family; where its
 # converter counts the turning part of a head from the embedding (glm, nemotron) or writes another epsilon (glm), what
@@ -59,23 +60,6 @@ ENCODERS = {"bert", "distilbert", "roberta", "xlm-roberta", "nomic_bert", "moder
 # What sentence-transformers calls ways of pooling, and what the file does.
 POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
 POOLING_MODES = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
-
-
-def tokens_of(config):
-    """32 seeded tokens of a vocabulary, or more where that shows what a window leaves out."""
-    config = config.get("text_config", config)
-    if config["model_type"] == "whisper":
-        n = min(32, config["max_target_positions"])
-        return np.random.default_rng(20261121).integers(3, config["vocab_size"], n).tolist()
-    n = 96 if (config.get("sliding_window") or 0) in range(1, 65) else 32
-    return np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
-
-
-def positions_of(tokens):
-    """Positions whose predictions are kept: more at the beginning, the last, and some behind a window."""
-    if len(tokens) < 32:
-        return [0, 1, 2, 3, 7, 11, 15, len(tokens) - 1]
-    return [0, 1, 2, 3, 7, 15, 23, 31] if len(tokens) == 32 else [0, 3, 31, 63, 64, 65, 79, 95]
 
 
 def features_of(config):
@@ -193,14 +177,6 @@ def run(folder, tokens):
     if is_hidden:
         return model(ids).last_hidden_state[0].numpy(), True, None
     return model(ids, use_cache=False).logits[0].float().numpy(), False, None
-
-
-def write(out, name, tokens, logits, more=None, tail=b""):
-    """NAME.bin of all rows; `more` is what its first line says beside the usual, `tail` what follows the rows."""
-    positions = positions_of(tokens)
-    head = dict(tokens=tokens, positions=positions, n_vocab=logits.shape[1], range=float(logits.max() - logits.min()))
-    rows = logits[positions].astype("<f4").tobytes()
-    (out / f"{name}.bin").write_bytes(json.dumps(head | (more or {})).encode() + b"\n" + rows + tail)
 
 
 def make(ctx):

@@ -103,7 +103,7 @@ def cut(path, seed, out):
 
 def make(ctx):
     import gguf
-    from logits import tokens_of, write as write_logits
+    from predictions import tokens_of, write as write_logits
     out, mistral = ctx.golden / "logits", ctx.scratch / "mistral.gguf"
     arch.convert(ctx.checkpoint("mistral"), mistral, "f32", "default", {})
     tokenizer = gguf.GGUFReader(mistral)

@@ -76,7 +76,7 @@ def predict(program, path, tokens):
 
 def make(ctx):
     import arch
-    from logits import tokens_of, write
+    from predictions import tokens_of, write
     program = build(ctx.reference, ctx.libraries, ctx.scratch)
     for name in filter(ctx.wants, CHECKPOINTS):
         folder, spec = ctx.checkpoint(name), arch.CHECKPOINTS[name]

@@ -44,7 +44,7 @@ def one(folder, out, name):
     import torch
     from safetensors.torch import load_file
 
-    from logits import tokens_of, write
+    from predictions import tokens_of, write
 
     rules, _ = CHECKPOINTS[name]
     if rules is None:
@@ -71,7 +71,7 @@ def hybrid(folder, out, name):
     from safetensors.torch import load_file
     from torch.nn import functional
 
-    from logits import tokens_of, write
+    from predictions import tokens_of, write
 
     # Functions stay open to what follows.
     torch.jit.script = lambda function: function

@@ -13,6 +13,7 @@ use crate::{ArchError, Input, SourceTensor};
 
 /// One architecture: data, and functions for what data cannot say.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Arch {
     /// Its name: the value of `general.architecture`, unless `written` is set.
     pub name: &'static str,
@@ -90,6 +91,7 @@ impl Export {
 
 /// Weights that are quantized already and stay so.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Packed {
     /// `quantization_config.quant_method` of `config.json`.
     pub method: &'static str,
@@ -138,6 +140,7 @@ pub type Computed = (&'static str, Vec<f32>);
 
 /// A class name, and how its checkpoints spell tensor names.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Class {
     /// The class name.
     pub name: &'static str,

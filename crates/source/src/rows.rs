@@ -3,9 +3,11 @@
 //! Every conversion gives what torch's `.to(torch.float32)` gives: exact where the value fits,
 //! else the nearest, ties to even. Signalling f16 and fp8 NaNs come out quiet, as from the
 //! processor's own instruction. The loops are plain and free of branches, so that the compiler
-//! makes vectors of them; the f16 loop works on bits because no half precision type is stable.
+//! makes vectors of them.
 
 use std::ops::Range;
+
+use tensor::half::{bf16_to_f32, f16_to_f32};
 
 use crate::{Dtype, Part, ReadError, Tensor, View};
 
@@ -91,7 +93,7 @@ pub(crate) fn to_f32(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
         Dtype::F32 => each(bytes, out, f32::from_le_bytes),
         Dtype::F64 => each(bytes, out, |b| f64::from_le_bytes(b) as f32),
         Dtype::F16 => each(bytes, out, |b| f16_to_f32(u16::from_le_bytes(b))),
-        Dtype::BF16 => each(bytes, out, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)),
+        Dtype::BF16 => each(bytes, out, |b| bf16_to_f32(u16::from_le_bytes(b))),
         Dtype::I64 => each(bytes, out, |b| i64::from_le_bytes(b) as f32),
         Dtype::I32 => each(bytes, out, |b| i32::from_le_bytes(b) as f32),
         Dtype::I16 => each(bytes, out, |b| f32::from(i16::from_le_bytes(b))),
@@ -121,23 +123,6 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; N])
     for (out, elem) in out.iter_mut().zip(elems) {
         *out = convert(*elem);
     }
-}
-
-/// Shifts exponent and mantissa into place and corrects the bias. A subnormal gets the smallest
-/// normal exponent of f16 and loses that power of two again by subtraction, which normalizes it
-/// without ever touching an f32 subnormal (multiplying by 2^112 does, and is slow there).
-#[inline]
-fn f16_to_f32(half: u16) -> f32 {
-    const EXPONENT: u32 = 0x7c00 << 13;
-    let magnitude = u32::from(half & 0x7fff) << 13;
-    let exponent = magnitude & EXPONENT;
-    let normal = magnitude + ((127 - 15) << 23);
-    let subnormal = (f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
-    let quiet = if magnitude > EXPONENT { 1 << 22 } else { 0 };
-    let special = (magnitude + ((255 - 31) << 23)) | quiet;
-    let bits = if exponent == 0 { subnormal } else { normal };
-    let bits = if exponent == EXPONENT { special } else { bits };
-    f32::from_bits(bits | u32::from(half & 0x8000) << 16)
 }
 
 /// Bias 7, all ones is not a number, no infinity.

@@ -14,6 +14,7 @@
 )]
 
 mod dtype;
+pub mod half;
 mod names;
 mod shape;
 

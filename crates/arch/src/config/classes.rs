@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::rope;
 /// A config class of transformers.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ConfigClass {
     /// `model_type` of the files that it reads.
     pub model_type: &'static str,

@@ -11,6 +11,7 @@ use crate::{ArchError, ElementMap, Matrix, RowMap};
 
 /// One row of a tensor table.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct TensorRule {
     /// Names in the checkpoint; the first is the one that transformers writes.
     pub hf: &'static [&'static str],

@@ -1,8 +1,8 @@
-//! Tests of understanding in the reference's file formats: which of several endings does a model
+//! Multiple-choice tasks in the reference's file formats: which of several endings does a model
 //! find the most likely?
 //!
 //! One file for each format (`hellaswag`, `winogrande`, `multiple_choice`); what they share is
-//! here: sequences that begin alike, and the likelihood of what comes after.
+//! here: sequences with a common beginning, and the likelihood of the tokens after it.
 //!
 //! Source: `hellaswag_score`, `winogrande_score` and `multiple_choice_score` in
 //! `tools/perplexity/perplexity.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It puts
@@ -34,18 +34,18 @@ pub trait Tasks {
     fn answer(&self, index: usize, model: &Model) -> Result<Answer, Error>;
 }
 
-/// What a model makes of one task.
+/// A model's answer to one task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
     /// Mean log-likelihood of each ending, by tokens, in nats.
     pub scores: Vec<f64>,
-    /// The ending that the model takes, from 0.
+    /// The ending with the best score, from 0.
     pub chosen: usize,
     /// Whether that is right.
     pub is_right: bool,
 }
 
-/// How often a model was right.
+/// The accuracy of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Score {
     /// Tasks answered.
@@ -58,7 +58,7 @@ pub struct Score {
     pub error: f64,
     /// Bounds of the share by Wilson's interval at 95 %.
     pub interval: [f64; 2],
-    /// Share that throwing dice would get.
+    /// The expected share of random answers.
     pub chance: f64,
 }
 
@@ -95,7 +95,7 @@ fn wilson(share: f64, n: usize) -> [f64; 2] {
     [(share + z * 0.5 - half) / (1.0 + z), (share + z * 0.5 + half) / (1.0 + z)]
 }
 
-/// Sequences of tokens and how many of the first are the same in all.
+/// Sequences of tokens and the length of their common beginning.
 struct Sequences {
     tokens: Vec<Vec<u32>>,
     n_shared: usize,
@@ -112,10 +112,10 @@ impl Sequences {
         Ok(Sequences { tokens, n_shared })
     }
 
-    /// Logits behind the last shared token and behind every later token, for each sequence.
+    /// Logits at the last shared token and at every later token, for each sequence.
     fn run(&self, model: &Model) -> Result<Vec<Logits>, Error> {
         model.need_next_token()?;
-        // The prediction behind the last shared token is that of the first token that differs.
+        // The logits at the last shared token predict the first token that differs.
         let first = self.n_shared.saturating_sub(1);
         let sequences: Vec<Sequence<'_>> =
             self.tokens.iter().map(|tokens| Sequence { tokens, wanted: first..tokens.len() }).collect();
@@ -131,9 +131,9 @@ impl Sequences {
     }
 }
 
-/// What is predicted behind some tokens of a sequence.
+/// Predictions at some positions of a sequence.
 struct Logits {
-    /// The token behind which the first prediction is.
+    /// The position of the first prediction.
     first: usize,
     n_vocab: usize,
     /// (n_positions, n_vocab).
@@ -141,7 +141,7 @@ struct Logits {
 }
 
 impl Logits {
-    /// The logarithm of the probability of `token` behind position `at`, in f32 as the
+    /// The logarithm of the probability that `token` follows position `at`, in f32 as the
     /// reference has it.
     fn log_prob(&self, at: usize, token: u32) -> f32 {
         let row = &self.values[(at - self.first) * self.n_vocab..][..self.n_vocab];
@@ -150,7 +150,7 @@ impl Logits {
 
     /// The mean log-likelihood of the tokens of `sequence` from `start` on.
     fn mean_log_prob(&self, sequence: &[u32], start: usize) -> f64 {
-        // A mean and not a sum: endings have different numbers of tokens, and a longer one is less likely for that alone.
+        // A mean and not a sum: endings differ in length, and a longer one has a smaller sum for that alone.
         let log_probs = (start..sequence.len()).map(|at| f64::from(self.log_prob(at - 1, sequence[at])));
         log_probs.sum::<f64>() / (sequence.len() - start) as f64
     }
@@ -167,11 +167,11 @@ fn largest(scores: &[f64]) -> usize {
     best
 }
 
-/// The likeliest of texts that go on from the same beginning.
+/// The most likely of several texts with a common beginning.
 fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>, usize), Error> {
     let sequences = Sequences::new(model.tokenizer(), texts)?;
     let n_shared = sequences.n_shared;
-    // Nothing would predict the first token of an ending, or an ending would have no token to score.
+    // Without a shared token nothing predicts the first token of an ending; an ending without tokens has no score.
     if n_shared == 0 || sequences.tokens.iter().any(|tokens| tokens.len() == n_shared) {
         return Err(Error::Task {
             task,

@@ -15,7 +15,7 @@
 use super::{Answer, Tasks, likeliest, random::Mt19937};
 use crate::{Error, Model};
 
-/// More answers are taken for a broken file.
+/// A file with more answers than this is taken to be damaged.
 const MOST_ANSWERS: u32 = 100;
 
 /// Tasks of a multiple choice file.
@@ -40,7 +40,7 @@ impl MultipleChoice {
         let mut cursor = Cursor { bytes, at: 0 };
         let n = cursor.number().ok_or(cut)? as usize;
         let offsets = n.checked_mul(4).and_then(|n_bytes| cursor.take(n_bytes));
-        // `checked_mul` and `take` hold a false count against the file's length, before anything is allocated.
+        // `checked_mul` and `take` check a count against the file's length before anything is allocated.
         let Some(offsets) = offsets else {
             return Err(Error::Task { task: 0, problem: "the file ends before it" });
         };

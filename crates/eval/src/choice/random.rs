@@ -1,4 +1,4 @@
-//! Numbers at random as C++ makes them, because the reference selects tasks with them.
+//! The random numbers of the C++ standard library, with which the reference selects tasks.
 
 /// The Mersenne Twister of 32 bits, `std::mt19937`.
 ///
@@ -35,7 +35,7 @@ impl Mt19937 {
         }
         let mut y = self.state[self.next];
         self.next += 1;
-        // Tempering, so that the bits of a draw are evenly spread.
+        // Tempering, so that the bits of a draw are uniformly distributed.
         y ^= y >> 11;
         y ^= (y << 7) & 0x9d2c_5680;
         y ^= (y << 15) & 0xefc6_0000;
@@ -43,7 +43,7 @@ impl Mt19937 {
     }
 
     /// A number below `n`, which is not 0, as `std::uniform_int_distribution` of libstdc++ 11 and
-    /// later has it: the high half of a product, drawn again where that would not be even.
+    /// later has it: the high half of a product, drawn again where that would not be uniform.
     ///
     /// Source: Lemire 2019, "Fast random integer generation in an interval".
     pub fn below(&mut self, n: u32) -> usize {
@@ -58,7 +58,7 @@ impl Mt19937 {
         (product >> 32) as usize
     }
 
-    /// `n_wanted` of `n` places, none twice: the last takes the place of each that is taken.
+    /// `n_wanted` of `n` indices, none twice: the last one moves to the place of each that is taken.
     /// All in order where no fewer are wanted.
     ///
     /// Source: the selection in `winogrande_score` and `multiple_choice_score`, in f32.

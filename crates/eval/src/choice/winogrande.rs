@@ -1,9 +1,9 @@
 //! Winogrande: a sentence with a gap and two words for it, a line each:
 //! `index,sentence with _,first,second,1 or 2`. The sentence may be in double quotes.
 //!
-//! What is scored is the mean log-likelihood of what comes behind the word, where that is more
-//! than three tokens for both, else of the word and what comes behind; the last token is left
-//! out. Where the word counts, the reference takes the prediction behind the whole first
+//! What is scored is the mean log-likelihood of the text after the word, where that is more
+//! than three tokens for both, else of the word and the text after it; the last token is left
+//! out. Where the word counts, the reference takes the prediction after the whole first
 //! sentence for the first token of the second one; that is repeated here, so that scores are
 //! equal.
 //!
@@ -12,7 +12,7 @@
 use super::{Answer, Sequences, Tasks, check_finite, random::Mt19937};
 use crate::{Error, Model};
 
-/// With no more tokens than that behind it, the word itself is scored too.
+/// Where no more tokens than this follow the word, the word itself is scored too.
 const LEAST_TRAILING: usize = 3;
 
 /// Tasks of a Winogrande file.
@@ -31,7 +31,7 @@ struct Task {
 
 impl Winogrande {
     /// Reads a file and selects `n_tasks` of it at random, or takes all where there are no more.
-    /// Lines that are no tasks are passed over, and so is what is behind the last line feed but
+    /// Lines that are not tasks are skipped, and so is the text after the last line feed but
     /// one: the reference takes the feed at the end of a file away and reads lines that end.
     pub fn parse(bytes: &[u8], n_tasks: usize) -> Winogrande {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -43,7 +43,7 @@ impl Winogrande {
         Winogrande { tasks: selected.into_iter().map(|index| all[index].clone()).collect(), n_passed_over }
     }
 
-    /// Lines that are no tasks.
+    /// Lines that are not tasks.
     pub fn n_passed_over(&self) -> usize {
         self.n_passed_over
     }
@@ -52,7 +52,7 @@ impl Winogrande {
 fn task(line: &[u8]) -> Option<Task> {
     let mut is_quoted = false;
     let mut commas = Vec::new();
-    // Commas inside double quotes divide nothing; of more than four the reference takes the first ones.
+    // Commas inside double quotes do not separate fields; of more than four the reference takes the first ones.
     for (at, byte) in line.iter().enumerate() {
         match byte {
             b'"' => is_quoted = !is_quoted,
@@ -111,7 +111,7 @@ impl Tasks for Winogrande {
             let end = if tokens.len() - start > 1 { tokens.len() - 1 } else { tokens.len() };
             let mut sum = 0.0f32;
             for (at, &token) in tokens.iter().enumerate().take(end).skip(start) {
-                // The reference's slip: see the top of this file.
+                // A mistake of the reference: see the top of this file.
                 let misplaced = which == 1 && at == n_shared;
                 sum += if misplaced {
                     logits[0].log_prob(sequences.tokens[0].len() - 1, token)

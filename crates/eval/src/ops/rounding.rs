@@ -7,11 +7,13 @@
 //! Source: that of [`DType::activation_dtype`], and the caches of keys and values in f16
 //! (`llama_context_default_params`), llama.cpp of llama-cpp-python 0.3.36.
 
-use half::f16;
 use ndarray::ArrayView2;
 use quant::Level;
 use rayon::prelude::*;
-use tensor::DType;
+use tensor::{
+    DType,
+    half::{f16_to_f32, f32_to_f16},
+};
 
 use super::{Rows, vectorize};
 
@@ -57,7 +59,7 @@ fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
             *lane = a.abs().max(b.abs());
         }
         let largest = lanes.iter().fold(0.0f32, |a, b| a.max(*b));
-        let scale = f16::from_f32(largest / 127.0).to_f32();
+        let scale = f16_to_f32(f32_to_f16(largest / 127.0));
         let steps = if largest == 0.0 { 0.0 } else { 127.0 / largest };
         for (out, x) in out.iter_mut().zip(x) {
             *out = (x * steps).round_ties_even() * scale;

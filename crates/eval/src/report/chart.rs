@@ -1,4 +1,4 @@
-//! Where the parts of a chart go: numbers to places in a picture, ticks with labels.
+//! The geometry of charts: numbers to coordinates, ticks with labels.
 
 use serde::Serialize;
 
@@ -10,16 +10,16 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 42.0;
 
-/// How numbers go along an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Evenly, from 0 where all are positive.
+    /// Linear, from 0 where all are positive.
     Linear,
-    /// By their logarithms.
+    /// Logarithmic.
     Log,
 }
 
-/// One axis: the numbers at its ends.
+/// An axis: the numbers at its ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     low: f64,
@@ -45,7 +45,7 @@ impl Axis {
             }
         }
         match scale {
-            // No value at all: any axis will do.
+            // Without values any axis will do.
             _ if low > high => Axis { low: 0.1, high: 1.0, scale },
             Scale::Log => Axis { low: low / 1.25, high: high * 1.25, scale },
             // One value, or equal ones, still need a width to divide by.
@@ -67,13 +67,13 @@ impl Axis {
         Axis { low: self.low - more, high: self.high + more, ..self }
     }
 
-    /// Where a number is, from 0 to 1.
+    /// The position of a number on the axis, from 0 to 1.
     pub fn place(&self, value: f64) -> f64 {
         let on = |value: f64| match self.scale {
             Scale::Linear => value,
             Scale::Log => value.max(f64::MIN_POSITIVE).ln(),
         };
-        // Clamped: a value that is outside stays on the frame and is not drawn over the labels.
+        // Clamped: a value outside is drawn on the frame and not over the labels.
         ((on(value) - on(self.low)) / (on(self.high) - on(self.low))).clamp(0.0, 1.0)
     }
 
@@ -112,7 +112,7 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// A number in few digits.
+/// A number with few digits.
 pub(super) fn short(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 {
@@ -161,7 +161,7 @@ pub(super) struct Point {
     pub colour: usize,
     pub x: f64,
     pub y: f64,
-    /// Whether the name has to go to the left, as there is no room on the right.
+    /// Whether the name is put to the left of the point, where there is no room on the right.
     pub is_far: bool,
 }
 
@@ -187,7 +187,7 @@ impl Chart {
         chart
     }
 
-    /// Places have a digit behind the point: finer is not seen.
+    /// Coordinates have one decimal: finer steps are invisible.
     fn x(&self, axis: &Axis, value: f64) -> f64 {
         ((self.left + axis.place(value) * (self.right - self.left)) * 10.0).round() / 10.0
     }
@@ -212,7 +212,7 @@ impl Chart {
     }
 }
 
-/// Means over the neighbours on both sides, so that a trend is seen among single values.
+/// Means over the neighbours on both sides, which show a trend among single values.
 pub(super) fn smoothed(values: &[f64], reach: usize) -> Vec<f64> {
     let mean = |at: usize| {
         // At both ends there are fewer neighbours; the mean is over those that exist, not over zeros.

@@ -1,4 +1,4 @@
-//! What a comparison found, for programs and as a page for people.
+//! The results of a comparison, as JSON and as a page.
 //!
 //! The page is one file without scripts: `templates/report.html` filled in by minijinja, with
 //! charts whose places `chart.rs` works out.
@@ -26,7 +26,7 @@ pub struct Report {
     pub architecture: String,
     /// The text's path as it was given; none where predictions were saved.
     pub text: Option<String>,
-    /// What went into products: the name of an [`Activations`](crate::Activations).
+    /// How the inputs of products were rounded: the name of an [`Activations`](crate::Activations).
     pub activations: &'static str,
     /// Tokens in a window.
     pub context: usize,
@@ -36,7 +36,7 @@ pub struct Report {
     pub files: Vec<FileReport>,
 }
 
-/// What was found of one file.
+/// The results of one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FileReport {
     /// Its path as it was given.
@@ -45,13 +45,13 @@ pub struct FileReport {
     pub bytes: u64,
     /// Bits of tensor data for each element.
     pub bits_per_weight: f64,
-    /// Predictions beside the base's; none where only tensors were compared.
+    /// Predictions compared with the base's; none where only tensors were compared.
     pub predictions: Option<Comparison>,
     /// Mean divergence at each counted position of a window, in nats.
     pub kl_by_position: Vec<f64>,
     /// Mean divergence in each window, in nats.
     pub kl_by_window: Vec<f64>,
-    /// Tensors beside the base's, where they were compared.
+    /// Tensors compared with the base's, where that was done.
     pub tensors: Option<FileError>,
 }
 
@@ -72,7 +72,7 @@ pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f
 pub(crate) fn layer_and_kind(name: &str) -> (Option<u32>, &str) {
     let kind = name.strip_suffix(".weight").unwrap_or(name);
     let of_layer = || {
-        // `blk.12.attn_q`: between the points stands the layer.
+        // `blk.12.attn_q`: the layer is between the dots.
         let (layer, kind) = kind.strip_prefix("blk.")?.split_once('.')?;
         Some((layer.parse().ok()?, kind))
     };

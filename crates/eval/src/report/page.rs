@@ -1,4 +1,4 @@
-//! The page: what the template is filled in with.
+//! The page: the values that fill the template.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::{
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 const TEMPLATE_NAME: &str = "report.html";
 
-/// A report as one page that needs nothing else: no scripts, fonts or pictures from elsewhere.
+/// A report as one self-contained page: no scripts, no fonts or pictures from elsewhere.
 ///
 /// # Errors
 /// [`Error::Template`], which would be our own fault.
@@ -45,10 +45,10 @@ pub fn html(report: &Report) -> Result<String, Error> {
         .map_err(failed)
 }
 
-/// What of a file needs working out.
+/// The values of a file that have to be computed.
 #[derive(Serialize)]
 struct FileView {
-    /// The last part of the path; the whole path where it stands for itself.
+    /// The last part of the path, or the whole path where that has none.
     name: String,
     path: String,
     colour: usize,
@@ -59,7 +59,7 @@ struct FileView {
     worst: Vec<TensorRow>,
 }
 
-/// A number with its error, ready to be read.
+/// A number with its error, formatted.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -188,7 +188,7 @@ fn heat(error: &FileError) -> Option<Heat> {
     const LEFT: f64 = 150.0;
     const WIDTH: f64 = 600.0;
     const ROW: f64 = 20.0;
-    /// Noise of 60 dB below the signal is not seen any more.
+    /// Noise of 60 dB below the signal is invisible in the colours.
     const FAINT_DB: f64 = 60.0;
     let mut kinds: BTreeMap<&str, Vec<(u32, &crate::tensor_error::TensorError)>> = BTreeMap::new();
     let mut layers = BTreeSet::new();
@@ -268,10 +268,10 @@ fn window_chart(report: &Report) -> Option<Chart> {
 
 fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_label: &str) -> Option<Chart> {
     let n = report.files.iter().map(|file| values(file).len()).max().filter(|n| *n > 1)?;
-    // A fortieth of the line to both sides: enough to calm it, too little to hide a trend.
+    // The mean over a fortieth of the line to both sides: enough to smooth it, too little to hide a trend.
     let all: Vec<Vec<f64>> = report.files.iter().map(|file| smoothed(values(file), n / 40)).collect();
     let x = Axis::over([first, first + (n - 1) as f64], Scale::Linear);
-    // From zero: an axis cut short would make small differences look large.
+    // The axis starts at zero: a truncated one would make small differences look large.
     let y = Axis::over(all.iter().flatten().copied(), Scale::Linear).with_zero();
     let mut chart = Chart::new(&x, x_label, &y, "mean divergence, nats");
     for (index, (file, values)) in report.files.iter().zip(&all).enumerate() {

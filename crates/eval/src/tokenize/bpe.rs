@@ -1,5 +1,5 @@
-//! Byte pair encoding: in each word, the neighbours with the lowest rank become one, until no
-//! neighbours have a rank.
+//! Byte pair encoding: in each word, the adjacent pair with the lowest rank is merged, until no
+//! adjacent pair has a rank.
 //!
 //! Source: `llm_tokenizer_bpe_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36.
@@ -23,16 +23,16 @@ use unicode_normalization_alignments::UnicodeNormalization;
 /// its ids.
 type Symbol = u32;
 
-/// No symbol, no neighbour.
+/// Marks the end of the list: no symbol, no neighbour.
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Bpe {
     pre: &'static Pre,
     splitter: Splitter,
     compose: bool,
-    /// (left, right) to (rank, what they give).
+    /// (left, right) to (rank, merged symbol).
     merges: HashMap<(Symbol, Symbol), (u32, Symbol)>,
-    /// Symbols that are no tokens: parts and results of merges.
+    /// Symbols outside the vocabulary: parts and results of merges.
     extra: HashMap<Vec<u8>, Symbol>,
     /// Byte to the symbol of the character that stands for it.
     bytes: [Symbol; 256],
@@ -40,7 +40,7 @@ pub(super) struct Bpe {
     extra_texts: Vec<Vec<u8>>,
 }
 
-/// Words that were seen before in this text.
+/// Words of this text that are already encoded.
 pub(super) type Cache<'t> = HashMap<&'t str, Box<[u32]>>;
 
 impl Bpe {
@@ -110,7 +110,7 @@ impl Bpe {
     }
 
     fn word(&self, vocab: &Vocab, word: &str, work: &mut Work, output: &mut Vec<u32>) {
-        // A line's end that is a token stays whole where lines are pieces.
+        // Where lines are pieces, a line end that is a token is not split.
         let whole = self.pre.ignore_merges
             || (self.pre.names.contains(&"gemma4") && word.bytes().all(|byte| byte == b'\n'));
         if whole {
@@ -136,7 +136,7 @@ impl Bpe {
         } else {
             work.symbols.extend(word.bytes().map(|byte| self.bytes[usize::from(byte)]));
         }
-        // What is left of the list, from its first symbol on; the first is never merged into one before it.
+        // The symbols that remain in the list. It starts at the first symbol, which is never merged into one before it.
         self.merge(work);
         let mut at = 0;
         while at != NONE as usize && at < work.symbols.len() {
@@ -155,7 +155,7 @@ impl Bpe {
         }
     }
 
-    /// A symbol that is no token: its bytes, as far as they have tokens.
+    /// Encodes a symbol outside the vocabulary as the tokens of its bytes, as far as there are such tokens.
     fn spell(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
         for byte in text {
             let id = if self.pre.raw {
@@ -167,7 +167,7 @@ impl Bpe {
         }
     }
 
-    /// Merges in place: what is left is reached from the first symbol by `next`.
+    /// Merges in place: the remaining symbols are linked by `next`, from the first one.
     fn merge(&self, work: &mut Work) {
         // A doubly linked list over fixed places, and a queue of the pairs that have a rank. A merge changes two
         // neighbourhoods only, so a word of n symbols takes O(n log n) and not n scans.
@@ -187,7 +187,7 @@ impl Bpe {
             if (work.symbols[left], work.symbols[right]) != pair.symbols || work.next[left] != pair.right {
                 continue;
             }
-            // The left place takes the result and the right one leaves the list.
+            // The left place takes the merged symbol; the right one is unlinked.
             work.symbols[left] = pair.merged;
             work.symbols[right] = NONE;
             let after = work.next[right];
@@ -214,7 +214,7 @@ impl Bpe {
     }
 }
 
-/// Room that words share.
+/// Buffers that are reused from word to word.
 #[derive(Default)]
 struct Work {
     symbols: Vec<Symbol>,
@@ -223,7 +223,7 @@ struct Work {
     queue: BinaryHeap<Reverse<Pair>>,
 }
 
-/// Neighbours that can become one; ordered by rank, then from left to right.
+/// An adjacent pair that can be merged; ordered by rank, then from left to right.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     rank: u32,

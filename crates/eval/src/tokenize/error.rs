@@ -17,14 +17,14 @@ pub enum Error {
         /// Number of tokens.
         expected: usize,
     },
-    /// A score that is no number.
+    /// A score that is not a number.
     #[error("`tokenizer.ggml.scores`: the score of token {id} (`{token}`) is {score}")]
     BadScore {
         /// The token's id.
         id: u32,
         /// Its text.
         token: String,
-        /// What stands there.
+        /// The value that is there.
         score: f32,
     },
     /// A merge that is not two texts with a space between.
@@ -32,7 +32,7 @@ pub enum Error {
     BadMerge {
         /// Its position.
         index: usize,
-        /// What stands there.
+        /// The value that is there.
         merge: String,
     },
     /// A merge of tokens that the vocabulary lacks.
@@ -42,7 +42,7 @@ pub enum Error {
     MergeOfUnknown {
         /// Its position.
         index: usize,
-        /// What stands there.
+        /// The value that is there.
         merge: String,
         /// The absent token.
         token: String,
@@ -97,7 +97,7 @@ pub enum Error {
         /// The byte.
         byte: u8,
     },
-    /// A text that an expression could not be matched against.
+    /// A text on which a regular expression failed.
     #[error("splitting the text by `{expression}`: {problem}")]
     Split {
         /// The expression.

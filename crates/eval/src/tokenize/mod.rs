@@ -62,7 +62,7 @@ impl Tokenizer {
         Self::from_metadata_as(metadata, Reading::LlamaCpp)
     }
 
-    /// The tokenizer that these keys mean by a reading.
+    /// The tokenizer of these keys under a [`Reading`].
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Tokenizer {
         self.vocab.tokens.len()
     }
 
-    /// The text of a token as the file has it: spaces and bytes may be spelled.
+    /// The text of a token as the file has it: spaces and bytes may be escaped.
     pub fn token_text(&self, id: u32) -> Option<&[u8]> {
         self.vocab.tokens.get(id as usize).map(|token| &token.text[..])
     }
@@ -199,8 +199,8 @@ impl Tokenizer {
         Ok(output)
     }
 
-    /// The ids of two texts that are judged together, as rankers have them: the separators that
-    /// the keys want are between them, and nothing begins the second.
+    /// The ids of a pair of texts, as rerankers take them: the separators that
+    /// the keys ask for are between them, and the second text has no beginning token.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Tokenizer {
             ids.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
         }
         let second = self.encode(second, true, false)?;
-        // `encode` began the second text too; its BOS is taken away, its end stays.
+        // `encode` added a BOS to the second text too: it is removed; the end token stays.
         let begins = vocab.bos.is_some() && second.first().copied() == vocab.bos;
         ids.extend_from_slice(&second[usize::from(begins)..]);
         Ok(ids)
@@ -226,7 +226,7 @@ impl Tokenizer {
             Kind::None => Ok(()),
             Kind::Bpe(bpe) => bpe.encode(vocab, text, output),
             Kind::Whitespace(bpe) => {
-                // Whitespace divides words and is dropped; then each word is a text of its own for byte pair encoding.
+                // Whitespace separates words and is dropped; byte pair encoding then runs on each word.
                 let text = text::replaced(text);
                 for word in text.split(char::is_whitespace).filter(|word| !word.is_empty()) {
                     let word: String = match vocab.lowercase {
@@ -238,7 +238,7 @@ impl Tokenizer {
                 Ok(())
             }
             Kind::Spm => {
-                // SentencePiece replaces bytes that are no character; llama.cpp spells them.
+                // SentencePiece replaces bytes that are no character; llama.cpp encodes them as byte tokens.
                 let replaced = match self.reading {
                     Reading::Model => text::replaced(text),
                     // Not used: llama.cpp takes the bytes as they are.
@@ -265,8 +265,8 @@ impl Tokenizer {
         }
     }
 
-    /// The bytes that ids stand for, special tokens as their text. The space that an encoder
-    /// puts before the text is taken away again.
+    /// The bytes of ids, special tokens as their text. The space that an encoder
+    /// puts before the text is removed.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl Tokenizer {
             if spelled && !self.vocab.escape_whitespaces {
                 for c in text.chars() {
                     match text::char_to_byte(c) {
-                        // A token may hold characters that stand for no byte, such as those of added tokens.
+                        // A token may hold characters that encode no byte, such as those of added tokens.
                         Some(byte) => output.push(byte),
                         None => output.extend(c.encode_utf8(&mut [0; 4]).bytes()),
                     }

@@ -11,7 +11,7 @@ use super::{
     vocab::{Vocab, attr},
 };
 
-/// A part of a text.
+/// A piece of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fragment<'t> {
     /// To be encoded.
@@ -24,7 +24,7 @@ pub(super) enum Fragment<'t> {
 pub(super) struct Specials {
     /// The longest first.
     tokens: Vec<u32>,
-    /// Finds them all, to pass over those that do not occur.
+    /// Finds all of them in one pass, so that tokens that do not occur are skipped.
     search: Option<AhoCorasick>,
 }
 
@@ -42,13 +42,13 @@ impl Specials {
             Reading::LlamaCpp => MatchKind::Standard,
             Reading::Model => MatchKind::LeftmostLongest,
         };
-        // Without the automaton, which only a gigantic vocabulary could be too large for, all
-        // tokens are looked for one by one.
+        // Building the automaton fails only for a gigantic vocabulary; then all
+        // tokens are searched one by one.
         let search = AhoCorasick::builder().match_kind(kind).build(texts).ok();
         Specials { tokens, search }
     }
 
-    /// The fragments of a text. Control tokens are looked for on demand only.
+    /// The fragments of a text. Control tokens are searched only when this is asked for.
     pub(super) fn partition<'t>(
         &self,
         vocab: &Vocab,
@@ -70,13 +70,13 @@ impl Specials {
             }
             if search.match_kind() == MatchKind::Standard {
                 present.fill(false);
-                // Overlapping: a token inside of a longer one is present, too, and may stand alone elsewhere.
+                // Overlapping matches: a token inside a longer one counts as present, since it may also occur alone elsewhere.
                 for found in search.find_overlapping_iter(text) {
                     present[found.pattern().as_usize()] = true;
                 }
             }
         }
-        // Each token cuts the texts that the longer ones left. Token fragments pass through.
+        // Each token splits the texts that remain after the longer ones. Fragments that are tokens stay as they are.
         for (&id, _) in self.tokens.iter().zip(present).filter(|(id, present)| *present && wanted(**id)) {
             let token = &vocab.tokens[id as usize];
             fragments = fragments

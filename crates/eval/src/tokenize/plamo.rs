@@ -1,8 +1,8 @@
-//! PLaMo 2 and 3: of all ways to cut a text into tokens the one with the highest sum of scores,
-//! looked for from the end of the text; characters without a token fall apart into bytes.
+//! PLaMo 2 and 3: of all segmentations of a text into tokens the one with the highest sum of scores,
+//! searched from the end of the text; characters without a token become their bytes.
 //!
-//! Scores are whole numbers, ten thousandths of those in the file, and of ways with equal sums the
-//! one whose first token is longest is taken.
+//! Scores are whole numbers, in ten thousandths; of segmentations with equal sums the
+//! one with the longest first token is taken.
 //!
 //! Source: `llm_tokenizer_plamo2` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36. It walks a table of the suffixes of all tokens; here a trie gives the
@@ -15,7 +15,7 @@ use super::{
     vocab::{Vocab, attr},
 };
 
-/// What a character without a token costs.
+/// The cost of a character without a token.
 const UNKNOWN_COST: i64 = 10_000_000;
 /// Tokens that cost this much or more are never taken.
 const NO_TOKEN_COST: i64 = 20_000_000;
@@ -27,7 +27,7 @@ pub(super) struct Plamo {
 
 impl Plamo {
     pub(super) fn new(vocab: &Vocab) -> Result<Self, Error> {
-        // Byte tokens spell what has no token and are never matched as text.
+        // Byte tokens encode characters without a token and are never matched as text.
         let mut tokens = Trie::new();
         for (id, token) in vocab.tokens.iter().enumerate() {
             if token.attr & attr::BYTE == 0 {
@@ -57,7 +57,7 @@ impl Plamo {
         for (at, c) in text.char_indices().rev() {
             prefixes.clear();
             prefixes.extend(self.tokens.prefixes(&text.as_bytes()[at..]));
-            // Bytes of a character that are tokens of their own end at no character.
+            // Single bytes inside a character are no place where a token ends.
             prefixes.retain(|(len, _)| text.is_char_boundary(at + len));
             let unknown = best[at + c.len_utf8()].0.saturating_add(UNKNOWN_COST);
             let mut here = (i64::MAX, c.len_utf8(), None);

@@ -1,8 +1,8 @@
-//! What each value of `tokenizer.ggml.pre` stands for.
+//! The pre-tokenizer that each value of `tokenizer.ggml.pre` names.
 //!
-//! Every row has the steps that llama.cpp takes. Where those only come near what the models' own
+//! Every row has the steps that llama.cpp takes. Where those only approximate what the models' own
 //! tokenizer.json does, because its engine has no sub-categories and no Unicode case folding,
-//! the row has the models' own steps as well: they are what the name means for a model, and what
+//! the row has the models' own steps as well: they are what the model was trained with, and what
 //! a conversion is checked against.
 //!
 //! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp` and the
@@ -12,10 +12,10 @@
 
 use super::Reading;
 
-/// One way of cutting a text.
+/// One step of splitting a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Before and behind everything that matches.
+    /// Before and after every match.
     Expression(&'static str),
     /// Between line ends and everything else.
     Lines,
@@ -36,11 +36,11 @@ pub(super) struct Pre {
     pub composed: bool,
     /// Whether a word that is a token is taken whole.
     pub ignore_merges: bool,
-    /// Whether a beginning is added where the keys do not say.
+    /// Whether a beginning-of-text token is added where the keys do not say.
     pub add_bos: bool,
-    /// Whether there is no beginning where the keys do not say.
+    /// Whether no beginning-of-text token is added where the keys do not say.
     pub no_bos: bool,
-    /// Text as it is instead of bytes spelled as characters.
+    /// Whether tokens are raw text instead of bytes written as printable characters.
     pub raw: bool,
     /// Whether spaces become U+2581.
     pub escape_whitespaces: bool,
@@ -93,13 +93,13 @@ macro_rules! contractions {
         "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
     };
 }
-/// The same as models state it: under case folding, `ſ` is an s.
+/// The same under Unicode case folding, as models state it: `ſ` matches s.
 macro_rules! folded_contractions {
     () => {
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
     };
 }
-/// What ends most expressions: line ends, spaces before a word but for the last, other spaces.
+/// The end of most expressions: line ends; spaces before a word, except the last one; other spaces.
 macro_rules! spaces {
     () => {
         r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -111,7 +111,7 @@ macro_rules! word {
         r"[^\r\n\p{L}\p{N}]?\p{L}+"
     };
 }
-/// Everything that is neither a letter nor a number, with a space before and line ends behind.
+/// Runs of characters that are neither letters nor numbers, with a space before them and line ends after them.
 macro_rules! signs {
     () => {
         r" ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -173,13 +173,13 @@ macro_rules! cased {
         )
     };
 }
-/// Letters in cases, as models state them.
+/// Upper and lower case letters, as models state them.
 macro_rules! stated_cased {
     ($end:expr, $numbers:literal) => {
         cased!(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", $end, $numbers)
     };
 }
-/// Letters in cases, as llama.cpp comes near them: of ASCII only.
+/// Upper and lower case letters, as llama.cpp approximates them: ASCII only.
 macro_rules! near_cased {
     ($end:expr, $numbers:literal) => {
         cased!(r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]", $end, $numbers)
@@ -252,7 +252,7 @@ const STATED_KIMI_K2: Step = Expression(concat!(
     spaces!()
 ));
 
-/// All of them, in the order of the reference.
+/// All pre-tokenizers, in the order of the reference.
 const PRE: &[Pre] = &[
     Pre {
         names: &["default"],

@@ -1,13 +1,13 @@
-//! Whose tokenizer the keys of a file are read for.
+//! Which tokenizer the keys of a file are read as: that of llama.cpp, or the model's own.
 
-/// What the keys are taken to mean where llama.cpp only comes near the model's own tokenizer.
+/// How the keys are read where llama.cpp only approximates the model's own tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
-    /// What llama.cpp does with the keys: the same ids as its `llama_tokenize`.
+    /// As llama.cpp reads them: the same ids as its `llama_tokenize`.
     #[default]
     LlamaCpp,
-    /// What the keys stand for: the expressions as the models that a pre-tokenizer is named after
-    /// state them, and the composition of characters that their normalizer does. The same ids as
+    /// As the models read them: the expressions as those that a pre-tokenizer is named after
+    /// state them, and the Unicode normalization (NFC) that they apply. The same ids as
     /// the model's own tokenizer, if the keys are right.
     Model,
 }

@@ -42,12 +42,12 @@ pub(super) fn trie(vocab: &Vocab) -> Trie {
 }
 
 /// Appends the ids of a text. A byte with which no token starts is an unknown token; where
-/// tokens start with it but none ends in the text, the reference emits token 0 for good: here it
-/// is an unknown token as well.
+/// tokens start with it but the text ends before any of them does, the reference emits token 0 without end;
+/// here it is an unknown token as well.
 pub(super) fn encode(vocab: &Vocab, trie: &Trie, text: &[u8], output: &mut Vec<u32>) -> Result<(), Error> {
     let mut at = 0;
     while at < text.len() {
-        // Prefixes come shortest first, so the last is the longest: greedy, without looking further ahead.
+        // Prefixes come shortest first, so the last is the longest: greedy, without lookahead.
         match trie.prefixes(&text[at..]).last() {
             Some((len, id)) => {
                 output.push(id);

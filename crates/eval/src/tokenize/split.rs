@@ -1,4 +1,4 @@
-//! Text into the words that byte pair encoding works on.
+//! Splits text into the words that byte pair encoding works on.
 
 use fancy_regex::Regex;
 
@@ -28,8 +28,8 @@ impl Splitter {
         Ok(Splitter(steps.iter().map(compile).collect::<Result<_, _>>()?))
     }
 
-    /// Calls for each word, in order; every step cuts what the step before left, and sees no
-    /// further than that.
+    /// Calls the function for each word, in order. Every step splits the pieces of the step before, each
+    /// piece for itself.
     pub(super) fn words<'t>(
         &self,
         text: &'t str,
@@ -44,7 +44,7 @@ fn split<'t>(
     text: &'t str,
     each: &mut dyn FnMut(&'t str) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    // Recursion over the steps: a piece that the last step leaves is a word. Words come out in the order of the text.
+    // Recursion over the steps: the pieces of the last step are the words, in the order of the text.
     let Some((step, rest)) = steps.split_first() else { return each(text) };
     let mut next = |from: usize, to: usize| {
         if from < to { split(rest, &text[from..to], each) } else { Ok(()) }
@@ -57,7 +57,7 @@ fn split<'t>(
                     expression: regex.as_str().into(),
                     problem: error.to_string(),
                 })?;
-                // What lies between two matches is a piece as well: an expression divides and drops nothing.
+                // The text between two matches is a piece as well: an expression splits and drops nothing.
                 next(done, found.start())?;
                 next(found.start(), found.end())?;
                 done = found.end();
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(words(&[Step::Lines], "a\n\nbc\n"), ["a", "\n\n", "bc", "\n"]);
     }
 
-    /// The reference's loop leaves what stands before the digits with the first group.
+    /// The reference's loop keeps the text before the digits in the first group.
     #[test]
     fn digits_are_grouped_from_the_right() {
         assert_eq!(words(&[Step::DigitGroups], "ab1234567c89"), ["ab1", "234", "567", "c89"]);

@@ -1,5 +1,5 @@
-//! SentencePiece's byte pair encoding: the neighbours that give the token with the highest score
-//! become one, until no neighbours give a token.
+//! SentencePiece's byte pair encoding: the adjacent pair whose result is the token with the highest score
+//! is merged, until no pair gives a token.
 //!
 //! Source: `llm_tokenizer_spm_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36. Its table that leads from merged texts to their parts is never used, because only pairs
@@ -14,19 +14,19 @@ use super::{
     vocab::{Vocab, attr},
 };
 
-/// No neighbour.
+/// Marks the end of the list: no neighbour.
 const NONE: u32 = u32::MAX;
 
 /// A piece of the text.
 struct Piece {
     start: u32,
-    /// 0 when it has become part of the piece before.
+    /// 0 when it was merged into the piece before.
     len: u32,
     before: u32,
     next: u32,
 }
 
-/// Neighbours that give a token.
+/// An adjacent pair whose texts together are a token.
 struct Pair {
     score: f32,
     left: u32,
@@ -56,8 +56,8 @@ impl PartialEq for Pair {
 
 impl Eq for Pair {}
 
-/// Appends the ids of a text whose spaces are escaped. A model never finds its control tokens by
-/// joining (ChatGLM 3 has `eop`, which people would be); llama.cpp looks at the text alone.
+/// Appends the ids of a text whose spaces are escaped. A model never makes control tokens by
+/// merging (ChatGLM 3 has `eop`, a part of `people`); llama.cpp looks at the text alone.
 pub(super) fn encode(
     vocab: &Vocab,
     reading: Reading,
@@ -69,7 +69,7 @@ pub(super) fn encode(
             |id: &u32| reading == Reading::LlamaCpp || vocab.tokens[*id as usize].attr & attr::CONTROL == 0;
         vocab.id(text).filter(is_text)
     };
-    // Every character is a piece at first. A byte that announces a longer character than there is left takes the rest.
+    // Every character is a piece at first. A lead byte of a character that is cut off takes the rest of the text.
     let mut pieces = Vec::with_capacity(text.len());
     let mut start = 0;
     while start < text.len() {
@@ -80,7 +80,7 @@ pub(super) fn encode(
         start += len;
     }
     let mut queue = BinaryHeap::with_capacity(pieces.len());
-    // A pair counts if both texts together are a token, however the two came about: the parts need not be tokens.
+    // A pair counts if both texts together are a token; the parts themselves need not be tokens.
     let push = |queue: &mut BinaryHeap<Pair>, pieces: &[Piece], left: u32, right: u32| {
         if left == NONE || right == NONE {
             return;
@@ -110,7 +110,7 @@ pub(super) fn encode(
         if after != NONE {
             pieces[after as usize].before = pair.left;
         }
-        // New neighbours on both sides, with the score of what they would give.
+        // New pairs on both sides, with the score of their results.
         push(&mut queue, &pieces, pieces[left].before, pair.left);
         push(&mut queue, &pieces, pair.left, after);
     }

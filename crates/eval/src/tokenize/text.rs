@@ -79,7 +79,7 @@ impl Category {
 
     /// Whether a character is in it.
     pub(super) fn has(&self, c: char) -> bool {
-        // Ranges are sorted and apart: the one that could hold `c` is the last that starts at or before it.
+        // Ranges are sorted and disjoint: only the last one that starts at or before `c` can contain it.
         let after = self.0.partition_point(|(start, _)| *start <= c);
         after > 0 && c <= self.0[after - 1].1
     }
@@ -102,7 +102,7 @@ categories! {
     punctuation = r"\p{P}";
     /// Combining marks.
     marks = r"\p{M}";
-    /// Marks that take no room, which is what Hugging Face's BERT strips: its tables are of Unicode 8.
+    /// Nonspacing marks, which Hugging Face's BERT strips: its tables are of Unicode 8.
     old_nonspacing_marks = r"[\p{Mn}&&\p{Age:8.0}]";
     /// Punctuation in the same tables.
     old_punctuation = r"[\p{P}&&\p{Age:8.0}]";

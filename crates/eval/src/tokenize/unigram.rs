@@ -1,4 +1,4 @@
-//! SentencePiece's unigram model: of all ways to cut a text into tokens, the one with the
+//! SentencePiece's unigram model: of all segmentations of a text into tokens, the one with the
 //! highest sum of scores.
 //!
 //! Source: `llm_tokenizer_ugm` and its session in `src/llama-vocab.cpp` of llama.cpp, as vendored
@@ -11,7 +11,7 @@ use super::{
     vocab::{Vocab, attr},
 };
 
-/// What an unknown character costs more than the least likely token.
+/// How much more an unknown character costs than the least likely token.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 pub(super) struct Unigram {
@@ -48,7 +48,7 @@ impl Unigram {
             return Ok(());
         }
         let unknown = vocab.unknown.ok_or(Error::NoByteToken { byte: text[0] })?;
-        // For each end: the last token of the best way there, where it starts, the sum of scores.
+        // For each end: the last token of the best segmentation up to it, where that token starts, and the sum of scores.
         let mut best = vec![(unknown, 0, f64::MIN); text.len() + 1];
         // Viterbi's algorithm over the bytes, from left to right:
         //   best(end) = max over tokens t that end there of best(end - len t) + score(t)
@@ -64,13 +64,13 @@ impl Unigram {
                 is_known |= len == char_len;
                 let token = &vocab.tokens[id as usize];
                 let user_defined = token.attr & attr::USER_DEFINED != 0;
-                // The user's own tokens cost nothing, so that a way through one beats any other.
+                // User-defined tokens cost nothing, so that a segmentation with one beats any other.
                 let score = here + if user_defined { 0.0 } else { f64::from(token.score) };
                 if score > best[start + len].2 {
                     best[start + len] = (id, start, score);
                 }
             }
-            // Only where no token is exactly this character. With a token for it, no way needs the unknown one.
+            // Only where no token is exactly this character: with one, the unknown token is never needed.
             if !is_known {
                 let score = here + f64::from(self.unknown_score);
                 if score > best[start + char_len].2 {
@@ -99,7 +99,7 @@ impl Unigram {
         Ok(())
     }
 
-    /// The text with characters replaced as the map says, and spaces as the keys say.
+    /// The text with characters replaced by the map, and spaces treated as the keys say.
     fn normalized(&self, vocab: &Vocab, text: &[u8]) -> Result<Vec<u8>, Error> {
         let space: &[u8] = if vocab.escape_whitespaces { "\u{2581}".as_bytes() } else { b" " };
         let mut output = Vec::with_capacity(text.len() * 3);
@@ -131,9 +131,9 @@ impl Unigram {
         Ok(output)
     }
 
-    /// What the start of a text becomes, and how much of it that is.
+    /// The replacement of the start of a text, and the length of the replaced part.
     fn replace<'t>(&'t self, text: &'t [u8]) -> Result<(&'t [u8], usize), Error> {
-        // The user's own tokens are not normalized. The reference asks how far the trie can be followed and not for a
+        // User-defined tokens are not normalized. The reference tests how far the trie can be followed and not for a
         // whole token; this is the same.
         let own = self.user_defined.reach(text);
         if own > 0 {
@@ -154,7 +154,7 @@ impl Unigram {
 /// SentencePiece's compiled character map: a double array over the replaced texts, and the
 /// replacements, each ended by a zero.
 struct Charsmap {
-    /// Bits 10-30 base, bit 9 its scale, bit 8 whether a value hangs here, bits 0-7 the label.
+    /// Bits 10-30 base, bit 9 its scale, bit 8 whether the node has a value, bits 0-7 the label.
     nodes: Vec<u32>,
     replacements: Vec<u8>,
 }
@@ -199,7 +199,7 @@ impl Charsmap {
                 break;
             }
             index ^= base(here);
-            // A replacement hangs here: its value node is the child for byte 0. The longest match is the last one found.
+            // The node has a replacement: its value node is the child for byte 0. The longest match is the last one found.
             if here >> 8 & 1 == 1 {
                 found = Some((node(index)? & !(1 << 31), at + 1));
             }

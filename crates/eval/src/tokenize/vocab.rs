@@ -32,7 +32,7 @@ pub(super) mod attr {
 pub(super) enum Model {
     /// `none`, `no_vocab`: no tokens.
     None,
-    /// `llama`: pairs merged by the score of what they give.
+    /// `llama`: pairs merged by the score of their result.
     Spm,
     /// `gpt2`, `gemma4`: pairs merged by their rank.
     Bpe,
@@ -62,7 +62,7 @@ pub(super) struct Vocab {
     pub ids: HashMap<Vec<u8>, u32>,
     /// Length of the longest token.
     pub max_len: usize,
-    /// Left and right part, the most urgent first.
+    /// Left and right part of each merge, lowest rank first.
     pub merges: Vec<(Vec<u8>, Vec<u8>)>,
     /// How text is split, for [`Model::Bpe`].
     pub pre: Option<&'static Pre>,
@@ -74,7 +74,7 @@ pub(super) struct Vocab {
     pub separator: Option<u32>,
     pub add_bos: bool,
     pub add_eos: bool,
-    /// Whether a separator stands between two texts.
+    /// Whether a separator token is put between two texts.
     pub add_separator: bool,
     pub add_space_prefix: bool,
     pub remove_extra_whitespaces: bool,
@@ -103,7 +103,7 @@ impl Vocab {
     pub(super) fn new(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
         let keys = metadata;
         let model_name = keys.text(MODEL)?.ok_or_else(|| KeyError::missing(MODEL))?;
-        // What each model has where its keys say nothing.
+        // The defaults of each model for keys that are absent.
         // The ids of the models that llama.cpp first had each kind for: 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are
         // SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and [SEP].
         let (model, bos, eos, unknown, separator) = match model_name {
@@ -241,9 +241,9 @@ impl Vocab {
 
     /// Where a vocabulary comes from a tokenizer.json, the reference's converter knows no scores
     /// and gives every token the same. SentencePiece numbers its pieces in the order in which they
-    /// were joined when it was trained, so the ids tell what the scores were: -1, -2, ...
+    /// were merged in training, so the scores follow from the ids: -1, -2, ...
     fn rank_by_id(&mut self) {
-        // Only where all are equal: real scores are kept.
+        // This applies only where all scores are equal; real scores are kept.
         let mut scores = self.tokens.iter().filter(|token| token.attr & attr::NORMAL != 0).map(|t| t.score);
         let first = scores.next();
         if scores.all(|score| Some(score) == first) {
@@ -253,7 +253,7 @@ impl Vocab {
         }
     }
 
-    /// A merge that names a token that is not there: llama.cpp works on texts and does not mind, but
+    /// A merge that names an absent token: llama.cpp works on texts and accepts it, but
     /// no tokenizer that the keys could be made of has one.
     fn check_merges(&self) -> Result<(), Error> {
         for (index, (left, right)) in self.merges.iter().enumerate() {

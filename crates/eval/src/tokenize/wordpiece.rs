@@ -16,7 +16,7 @@ use super::{
     vocab::Vocab,
 };
 
-/// Words that are longer are unknown to Hugging Face's WordPiece.
+/// Hugging Face's WordPiece gives longer words the unknown token.
 const MAX_WORD_CHARS: usize = 100;
 
 /// Appends the ids of a text.
@@ -34,13 +34,13 @@ pub(super) fn encode(
     for word in words {
         let from = output.len();
         let too_long = reading == Reading::Model && word.chars().count() > MAX_WORD_CHARS;
-        // Words start with a mark in these vocabularies, pieces inside of words have none.
+        // In these vocabularies the first piece of a word begins with U+2581; later pieces do not.
         let word = ["\u{2581}", &word].concat();
         // Greedy: the longest token that the rest of the word starts with, from left to right. Nothing is taken back, so
         // a word whose end has no token is unknown as a whole.
         let mut rest = if too_long { b"" } else { word.as_bytes() };
         while !rest.is_empty() {
-            // One more than the longest token, as in the reference; that length finds nothing.
+            // One more than the longest token, as in the reference; no token has that length.
             let longest = rest.len().min(vocab.max_len + 1);
             let found = (1..=longest).rev().find_map(|len| Some((len, vocab.id(&rest[..len])?)));
             let Some((len, id)) = found else {
@@ -58,7 +58,7 @@ pub(super) fn encode(
     Ok(())
 }
 
-/// Collects words: characters that stand alone, and runs of the others.
+/// Collects words: single characters that are words of their own, and runs of the others.
 #[derive(Default)]
 struct Words {
     done: Vec<String>,
@@ -149,7 +149,7 @@ fn first_of_decomposition(c: char) -> char {
     std::iter::once(c).nfd().next().map_or(c, |(c, _)| c)
 }
 
-/// Ideographs, which stand alone. The range that starts at 2B920 is as the Hugging Face library
+/// Ideographs, each of which is a word. The range that starts at 2B920 is as the Hugging Face library
 /// has it.
 fn is_chinese(c: char) -> bool {
     matches!(u32::from(c),
