@@ -39,6 +39,7 @@ CASES = {
     "tied": dict(base="ernie4_5", adapters=[dict(r=2, lora_alpha=4, target_modules=["embed_tokens", "v_proj"])]),
     "whole": dict(base="llama-bias", adapters=[dict(r=2, lora_alpha=3, target_modules=["q_proj", "o_proj"], bias="all",
         modules_to_save=["lm_head", "input_layernorm"], lora_bias=True, dtype="bfloat16")]),
+    "untied": dict(base="ernie4_5", adapters=[dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["lm_head"])]),
     "tied-both": dict(base="llama-tied-both", adapters=[dict(r=1, lora_alpha=2, target_modules=["embed_tokens"],
         no_embedding=True)]),
     "gpt2": dict(base="gpt2", pre="llama-bpe", given=dict(n_ctx=64), adapters=[dict(r=3, lora_alpha=5, target_modules=["c_attn", "c_proj", "c_fc", "wte"],
@@ -142,7 +143,7 @@ def emulated(base: dict, tied: bool, folders: list, specs: list) -> dict:
         for name, tensor in tensors.items():
             if ".lora_" not in name:
                 name = name.replace(".base_layer.", ".")
-                assert weights[name].shape == tensor.shape
+                assert name == "lm_head.weight" or weights[name].shape == tensor.shape
                 weights[name] = tensor
         for module in {name.split(".lora_")[0] for name in tensors if ".lora_" in name}:
             part = lambda name: tensors.get(f"{module}.{name}")
@@ -164,7 +165,7 @@ def emulated(base: dict, tied: bool, folders: list, specs: list) -> dict:
                 weights[name] = turn(factor[:, None] * turn(weights[name]))
             if part("lora_B.bias") is not None:
                 weights[f"{module}.bias"] = weights[f"{module}.bias"] + part("lora_B.bias") * scale
-    if tied and "lm_head.weight" in weights:
+    if tied and "lm_head.weight" in base:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
     assert all(weight.dtype == np.float32 for weight in weights.values())
     return weights
@@ -209,6 +210,10 @@ def make(ctx) -> None:
         # The base model's folder under its own name, with other weights.
         whole = ctx.scratch / "merged" / name / base.name
         shutil.copytree(base, whole)
+        if tied and "lm_head.weight" in merged and "lm_head.weight" not in read(weights):
+            # An output that was trained apart from the embedding.
+            config = json.loads((whole / "config.json").read_text()) | dict(tie_word_embeddings=False)
+            (whole / "config.json").write_text(json.dumps(config))
         tensors = {key: torch.from_numpy(np.ascontiguousarray(weight)) for key, weight in merged.items()}
         save_file(tensors, whole / weights.name, metadata={"format": "pt"})
         for outtype in ("f32", "bf16"):

@@ -65,7 +65,7 @@ impl CheckpointInput {
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
-        let adapters = adapters.iter().map(|adapter| adapter.folder.clone()).collect();
+        let adapters = adapters.iter().map(|adapter| adapter.folder.path().to_owned()).collect();
         Ok(CheckpointInput { folder: folder.path().to_owned(), adapters, checkpoint, layout })
     }
 

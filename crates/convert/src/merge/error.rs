@@ -112,7 +112,7 @@ pub enum MergeError {
         /// The tensor of the base model.
         target: String,
     },
-    /// A matrix of its own for the output of a base model that takes the embedding for it.
+    /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
     #[error("tensor `{tensor}`: the base model's output is its embedding, and there is no `{target}`")]
     Tied {
         /// The adapter's tensor.
@@ -138,7 +138,7 @@ impl MergeError {
                 "merge it with PEFT's `merge_and_unload` and convert the result"
             }
             MergeError::Tied { .. } => {
-                "merge it with PEFT, save the model with `tie_word_embeddings` false, and convert the result"
+                "give the base model an output matrix of its own (`tie_word_embeddings` false) to merge it"
             }
             _ => return None,
         };

@@ -19,7 +19,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use source::{Checkpoint, Dtype, Tensor, Tensors};
+use serde_json::Value as Json;
+use source::{Checkpoint, Dtype, Folder, Tensor, Tensors};
 
 use self::{
     config::Config,
@@ -29,10 +30,10 @@ use self::{
 pub use error::MergeError;
 
 /// An adapter that is to be merged.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct LoraAdapter {
     /// Its folder.
-    pub folder: PathBuf,
+    pub folder: Folder,
     /// How many times it is taken: 1 is what it was trained as. Whole tensors of it are not scaled.
     pub scale: f64,
 }
@@ -55,7 +56,7 @@ pub fn merge(
         checkpoint,
     };
     for adapter in adapters {
-        merging.take(adapter).map_err(|error| (adapter.folder.clone(), Box::new(error)))?;
+        merging.take(adapter).map_err(|error| (adapter.folder.path().to_owned(), Box::new(error)))?;
     }
     let Merging { mut checkpoint, tensors, .. } = merging;
     checkpoint.tensors = Tensors::from(tensors);
@@ -73,6 +74,9 @@ struct Merging {
     changed: HashSet<String>,
 }
 
+/// The output matrix, as transformers names it.
+const OUTPUT: &str = "lm_head.weight";
+
 /// Models whose layers are transformers' `Conv1D`, with inputs as rows, and the last parts of the names of those layers.
 /// PEFT goes by the class of the layer; of a square matrix nothing else says which dimension is which.
 const CONV1D_MODELS: &[&str] = &["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
@@ -84,7 +88,7 @@ impl Merging {
         if !scale.is_finite() {
             return Err(MergeError::Scale { scale: *scale });
         }
-        let opened = source::open_adapter(folder).map_err(MergeError::Source)?;
+        let opened = source::open_adapter(folder.clone()).map_err(MergeError::Source)?;
         let config = Config::new(&opened.config)?;
         let first_part = self.checkpoint.parts.len();
         // The adapter's weights files are files of the checkpoint now.
@@ -93,7 +97,7 @@ impl Merging {
         let (modules, whole) = modules::sort_out(&own)?;
 
         // Every place is known before anything is changed: names that have none are one error.
-        let tensors = self.checkpoint.tensors.clone();
+        let tensors = Tensors::from(self.tensors.clone());
         let index: HashMap<&str, usize> =
             tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.as_str(), at)).collect();
         let mut names = Names::new(&tensors);
@@ -105,6 +109,10 @@ impl Merging {
             }
             found
         };
+        // An output matrix of its own, for a base model whose output is its embedding.
+        let is_new = self.is_tied() && tensors.get(OUTPUT).is_none();
+        let (outputs, whole): (Vec<_>, Vec<_>) =
+            whole.into_iter().partition(|(module, last, _)| is_new && format!("{module}.{last}") == OUTPUT);
         let whole: Vec<_> =
             whole.iter().map(|(module, last, tensor)| (find(module, last, tensor), *tensor)).collect();
         let places: Vec<_> = modules
@@ -137,6 +145,10 @@ impl Merging {
         if let Some((embedding, output)) = twin {
             self.keep_tied(embedding, output);
         }
+        for (_, _, tensor) in outputs {
+            self.untie(tensor)?;
+            counts.replaced += 1;
+        }
         self.checkpoint.parts.extend(opened.parts);
         self.checkpoint.notes.push(counts.note(adapter, &config));
         Ok(())
@@ -144,9 +156,8 @@ impl Merging {
 
     /// The error of tensors that the base model has no place for.
     fn no_place(&self, without_place: Vec<(String, String)>) -> MergeError {
-        let is_tied = self.checkpoint.config.get("tie_word_embeddings").and_then(|tied| tied.as_bool());
-        let output = without_place.iter().find(|(target, _)| target.ends_with("lm_head.weight"));
-        if let (Some((target, tensor)), Some(true)) = (output, is_tied) {
+        let output = without_place.iter().find(|(target, _)| target == OUTPUT);
+        if let (Some((target, tensor)), true) = (output, self.is_tied()) {
             return MergeError::Tied { tensor: tensor.clone(), target: target.clone() };
         }
         MergeError::NoPlace { names: without_place.into_iter().map(|(_, name)| name).collect() }
@@ -154,11 +165,37 @@ impl Merging {
 
     /// The embedding and the output where a base model that takes one for the other has both in its files.
     fn twin_of_output(&self, index: &HashMap<&str, usize>) -> Option<(usize, usize)> {
-        let is_tied = self.checkpoint.config.get("tie_word_embeddings")?.as_bool()?;
-        let output = *index.get("lm_head.weight").filter(|_| is_tied)?;
+        let output = *index.get(OUTPUT).filter(|_| self.is_tied())?;
+        Some((self.embedding()?, output))
+    }
+
+    /// Whether the base model takes its embedding for its output.
+    fn is_tied(&self) -> bool {
+        self.checkpoint.config.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true)
+    }
+
+    /// The place of the embedding.
+    fn embedding(&self) -> Option<usize> {
         let is_embedding = |name: &str| name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
-        let embedding = self.tensors.iter().position(|tensor| is_embedding(&tensor.name))?;
-        Some((embedding, output))
+        self.tensors.iter().position(|tensor| is_embedding(&tensor.name))
+    }
+
+    /// Adds an output matrix that was trained apart from the embedding, and says so in the config.
+    fn untie(&mut self, tensor: &Tensor) -> Result<(), MergeError> {
+        let Some(embedding) = self.embedding().map(|at| &self.tensors[at]) else {
+            return Err(MergeError::NoPlace { names: vec![tensor.name.clone()] });
+        };
+        if tensor.shape != embedding.shape {
+            return Err(shape_error(tensor, "the same", embedding));
+        }
+        let mut output = tensor.clone();
+        output.name = OUTPUT.to_owned();
+        // Tensors of a file are in the order of their names.
+        let at =
+            self.tensors.iter().position(|other| other.name.as_str() > OUTPUT).unwrap_or(self.tensors.len());
+        self.tensors.insert(at, output);
+        self.checkpoint.config["tie_word_embeddings"] = Json::Bool(false);
+        Ok(())
     }
 
     /// One parameter stays one: what changes the embedding changes the output.
@@ -334,8 +371,11 @@ impl Counts {
         let LoraAdapter { folder, scale } = adapter;
         let kind = if config.use_dora { "DoRA" } else { "LoRA" };
         let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };
-        let mut note =
-            format!("adapter `{}`: {kind} is merged{times} into {} tensors", folder.display(), self.merged);
+        let mut note = format!(
+            "adapter `{}`: {kind} is merged{times} into {} tensors",
+            folder.path().display(),
+            self.merged
+        );
         if self.replaced > 0 {
             note += &format!(", {} whole tensors take the place of the base model's", self.replaced);
         }
