@@ -145,7 +145,7 @@ struct ConvertArgs {
     /// they are read, SCALE times (1 by default); several are merged in their order. Weights are rounded once, to
     /// their type in the file. Metadata and tokenizer stay those of the checkpoint.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter, conflicts_with_all = ["base", "to", "vocab_only"])]
-    lora: Vec<LoraArg>,
+    lora: Vec<LoraAdapter>,
     /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
     /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
     #[arg(long, conflicts_with_all = ["to", "via", "recipe"])]
@@ -340,21 +340,14 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
     convert_to_hf::run(&job, ui)
 }
 
-/// An adapter as `--lora` names it: its path or address, and how many times it is taken.
-#[derive(Debug, Clone)]
-struct LoraArg {
-    folder: PathBuf,
-    scale: f64,
-}
-
 /// `FOLDER` or `FOLDER=SCALE`; a folder that is there may have any name.
-fn lora_adapter(text: &str) -> Result<LoraArg, String> {
-    let whole = LoraArg { folder: PathBuf::from(text), scale: 1.0 };
-    let Some((folder, scale)) = text.rsplit_once('=').filter(|_| !whole.folder.is_dir()) else {
+fn lora_adapter(text: &str) -> Result<LoraAdapter, String> {
+    let whole = LoraAdapter { folder: Folder::at(text), scale: 1.0 };
+    let Some((folder, scale)) = text.rsplit_once('=').filter(|_| !whole.folder.path().is_dir()) else {
         return Ok(whole);
     };
     match scale.parse() {
-        Ok(scale) if f64::is_finite(scale) => Ok(LoraArg { folder: PathBuf::from(folder), scale }),
+        Ok(scale) if f64::is_finite(scale) => Ok(LoraAdapter { folder: Folder::at(folder), scale }),
         _ => Err(format!("`{scale}` is not a number")),
     }
 }
@@ -369,11 +362,7 @@ fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &U
         ));
     }
     let settings = args.options.read(args.other_settings())?;
-    let adapter = |LoraArg { folder, scale }: &LoraArg| {
-        Ok(LoraAdapter { folder: hub::folder_of(folder, ui)?, scale: *scale })
-    };
-    let adapters = args.lora.iter().map(adapter).collect::<Result<Vec<_>, Failure>>()?;
-    let input = CheckpointInput::open_with_adapters(folder.clone(), &adapters, &args.arch_options())
+    let input = CheckpointInput::open_with_adapters(folder.clone(), &args.lora, &args.arch_options())
         .map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
