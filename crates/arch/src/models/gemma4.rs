@@ -84,7 +84,7 @@ const EXPERTS: &[TensorRule] = &[
 
 const HAS_KEYS: Need = Need::If(has_keys);
 const HAS_VALUES: Need = Need::If(|hparams, bid| {
-    has_keys(hparams, bid) && !(hparams.is_true("attention_k_eq_v") && !is_sliding(hparams, bid))
+    has_keys(hparams, bid) && (is_sliding(hparams, bid) || !hparams.is_true("attention_k_eq_v"))
 });
 const HAS_PER_LAYER: Need =
     Need::If(|hparams, _| hparams.get_u64("hidden_size_per_layer_input").ok().flatten().unwrap_or(0) > 0);
