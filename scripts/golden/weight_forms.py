@@ -5,6 +5,7 @@ A folder of golden/dialects has config.json, model.safetensors as the owner's li
   NAME value SHAPE SHA256      of the tensor as f32, by the library or by its formula in numpy
   NAME DTYPE SHA256            of the library's own output in this type
   NAME PIECE f32 SHA256        of a decoded piece (codes, scales, zeros) as f32
+  NAME blocks TYPE SHA256      of the blocks of a ggml type that the reference makes of the codes
   * gguf SHA256                of the file that the reference makes of the decoded checkpoint at f32
 """
 

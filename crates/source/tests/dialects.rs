@@ -69,6 +69,12 @@ fn values_are_those_of_the_libraries() {
                     assert_eq!(digest(&values, form), *expected, "{name}: {tensor_name} in {form}");
                 }
                 ("float32" | "float16" | "bfloat16", []) | ("codes" | "scales" | "zeros", ["f32"]) => {}
+                ("blocks", [dtype]) => {
+                    let dtype = tensor::DType::from_name(dtype).unwrap();
+                    let mut blocks = Vec::new();
+                    checkpoint.repack(tensor, dtype, 0..tensor.n_rows(), &mut blocks).unwrap();
+                    assert_eq!(testkit::sha256(&blocks), *expected, "{name}: {tensor_name}: {dtype}");
+                }
                 _ => panic!("{name}: {line}"),
             }
         }
