@@ -94,6 +94,7 @@ pub(super) fn take_with(
     assembly: &mut Assembly<'_>,
     wide_activations: impl Fn(&Tensor) -> bool,
 ) -> Result<(), Error> {
+    let mut n_decoded = 0;
     for codes in assembly.left() {
         let found = SPELLINGS.iter().find_map(|spelling| {
             let stem = codes.name.strip_suffix(spelling.codes)?;
@@ -120,6 +121,7 @@ pub(super) fn take_with(
         // MXFP4 of others than gpt-oss is decoded, as all weights are; what ggml cannot hold too.
         let stays = format == Format::Nvfp4 || spelling.codes == "_blocks";
         let dtype = format.block(row_elems).filter(|_| stays && columns.is_none());
+        n_decoded += usize::from(dtype.is_none() && format == Format::Nvfp4);
         let kept = dtype.map(|dtype: DType| Kept {
             dtype,
             scales: tensor_scales.clone(),
@@ -144,11 +146,20 @@ pub(super) fn take_with(
         }
         assembly.put(codes, name, shape, Arc::new(stored));
     }
+    if n_decoded > 0 {
+        assembly.note(format!(
+            "{n_decoded} matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with factors of their \
+             own, fit no block"
+        ));
+    }
     Ok(())
 }
 
 /// The format of codes with these scales, and the shape of the values; none where they are of no format here.
 fn shape_of(codes: &Tensor, scales: &Tensor) -> Option<(Format, Vec<u64>)> {
+    if codes.n_bytes() == 0 {
+        return None;
+    }
     let is_bytes = matches!(codes.dtype, Dtype::U8 | Dtype::I8 | Dtype::U32 | Dtype::F4);
     // gpt-oss has a dimension more: 16 bytes for each scale.
     let outer = if codes.shape.len() == scales.shape.len() + 1 {
