@@ -303,6 +303,24 @@ fn several_files_and_matrices_whose_columns_are_rows() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_stop_is_heard_while_bytes_are_waited_for() {
+    let (sandbox, _, server) = place("llama");
+    server.fail(Fault::Hang, 1000);
+    let mut command = command(&sandbox, &server);
+    let child = command.args(["org/model", "out/x.gguf", "-t", "q8_0"]).stderr(std::process::Stdio::piped());
+    let child = child.spawn().unwrap();
+    while !server.log().iter().any(|request| request.at_storage) {
+        std::thread::yield_now();
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    expect_nothing_left(&sandbox, &["local.gguf"]);
+}
+
 #[test]
 fn nothing_is_asked_offline() {
     let (sandbox, _, server) = place("llama");
@@ -314,4 +332,27 @@ fn nothing_is_asked_offline() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("HF_HUB_OFFLINE is set"));
     assert!(server.log().is_empty());
+}
+
+#[test]
+fn weights_without_a_header_at_the_front_come_whole() {
+    for name in ["bin", "bin-sharded"] {
+        let sandbox = Sandbox::new();
+        copy_folder(&common::golden("torch").join(name), &sandbox.path("model"));
+        for folder in ["out", "tmp"] {
+            fs::create_dir(sandbox.path(folder)).unwrap();
+        }
+        for other in ["expected.json", "tokenizer.model"] {
+            let _not_everywhere = fs::remove_file(sandbox.path("model").join(other));
+        }
+        fs::copy(common::golden("torch/tokenizer.model"), sandbox.path("model/tokenizer.model")).unwrap();
+        let local = local(&sandbox, "q8_0");
+        let server = HubServer::of(&sandbox.path("model"), |name| name.ends_with(".bin"));
+        server.fail(Fault::Cut(3000), 5);
+        expect_same(&sandbox, &server, "q8_0", &local, name);
+        server.reset();
+        let ran = run(&sandbox, &server, &["org/model", "out/vocab.gguf", "--vocab-only"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(!server.log().iter().any(|request| request.at_storage), "a vocabulary needs no weights");
+    }
 }

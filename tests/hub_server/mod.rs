@@ -30,6 +30,8 @@ pub enum Fault {
     IgnoreRangeAndCut(usize),
     /// Sends the body in pieces with a pause between them.
     Slow,
+    /// Says nothing for as long as the test runs.
+    Hang,
     /// Sends a range that begins a byte later.
     OtherRange,
     /// States another length of the whole file.
@@ -250,6 +252,11 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io:
         }
     }
     drop(state);
+    if fault == Some(Fault::Hang) {
+        loop {
+            thread::park();
+        }
+    }
     send(stream, bytes, range, fault)
 }
 

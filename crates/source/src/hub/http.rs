@@ -29,6 +29,9 @@ const MAX_REDIRECTS: usize = 5;
 /// Without a byte for so long, a connection counts as cut.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// Connections that are kept for the next request: one for each thread that fetches, and some to spare.
+const MAX_IDLE: usize = 8;
+
 /// Asks the Hub.
 pub(super) struct Client {
     agent: Agent,
@@ -65,6 +68,7 @@ impl Client {
             // Redirects are followed here, because an address that was signed is worth keeping.
             .max_redirects(0)
             .user_agent(concat!("gguf-tools/", env!("CARGO_PKG_VERSION")))
+            .max_idle_connections_per_host(MAX_IDLE)
             .timeout_connect(Some(SILENCE))
             .timeout_recv_response(Some(2 * SILENCE))
             .timeout_per_read(Some(SILENCE))

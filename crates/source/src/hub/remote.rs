@@ -343,7 +343,7 @@ fn is_read_by_ranges(path: &str) -> bool {
 
 /// Whether this is a file of weights, in whatever format.
 fn is_weights(path: &str) -> bool {
-    let endings = [".bin", ".pth", ".pt", ".ckpt", ".index.json"];
+    let endings = [".bin", ".pth", ".pt", ".ckpt"];
     !path.contains('/')
         && !is_small_file(path)
         && endings.iter().any(|ending| path.ends_with(ending))

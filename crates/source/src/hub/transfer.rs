@@ -84,6 +84,7 @@ impl RemoteFile {
         has_progress: &mut bool,
     ) -> Result<(), Attempt> {
         let Opened { mut answer, begin } = self.open(*next..end)?;
+        let is_range = answer.response.status().as_u16() == 206;
         let mut reader = answer.response.body_mut().as_reader();
         let mut piece = vec![0; PIECE_BYTES];
         let mut place = begin;
@@ -106,6 +107,10 @@ impl RemoteFile {
                 *next = came.end;
                 *has_progress = true;
             }
+        }
+        if is_range {
+            // Only who has seen the end of a body can use the connection again. What comes behind it does not matter.
+            let _end = reader.read(&mut piece[..1]);
         }
         Ok(())
     }
