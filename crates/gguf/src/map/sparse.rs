@@ -1,20 +1,24 @@
 //! A file of known length whose bytes arrive piece by piece and may go again: in no place is there ever much of it.
 //!
 //! ```text
-//! absent --fill--> present --(nobody has it pinned, all of it is done with)--> absent
+//! absent --fill--> present --(all of it is done with, nobody has announced it, nobody may be reading it)--> absent
 //! ```
+//!
+//! Who may be reading: each thread, all that it has got since it last said that it is done with something. So it does
+//! not matter whether a thread has announced what it reads.
 //!
 //! Bytes are written into a file that nobody else sees, with holes where nothing has arrived, and read through a map of
 //! it. Where the system can make holes again, what is done with takes neither memory nor disk.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, fs, io,
     ops::Range,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    thread::{self, ThreadId},
 };
 
 use super::Advice;
@@ -26,10 +30,36 @@ pub struct SparseFile {
     /// None where the file is empty: such a map is an error on some systems.
     map: Option<memmap2::Mmap>,
     n_bytes: u64,
-    /// Blocks that anybody has spoken of.
-    blocks: Mutex<BTreeMap<u64, Block>>,
+    uses: Mutex<Uses>,
     /// Whether holes are made.
     discards: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Uses {
+    /// Blocks that anybody has spoken of.
+    blocks: BTreeMap<u64, Block>,
+    /// Blocks that a thread may be reading.
+    readers: Vec<(ThreadId, BTreeSet<u64>)>,
+}
+
+impl Uses {
+    /// What this thread may be reading.
+    fn of_this_thread(&mut self) -> &mut BTreeSet<u64> {
+        let id = thread::current().id();
+        let at = self.readers.iter().position(|(reader, _)| *reader == id).unwrap_or_else(|| {
+            self.readers.push((id, BTreeSet::new()));
+            self.readers.len() - 1
+        });
+        &mut self.readers[at].1
+    }
+
+    /// Whether a block is of no use to anybody.
+    fn is_unused(&self, number: u64, n_bytes: u64) -> bool {
+        self.blocks.get(&number).is_some_and(|block| {
+            block.state == State::Present && block.pins == 0 && block.done_bytes >= n_bytes
+        }) && !self.readers.iter().any(|(_, read)| read.contains(&number))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,8 +67,6 @@ struct Block {
     state: State,
     /// Announced uses that have not ended.
     pins: u32,
-    /// Somebody has read it without announcing that, and may be reading it: it stays.
-    kept: bool,
     /// Bytes whose announced use has ended, those that were used twice counted twice.
     done_bytes: u64,
 }
@@ -66,14 +94,13 @@ impl SparseFile {
             0 => None,
             // SAFETY: the map is read-only, and slices of it are handed out by `get` alone, for blocks that are present.
             // The file belongs to this value: only `fill` writes to it, and only to blocks that are not present and that
-            // no other thread is filling; only `end_use` takes bytes away, and only of blocks that nobody has
-            // announced to use and nobody has read without announcing it. What is left to callers is what the contract
-            // of `advise` says: no slice is used after the end of its use was told. Bytes would read as zeros then, which
-            // are valid bytes; nothing outside of the map is ever reached.
+            // no other thread is filling; only `end_use` takes bytes away, and only of blocks that no thread has got since
+            // it last called `end_use` itself. What is left to callers is what the contract of `advise` says: a thread that
+            // says that it is done with something has no slice left. Bytes would read as zeros then, which are
+            // valid bytes; nothing outside of the map is ever reached.
             _ => Some(unsafe { memmap2::Mmap::map(&file)? }),
         };
-        let blocks = Mutex::new(BTreeMap::new());
-        Ok(SparseFile { file, map, n_bytes, blocks, discards: AtomicBool::new(discards) })
+        Ok(SparseFile { file, map, n_bytes, uses: Mutex::default(), discards: AtomicBool::new(discards) })
     }
 
     /// Its length in bytes.
@@ -98,7 +125,7 @@ impl SparseFile {
 
     /// Whether a block is here.
     pub fn has(&self, block: u64) -> bool {
-        self.lock().get(&block).is_some_and(|block| block.state == State::Present)
+        self.lock().blocks.get(&block).is_some_and(|block| block.state == State::Present)
     }
 
     /// Writes a whole block that has arrived; one that is here already stays as it is.
@@ -111,8 +138,8 @@ impl SparseFile {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         {
-            let mut blocks = self.lock();
-            let entry = blocks.entry(block).or_default();
+            let mut uses = self.lock();
+            let entry = uses.blocks.entry(block).or_default();
             if entry.state != State::Absent {
                 return Ok(());
             }
@@ -121,37 +148,35 @@ impl SparseFile {
         // Without the lock, which every reader takes.
         let written = write_all_at(&self.file, bytes, place.start);
         let state = if written.is_ok() { State::Present } else { State::Absent };
-        self.lock().entry(block).or_default().state = state;
+        self.lock().blocks.entry(block).or_default().state = state;
         written
     }
 
-    /// Bytes `range`, if all of them are here and inside the file.
+    /// Bytes `range`, if all of them are here and inside the file. They stay until this thread says by
+    /// [`SparseFile::advise`] that it is done with something.
     pub fn get(&self, range: Range<u64>) -> Option<&[u8]> {
         if range.is_empty() {
             return Some(&[]);
         }
-        let mut blocks = self.lock();
+        let mut uses = self.lock();
         let touched = self.blocks_of(&range);
-        let n_present =
-            blocks.range(touched.clone()).filter(|(_, block)| block.state == State::Present).count();
-        if range.end > self.n_bytes || n_present as u64 != touched.end - touched.start {
+        let present = uses.blocks.range(touched.clone()).filter(|(_, block)| block.state == State::Present);
+        if range.end > self.n_bytes || present.count() as u64 != touched.end - touched.start {
             return None;
         }
-        for (_, block) in blocks.range_mut(touched) {
-            block.kept |= block.pins == 0;
-        }
+        uses.of_this_thread().extend(touched);
         self.map.as_ref()?.get(range.start as usize..range.end as usize)
     }
 
     /// [`Advice::WillNeed`] announces a use of bytes `range`, [`Advice::DoneWith`] ends it: each announcement is followed
-    /// by one end of the same range, after which whoever announced it uses no slice of it any more. Blocks that nobody uses
-    /// and whose bytes are all done with are absent again.
+    /// by one end of the same range, by a thread that has no slice of this file left. Blocks that nobody uses and whose
+    /// bytes are all done with are absent again.
     pub fn advise(&self, advice: Advice, range: Range<u64>) {
         match advice {
             Advice::WillNeed => {
-                let mut blocks = self.lock();
+                let mut uses = self.lock();
                 for block in self.blocks_of(&range) {
-                    let entry = blocks.entry(block).or_default();
+                    let entry = uses.blocks.entry(block).or_default();
                     entry.pins = entry.pins.saturating_add(1);
                 }
             }
@@ -165,22 +190,23 @@ impl SparseFile {
             // What stays in the file need not stay in this process's memory.
             super::advise(map, Advice::DoneWith, range.start as usize..range.end as usize);
         }
-        let mut blocks = self.lock();
-        let mut unused: Vec<u64> = Vec::new();
+        let mut uses = self.lock();
+        // What it has read may be what another thread was done with before.
+        let mut perhaps_unused = std::mem::take(uses.of_this_thread());
         for block in self.blocks_of(&range) {
             let place = self.bytes_of(block);
-            let entry = blocks.entry(block).or_default();
+            let entry = uses.blocks.entry(block).or_default();
             entry.pins = entry.pins.saturating_sub(1);
             let done = range.end.min(place.end) - range.start.max(place.start);
             entry.done_bytes = entry.done_bytes.saturating_add(done);
-            let is_done = entry.done_bytes >= place.end - place.start;
-            if is_done && entry.pins == 0 && !entry.kept && entry.state == State::Present {
-                unused.push(block);
-            }
+            perhaps_unused.insert(block);
         }
-        if unused.is_empty() || !self.discards.load(Ordering::Relaxed) {
+        if !self.discards.load(Ordering::Relaxed) {
             return;
         }
+        let n_bytes = |block| self.bytes_of(block).end - self.bytes_of(block).start;
+        perhaps_unused.retain(|block| uses.is_unused(*block, n_bytes(*block)));
+        let unused: Vec<u64> = perhaps_unused.into_iter().collect();
         // Under the lock, so that nobody gets a slice of a block that is going.
         for run in unused.chunk_by(|a, b| a + 1 == *b) {
             let (first, last) = (run[0], run[run.len() - 1]);
@@ -191,13 +217,13 @@ impl SparseFile {
                 return;
             }
             for block in run {
-                blocks.entry(*block).or_default().state = State::Absent;
+                uses.blocks.entry(*block).or_default().state = State::Absent;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Block>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -293,12 +319,15 @@ mod tests {
     fn what_somebody_may_be_reading_stays() {
         let file = file(true);
         let whole = 0..BLOCK;
-        // Read without a word.
+        // Read without a word by one thread, announced and done with by another.
         fill(&file, 0);
         assert!(file.get(whole.clone()).is_some());
         file.advise(Advice::WillNeed, whole.clone());
-        file.advise(Advice::DoneWith, whole.clone());
+        thread::scope(|scope| drop(scope.spawn(|| file.advise(Advice::DoneWith, whole.clone()))));
         assert!(file.has(0));
+        // It goes when the reader is done, with whatever.
+        file.advise(Advice::DoneWith, 2 * BLOCK..2 * BLOCK + 1);
+        assert_eq!(file.has(0), cfg!(not(any(target_os = "linux", target_os = "android"))));
         // Wanted by two.
         let second = BLOCK..2 * BLOCK;
         file.advise(Advice::WillNeed, second.clone());
