@@ -126,6 +126,11 @@ struct ConvertArgs {
     /// as large and runs faster than floats.
     #[arg(long, value_name = "DTYPE", value_parser = values::fp8_as(), conflicts_with_all = ["to", "vocab_only", "base", "recipe"])]
     fp8_as: Option<DType>,
+    /// Keep the values of quantized weights (GPTQ, AWQ, MLX and others) bit for bit wherever a ggml type can hold them, in
+    /// the place of the type that --type gives them; the report says which tensors and why not others. Reads all scales
+    /// first.
+    #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"])]
+    repack: bool,
     /// The model's name, whatever the checkpoint says.
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -233,6 +238,7 @@ impl ConvertArgs {
             allow_nonfinite: self.allow_nonfinite,
             via: self.via,
             fp8_as: self.fp8_as,
+            repack: self.repack,
             endian: byte_order(self.big_endian),
             ..OtherSettings::default()
         }
@@ -376,6 +382,10 @@ fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &U
         notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
         dropped: layout.dropped.clone(),
         stored_as: layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect(),
+        repacked: match args.repack {
+            true => input.repacked().map_err(|error| failure(args.src(), error))?.to_vec(),
+            false => Vec::new(),
+        },
         input,
     };
     let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));

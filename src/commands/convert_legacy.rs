@@ -84,6 +84,7 @@ pub fn run(job: &Legacy<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure>
         notes: layout.notes.clone(),
         dropped: layout.dropped.clone(),
         stored_as: input.stored_as(),
+        repacked: Vec::new(),
         input,
     };
     let types = match job.types {

@@ -55,6 +55,7 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
         notes: [adapter.notes.clone(), layout.notes.clone()].concat(),
         dropped: layout.dropped.clone(),
         stored_as: layout.tensors.iter().map(|tensor| stored_as(adapter, &tensor.data)).collect(),
+        repacked: Vec::new(),
         input,
     };
     let types = match job.types {

@@ -172,6 +172,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         allow_nonfinite: args.allow_nonfinite,
         via: None,
         fp8_as: None,
+        repack: false,
         endian: byte_order(args.big_endian),
     })?;
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
@@ -183,6 +184,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         notes: Vec::new(),
         dropped: Vec::new(),
         stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
+        repacked: Vec::new(),
         input: ModelInput::new(model),
     };
     let options = RunOptions::default().threads(args.threads.or(what.threads)).level(level);

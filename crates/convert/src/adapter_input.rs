@@ -104,6 +104,6 @@ impl Input for AdapterInput {
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
-        layout_tasks(&self.adapter, &self.layout, request.via)
+        layout_tasks(&self.adapter, &self.layout, request.via, &[])
     }
 }

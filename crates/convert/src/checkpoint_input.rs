@@ -10,7 +10,10 @@
 //! `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in
 //! llama-cpp-python 0.3.36.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use arch::{Data, Layout, OutTensor};
 use gguf::{Mapped, Metadata};
@@ -28,6 +31,7 @@ use crate::{
     recipes::{
         FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
     },
+    repack::{self, Repacked},
     request::{OutputRequest, Request},
     rows::{CheckpointRows, ColumnRows, RowSource, RowsFor, ValueRows},
 };
@@ -40,6 +44,8 @@ pub struct CheckpointInput {
     adapters: Vec<PathBuf>,
     checkpoint: Checkpoint,
     layout: Layout,
+    /// What becomes of its codes, once that is known.
+    repacked: OnceLock<Vec<Repacked>>,
 }
 
 impl CheckpointInput {
@@ -66,7 +72,8 @@ impl CheckpointInput {
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
         let adapters = adapters.iter().map(|adapter| adapter.folder.path().to_owned()).collect();
-        Ok(CheckpointInput { folder: folder.path().to_owned(), adapters, checkpoint, layout })
+        let (folder, repacked) = (folder.path().to_owned(), OnceLock::new());
+        Ok(CheckpointInput { folder, adapters, checkpoint, layout, repacked })
     }
 
     /// The checkpoint.
@@ -77,6 +84,27 @@ impl CheckpointInput {
     /// What becomes of it.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Of each tensor of the layout, whether blocks of ggml hold what its codes stand for. Reads all scales when it is
+    /// asked first.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn repacked(&self) -> Result<&[Repacked], Error> {
+        if let Some(repacked) = self.repacked.get() {
+            return Ok(repacked);
+        }
+        let repacked = repack::repacked(&self.checkpoint, &self.layout)?;
+        Ok(self.repacked.get_or_init(|| repacked))
+    }
+
+    /// The types of blocks that hold what the codes of each tensor stand for, where that is wanted.
+    fn kept(&self, request: &Request<'_>) -> Result<Vec<Option<DType>>, Error> {
+        match request.repack {
+            true => Ok(self.repacked()?.iter().map(Repacked::dtype).collect()),
+            false => Ok(Vec::new()),
+        }
     }
 
     /// Whether a tensor of the layout is made of floats of 8 bits with scales. Of several sources the last decides, as in
@@ -132,12 +160,20 @@ impl Input for CheckpointInput {
             (metadata, reference_order(&names))
         };
         let of_fp8 = layout.tensors.iter().map(|tensor| self.is_of_fp8(tensor)).collect();
-        let base = Base { metadata, tensors: &tensors, order, converted, of_fp8, shard_of: None };
+        let base = Base {
+            metadata,
+            tensors: &tensors,
+            order,
+            converted,
+            of_fp8,
+            repacked: self.kept(request)?,
+            shard_of: None,
+        };
         files::plan(&base, output, request)
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
-        layout_tasks(&self.checkpoint, &self.layout, request.via)
+        layout_tasks(&self.checkpoint, &self.layout, request.via, &self.kept(request)?)
     }
 }
 
@@ -243,7 +279,8 @@ pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
     metadata
 }
 
-/// One task for each tensor of a layout, in its order, which is that of the checkpoint.
+/// One task for each tensor of a layout, in its order, which is that of the checkpoint. `kept` are the types whose
+/// blocks hold what is stored of each, empty where nothing is kept so.
 ///
 /// # Errors
 /// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
@@ -251,24 +288,30 @@ pub(crate) fn layout_tasks<'a>(
     checkpoint: &'a Checkpoint,
     layout: &'a Layout,
     via: Option<DType>,
+    kept: &[Option<DType>],
 ) -> Result<Vec<TensorTask<'a>>, Error> {
-    let task = |tensor: &'a OutTensor| {
+    let task = |(index, tensor): (usize, &'a OutTensor)| {
+        let kept = tensor.kept.or(kept.get(index).copied().flatten());
         // What the converter keeps in f32 or as blocks is not rounded on its way.
-        let via = via.filter(|_| !tensor.keep_f32 && tensor.kept.is_none());
-        Ok(TensorTask { via, ..TensorTask::new(tensor.name.clone(), rows_of(checkpoint, tensor)?) })
+        let via = via.filter(|_| !tensor.keep_f32 && kept.is_none());
+        Ok(TensorTask { via, ..TensorTask::new(tensor.name.clone(), rows_of(checkpoint, tensor, kept)?) })
     };
-    layout.tensors.iter().map(task).collect()
+    layout.tensors.iter().enumerate().map(task).collect()
 }
 
 /// The one place that knows which source of rows a layout's kind of data needs.
-fn rows_of<'a>(checkpoint: &'a Checkpoint, tensor: &'a OutTensor) -> Result<Box<dyn RowSource + 'a>, Error> {
+fn rows_of<'a>(
+    checkpoint: &'a Checkpoint,
+    tensor: &'a OutTensor,
+    kept: Option<DType>,
+) -> Result<Box<dyn RowSource + 'a>, Error> {
     let wanted = |map, element| RowsFor {
         checkpoint,
         tensor: &tensor.name,
         view: tensor.row_view(),
         map,
         element,
-        kept: tensor.kept,
+        kept,
     };
     Ok(match &tensor.data {
         Data::Computed(values) => Box::new(ValueRows(values)),

@@ -32,6 +32,8 @@ pub(crate) struct Base<'a> {
     pub(crate) converted: bool,
     /// Which of the tensors came from floats of 8 bits; none where nobody asks.
     pub(crate) of_fp8: Vec<bool>,
+    /// The type whose blocks hold what the input stores of each, where that is wanted and there is one.
+    pub(crate) repacked: Vec<Option<DType>>,
     /// The input's file that holds each tensor, where that matters.
     pub(crate) shard_of: Option<Vec<usize>>,
 }
@@ -137,6 +139,11 @@ fn choose(
                 let chosen = made.iter_mut().zip(facts).zip(of_fp8).filter(|(_, of_fp8)| *of_fp8);
                 chosen.for_each(|((assignment, facts), _)| choose_for_fp8(assignment, facts, dtype));
             }
+            for (assignment, (index, _)) in made.iter_mut().zip(kept) {
+                if let Some(dtype) = base.repacked.get(*index).copied().flatten() {
+                    keep_repacked(assignment, dtype);
+                }
+            }
             made.into_iter().map(|it| (it.dtype, it.reason, it.fallback, it.requires_imatrix)).collect()
         }
     };
@@ -165,16 +172,28 @@ fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
     }
 }
 
+/// Values that a type holds as they are stay so, unless an option names another type or the tensor is left alone.
+fn keep_repacked(assignment: &mut Assignment, dtype: DType) {
+    if is_requested(assignment.reason) || matches!(assignment.reason, Reason::Kept(_)) {
+        return;
+    }
+    assignment.dtype = dtype;
+    assignment.reason = Reason::Repacked;
+    assignment.fallback = None;
+    assignment.requires_imatrix = false;
+}
+
+/// Whether an option names the type of this very tensor.
+fn is_requested(reason: Reason) -> bool {
+    matches!(reason, Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption)
+}
+
 /// What the reference's `--fp8-as-q8` makes of a tensor that came from floats of 8 bits, unless an option names another
 /// type for it: no vector, no norm, and f16 where rows are no whole blocks.
 ///
 /// Source: `tensor_force_quant` and `prepare_tensors` in `conversion/base.py`.
 fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: DType) {
-    let is_requested = matches!(
-        assignment.reason,
-        Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption
-    );
-    if is_requested || facts.shape.n_dims() < 2 || facts.name.ends_with("_norm.weight") {
+    if is_requested(assignment.reason) || facts.shape.n_dims() < 2 || facts.name.ends_with("_norm.weight") {
         return;
     }
     let row_elems = facts.shape.row_elems();

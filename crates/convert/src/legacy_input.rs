@@ -173,7 +173,8 @@ impl Input for LegacyInput {
         };
         let metadata = quantized_metadata(&self.layout.metadata, file_type, ZeroBytes::Keep);
         let (converted, shard_of, of_fp8) = (false, None, Vec::new());
-        let base = Base { metadata, tensors: &tensors, order, converted, shard_of, of_fp8 };
+        let repacked = Vec::new();
+        let base = Base { metadata, tensors: &tensors, order, converted, shard_of, of_fp8, repacked };
         files::plan(&base, output, request)
     }
 

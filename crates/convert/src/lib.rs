@@ -35,6 +35,7 @@ mod output;
 mod planned;
 mod prune;
 pub mod recipes;
+mod repack;
 mod request;
 mod rows;
 mod run;
@@ -53,6 +54,7 @@ pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;
 // What is requested.
 pub use key_override::KeyOverride;
+pub use repack::Repacked;
 pub use request::{Importance, OutputRequest, Request, Shards};
 // Where it goes.
 pub use output::{check_output, check_output_beside, output_path, real_output, write};

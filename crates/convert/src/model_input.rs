@@ -85,6 +85,7 @@ impl Input for ModelInput {
             order,
             converted: false,
             of_fp8: Vec::new(),
+            repacked: Vec::new(),
             shard_of: Some(shard_of),
         };
         files::plan(&base, output, request)

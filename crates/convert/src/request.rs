@@ -62,6 +62,8 @@ pub struct Request<'a> {
     /// The type of matrices of a checkpoint that came from floats of 8 bits, in files that the reference's converter
     /// writes alone. What overrides name goes before it.
     pub fp8_as: Option<DType>,
+    /// Whether codes of a checkpoint become blocks that hold the same values, where a ggml type can.
+    pub repack: bool,
     /// A type that the weights of a checkpoint are rounded to first, as the reference's two steps do.
     pub via: Option<DType>,
 }

@@ -5,7 +5,7 @@ use crate::{
     imatrix::{MissingPolicy, Substitute, substitute},
     job::{Target, TensorTask, Weights},
     planned::{Choice, PlannedFile},
-    recipes::{Recipe, TensorFacts},
+    recipes::{Reason, Recipe, TensorFacts},
     request::Request,
 };
 
@@ -18,7 +18,7 @@ pub(crate) fn check(
     for choice in &file.choices {
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
         // What is only copied needs nothing.
-        if tensor.dtype == dtype {
+        if tensor.dtype == dtype || choice.reason == Reason::Repacked {
             continue;
         }
         let name = || tensor.name.to_owned();
@@ -92,7 +92,7 @@ pub(crate) fn add_targets<'a>(
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
         // Floats take no weights. Each target has its own: of two files from one read, one may need weights in the place
         // of missing ones while the other does without.
-        let weights = if dtype.is_quantized() {
+        let weights = if dtype.is_quantized() && choice.reason != Reason::Repacked {
             // An entry of the wrong size has been refused, unless its tensor is only copied.
             let found = request.weights_of(tensor).ok().flatten();
             match found {

@@ -8,7 +8,7 @@ const FLOORS: &[&[&str]] = &[
     &["imatrix", "merge"],
     &["error"],
     // Parts that know nothing of each other.
-    &["finite", "key_override", "planned", "prune", "rows"],
+    &["finite", "key_override", "planned", "prune", "repack", "rows"],
     // What is requested, and what is done.
     &["job", "request"],
     &["ahead", "files", "targets"],

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use convert::{
-    Conversion, Error, Input, PlannedFile, RunOptions,
+    Conversion, Error, Input, PlannedFile, Repacked, RunOptions,
     recipes::{Recipe, TensorFacts},
 };
 
@@ -38,6 +38,8 @@ pub struct OpenInput<'a, I> {
     pub dropped: Vec<arch::Dropped>,
     /// How it stores what each tensor is made of.
     pub stored_as: Vec<String>,
+    /// Of each tensor, whether its codes are kept; empty where nobody asked for it.
+    pub repacked: Vec<Repacked>,
 }
 
 /// What is wanted of a run beside the types.
@@ -103,6 +105,7 @@ pub fn run<I: Input>(
         dropped: &open.dropped,
         notes: [open.notes.clone(), coverage].concat(),
         stored_as: &open.stored_as,
+        repacked: &open.repacked,
     };
     let report = Report::new(&origin, &files, args.dry_run);
     let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arch::Data;
-use convert::{Choice, PlannedFile, recipes::Reason};
+use convert::{Choice, PlannedFile, Repacked, recipes::Reason};
 use gguf::PlannedTensor;
 use serde::Serialize;
 use source::Checkpoint;
@@ -39,6 +39,9 @@ struct Output {
     bits_per_weight: f64,
     totals: BTreeMap<&'static str, Total>,
     tensors: Vec<Tensor>,
+    /// With `--repack`: what is kept and what is decoded, a line for each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    repack: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -61,6 +64,9 @@ struct Tensor {
     /// The dtype that the row length did not allow.
     fallback_from: Option<&'static str>,
     requires_imatrix: bool,
+    /// With `--repack`, of quantized weights: `kept`, or why they are decoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repack: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,6 +89,8 @@ pub struct Origin<'a> {
     pub notes: Vec<String>,
     /// How the input stores what each of its tensors is made of.
     pub stored_as: &'a [String],
+    /// Of each tensor, whether its codes are kept; empty where nobody asked for it.
+    pub repacked: &'a [Repacked],
 }
 
 impl Report {
@@ -105,9 +113,10 @@ impl Report {
                     reason: reason(choice),
                     fallback_from: choice.fallback.map(|fallback| fallback.wanted.name()),
                     requires_imatrix: choice.requires_imatrix,
+                    repack: origin.repacked.get(choice.tensor).and_then(|made| repack(choice, made)),
                 }
             };
-            let tensors = file.choices.iter().zip(file.plan.tensors()).map(tensor).collect();
+            let tensors: Vec<Tensor> = file.choices.iter().zip(file.plan.tensors()).map(tensor).collect();
             Output {
                 path: path.display().to_string(),
                 r#type: file.recipe.alias_of.unwrap_or(file.recipe.name),
@@ -115,6 +124,7 @@ impl Report {
                 bytes: file.plan.file_len(),
                 bits_per_weight: file.bits_per_weight(),
                 totals,
+                repack: repack_lines(&tensors),
                 tensors,
             }
         };
@@ -171,6 +181,9 @@ impl Report {
                 human_bytes(output.bytes),
                 output.bits_per_weight
             );
+            for line in &output.repack {
+                let _ = writeln!(text, "{line}");
+            }
         }
         for dropped in &self.dropped {
             let _ = writeln!(text, "left out: {}: {}", printable(&dropped.name), dropped.reason);
@@ -178,6 +191,11 @@ impl Report {
         text.truncate(text.trim_end().len());
         text.push('\n');
         text
+    }
+
+    /// What became of quantized weights where they were to be kept: lines of all outputs.
+    pub fn repacks(&self) -> impl Iterator<Item = &String> {
+        self.outputs.iter().flat_map(|output| &output.repack)
     }
 
     /// Row lengths that did not allow the dtype of the recipe: a line for each kind.
@@ -216,9 +234,50 @@ impl Tensor {
             None if self.reason == Reason::Default.to_string() => String::new(),
             None => self.reason.clone(),
         };
+        let why = match &self.repack {
+            Some(not_kept) if not_kept != KEPT && why.is_empty() => format!("decoded: {not_kept}"),
+            Some(not_kept) if not_kept != KEPT => format!("{why}; decoded: {not_kept}"),
+            _ => why,
+        };
         let (name, shape) = (printable(&self.name), format!("{:?}", self.shape));
         vec![name, shape, self.from.clone(), self.dtype.into(), self.bytes.to_string(), why]
     }
+}
+
+/// What a tensor says whose blocks hold the values of the checkpoint.
+const KEPT: &str = "kept";
+
+/// Whether codes are kept, and why not.
+fn repack(choice: &Choice, made: &Repacked) -> Option<String> {
+    match made {
+        Repacked::Plain => None,
+        Repacked::Kept(_) if choice.reason == Reason::Repacked => Some(KEPT.to_owned()),
+        Repacked::Kept(_) => Some(format!("its type is decided otherwise ({})", choice.reason)),
+        Repacked::Decoded(why) => Some(why.clone()),
+    }
+}
+
+/// A line for each type that tensors are kept as, and for each reason why others are not.
+fn repack_lines(tensors: &[Tensor]) -> Vec<String> {
+    let mut kinds: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
+    for tensor in tensors {
+        match tensor.repack.as_deref() {
+            Some(KEPT) => kinds.entry((false, tensor.dtype)).or_default().push(&tensor.name),
+            Some(why) => kinds.entry((true, why)).or_default().push(&tensor.name),
+            None => {}
+        }
+    }
+    let line = |((is_decoded, what), names): ((bool, &str), Vec<&str>)| {
+        let which = match &names[..] {
+            [first, rest @ ..] if !rest.is_empty() => format!("`{first}` and {} more", rest.len()),
+            names => names.iter().map(|name| format!("`{name}`")).collect(),
+        };
+        match is_decoded {
+            false => format!("repack: {which} kept, the same values as {what}"),
+            true => format!("repack: {which} decoded: {what}"),
+        }
+    };
+    kinds.into_iter().map(line).collect()
 }
 
 fn reason(choice: &Choice) -> String {

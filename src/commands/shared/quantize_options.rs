@@ -121,6 +121,7 @@ pub struct Settings {
     imatrix: Option<Imatrix>,
     keys: Vec<KeyOverride>,
     fp8_as: Option<DType>,
+    repack: bool,
     replayed: bool,
     save_to: Option<PathBuf>,
     endian: Endian,
@@ -139,6 +140,8 @@ pub struct OtherSettings {
     pub via: Option<DType>,
     /// The type of matrices that came from FP8.
     pub fp8_as: Option<DType>,
+    /// Codes of a checkpoint are kept where a type holds the same values.
+    pub repack: bool,
     /// The byte order of the output.
     pub endian: Endian,
 }
@@ -184,6 +187,7 @@ impl QuantizeOptions {
             imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),
             keys,
             fp8_as: other.fp8_as,
+            repack: other.repack,
             replayed: self.recipe.is_some(),
             save_to: self.save_recipe.clone(),
             endian: other.endian,
@@ -281,6 +285,7 @@ impl Settings {
         request.via = settings.via;
         // A recipe file has the types that were chosen.
         request.fp8_as = self.fp8_as;
+        request.repack = self.repack;
         request.endian = self.endian;
         request
     }

@@ -108,6 +108,9 @@ pub(in crate::commands) fn write_and_report<I: Input>(
         let (path, size) = (path.display(), human_bytes(n_bytes));
         ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
     }
+    for line in report.repacks() {
+        ui.status(line);
+    }
     Ok(())
 }
 

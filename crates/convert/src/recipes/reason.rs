@@ -49,6 +49,8 @@ pub enum Reason {
     Q8_0AtLeast,
     /// The option for what came from floats of 8 bits.
     Fp8Option,
+    /// Blocks of this type hold what the checkpoint stores.
+    Repacked,
     /// A recipe file, in which all was decided before.
     RecipeFile,
 }
@@ -96,6 +98,7 @@ impl fmt::Display for Reason {
             Reason::Default => f.write_str("default"),
             Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
             Reason::Fp8Option => f.write_str("requested: type of what came from FP8"),
+            Reason::Repacked => f.write_str("the same values as in the checkpoint"),
             Reason::RecipeFile => f.write_str("recipe file"),
             Reason::Rule { category, tied, when } => {
                 // Tied says something of the embedding alone; for all others it is a fact about the model.

@@ -8,7 +8,7 @@
 //!
 //! Whether a type fits is decided by the values that are there: by every scale, every zero and, where codes and zeros
 //! could be more than a type holds, by every code. A zero that is negative in one form may be positive in the other
-//! (Q2_0 with the zero 2): it is the same number.
+//! (Q2_0 with the zero 2, Q4_K with negative scales): it is the same number.
 //!
 //! Source of the layouts: `block_q4_0` and so on in `ggml/src/ggml-common.h`, llama.cpp as vendored in
 //! llama-cpp-python 0.3.36.
@@ -107,8 +107,8 @@ impl CodedWeights {
         }
         let q2 = bits <= 2 && zeros.is_in(1.0, 2.0) && holds_runs(64);
         let types = [
-            (is_ternary && values.is_in(-1.0, 1.0), DType::TQ2_0),
             (is_ternary && values.is_in(-1.0, 1.0), DType::TQ1_0),
+            (is_ternary && values.is_in(-1.0, 1.0), DType::TQ2_0),
             (q2, DType::Q2_0),
             (values.is_in(-8.0, 7.0), DType::Q4_0),
             (bits <= 4 && zeros.is_in(0.0, 63.0) && holds_runs(256), DType::Q4_K),
@@ -118,7 +118,7 @@ impl CodedWeights {
         let types: Vec<DType> = types.into_iter().filter(|(fits, _)| *fits).map(|(_, dtype)| dtype).collect();
         Ok(match types.is_empty() {
             true => Repacks::Not(format!(
-                "values of {} to {} scales fit no type of ggml",
+                "codes less zeros are {} to {}, which no type of ggml holds",
                 values.least, values.most
             )),
             false => Repacks::To(types),

@@ -65,7 +65,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         }
         let ([rows, words], [scale_rows, scale_columns]) = (dims(codes)?, dims(scales)?);
         let weights = if words.checked_mul(PER_WORD) == Some(scale_columns) {
-            gemm(codes, scales, zeros, [rows, scale_columns, scale_rows], &sizes)?
+            gemm(codes, scales, zeros, [rows, scale_columns, scale_rows])?
         } else if rows == scale_rows {
             gemv(codes, scales, zeros, &sizes)?
         } else {
@@ -115,10 +115,9 @@ fn dims(tensor: &Tensor) -> Result<[u64; 2], Error> {
     }
 }
 
-/// The group size that makes `n_groups` of `n_columns`: one that the config names, or equal groups.
-fn group_size(n_columns: u64, n_groups: u64, sizes: &[u64]) -> Option<u64> {
-    let named = sizes.iter().copied().find(|size| n_columns.div_ceil(*size) == n_groups);
-    named.or_else(|| n_columns.is_multiple_of(n_groups).then(|| n_columns / n_groups))
+/// The group size that makes `n_groups` equal groups of `n_columns`.
+fn group_size(n_columns: u64, n_groups: u64) -> Option<u64> {
+    (n_groups > 0 && n_columns.is_multiple_of(n_groups)).then(|| n_columns / n_groups)
 }
 
 /// Codes (in, out / 8).
@@ -127,10 +126,9 @@ fn gemm(
     scales: &Tensor,
     zeros: Option<&Tensor>,
     [n_columns, n_rows, n_groups]: [u64; 3],
-    sizes: &[u64],
 ) -> Result<CodedWeights, Error> {
-    let expected = "(groups, out) with as many groups as the group size makes";
-    let size = group_size(n_columns, n_groups, sizes).ok_or_else(|| shape_error(scales, codes, expected))?;
+    let expected = "(groups, out) of groups of the same size";
+    let size = group_size(n_columns, n_groups).ok_or_else(|| shape_error(scales, codes, expected))?;
     let nibbles = |tensor: &Tensor, n_streams: u64| Codes {
         name: tensor.name.clone(),
         span: tensor.span(),

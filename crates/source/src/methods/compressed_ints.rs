@@ -34,7 +34,8 @@ use crate::{
 /// # Errors
 /// [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`], [`Error::PartValue`].
 pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let config_bits = bits_of(assembly.quantized.config());
+    let config = assembly.quantized.config();
+    let (config_bits, is_old) = (bits_of(config), is_old(config));
     for codes in assembly.left() {
         let Some(name) = codes.name.strip_suffix("_packed").filter(|_| codes.dtype == Dtype::I32) else {
             continue;
@@ -44,7 +45,7 @@ pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let shape = shape_of(assembly, codes, shape_tensor)?;
         let matrix = Matrix::new(codes, &shape)?;
         let n_words = codes.row_elems();
-        let (bits, is_dense) = packing_of(codes, matrix.n_columns, n_words, &config_bits)?;
+        let (bits, is_dense) = packing_of(codes, matrix.n_columns, n_words, &config_bits, is_old)?;
         let stream_bytes = 4 * n_words;
         let packed = Codes {
             name: codes.name.clone(),
@@ -63,9 +64,16 @@ pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let scales = floats_of(assembly, codes, &format!("{name}_scale"))?;
         let (scale_grid, n_groups) = matrix.scales(codes, scales)?;
         let zeros_name = format!("{name}_zero_point");
+        // Codes are moved by half of their range, and zeros with them.
+        let middle = 1u32 << (bits - 1);
         let zeros = match assembly.get(&zeros_name) {
-            // Codes of symmetric weights are moved by half of their range.
-            None => Zeros::Same((1u32 << (bits - 1)) as f32),
+            None => Zeros::Same(middle as f32),
+            // The zero of a whole tensor is not packed.
+            Some(zero) if zero.dtype == Dtype::I8 && zero.n_bytes() == 1 => {
+                let [byte] = zero.span().of(assembly.quantized.parts)? else { continue };
+                assembly.used(zero);
+                Zeros::Same(f32::from(*byte as i8) + middle as f32)
+            }
             Some(_) => {
                 let zeros = part_of(assembly, codes, &zeros_name, &[Dtype::I32], "I32")?;
                 assembly.used(zeros);
@@ -104,18 +112,21 @@ pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             n_streams: matrix.n_rows,
             n_elems,
             matrix_bytes: matrix.n_rows * n_elems,
-            // Two's complement, moved by 128 with its zero.
             flip: 0x80,
         };
         let zeros = match assembly.get(&format!("{name}_zero_point")) {
             None => Zeros::Same(128.0),
             Some(zeros) => {
                 let zeros = part_of(assembly, codes, &zeros.name, &[Dtype::I8], "I8")?;
-                if zeros.shape != scales.shape || scales.n_bytes() == scales.dtype.bits() / 8 {
-                    return Err(shape_error(zeros, codes, "the shape of the scales, (out, groups)"));
+                if zeros.shape != scales.shape {
+                    return Err(shape_error(zeros, codes, "the shape of the scales"));
                 }
                 assembly.used(zeros);
-                Zeros::Codes(bytes(zeros, n_groups), ZeroRule::AsStored)
+                match zeros.span().of(assembly.quantized.parts)? {
+                    // Two's complement, moved by 128 with its zero.
+                    [byte] => Zeros::Same(f32::from(*byte as i8) + 128.0),
+                    _ => Zeros::Codes(bytes(zeros, n_groups), ZeroRule::AsStored),
+                }
             }
         };
         let groups = matrix.groups(assembly, codes, name, n_groups)?;
@@ -134,10 +145,22 @@ fn bits_of(config: Option<&Json>) -> Vec<u32> {
     bits.filter_map(|bits| u32::try_from(bits).ok()).filter(|bits| (1..=8).contains(bits)).collect()
 }
 
-/// Bits of the codes of a row of `n_columns` in `n_words` words, and whether they are a dense stream. The config is
-/// asked first: 7 bits in whole words look like 8.
-fn packing_of(codes: &Tensor, n_columns: u64, n_words: u64, config: &[u32]) -> Result<(u32, bool), Error> {
-    let fits = |&(bits, is_dense): &(u32, bool)| {
+/// Whether a config says that a version before 0.18 wrote the checkpoint, which never packed densely.
+fn is_old(config: Option<&Json>) -> bool {
+    let version = config.and_then(|config| config.get("version")?.as_str()).unwrap_or_default();
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    matches!((numbers.next().flatten(), numbers.next().flatten()), (Some(0), Some(minor)) if minor < 18)
+}
+
+/// Bits of the codes of a row of `n_columns` in `n_words` words, and whether they are a dense stream.
+fn packing_of(
+    codes: &Tensor,
+    n_columns: u64,
+    n_words: u64,
+    config: &[u32],
+    is_old: bool,
+) -> Result<(u32, bool), Error> {
+    let fits = |bits: u32, is_dense: bool| {
         let bits = u64::from(bits);
         let words = match is_dense {
             true => n_columns.checked_mul(bits).map(|all| all.div_ceil(32)),
@@ -145,17 +168,25 @@ fn packing_of(codes: &Tensor, n_columns: u64, n_words: u64, config: &[u32]) -> R
         };
         words == Some(n_words)
     };
-    let both = |bits: u32| [(bits, true), (bits, false)];
-    let of_config = config.iter().copied().flat_map(both).find(fits);
-    // A module that no group of the config describes: what its shape says.
-    let of_shape = || [4, 8, 3, 2, 6, 5, 7].into_iter().flat_map(both).find(fits);
-    of_config.or_else(of_shape).ok_or_else(|| Error::PartShape {
+    let error = |expected: String| Error::PartShape {
         tensor: codes.name.clone(),
         found: codes.shape.clone(),
-        expected: "rows of in * bits / 32 words, bits 2 to 8".to_owned(),
+        expected,
         codes: codes.name.clone(),
         shape: codes.shape.clone(),
-    })
+    };
+    // Without a config any number of bits may be it.
+    let candidates = if config.is_empty() { &[8, 7, 6, 5, 4, 3, 2][..] } else { config };
+    for is_dense in [!is_old, is_old] {
+        let mut fitting = candidates.iter().copied().filter(|bits| fits(*bits, is_dense));
+        let Some(bits) = fitting.next() else { continue };
+        // 7 bits in whole words look like 8; a dense stream has one length for each.
+        return match fitting.find(|other| *other != bits).filter(|_| !config.is_empty()) {
+            Some(other) => Err(error(format!("codes of {bits} or of {other} bits; the config has both"))),
+            None => Ok((bits, is_dense)),
+        };
+    }
+    Err(error(format!("rows of {n_columns} codes of as many bits as the config says")))
 }
 
 /// The numbers of a `weight_shape`.

@@ -1,0 +1,83 @@
+//! Which tensors of a checkpoint keep the values that their codes stand for, as blocks of ggml.
+//!
+//! Rows may move on the way, elements may not change: then a block holds what the checkpoint means, bit for bit, and
+//! nothing is quantized a second time.
+
+use arch::{Data, ElementMap, Layout, OutTensor};
+use source::{Checkpoint, Repacks};
+use tensor::DType;
+
+use crate::Error;
+
+/// What becomes of the values of a tensor where those of codes shall be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repacked {
+    /// Its values are not codes.
+    Plain,
+    /// Blocks of this type hold them.
+    Kept(DType),
+    /// They are decoded, and quantized again where the type wants it; the reason, for people.
+    Decoded(String),
+}
+
+impl Repacked {
+    /// The type of the blocks.
+    pub fn dtype(&self) -> Option<DType> {
+        match self {
+            Repacked::Kept(dtype) => Some(*dtype),
+            Repacked::Plain | Repacked::Decoded(_) => None,
+        }
+    }
+}
+
+/// What becomes of each tensor of a layout. Scales and zeros are read, codes where a type may be too small for them.
+///
+/// # Errors
+/// [`Error::Read`].
+pub(crate) fn repacked(checkpoint: &Checkpoint, layout: &Layout) -> Result<Vec<Repacked>, Error> {
+    layout.tensors.iter().map(|tensor| of_tensor(checkpoint, tensor)).collect()
+}
+
+fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Error> {
+    let decoded = |why: &str| Ok(Repacked::Decoded(why.to_owned()));
+    let is_stored = |name: &String| checkpoint.tensor(name).is_some_and(|tensor| tensor.stored.is_some());
+    // The reference keeps these blocks too.
+    if tensor.kept.is_some() {
+        return Ok(Repacked::Plain);
+    }
+    let (sources, element) = match &tensor.data {
+        Data::Rows { sources, element, .. } => (sources, *element),
+        Data::Columns { source, .. } if is_stored(source) => {
+            return decoded("its rows are columns of the file");
+        }
+        _ => return Ok(Repacked::Plain),
+    };
+    match sources.iter().filter(|name| is_stored(name)).count() {
+        0 => return Ok(Repacked::Plain),
+        n if n < sources.len() => return decoded("a part of it is not quantized"),
+        _ if element != ElementMap::Identity => return decoded("its elements change on the way"),
+        _ if tensor.keep_f32 => return decoded("it stays in f32"),
+        _ => {}
+    }
+    let mut common: Option<Vec<DType>> = None;
+    for name in sources {
+        let Some(source) = checkpoint.tensor(name) else { continue };
+        if source.row_elems() != tensor.row_view().row_elems {
+            return decoded("its rows are cut on the way");
+        }
+        let types = match checkpoint.repacks_to(source).map_err(Error::Read)? {
+            Some(Repacks::To(types)) => types,
+            Some(Repacks::Not(why)) => return Ok(Repacked::Decoded(why)),
+            None => Vec::new(),
+        };
+        // The smallest that holds all parts: experts of one stack may need different ones.
+        common = Some(match common {
+            None => types,
+            Some(common) => common.into_iter().filter(|dtype| types.contains(dtype)).collect(),
+        });
+    }
+    match common.and_then(|types| types.first().copied()) {
+        Some(dtype) => Ok(Repacked::Kept(dtype)),
+        None => decoded("no type of ggml holds all its parts"),
+    }
+}

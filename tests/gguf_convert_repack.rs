@@ -1,0 +1,72 @@
+//! `gguf-convert --repack`: what is said of tensors whose codes are kept, and of those that are decoded.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::Sandbox;
+use serde_json::Value as Json;
+
+#[test]
+fn the_plan_says_what_is_kept_and_why_not() {
+    let sandbox = Sandbox::with_form("gptq-8bit-order");
+    let ran = sandbox.convert(&["gptq-8bit-order", "out/x", "-t", "q4_k_m", "--repack", "--dry-run"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let row = ran.stdout.lines().find(|line| line.starts_with("blk.0.ffn_down.weight")).unwrap();
+    assert!(row.ends_with("decoded: groups of columns are in no order (act-order)"), "{row}");
+    // Rows of 64 inputs are one group, which is in order whatever the index says.
+    let line = "repack: `blk.0.attn_k.weight` and 11 more decoded: ";
+    assert!(!ran.stdout.contains(line), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("repack: `blk.0.ffn_down.weight` and 1 more decoded: groups of columns"),
+        "{}",
+        ran.stdout
+    );
+    assert!(sandbox.listing("out").is_empty());
+}
+
+#[test]
+fn kept_tensors_in_the_listing_in_json_and_at_the_end() {
+    let sandbox = Sandbox::with_form("packed-4bit");
+    let args = ["packed-4bit", "out/x", "-t", "q6_k", "--repack"];
+    let ran = sandbox.convert(&[&args[..], &["--dry-run"]].concat());
+    let row = ran.stdout.lines().find(|line| line.starts_with("blk.1.attn_q.weight")).unwrap();
+    assert!(row.ends_with("the same values as in the checkpoint") && row.contains(" q4_0 "), "{row}");
+    let summary = "repack: `blk.0.attn_k.weight` and 13 more kept, the same values as q4_0";
+    assert!(ran.stdout.contains(summary), "{}", ran.stdout);
+
+    let ran = sandbox.convert(&[&args[..], &["--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains(summary), "{}", ran.stderr);
+    let report: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let output = &report["outputs"][0];
+    assert_eq!(output["repack"][0], summary);
+    let tensors = output["tensors"].as_array().unwrap();
+    let kept =
+        tensors.iter().filter(|tensor| tensor["repack"] == "kept" && tensor["dtype"] == "q4_0").count();
+    let plain = tensors.iter().filter(|tensor| tensor.get("repack").is_none()).count();
+    assert_eq!((kept, plain), (14, tensors.len() - 14));
+    assert!(sandbox.listing("out").keys().eq(["x"]));
+
+    // Without it, nothing is said of it.
+    let ran = sandbox.convert(&["packed-4bit", "out/y", "-t", "q6_k", "--json"]);
+    assert!(!ran.stdout.contains("repack") && !ran.stderr.contains("repack"));
+}
+
+#[test]
+fn a_type_that_is_asked_for_wins_and_says_so() {
+    let sandbox = Sandbox::with_form("packed-4bit");
+    let ran = sandbox.convert(&[
+        "packed-4bit",
+        "out/x",
+        "-t",
+        "q6_k",
+        "--repack",
+        "--dry-run",
+        "--tensor-type",
+        "attn_q=q8_0",
+    ]);
+    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: its type is decided otherwise (requested: tensor type 1)";
+    assert!(ran.stdout.contains(line), "{}", ran.stdout);
+    let ran = sandbox.convert(&["packed-4bit", "out/x", "-t", "q6_k", "--repack", "--save-recipe", "r.json"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
