@@ -7,16 +7,18 @@
 //! ModelOpt                  X.weight U8                       X.weight_scale           X.weight_scale_2
 //! DeepSeek-V4, experts      X.weight I8                       X.scale F8_E8M0          -
 //! MiMo, Quark               X.weight U8                       X.weight_scale U8        -
-//! MLX                       X.weight U32 (out, in / 8)        X.scales U8              X.global_scale
-//! torchao                   X._weight_qdata U8                X._weight_scale          X._weight_per_tensor_scale
+//! MLX                       X.weight U32 (out, in / 8)        X.scales U8              -
 //! ```
+//!
+//! Not read: torchao, whose scales lie in the order of a kernel unless the file's metadata say otherwise, and
+//! `X.global_scale` of MLX, which counts in parts of 2688.
 //!
 //! Codes are (.., out, in / 2) bytes where nothing else is said; how many bytes of codes a scale has tells the format: 8
 //! NVFP4, 16 MXFP4, 24 MXFP6. The reference's converter leaves MXFP4 of gpt-oss and all NVFP4 in blocks, with the scale of
 //! the tensor beside them.
 //!
 //! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; torchao 0.18; mlx 0.32.4.
+//! llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4.
 
 use std::sync::Arc;
 
@@ -71,11 +73,7 @@ const SPELLINGS: &[Spelling] = &[
         ..spelling(".weight", ".weight_scale", ".weight")
     },
     spelling(".weight", ".scale", ".weight"),
-    Spelling { tensor_scale: Some((".global_scale", false)), ..spelling(".weight", ".scales", ".weight") },
-    Spelling {
-        tensor_scale: Some(("._weight_per_tensor_scale", false)),
-        ..spelling("._weight_qdata", "._weight_scale", ".weight")
-    },
+    spelling(".weight", ".scales", ".weight"),
 ];
 
 /// Takes all tensors of these formats.

@@ -4,7 +4,7 @@
 
 use super::{
     assembly::{Taker, assemble},
-    fp4, fp8,
+    fp8,
     method::{Method, Reading},
 };
 
@@ -16,4 +16,4 @@ pub(super) const TORCHAO: Method = Method {
 };
 
 /// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp4::take, fp8::take];
+const TAKERS: &[Taker] = &[fp8::take];
