@@ -27,6 +27,9 @@ pub fn convert(error: &convert::Error) -> Option<String> {
 /// About an error of the crate `arch`.
 pub fn arch(error: &ArchError) -> Option<String> {
     match error {
+        ArchError::NotAsThis { arch, .. } => {
+            Some(format!("`--arch-as {arch}` converts it all the same, as a model that generates text"))
+        }
         ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
             format!(
                 "`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say"

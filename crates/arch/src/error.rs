@@ -156,9 +156,6 @@ impl ArchError {
             ArchError::MissingTensors { .. } => {
                 Some("a shard may be missing, or `num_hidden_layers` in config.json too large".into())
             }
-            ArchError::NotAsThis { arch, .. } => {
-                Some(format!("`--arch-as {arch}` converts it all the same, as a model that generates text"))
-            }
             ArchError::NotLora { .. } => Some(
                 "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),
             ),
