@@ -5,8 +5,11 @@ forms/NAME.txt       of each tensor: name, type as safetensors spells it, shape,
 refused/NAME.bin     files that are no state dict
 bin, bin-sharded     folders of a tiny llama; `expected.json` says what the converter makes of them: bytes and sha256 of
                      whole files by type
+meta-N               N shards in Meta's layout; expected is what the converter makes of Hugging Face's copy of the same
+                     weights, whose rows of Q and K are moved as `convert_llama_weights_to_hf.py` moves them
+mistral-NAME         Mistral's layout, converted with --mistral-format
 
-Needs torch, transformers, safetensors and sentencepiece.
+Needs torch, transformers, safetensors, sentencepiece and mistral-common.
 """
 
 import collections
@@ -257,6 +260,137 @@ def make_folders(ctx, out: Path) -> None:
         (folder / "tokenizer.model").unlink()
 
 
+# Meta's name, the Hub's, and the dimension by which shards divide it.
+META = {
+    "tok_embeddings.weight": ("model.embed_tokens.weight", 1), "norm.weight": ("model.norm.weight", None),
+    "output.weight": ("lm_head.weight", 0),
+}
+META_LAYER = {
+    "attention.wq.weight": ("self_attn.q_proj.weight", 0), "attention.wk.weight": ("self_attn.k_proj.weight", 0),
+    "attention.wv.weight": ("self_attn.v_proj.weight", 0), "attention.wo.weight": ("self_attn.o_proj.weight", 1),
+    "feed_forward.w1.weight": ("mlp.gate_proj.weight", 0), "feed_forward.w2.weight": ("mlp.down_proj.weight", 1),
+    "feed_forward.w3.weight": ("mlp.up_proj.weight", 0), "attention_norm.weight": ("input_layernorm.weight", None),
+    "ffn_norm.weight": ("post_attention_layernorm.weight", None),
+}
+MOE_LAYER = {name: row for name, row in META_LAYER.items() if "feed_forward" not in name} | {
+    "feed_forward.gate.weight": ("block_sparse_moe.gate.weight", None)} | {
+    f"feed_forward.experts.{i}.{w}.weight": (f"block_sparse_moe.experts.{i}.{w}.weight", None)
+    for i in range(3) for w in ("w1", "w2", "w3")}
+# Shards -> params.json, config of the copy, whether the embedding is divided by rows, what of rotary tables is there.
+LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+    original_max_position_embeddings=8192)
+MODELS = {
+    "meta-1": dict(shards=1, params=dict(norm_eps=1e-6, vocab_size=-1), config=dict(max_position_embeddings=2048,
+        rms_norm_eps=1e-6), heads=4, kv=4, dtype=torch.float16, tables=["rope.freqs"]),
+    "meta-2": dict(shards=2, params=dict(norm_eps=1e-5, vocab_size=-1), config=dict(max_position_embeddings=4096,
+        rms_norm_eps=1e-5), heads=4, kv=4, tables=["layers.0.attention.inner_attention.rope.freqs"]),
+    "meta-4": dict(shards=4, params=dict(norm_eps=1e-5, vocab_size=96, n_kv_heads=4, ffn_dim_multiplier=1.3,
+        rope_theta=500000.0, use_scaled_rope=True), config=dict(max_position_embeddings=131072, rms_norm_eps=1e-5,
+        rope_parameters=LLAMA3_ROPE), heads=8, kv=4, rows=True, tables=[]),
+    "meta-8": dict(shards=8, params=dict(norm_eps=1e-5, vocab_size=-1, n_kv_heads=8), config=dict(
+        max_position_embeddings=4096, rms_norm_eps=1e-5), heads=8, kv=8, tables=["rope.freqs"]),
+    "meta-moe": dict(shards=1, params=dict(norm_eps=1e-5, vocab_size=96, n_kv_heads=2, moe=dict(num_experts=3,
+        num_experts_per_tok=2)), config=dict(max_position_embeddings=32768, rms_norm_eps=1e-5, num_local_experts=3,
+        num_experts_per_tok=2, rope_parameters=dict(rope_type="default", rope_theta=1e6)), heads=4, kv=2, tables=[]),
+}
+DIM, WIDTH = 32, 24
+
+
+def model_tensors(heads: int, kv: int, dtype, layers=1, names=META_LAYER) -> dict:
+    """Tensors under Meta's names, in no order."""
+    rows = {"wq": DIM, "wk": DIM // heads * kv, "wv": DIM // heads * kv, "w1": WIDTH, "w3": WIDTH, "gate": 3}
+    tensors = {}
+    for name in [*META, *(f"layers.{i}.{name}" for i in range(layers) for name in names)]:
+        kind = name.split(".")[-2]
+        if kind.endswith("norm"):
+            tensors[name] = (1 + torch.randn(DIM) * 0.1).to(dtype)
+        elif kind in ("tok_embeddings", "output"):
+            tensors[name] = torch.randn(96, DIM).to(dtype)
+        else:
+            tensors[name] = (torch.randn(rows.get(kind, DIM), WIDTH if kind == "w2" else DIM) * 0.2).to(dtype)
+    return tensors
+
+
+def copy_of(tensors: dict, heads: int, kv: int, names=META_LAYER) -> dict:
+    """The same as the Hub has it: `permute` of convert_llama_weights_to_hf.py."""
+    copy = {}
+    for name, tensor in tensors.items():
+        if name in META:
+            copy[META[name][0]] = tensor
+            continue
+        _, layer, rest = name.split(".", 2)
+        if rest in ("attention.wq.weight", "attention.wk.weight"):
+            n = heads if "wq" in rest else kv
+            tensor = tensor.view(n, tensor.shape[0] // n // 2, 2, DIM).transpose(1, 2).reshape(tensor.shape)
+        copy[f"model.layers.{layer}.{names[rest][0]}"] = tensor.contiguous()
+    return copy
+
+
+def make_meta(ctx, out: Path) -> None:
+    from safetensors.torch import save_file
+    from transformers import LlamaConfig, MixtralConfig
+    for name, spec in MODELS.items():
+        torch.manual_seed(int(name[-1], 36))
+        names = MOE_LAYER if name == "meta-moe" else META_LAYER
+        tensors = model_tensors(spec["heads"], spec["kv"], spec.get("dtype", torch.bfloat16), names=names)
+        copy, folder = ctx.scratch / "copy" / name, out / name
+        common = dict(vocab_size=96, hidden_size=DIM, intermediate_size=WIDTH, num_hidden_layers=1,
+            num_attention_heads=spec["heads"], num_key_value_heads=spec["kv"], bos_token_id=1, eos_token_id=2)
+        kind = (MixtralConfig, "MixtralForCausalLM") if name == "meta-moe" else (LlamaConfig, "LlamaForCausalLM")
+        write_config(kind[0](**common, architectures=[kind[1]], **spec["config"]), copy)
+        save_file(copy_of(tensors, spec["heads"], spec["kv"], names), copy / "model.safetensors", metadata={"format": "pt"})
+        shutil.copy(out / "tokenizer.model", copy)
+        folder.mkdir()
+        write_json(folder / "expected.json", converted(ctx, copy))
+        write_json(folder / "params.json", dict(dim=DIM, multiple_of=8, n_heads=spec["heads"], n_layers=1, **spec["params"]))
+        n = spec["shards"]
+        for shard in range(n):
+            part = {}
+            for tensor, value in tensors.items():
+                axis = (META.get(tensor) or names[tensor.split(".", 2)[2]])[1]
+                axis = 0 if spec.get("rows") and tensor == "tok_embeddings.weight" else axis
+                part[tensor] = value if axis is None or n == 1 else value.chunk(n, axis)[shard].clone()
+            part |= {table: torch.rand(DIM // spec["heads"] // 2) for table in spec["tables"]}
+            if n > 1 and spec["tables"]:
+                part |= {table: torch.arange(DIM // spec["heads"] // 2).float() for table in spec["tables"]}
+            torch.save(part, folder / f"consolidated.{shard:02}.pth")
+
+
+def make_mistral(ctx, out: Path) -> None:
+    from safetensors.torch import save_file
+    heads, kv = 4, 2
+    base = dict(dim=DIM, n_layers=2, head_dim=8, hidden_dim=WIDTH, n_heads=heads, n_kv_heads=kv, norm_eps=1e-5,
+        vocab_size=96, rope_theta=1e6)
+    yarn = dict(factor=16.0, original_max_position_embeddings=8192, alpha=1.0, beta=32.0, apply_scale=False)
+    specs = {
+        "mistral-spm": dict(params=base),
+        "mistral-sharded": dict(params=base | dict(yarn=yarn, max_position_embeddings=4096, sliding_window=512), shards=2),
+        "mistral-scaled": dict(params=base | dict(n_layers=1, yarn=yarn | dict(apply_scale=True),
+            llama_4_scaling=dict(original_max_position_embeddings=8192, beta=0.1)), layers=1),
+        "mistral-fp8": dict(params=base | dict(n_layers=1, quantization=dict(qformat_weight="fp8_e4m3")), layers=1, fp8=True),
+    }
+    for name, spec in specs.items():
+        torch.manual_seed(len(name))
+        tensors = model_tensors(heads, kv, torch.bfloat16, layers=spec.get("layers", 2))
+        if spec.get("fp8"):
+            for tensor in [name for name in tensors if ".w" in name]:
+                scale = tensors[tensor].float().abs().max() / 448
+                tensors[tensor] = (tensors[tensor].float() / scale).to(torch.float8_e4m3fn)
+                stem = tensor.removesuffix("weight")
+                tensors |= {stem + "qscale_weight": scale.bfloat16(), stem + "qscale_act": torch.tensor(0.5).bfloat16()}
+        folder = out / name
+        folder.mkdir()
+        shutil.copy(out / "tokenizer.model", folder / "tokenizer.model.v3")
+        write_json(folder / "params.json", spec["params"])
+        n = spec.get("shards", 1)
+        order = list(tensors)
+        for shard in range(n):
+            file = "consolidated.safetensors" if n == 1 else f"consolidated-{shard + 1:05}-of-{n:05}.safetensors"
+            save_file({tensor: tensors[tensor] for tensor in order[shard::n]}, folder / file)
+        write_json(folder / "expected.json", converted(ctx, folder, "--mistral-format"))
+        (folder / "tokenizer.model.v3").unlink()
+
+
 def make(ctx) -> None:
     out = ctx.golden / "torch"
     shutil.rmtree(out, ignore_errors=True)
@@ -265,3 +399,5 @@ def make(ctx) -> None:
         write(out / name)
     make_tokenizer(out)
     make_folders(ctx, out)
+    make_meta(ctx, out)
+    make_mistral(ctx, out)

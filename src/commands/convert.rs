@@ -131,6 +131,10 @@ struct ConvertArgs {
     /// first.
     #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"])]
     repack: bool,
+    /// Read Mistral's own layout (params.json, consolidated*.safetensors) also where Hugging Face's copy of the
+    /// weights lies beside it.
+    #[arg(long, conflicts_with_all = ["to", "base"])]
+    mistral_format: bool,
     /// The model's name, whatever the checkpoint says.
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -213,7 +217,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let out = (!args.vocab_only && !args.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
     let wanted = hub::Wanted { weights: !args.vocab_only, keep: args.keep, out };
     let input = hub::input(args.src(), wanted, ui)?;
-    let folder = &input.folder;
+    let folder = &input.folder.clone().mistral_format(args.mistral_format);
     match args.base.is_some() || source::is_adapter(folder.path()) {
         _ if args.vocab_only => vocab(&args, folder, ui)?,
         true => lora(&args, folder, &run_options, ui)?,

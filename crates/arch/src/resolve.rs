@@ -1,5 +1,6 @@
 //! From a checkpoint to a layout: what the rows of [`ARCHES`](crate::ARCHES) are applied with.
 
+use gguf::{Metadata, Value};
 use serde_json::Value as Json;
 
 use crate::arch::{Arch, Class};
@@ -13,7 +14,7 @@ use crate::layout::{Data, Dropped, Layout, OutTensor};
 use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
-use crate::vocab::{self, VocabContext};
+use crate::vocab::{self, Route, VocabContext};
 use crate::{ArchError, Input, Options, SourceTensor, pooling};
 
 /// Resolves a checkpoint.
@@ -44,10 +45,29 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
         },
     )?;
     let mut layout = resolved.layout;
+    let mut vocab = vocab;
+    if resolved.arch.vocab == Route::Mistral {
+        let key = format!("{}.vocab_size", resolved.arch.written());
+        size_by_tokenizer(&layout.metadata, key, &mut vocab.entries);
+    }
     // As in the reference's writer, a key that is there keeps its place and takes the new value.
     layout.metadata.extend(vocab.entries);
     layout.notes.extend(vocab.notes);
     Ok(layout)
+}
+
+/// Puts the number of tokens behind their types, where no config has said it.
+///
+/// Source: `_set_vocab_mistral` in `conversion/base.py`.
+fn size_by_tokenizer(metadata: &Metadata, key: String, vocab: &mut Metadata) {
+    let n_tokens = match vocab.get("tokenizer.ggml.tokens") {
+        Some(Value::Array(tokens)) => u32::try_from(tokens.len()).ok(),
+        _ => None,
+    };
+    let types = vocab.iter().position(|(key, _)| key == "tokenizer.ggml.token_type");
+    if let (Some(n_tokens), Some(types), false) = (n_tokens, types, metadata.contains(&key)) {
+        vocab.set_at(types + 1, key, n_tokens);
+    }
 }
 
 /// As [`resolve`], for a file that carries no tokenizer: the tokenizer files are not looked at.

@@ -1,13 +1,13 @@
 //! A checkpoint folder, opened: headers and small files only.
 
-use std::ops::Range;
+use std::{ops::Range, path::Path};
 
 use gguf::Advice;
 use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-    Error, Folder, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
+    Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
     methods::{self, Decoded, Outcome},
     read_columns, read_rows,
     small_files::{card_of, read_object, read_small_files},
@@ -52,8 +52,8 @@ pub struct Checkpoint {
 pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let listing = folder.listing()?;
-    let (format, open, note) = formats::detect(&listing)?;
-    let checkpoint = without_weights(&folder, &listing)?;
+    let (format, open, note) = formats::detect(&listing, folder.wants_mistral())?;
+    let checkpoint = without_weights(&folder, &listing, Some(format))?;
     let Weights { parts, tensors, notes: more } = open(folder.path(), &listing)?;
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
@@ -69,15 +69,15 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
 /// As [`open`].
 pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
-    without_weights(&folder, &folder.listing()?)
+    let listing = folder.listing()?;
+    // Weights that are there say which config is meant.
+    let format = formats::detect(&listing, folder.wants_mistral()).ok().map(|(format, ..)| format);
+    without_weights(&folder, &listing, format)
 }
 
-fn without_weights(folder: &Folder, listing: &Listing) -> Result<Checkpoint, Error> {
+fn without_weights(folder: &Folder, listing: &Listing, format: Option<&Format>) -> Result<Checkpoint, Error> {
     let dir = folder.path();
-    if !listing.has("config.json") {
-        return Err(Error::MissingFile { file: "config.json".to_owned() });
-    }
-    let config = read_object(dir, "config.json")?;
+    let config = config_of(dir, listing, format)?;
     let generation_config = match listing.has("generation_config.json") {
         true => Some(read_object(dir, "generation_config.json")?),
         false => None,
@@ -98,6 +98,20 @@ fn without_weights(folder: &Folder, listing: &Listing) -> Result<Checkpoint, Err
         method: None,
         settled: false,
     })
+}
+
+/// `config.json`; of a layout that has none `params.json`, with the class that architectures know it by.
+fn config_of(dir: &Path, listing: &Listing, format: Option<&Format>) -> Result<Json, Error> {
+    let class = format.and_then(|format| format.class);
+    let file = if class.is_some() { "params.json" } else { "config.json" };
+    if !listing.has(file) {
+        return Err(Error::MissingFile { file: file.to_owned() });
+    }
+    let mut config = read_object(dir, file)?;
+    if let Some(class) = class {
+        config["architectures"] = Json::from(vec![class(&config)]);
+    }
+    Ok(config)
 }
 
 impl Checkpoint {

@@ -349,6 +349,16 @@ pub enum Error {
         /// What it looks like.
         found: &'static str,
     },
+    /// Shards of one matrix that do not belong together.
+    #[error("`{files}`: tensor `{tensor}`: {problem}")]
+    ShardsDiffer {
+        /// The files, first and last.
+        files: String,
+        /// The tensor.
+        tensor: String,
+        /// How they differ.
+        problem: String,
+    },
     /// Codes of quantized weights that do not lie in their file one after the other.
     #[error(
         "tensor `{tensor}` belongs to weights quantized by {method} and is stored by strides, which is not read"

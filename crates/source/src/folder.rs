@@ -15,6 +15,7 @@ use crate::{Error, Listing, part::Fetched};
 pub struct Folder {
     path: PathBuf,
     name: Option<String>,
+    mistral: bool,
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
     /// What has to live as long as the folder is used.
     _holds: Option<Arc<dyn Any + Send + Sync>>,
@@ -23,7 +24,7 @@ pub struct Folder {
 impl Folder {
     /// A folder on the disk.
     pub fn at(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into(), name: None, fetched: BTreeMap::new(), _holds: None }
+        Folder { path: path.into(), name: None, mistral: false, fetched: BTreeMap::new(), _holds: None }
     }
 
     /// The same under another name: that of the model, where the folder is called by something else.
@@ -39,6 +40,17 @@ impl Folder {
         holds: Arc<dyn Any + Send + Sync>,
     ) -> Folder {
         Folder { fetched, _holds: Some(holds), ..self }
+    }
+
+    /// The same, of which Mistral's own layout is read (`consolidated*.safetensors`, `params.json`) also where another copy
+    /// of the weights lies beside it.
+    pub fn mistral_format(self, mistral: bool) -> Folder {
+        Folder { mistral, ..self }
+    }
+
+    /// Whether Mistral's own layout is asked for.
+    pub(crate) fn wants_mistral(&self) -> bool {
+        self.mistral
     }
 
     /// Where its small files are.

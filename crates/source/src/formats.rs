@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::{Error, FOREIGN, Foreign, Listing, Weights, safetensors, torch};
+use serde_json::Value as Json;
+
+use crate::{Error, FOREIGN, Foreign, Listing, Weights, safetensors, shards::Shards, torch};
 
 /// Opens the weights of a folder.
 pub(crate) type Open = fn(&Path, &Listing) -> Result<Weights, Error>;
@@ -18,7 +20,15 @@ pub struct Format {
     pub(crate) detect: fn(&Listing) -> Option<String>,
     /// The reader; none where the format is known and not read yet.
     pub(crate) open: Option<Open>,
+    /// For a layout that has `params.json` in the place of `config.json`: the class that architectures know it by.
+    pub(crate) class: Option<fn(&Json) -> &'static str>,
 }
+
+/// The name of the format that [`Folder::mistral_format`](crate::Folder::mistral_format) asks for.
+const MISTRAL: &str = "Mistral's own layout of safetensors";
+/// Its files.
+const MISTRAL_SHARDS: Shards =
+    Shards { prefix: "consolidated", suffix: ".safetensors", index: "consolidated.safetensors.index.json" };
 
 impl Format {
     /// Whether this format is read, not just recognized.
@@ -34,36 +44,42 @@ pub const FORMATS: &[Format] = &[
         files: "model*.safetensors",
         detect: safetensors::detect,
         open: Some(safetensors::open),
+        class: None,
     },
     Format {
         name: "torch pickles",
         files: "pytorch_model*.bin",
         detect: torch::detect,
         open: Some(torch::open),
+        class: None,
     },
     Format {
-        name: "Mistral's own layout of safetensors",
+        name: MISTRAL,
         files: "consolidated*.safetensors",
-        detect: |listing| listing.matching("consolidated", ".safetensors").into_iter().next(),
-        open: None,
+        detect: |listing| MISTRAL_SHARDS.detect(listing),
+        open: Some(|dir, listing| safetensors::open_shards(&MISTRAL_SHARDS, dir, listing)),
+        class: Some(mistral_class),
     },
     Format {
         name: "torch pickles in Meta's layout",
-        files: "consolidated*.pth",
-        detect: |listing| listing.matching("consolidated", ".pth").into_iter().next(),
-        open: None,
+        files: "consolidated.*.pth",
+        detect: torch::meta::detect,
+        open: Some(torch::meta::open),
+        class: Some(|_| "MetaParams"),
     },
     Format {
         name: "a LoRA adapter",
         files: "adapter_model.*",
         detect: |listing| listing.matching("adapter_model.", "").into_iter().next(),
         open: None,
+        class: None,
     },
     Format {
         name: "GGUF",
         files: "*.gguf",
         detect: |listing| listing.matching("", ".gguf").into_iter().next(),
         open: None,
+        class: None,
     },
 ];
 
@@ -71,8 +87,12 @@ pub const FORMATS: &[Format] = &[
 ///
 /// # Errors
 /// [`Error::NoWeights`], [`Error::NotReadYet`], [`Error::Foreign`].
-pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open, Option<String>), Error> {
-    let mut found = FORMATS.iter().filter_map(|format| Some((format, (format.detect)(listing)?)));
+pub(crate) fn detect(
+    listing: &Listing,
+    mistral: bool,
+) -> Result<(&'static Format, Open, Option<String>), Error> {
+    let wanted = FORMATS.iter().filter(|format| !mistral || format.name == MISTRAL);
+    let mut found = wanted.filter_map(|format| Some((format, (format.detect)(listing)?)));
     let Some((format, file)) = found.next() else {
         for Foreign { name, detect, advice, .. } in FOREIGN {
             if let Some(file) = detect(listing) {
@@ -91,4 +111,17 @@ pub(crate) fn detect(listing: &Listing) -> Result<(&'static Format, Open, Option
         format!("weights are read from `{file}` ({}); left aside: {}", format.name, copies.join(", "))
     });
     Ok((format, open, note))
+}
+
+/// The class of a `params.json` of Mistral, by what the reference's classes are chosen by.
+///
+/// Source: `main` in `convert_hf_to_gguf.py`, `MistralModel.__init__` in `conversion/mistral.py`.
+fn mistral_class(params: &Json) -> &'static str {
+    let has = |key: &str| params.get(key).is_some_and(|value| !value.is_null());
+    match () {
+        // Latent attention and experts: a relative of DeepSeek 2, which no architecture here knows by these names.
+        () if has("moe") => "MistralMoeParams",
+        () if has("llama_4_scaling") => "Mistral3Params",
+        () => "MistralParams",
+    }
 }

@@ -77,6 +77,11 @@ impl Hparams {
         self.notes.push(format!("config.json taken as it stands, without defaults: {reason}"));
     }
 
+    /// Notes what a person should know of how the config was read.
+    pub fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     /// What a person should know of how the config was read, each one line.
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -63,7 +63,7 @@ const UNDERSTOOD: &[&str] = &[
 ];
 
 /// `LlamaConfig` of transformers 5.23.
-const LLAMA_CONFIG: ConfigClass = ConfigClass {
+pub const LLAMA_CONFIG: ConfigClass = ConfigClass {
     model_type: "llama",
     default_theta: 10_000.0,
     fields: &[
@@ -103,7 +103,7 @@ pub const MISTRAL_CONFIG: ConfigClass = ConfigClass {
 };
 
 /// `MixtralConfig` of transformers 5.23. It leaves `head_dim` empty.
-const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
+pub const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
     model_type: "mixtral",
     default_theta: 1_000_000.0,
     fields: &[

@@ -48,6 +48,7 @@ pub mod minimax_m2;
 pub mod mistral3;
 pub mod modern_bert;
 pub mod mpt;
+pub mod native;
 pub mod nemotron;
 pub mod nomic_bert;
 pub mod olmo;

@@ -139,7 +139,7 @@ routes! {
     /// Nemotron 3 and 4: tokenizer.model with fixed ids.
     Nemotron = "nemotron";
     /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
-    Mistral = "mistral", waits for "checkpoints in Mistral's own format";
+    Mistral = "mistral";
     /// PLaMo 2: tokenizer.jsonl.
     Plamo2 = "plamo2", waits for "Plamo2ForCausalLM";
     /// PLaMo 3: as [`Route::Plamo2`], with a chat template.

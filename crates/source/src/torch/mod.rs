@@ -9,6 +9,7 @@
 
 mod globals;
 mod legacy;
+pub(crate) mod meta;
 mod pickle;
 mod state_dict;
 mod strided;

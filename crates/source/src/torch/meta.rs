@@ -1,0 +1,301 @@
+//! Meta's layout: `consolidated.NN.pth`, each with a part of every matrix, and `params.json`.
+//!
+//! ```text
+//! shard 0: wq (out / n, in)   wo (out, in / n)   norm (dim)   <- the parts that the first of n processors held
+//! shard 1: wq (out / n, in)   wo (out, in / n)   norm (dim)
+//! ```
+//!
+//! A matrix whose outputs were split is its parts one below the other, one whose inputs were split is its parts side by
+//! side, vectors are in all shards alike. The embedding was split by columns up to Llama 2 and by rows, which are
+//! tokens, from Llama 3 on; its shape tells.
+//!
+//! Tensors come in the order of Hugging Face's copy of the same weights, so that files are the same.
+//!
+//! Source: `ParallelEmbedding`, `ColumnParallelLinear`, `RowParallelLinear` of fairscale as `model.py` of Llama 1 to 3
+//! uses them.
+
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+
+use super::parse;
+use crate::{Error, Listing, Part, ReadError, Span, Stored, Tensor, View, Weights, read_rows};
+
+const PREFIX: &str = "consolidated.";
+const SUFFIX: &str = ".pth";
+
+/// How shards make a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Split {
+    /// One below the other.
+    Rows,
+    /// Side by side.
+    Columns,
+    /// The same in all.
+    Alike,
+}
+
+/// Ends of names, how the matrices are split, and what Hugging Face calls them.
+const MATRICES: &[(&str, Split, &str)] = &[
+    ("attention.wq.weight", Split::Rows, "self_attn.q_proj.weight"),
+    ("attention.wk.weight", Split::Rows, "self_attn.k_proj.weight"),
+    ("attention.wv.weight", Split::Rows, "self_attn.v_proj.weight"),
+    ("attention.wo.weight", Split::Columns, "self_attn.o_proj.weight"),
+    ("feed_forward.w1.weight", Split::Rows, "mlp.gate_proj.weight"),
+    ("feed_forward.w2.weight", Split::Columns, "mlp.down_proj.weight"),
+    ("feed_forward.w3.weight", Split::Rows, "mlp.up_proj.weight"),
+    ("output.weight", Split::Rows, "lm_head.weight"),
+];
+
+/// Other names that differ: parts of them, and what Hugging Face calls these.
+const RENAMED: &[(&str, &str)] = &[
+    ("tok_embeddings", "model.embed_tokens"),
+    ("attention_norm", "input_layernorm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("feed_forward.", "block_sparse_moe."),
+];
+
+/// The first file of a folder that is for this reader.
+pub(crate) fn detect(listing: &Listing) -> Option<String> {
+    listing.matching(PREFIX, SUFFIX).into_iter().next()
+}
+
+/// Reads all shards of a folder.
+pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+    let names = listing.matching(PREFIX, SUFFIX);
+    for at in 0..names.len() {
+        let file = format!("{PREFIX}{at:02}{SUFFIX}");
+        if !names.contains(&file) {
+            let reason = format!("there are {} files `{PREFIX}*{SUFFIX}`", names.len());
+            return Err(Error::MissingShard { file, reason });
+        }
+    }
+    let (mut parts, mut shards, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, name) in names.iter().enumerate() {
+        let part = listing.open(dir, name)?;
+        let (tensors, more) = parse(place, &part)?;
+        if tensors.is_empty() {
+            return Err(Error::NoTensors { file: name.clone() });
+        }
+        parts.push(part);
+        shards.push(tensors);
+        notes.extend(more);
+    }
+    let mut tensors = merged(&parts, shards)?;
+    tensors.sort_by_cached_key(|tensor| name_of_copy(&tensor.name));
+    if parts.len() > 1 {
+        notes.push(format!("{} shards are merged", parts.len()));
+    }
+    Ok(Weights { parts, tensors, notes })
+}
+
+/// What Hugging Face calls a tensor.
+fn name_of_copy(name: &str) -> String {
+    if let Some((end, _, other)) = MATRICES.iter().find(|(end, ..)| name.ends_with(end)) {
+        let start = name.strip_suffix(end).unwrap_or_default();
+        return if start.is_empty() { (*other).to_owned() } else { format!("model.{start}{other}") };
+    }
+    let mut renamed = name.to_owned();
+    RENAMED.iter().for_each(|(from, to)| renamed = renamed.replace(from, to));
+    if renamed.starts_with("model.") { renamed } else { format!("model.{renamed}") }
+}
+
+/// The tensors that shards make; those of the first shard give the names.
+fn merged(parts: &[Part], mut shards: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, Error> {
+    let first = shards.remove(0);
+    let mut others: Vec<HashMap<String, Tensor>> = Vec::with_capacity(shards.len());
+    for (shard, part) in shards.into_iter().zip(&parts[1..]) {
+        let shard: HashMap<_, _> = shard.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
+        if let Some(tensor) = first.iter().find(|tensor| !shard.contains_key(&tensor.name)) {
+            return Err(differ(parts, &tensor.name, format!("`{}` lacks it", part.file)));
+        }
+        if let Some(name) = shard.keys().filter(|name| first.iter().all(|tensor| tensor.name != **name)).min()
+        {
+            return Err(differ(parts, name, format!("`{}` lacks it", parts[0].file)));
+        }
+        others.push(shard);
+    }
+    // The width of the model, by which the embedding shows how it is split.
+    let dim = first.iter().find(|tensor| tensor.name == "norm.weight").map(Tensor::row_elems);
+    first
+        .into_iter()
+        .map(|tensor| {
+            if others.is_empty() {
+                return Ok(tensor);
+            }
+            let name = tensor.name.clone();
+            let rest = others.iter_mut().filter_map(|shard| shard.remove(&name));
+            let pieces: Vec<Tensor> = [tensor].into_iter().chain(rest).collect();
+            merge(parts, pieces, dim)
+        })
+        .collect()
+}
+
+fn differ(parts: &[Part], tensor: &str, problem: String) -> Error {
+    let files = format!("{}` to `{}", parts[0].file, parts[parts.len() - 1].file);
+    Error::ShardsDiffer { files, tensor: tensor.to_owned(), problem }
+}
+
+/// One tensor of its pieces, of which there are two at least.
+fn merge(parts: &[Part], pieces: Vec<Tensor>, dim: Option<u64>) -> Result<Tensor, Error> {
+    let first = &pieces[0];
+    let wrong = |problem: String| differ(parts, &first.name, problem);
+    if let Some(other) = pieces.iter().find(|piece| piece.dtype != first.dtype || piece.shape != first.shape)
+    {
+        let of = |tensor: &Tensor| format!("{:?} of {}", tensor.shape, tensor.dtype);
+        return Err(wrong(format!("shape {} in the first, {} in another", of(first), of(other))));
+    }
+    let n = pieces.len() as u64;
+    let split = match first.shape[..] {
+        [] | [_] => Split::Alike,
+        [_, columns] if first.name == "tok_embeddings.weight" => match dim {
+            Some(dim) if columns == dim => Split::Rows,
+            Some(dim) if columns.checked_mul(n) == Some(dim) => Split::Columns,
+            _ => {
+                return Err(wrong(format!(
+                    "{n} parts of {columns} columns do not make the width of `norm.weight`"
+                )));
+            }
+        },
+        [_, _] => {
+            let row = MATRICES.iter().find(|(end, ..)| first.name.ends_with(end));
+            row.ok_or_else(|| wrong("nobody says how it is split".to_owned()))?.1
+        }
+        _ => return Err(wrong("nobody says how it is split".to_owned())),
+    };
+    if split == Split::Alike {
+        let values = |tensor: &Tensor| tensor.span().of(parts).map(<[u8]>::to_vec);
+        let expected = values(first)?;
+        for piece in &pieces {
+            if values(piece)? != expected || piece.stored.is_some() {
+                return Err(wrong("its values are not the same in all of them".to_owned()));
+            }
+        }
+        return Ok(first.clone());
+    }
+    let mut shape = first.shape.clone();
+    let at = usize::from(split == Split::Columns);
+    shape[at] =
+        shape[at].checked_mul(n).ok_or_else(|| wrong("its parts together have no size".to_owned()))?;
+    let whole = Tensor { shape, begin: 0, end: 0, stored: None, ..first.clone() };
+    Ok(Tensor { stored: Some(Arc::new(Merged { split, pieces })), ..whole })
+}
+
+/// A matrix in several files: pieces of one shape, by rows or by columns.
+#[derive(Debug)]
+struct Merged {
+    split: Split,
+    pieces: Vec<Tensor>,
+}
+
+/// What of a range falls into the piece `at` of pieces of `size`, counted from its own start.
+fn inside(range: &Range<u64>, at: usize, size: u64) -> Range<u64> {
+    let begin = at as u64 * size;
+    let place = |i: u64| i.saturating_sub(begin).min(size);
+    place(range.start)..place(range.end)
+}
+
+impl Merged {
+    /// The piece's own rows and columns of a range of the whole.
+    fn part_of(&self, at: usize, rows: &Range<u64>, columns: &Range<u64>) -> (Range<u64>, Range<u64>) {
+        let piece = &self.pieces[at];
+        match self.split {
+            Split::Columns => (rows.clone(), inside(columns, at, piece.row_elems())),
+            _ => (inside(rows, at, piece.n_rows()), columns.clone()),
+        }
+    }
+}
+
+/// Columns `columns` of row `row` of a piece.
+fn read_row(
+    parts: &[Part],
+    piece: &Tensor,
+    row: u64,
+    columns: Range<u64>,
+    out: &mut [f32],
+) -> Result<(), ReadError> {
+    if let Some(stored) = &piece.stored {
+        return stored.read(parts, row..row + 1, columns, out);
+    }
+    let item = piece.dtype.bits() / 8;
+    let begin = (row * piece.row_elems() + columns.start) * item;
+    let bytes = piece.span().part_of(begin..begin + out.len() as u64 * item);
+    let shape = [out.len() as u64];
+    let view = View { name: &piece.name, dtype: piece.dtype, shape: &shape, bytes: bytes.of(parts)? };
+    read_rows(&view, 0, 1, out)
+}
+
+impl Stored for Merged {
+    fn read(
+        &self,
+        parts: &[Part],
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        let width = (columns.end - columns.start) as usize;
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let (own_rows, own_columns) = self.part_of(at, &rows, &columns);
+            let n_columns = (own_columns.end - own_columns.start) as usize;
+            if own_rows.is_empty() || n_columns == 0 {
+                continue;
+            }
+            // out (rows, width): where this piece's first row and column stand in it.
+            let (row, column) = match self.split {
+                Split::Columns => (0, (at as u64 * piece.row_elems()).saturating_sub(columns.start)),
+                _ => ((at as u64 * piece.n_rows()).saturating_sub(rows.start), 0),
+            };
+            let out = out.chunks_exact_mut(width).skip(row as usize);
+            for (own_row, out) in own_rows.zip(out) {
+                let out = &mut out[column as usize..column as usize + n_columns];
+                read_row(parts, piece, own_row, own_columns.clone(), out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn spans(&self, rows: Range<u64>) -> Vec<Span> {
+        let mut spans = Vec::with_capacity(self.pieces.len());
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let (own, _) = self.part_of(at, &rows, &(0..u64::MAX));
+            let row_bytes = piece.row_elems() * piece.dtype.bits() / 8;
+            match &piece.stored {
+                _ if own.is_empty() => {}
+                Some(stored) => spans.extend(stored.spans(own)),
+                None => spans.push(piece.span().part_of(own.start * row_bytes..own.end * row_bytes)),
+            }
+        }
+        spans
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_copy_that_orders_them() {
+        for (ours, theirs) in [
+            ("tok_embeddings.weight", "model.embed_tokens.weight"),
+            ("norm.weight", "model.norm.weight"),
+            ("output.weight", "lm_head.weight"),
+            ("layers.10.attention.wo.weight", "model.layers.10.self_attn.o_proj.weight"),
+            ("layers.2.feed_forward.w2.weight", "model.layers.2.mlp.down_proj.weight"),
+            ("layers.2.ffn_norm.weight", "model.layers.2.post_attention_layernorm.weight"),
+            ("layers.2.attention_norm.weight", "model.layers.2.input_layernorm.weight"),
+            ("layers.2.feed_forward.gate.weight", "model.layers.2.block_sparse_moe.gate.weight"),
+            (
+                "layers.2.feed_forward.experts.1.w3.weight",
+                "model.layers.2.block_sparse_moe.experts.1.w3.weight",
+            ),
+        ] {
+            assert_eq!(name_of_copy(ours), theirs);
+        }
+    }
+
+    #[test]
+    fn ranges_fall_into_pieces() {
+        let parts = |range: Range<u64>| (0..3).map(|at| inside(&range, at, 4)).collect::<Vec<_>>();
+        assert_eq!(parts(0..12), [0..4, 0..4, 0..4]);
+        assert_eq!(parts(3..9), [3..4, 0..4, 0..1]);
+        assert_eq!(parts(5..7), [4..4, 1..3, 0..0]);
+    }
+}
