@@ -8,6 +8,7 @@ bin, bin-sharded     folders of a tiny llama; `expected.json` says what the conv
 meta-N               N shards in Meta's layout; expected is what the converter makes of Hugging Face's copy of the same
                      weights, whose rows of Q and K are moved as `convert_llama_weights_to_hf.py` moves them
 mistral-NAME         Mistral's layout, converted with --mistral-format
+adapter_model.bin    golden/lora/llama as a pickle
 
 Needs torch, transformers, safetensors, sentencepiece and mistral-common.
 """
@@ -391,6 +392,25 @@ def make_mistral(ctx, out: Path) -> None:
         (folder / "tokenizer.model.v3").unlink()
 
 
+def make_adapter(ctx, out: Path) -> None:
+    """The adapter golden/lora/llama as a pickle: the reference makes the same file of it."""
+    from safetensors.torch import load_file
+    source, folder = ctx.golden / "lora" / "llama", ctx.scratch / "adapter" / "llama"
+    folder.mkdir(parents=True)
+    for name in ("adapter_config.json", "README.md"):
+        shutil.copy(source / name, folder)
+    torch.save(load_file(source / "adapter_model.safetensors"), folder / "adapter_model.bin")
+    expected = [line.split() for line in (source / "expected.txt").read_text().splitlines()[1:]]
+    for outtype, _, _, digest in expected:
+        before = set(folder.iterdir())
+        subprocess.run([sys.executable, ctx.reference / "convert_lora_to_gguf.py", folder, "--outtype", outtype, "--base",
+            ctx.checkpoint("llama-head-dim")], check=True, capture_output=True)
+        [made] = set(folder.iterdir()) - before
+        assert sha256(made.read_bytes()) == digest, outtype
+        made.unlink()
+    shutil.copy(folder / "adapter_model.bin", out)
+
+
 def make(ctx) -> None:
     out = ctx.golden / "torch"
     shutil.rmtree(out, ignore_errors=True)
@@ -401,3 +421,4 @@ def make(ctx) -> None:
     make_folders(ctx, out)
     make_meta(ctx, out)
     make_mistral(ctx, out)
+    make_adapter(ctx, out)

@@ -75,3 +75,63 @@ fn whole_files_are_those_of_the_reference() {
     }
     assert_eq!(wrong, "");
 }
+
+/// Hugging Face's copy wins where both are there, and a note says what was left aside; `mistral_format` takes the other.
+#[test]
+fn one_of_two_copies_is_read() {
+    let (_temporary, both) = folder("bin");
+    copy("mistral-spm", &both);
+    fs::copy(golden("tokenizer.model"), both.join("tokenizer.model.v3")).expect("a tokenizer");
+    let file = convert(&both, "bf16").expect("a conversion");
+    assert_eq!(summary(&file), expected("bin")["bf16"]);
+    let notes = source::open(&both).expect("a checkpoint").notes;
+    let note = "weights are read from `pytorch_model.bin` (torch pickles); left aside: `consolidated.safetensors` (Mistral's own layout of safetensors)";
+    assert_eq!(notes, [note]);
+    let mistral = Folder::at(&both).named("mistral-spm").mistral_format(true);
+    let file = convert_folder(mistral, "bf16").expect("a conversion");
+    assert_eq!(summary(&file), expected("mistral-spm")["bf16"]);
+    let (_other, plain) = folder("meta-1");
+    let error = convert_folder(Folder::at(&plain).mistral_format(true), "bf16").unwrap_err();
+    assert!(error.to_string().contains("no weights"), "{error}");
+}
+
+/// The tokenizer of Llama 3: ranks in base64 under the name of a SentencePiece model.
+#[test]
+fn a_tokenizer_of_ranks_in_the_layout_of_meta() {
+    let (_temporary, folder) = folder("meta-4");
+    let line = |byte: u8| {
+        // Two digits of base64 hold a byte.
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let digits = [DIGITS[usize::from(byte >> 2)], DIGITS[usize::from(byte & 3) << 4]];
+        format!("{}== {byte}\n", String::from_utf8_lossy(&digits))
+    };
+    fs::write(folder.join("tokenizer.model"), (0..96).map(line).collect::<String>()).expect("a file");
+    let file = convert(&folder, "bf16").expect("a conversion");
+    let file = gguf::File::parse(file).expect("a GGUF file");
+    let text = |key: &str| file.get(key).and_then(gguf::Value::as_str).map(str::to_owned);
+    assert_eq!(text("tokenizer.ggml.model").as_deref(), Some("gpt2"));
+    assert_eq!(text("tokenizer.ggml.pre").as_deref(), Some("llama-bpe"));
+    assert_eq!(file.get("llama.context_length"), Some(&gguf::Value::U32(131_072)));
+}
+
+/// `params.json` and shapes that contradict each other.
+#[test]
+fn parameters_that_do_not_fit() {
+    for (name, from, to, expected) in [
+        ("meta-4", "\"n_kv_heads\": 4", "\"n_kv_heads\": 2", "8 rows of 2 heads"),
+        ("meta-4", "\"n_heads\": 8", "\"n_heads\": 0", "n_heads"),
+        ("meta-4", "\"n_layers\": 1", "\"n_layers\": 2", "missing tensor"),
+        ("meta-moe", "\"num_experts\": 3", "\"num_experts\": 2", "without a place"),
+        ("meta-2", "\"dim\"", "\"width\"", "missing key `dim`"),
+        ("mistral-spm", "\"n_layers\": 2", "\"n_layers\": 1", "without a place"),
+        ("mistral-sharded", "\"beta\"", "\"gamma\"", "missing key `yarn.beta`"),
+        ("mistral-spm", "\"dim\"", "\"moe\": {\"num_experts\": 4}, \"dim\"", "MistralMoeParams"),
+    ] {
+        let (_temporary, folder) = folder(name);
+        let params = fs::read_to_string(folder.join("params.json")).expect("a file");
+        assert!(params.contains(from), "{name}: {params}");
+        fs::write(folder.join("params.json"), params.replace(from, to)).expect("a file");
+        let error = convert(&folder, "bf16").expect_err(expected).to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+}

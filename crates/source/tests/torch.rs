@@ -9,6 +9,7 @@ use std::{
 
 use source::{Checkpoint, Error, Tensor};
 use tempfile::TempDir;
+use testkit::{Pickler, zip};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/torch").join(name)
@@ -74,46 +75,146 @@ fn every_form_holds_what_torch_reads() {
     assert!(n_tensors > 100, "{n_tensors}");
 }
 
-/// Any rows and columns are those of the whole, whatever way they are read; so are rows of another length.
+/// Any rows and columns are those of the whole, whatever way they are read; so are rows of another length. Gives how many
+/// tensors are not plain bytes of a file, and how many of these are best read in panels.
+fn check_parts(name: &str, checkpoint: &Checkpoint) -> (usize, usize) {
+    let (mut n_stored, mut n_panels) = (0, 0);
+    for tensor in &checkpoint.tensors {
+        let whole = values(checkpoint, tensor);
+        let (n_rows, width) = (tensor.n_rows(), tensor.row_elems());
+        if whole.is_empty() {
+            continue;
+        }
+        n_stored += usize::from(tensor.stored.is_some());
+        n_panels += usize::from(checkpoint.panel_rows(tensor, width) > 1);
+        for (rows, columns) in [
+            (0..n_rows, 0..width),
+            (n_rows / 2..n_rows, width / 3..width),
+            (n_rows / 3..n_rows / 3 + 1, width / 2..width / 2 + 1),
+            (0..n_rows.min(2), width - 1..width),
+            (n_rows / 3..n_rows, width / 4..width / 4 + width.div_ceil(2)),
+        ] {
+            let mut part = vec![f32::NAN; ((rows.end - rows.start) * (columns.end - columns.start)) as usize];
+            checkpoint.read_columns(tensor, rows.clone(), columns.clone(), &mut part).unwrap();
+            let expected: Vec<f32> = rows
+                .flat_map(|row| columns.clone().map(move |column| (row * width + column) as usize))
+                .map(|at| whole[at])
+                .collect();
+            assert_eq!(bits(&part), bits(&expected), "{name} {}", tensor.name);
+        }
+        let mut flat = vec![f32::NAN; whole.len() - 1];
+        checkpoint.read_rows(tensor, 1, 1..whole.len() as u64, &mut flat).unwrap();
+        assert_eq!(bits(&flat), bits(&whole[1..]), "{name} {}", tensor.name);
+        // Advice changes nothing, and what a tensor is made of lies in its files.
+        checkpoint.advise_rows(tensor, width, 0..n_rows, gguf::Advice::DoneWith);
+        assert_eq!(bits(&values(checkpoint, tensor)), bits(&whole));
+        assert!(checkpoint.stored_bytes(tensor) > 0);
+        assert!(checkpoint.stored_bytes(tensor) <= checkpoint.parts.iter().map(|part| part.n_bytes()).sum());
+    }
+    (n_stored, n_panels)
+}
+
 #[test]
 fn parts_of_strided_tensors_are_those_of_the_whole() {
-    let (mut n_strided, mut n_panels) = (0, 0);
-    for name in ["views", "views-legacy"] {
-        let checkpoint = form(name);
-        for tensor in &checkpoint.tensors {
-            let whole = values(&checkpoint, tensor);
-            let (n_rows, width) = (tensor.n_rows(), tensor.row_elems());
-            if whole.is_empty() {
-                continue;
-            }
-            n_strided += usize::from(tensor.stored.is_some());
-            n_panels += usize::from(checkpoint.panel_rows(tensor, width) > 1);
-            for (rows, columns) in [
-                (0..n_rows, 0..width),
-                (n_rows / 2..n_rows, width / 3..width),
-                (n_rows / 3..n_rows / 3 + 1, width / 2..width / 2 + 1),
-                (0..n_rows.min(2), width - 1..width),
-            ] {
-                let mut part =
-                    vec![f32::NAN; ((rows.end - rows.start) * (columns.end - columns.start)) as usize];
-                checkpoint.read_columns(tensor, rows.clone(), columns.clone(), &mut part).unwrap();
-                let expected: Vec<f32> = rows
-                    .flat_map(|row| columns.clone().map(move |column| (row * width + column) as usize))
-                    .map(|at| whole[at])
-                    .collect();
-                assert_eq!(bits(&part), bits(&expected), "{name} {}", tensor.name);
-            }
-            let mut flat = vec![f32::NAN; whole.len() - 1];
-            checkpoint.read_rows(tensor, 1, 1..whole.len() as u64, &mut flat).unwrap();
-            assert_eq!(bits(&flat), bits(&whole[1..]), "{name} {}", tensor.name);
-            // Advice changes nothing, and what a tensor is made of lies in its file.
-            checkpoint.advise_rows(tensor, width, 0..n_rows, gguf::Advice::DoneWith);
-            assert_eq!(bits(&values(&checkpoint, tensor)), bits(&whole));
-            assert!(checkpoint.stored_bytes(tensor) > 0);
-            assert!(checkpoint.stored_bytes(tensor) <= checkpoint.parts[0].n_bytes());
-        }
+    let counts = ["views", "views-legacy"].map(|name| check_parts(name, &form(name)));
+    assert!(counts.iter().all(|(n_strided, n_panels)| *n_strided > 12 && *n_panels > 3), "{counts:?}");
+}
+
+#[test]
+fn parts_of_merged_shards_are_those_of_the_whole() {
+    for (name, n_parts) in [("meta-2", 2), ("meta-4", 4), ("meta-8", 8)] {
+        let checkpoint = source::open(&golden(name)).unwrap();
+        assert_eq!(checkpoint.parts.len(), n_parts);
+        assert_eq!(checkpoint.format, "torch pickles in Meta's layout");
+        // All matrices of a layer, the embedding and the output.
+        assert_eq!(check_parts(name, &checkpoint).0, 9, "{name}");
+        // A matrix in n files is as large as its elements, of which each has two bytes.
+        let output = checkpoint.tensor("output.weight").unwrap();
+        assert_eq!(checkpoint.stored_bytes(output), 2 * output.n_rows() * output.row_elems());
     }
-    assert!(n_strided > 24 && n_panels > 6, "{n_strided} {n_panels}");
+    let order: Vec<String> =
+        source::open(&golden("meta-1")).unwrap().tensors.iter().map(|t| t.name.clone()).collect();
+    assert_eq!(order[..3], ["output.weight", "tok_embeddings.weight", "layers.0.attention_norm.weight"]);
+    assert!(order.contains(&"rope.freqs".to_owned()), "who drops it says so");
+}
+
+/// A folder with the shards of a golden, and what `change` makes of them.
+fn shards(name: &str, change: impl Fn(&Path)) -> Result<Checkpoint, Error> {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(golden(name)).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+    }
+    change(dir.path());
+    source::open(dir.path())
+}
+
+#[test]
+fn shards_that_do_not_belong_together() {
+    let says = |name: &str, expected: &str, change: &dyn Fn(&Path)| {
+        let error = shards(name, change).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    assert!(shards("meta-2", |_| {}).is_ok());
+    let shard = |at: usize| format!("consolidated.{at:02}.pth");
+    says("meta-4", "`consolidated.02.pth` is missing: there are 3 files `consolidated.*.pth`", &|dir| {
+        fs::remove_file(dir.join(shard(2))).unwrap();
+    });
+    says("meta-1", "`params.json` is missing", &|dir| fs::remove_file(dir.join("params.json")).unwrap());
+    let frequencies = "layers.0.attention.inner_attention.rope.freqs";
+    says("meta-2", &format!("tensor `{frequencies}`: `consolidated.01.pth` lacks it"), &|dir| {
+        drop(fs::copy(golden("meta-4").join(shard(0)), dir.join(shard(1))));
+    });
+    // Vectors that all shards have are the same in all of them.
+    says("meta-2", "its values are not the same in all of them", &|dir| {
+        let mut bytes = fs::read(dir.join(shard(1))).unwrap();
+        let checkpoint = source::open(&golden("meta-2")).unwrap();
+        let norm = checkpoint.tensor("norm.weight").unwrap();
+        // The same place in both shards: they differ in values alone.
+        bytes[norm.begin as usize] ^= 1;
+        fs::write(dir.join(shard(1)), bytes).unwrap();
+    });
+}
+
+/// A shard of a norm and of one matrix.
+fn shard_of(name: &str, shape: &[i64]) -> Vec<u8> {
+    let (norm, matrix) = (("FloatStorage", "0", 4), ("FloatStorage", "1", 12));
+    let pickle = Pickler::new().raw(b"}(").text("norm.weight").tensor(norm, 0, &[4], &[1]);
+    let pickle = pickle.text(name).tensor(matrix, 0, shape, &[shape[1], 1]).raw(b"u").stop();
+    zip(&[("archive/data.pkl", &pickle), ("archive/data/0", &[0; 16]), ("archive/data/1", &[0; 48])])
+}
+
+#[test]
+fn matrices_that_no_shards_make() {
+    let error = |shards: [Vec<u8>; 2]| {
+        let [first, second] = &shards;
+        let files =
+            [("params.json", &b"{}"[..]), ("consolidated.00.pth", first), ("consolidated.01.pth", second)];
+        source::open(folder(&files).path())
+            .map(|checkpoint| checkpoint.tensors.len())
+            .map_err(|error| error.to_string())
+    };
+    let (wq, embedding) = ("layers.0.attention.wq.weight", "tok_embeddings.weight");
+    let files = "`consolidated.00.pth` to `consolidated.01.pth`: tensor";
+    assert_eq!(error([shard_of(wq, &[3, 4]), shard_of(wq, &[3, 4])]), Ok(2));
+    assert_eq!(error([shard_of(embedding, &[3, 4]), shard_of(embedding, &[3, 4])]), Ok(2));
+    assert_eq!(error([shard_of(embedding, &[6, 2]), shard_of(embedding, &[6, 2])]), Ok(2));
+    for (shards, problem) in [
+        (
+            [shard_of(wq, &[3, 4]), shard_of(wq, &[2, 4])],
+            "`layers.0.attention.wq.weight`: shape [3, 4] of F32 in the first, [2, 4] of F32 in another",
+        ),
+        (
+            [shard_of(embedding, &[4, 3]), shard_of(embedding, &[4, 3])],
+            "`tok_embeddings.weight`: 2 parts of 3 columns do not make the width of `norm.weight`",
+        ),
+        (
+            [shard_of("x.weight", &[4, 3]), shard_of("x.weight", &[4, 3])],
+            "`x.weight`: nobody says how it is split",
+        ),
+    ] {
+        assert_eq!(error(shards), Err(format!("{files} {problem}")));
+    }
 }
 
 #[test]

@@ -158,12 +158,16 @@ pub fn export_name(class: Class, name: &str, front: &str) -> String {
     }
 }
 
+/// Heads that only training needs. The last three are those of AntiBERTy.
+const HEADS: &[&str] =
+    &["cls.predictions", "cls.seq_relationship", "cls.species.", "cls.chain.", "cls.graft."];
+
 /// What a model that makes vectors of texts has no use for.
 pub fn drops(name: &str) -> Option<&'static str> {
     match name {
         "embeddings.position_ids" => Some("a list of numbers from zero on"),
         "pooler.dense.weight" | "pooler.dense.bias" => Some("the pooler is not used for embeddings"),
-        _ if name.starts_with("cls.predictions") || name.starts_with("cls.seq_relationship") => {
+        _ if HEADS.iter().any(|head| name.starts_with(head)) => {
             Some("part of what the model was trained with")
         }
         _ => None,

@@ -47,7 +47,7 @@ pub const META_PARAMS: Arch = Arch {
     example: "meta-llama/Llama-3.1-8B",
     prepare: meta_config,
     keys: llama::keys,
-    vocab: Route::Llama,
+    vocab: Route::MetaLlama,
     ..MISTRAL_PARAMS
 };
 

@@ -41,6 +41,8 @@ routes! {
     /// byte-level BPE; with the keys that it puts before (`add_space_prefix`) and after
     /// (Code Llama, Granite) the others. tekken.json where there is no tokenizer.json.
     Llama = "llama";
+    /// Meta's own layout: as [`Route::Llama`], with bos and eos of tokenizer.model, since there is no config.
+    MetaLlama = "meta_llama";
     /// `_set_vocab_sentencepiece`: tokenizer.model. Baichuan, BitNet, MiniCPM, Orion,
     /// Persimmon, PLaMo 1.
     SentencePiece = "sentencepiece";

@@ -8,6 +8,7 @@ use super::hf::{self, HfTokenizer};
 use super::keys;
 use super::ranks::Ranks;
 use super::route::Route;
+use super::spm_model::SpmModel;
 use super::writer::TokenizerWriter;
 use super::{bpe, llama_hf, mistral, plamo, rwkv, special, spm, template, tiktoken, unigram, wordpiece};
 use crate::json::is_truthy;
@@ -22,6 +23,10 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     match writer.ctx.route {
         Route::Gpt2 | Route::Refact => writer.gpt2(&Style::GPT2),
         Route::Llama => writer.llama(),
+        Route::MetaLlama => {
+            writer.llama()?;
+            writer.ids_of_model()
+        }
         Route::SentencePiece => writer.spm(spm::Style::Plain),
         Route::Ernie4_5 => {
             writer.spm(spm::Style::Plain)?;
@@ -261,6 +266,21 @@ impl TokenizerWriter<'_> {
             // Small Granite models, known by their size; SmolLM has it too.
             Some(49152) => self.set(keys::ADD_BOS, false),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Begin and end of text as tokenizer.model has them, where no other file says them.
+    fn ids_of_model(&mut self) -> Result<(), VocabError> {
+        let Some(bytes) = self.file("tokenizer.model").filter(|bytes| !Ranks::is_one(bytes)) else {
+            return Ok(());
+        };
+        let model = SpmModel::read(bytes).map_err(|problem| hf::malformed("tokenizer.model", &problem))?;
+        for (key, id) in [(keys::BOS_ID, model.bos_id), (keys::EOS_ID, model.eos_id)] {
+            // -1 stands for none.
+            if id != u32::MAX && !self.has(key) {
+                self.set(key, id);
+            }
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Snapshot {
         if !with_weights {
             return None;
         }
-        if matches!(formats::detect(&listing), Err(Error::NoWeights { .. })) {
+        if matches!(formats::detect(&listing, false), Err(Error::NoWeights { .. })) {
             return Some("weights".to_owned());
         }
         let indexed =
