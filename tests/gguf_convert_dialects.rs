@@ -25,5 +25,5 @@ fn whole_checkpoints_are_the_references_of_what_they_decode_to() {
         names.push(name);
     }
     names.sort();
-    assert_eq!(names, ["bnb-llama", "hqq-llama"]);
+    assert_eq!(names, ["bnb-llama", "hqq-llama", "mlx-llama", "torchao-llama"]);
 }

@@ -1,6 +1,6 @@
 //! Weights files and ranges of their bytes.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use gguf::{Advice, Mapped};
 
@@ -12,6 +12,8 @@ use crate::ReadError;
 pub struct Part {
     /// Its name.
     pub file: String,
+    /// What its header says beside its tensors, where the format has room for that: `__metadata__` of safetensors.
+    pub metadata: BTreeMap<String, String>,
     bytes: Bytes,
 }
 
@@ -50,12 +52,12 @@ pub struct Span {
 impl Part {
     /// A file that is mapped, by its name.
     pub(crate) fn mapped(file: String, bytes: Mapped) -> Part {
-        Part { file, bytes: Bytes::Mapped(bytes) }
+        Part { file, metadata: BTreeMap::new(), bytes: Bytes::Mapped(bytes) }
     }
 
     /// A file that is fetched, by its name.
     pub(crate) fn fetched(file: String, bytes: Arc<dyn Fetched>) -> Part {
-        Part { file, bytes: Bytes::Fetched(bytes) }
+        Part { file, metadata: BTreeMap::new(), bytes: Bytes::Fetched(bytes) }
     }
 
     /// Its length in bytes.

@@ -50,8 +50,24 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
 
 /// As [`open`], for files of other names.
 pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    let (parts, tensors) = shards.open(dir, listing, |_, part| parse(part))?;
+    let mut metadata = Vec::new();
+    let (mut parts, tensors) = shards.open(dir, listing, |_, part| {
+        let header = read_header(part)?;
+        metadata.push(header.metadata);
+        Ok(header.tensors)
+    })?;
+    for (part, metadata) in parts.iter_mut().zip(metadata) {
+        part.metadata = metadata;
+    }
     Ok(Weights { parts, tensors, notes: Vec::new() })
+}
+
+/// The header of one file.
+struct Header {
+    /// Sorted by name, `part` is 0.
+    tensors: Vec<Tensor>,
+    /// `__metadata__`.
+    metadata: BTreeMap<String, String>,
 }
 
 /// Reads and checks the header of one file. Tensors come sorted by name, `part` is 0.
@@ -59,6 +75,10 @@ pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Res
 /// # Errors
 /// Every variant of [`Error`] that speaks of a header, a tensor or the file's length.
 pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
+    Ok(read_header(part)?.tensors)
+}
+
+fn read_header(part: &Part) -> Result<Header, Error> {
     let (file, file_bytes) = (part.file.as_str(), part.n_bytes());
     // Only what is needed: the file may be one that is fetched piece by piece.
     let length = part.slice(0..LENGTH_BYTES.min(file_bytes))?;
@@ -77,7 +97,7 @@ pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
     if data_start > file_bytes {
         return Err(Error::HeaderCut { file: file.to_owned(), expected: data_start, found: file_bytes });
     }
-    let mut entries = parse_header(file, part.slice(LENGTH_BYTES..data_start)?)?;
+    let (mut entries, metadata) = parse_header(file, part.slice(LENGTH_BYTES..data_start)?)?;
 
     // By position in the file; each must begin where the one before it ends.
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -93,7 +113,7 @@ pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
         return Err(Error::FileLength { file: file.to_owned(), expected, found: file_bytes });
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(tensors)
+    Ok(Header { tensors, metadata })
 }
 
 fn check_entry(
@@ -138,12 +158,15 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
-fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Entry)>, Error> {
+/// Entries in their order, and `__metadata__`.
+type Written = (Vec<(String, Entry)>, BTreeMap<String, String>);
+
+fn parse_header(file: &str, header: &[u8]) -> Result<Written, Error> {
     let at = RefCell::new(None);
     let mut deserializer = serde_json::Deserializer::from_slice(header);
-    let entries = Entries { at: &at }
+    let (entries, metadata) = Entries { at: &at }
         .deserialize(&mut deserializer)
-        .and_then(|entries| deserializer.end().map(|()| entries))
+        .and_then(|written| deserializer.end().map(|()| written))
         .map_err(|error| Error::Header { file: file.to_owned(), tensor: at.take(), error })?;
     let mut seen = BTreeSet::new();
     for (name, _) in &entries {
@@ -152,7 +175,7 @@ fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Entry)>, Error
             return Err(Error::DuplicateTensor { tensor: name.clone(), first, second });
         }
     }
-    Ok(entries)
+    Ok((entries, metadata))
 }
 
 /// Reads a header's entries in their order, equal names included, and notes where it is.
@@ -161,7 +184,7 @@ struct Entries<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for Entries<'_> {
-    type Value = Vec<(String, Entry)>;
+    type Value = Written;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -169,7 +192,7 @@ impl<'de> DeserializeSeed<'de> for Entries<'_> {
 }
 
 impl<'de> Visitor<'de> for Entries<'_> {
-    type Value = Vec<(String, Entry)>;
+    type Value = Written;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of tensors")
@@ -177,19 +200,19 @@ impl<'de> Visitor<'de> for Entries<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::new();
-        let mut has_metadata = false;
+        let mut metadata = None;
         while let Some(name) = map.next_key::<String>()? {
             *self.at.borrow_mut() = Some(name.clone());
             if name == "__metadata__" {
-                if std::mem::replace(&mut has_metadata, true) {
+                if metadata.is_some() {
                     return Err(A::Error::custom("`__metadata__` is there twice"));
                 }
-                map.next_value::<Option<BTreeMap<String, String>>>()?;
+                metadata = Some(map.next_value::<Option<BTreeMap<String, String>>>()?.unwrap_or_default());
             } else {
                 entries.push((name, map.next_value()?));
             }
             *self.at.borrow_mut() = None;
         }
-        Ok(entries)
+        Ok((entries, metadata.unwrap_or_default()))
     }
 }

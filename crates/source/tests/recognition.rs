@@ -144,6 +144,11 @@ fn cases() -> Vec<Case> {
                    "transform_config": {"config_groups": {"R4": {"type": "hadamard"}}}}),
             "a.weight F8_E4M3 8x8, a.weight_scale BF16 8x1",
         ),
+        Case(
+            "BitNet with a norm in every matrix",
+            json!({"quant_method": "bitnet", "use_rms_norm": true}),
+            "a.weight U8 2x8, a.weight_scale BF16 1, a.rms_norm.weight BF16 8",
+        ),
         // Below: refused only until their readers land; see REFUSED.
         Case(
             "bitsandbytes",

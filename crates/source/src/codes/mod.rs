@@ -17,6 +17,6 @@ mod weights;
 
 pub(crate) use self::{
     packing::{Axis, Codes, Fields, Packing},
-    strided::Strided,
+    strided::{Change, Strided},
     weights::{CodedWeights, FLOATS, Fold, Groups, ZeroRule, Zeros},
 };

@@ -69,7 +69,6 @@ pub(crate) enum Packing {
         /// Bytes of a stream.
         stream_bytes: u64,
     },
-    #[cfg_attr(not(test), expect(dead_code, reason = "HQQ, quanto and BitNet land next"))]
     /// Codes of the flattened matrix in parts of `part_elems`: word `i` holds code `i` of every part.
     Parts {
         /// Codes of a part.

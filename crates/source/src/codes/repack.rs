@@ -101,8 +101,8 @@ impl CodedWeights {
         let largest = ((1u32 << bits) - 1) as f32;
         let mut values = Extent { least: -zeros.most, most: largest - zeros.least };
         let is_ternary = bits <= 2 && zeros.is_in(1.0, 1.0) && holds_runs(256);
-        if is_ternary || !values.is_in(-128.0, 127.0) {
-            // The largest codes may not occur.
+        if is_ternary || bits == 8 || !values.is_in(-128.0, 127.0) {
+            // The largest codes may not occur, and bytes may hold codes of fewer bits.
             values = self.values(parts)?;
         }
         let q2 = bits <= 2 && zeros.is_in(1.0, 2.0) && holds_runs(64);

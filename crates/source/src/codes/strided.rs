@@ -21,6 +21,19 @@ pub(crate) struct Strided {
     pub row_stride: u64,
     /// Elements from one group to the next.
     pub group_stride: u64,
+    /// What is done with a number that is read.
+    pub change: Change,
+}
+
+/// What is done with a number that is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Change {
+    /// Nothing.
+    None,
+    /// One is divided by it.
+    Inverse,
+    /// This is added: what the flipped sign bit of a code adds to it, and so to its zero.
+    Add(f32),
 }
 
 impl Strided {
@@ -43,7 +56,15 @@ impl Strided {
     pub fn one(tensor: &Tensor) -> Strided {
         let Tensor { name, dtype, .. } = tensor;
         let (name, span) = (name.clone(), tensor.span());
-        Strided { name, span, dtype: *dtype, matrix_stride: 0, row_stride: 0, group_stride: 0 }
+        Strided {
+            name,
+            span,
+            dtype: *dtype,
+            matrix_stride: 0,
+            row_stride: 0,
+            group_stride: 0,
+            change: Change::None,
+        }
     }
 
     /// Bytes of a number.
@@ -85,6 +106,11 @@ impl Strided {
                     let begin = at(group);
                     to_f32(self.dtype, &bytes[begin..begin + elem_bytes as usize], std::slice::from_mut(out));
                 }
+            }
+            match self.change {
+                Change::None => {}
+                Change::Inverse => out.iter_mut().for_each(|value| *value = 1.0 / *value),
+                Change::Add(more) => out.iter_mut().for_each(|value| *value += more),
             }
             if let Some(bad) = out.iter().find(|value| !value.is_finite()) {
                 let (tensor, found) = (self.name.clone(), bad.to_string());

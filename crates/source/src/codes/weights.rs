@@ -42,7 +42,6 @@ pub(crate) enum Zeros {
     /// Codes, (rows, groups).
     Codes(Codes, ZeroRule),
     /// Numbers, (rows, groups).
-    #[expect(dead_code, reason = "HQQ lands next")]
     Floats(Strided),
 }
 
@@ -355,6 +354,26 @@ impl Stored for CodedWeights {
         let panel =
             (PANEL_ELEMS / self.n_columns.max(1)).clamp(LEAST_PANEL, MOST_PANEL) / BLOCK_ROWS * BLOCK_ROWS;
         panel.min(self.n_rows).max(1)
+    }
+
+    #[cfg(test)]
+    fn pieces(&self, parts: &[Part], rows: Range<u64>) -> Result<[Vec<f32>; 3], ReadError> {
+        let (mut pieces, mut scratch) = ([Vec::new(), Vec::new(), Vec::new()], Scratch::default());
+        let Groups::Size(size) = self.groups else { return Ok(pieces) };
+        for (matrix, rows) in self.blocks(rows) {
+            let n_rows = (rows.end - rows.start) as usize;
+            let block = self.load(parts, matrix, rows, &(0..self.n_columns), &mut scratch)?;
+            for (row, column) in
+                (0..n_rows).flat_map(|row| (0..self.n_columns).map(move |column| (row, column)))
+            {
+                let place = row * block.n_groups + (column / size) as usize;
+                pieces[0].push(f32::from(scratch.codes[row * block.stride + column as usize]));
+                pieces[1].push(scratch.scales[place]);
+                // An offset where there is one: only forms with one round twice.
+                pieces[2].push(scratch.offsets.get(place).copied().unwrap_or(scratch.zeros[place]));
+            }
+        }
+        Ok(pieces)
     }
 
     fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {

@@ -55,6 +55,12 @@ const OF_CODES: &[&str] = &[
     "._shift",
     "._weight_qdata",
     "._weight_scale",
+    "._weight_zero_point",
+    "._weight_scale_and_zero",
+    "._weight_act_pre_scale",
+    ".pre_quant_scale",
+    ".embedding_quantized",
+    ".embedding_scale",
 ];
 
 /// What becomes of a tensor.

@@ -1,7 +1,10 @@
 //! What methods of codes with scales share: looking for the parts of a module, and their errors.
 
 use super::assembly::Assembly;
-use crate::{Dtype, Error, Part, Tensor, codes::FLOATS};
+use crate::{
+    Dtype, Error, Part, Tensor,
+    codes::{Axis, Codes, FLOATS, Packing},
+};
 
 /// The part `name` of the module whose codes are `codes`, which must be of one of `dtypes`.
 ///
@@ -52,4 +55,26 @@ pub(super) fn shape_error(part: &Tensor, codes: &Tensor, expected: &str) -> Erro
 pub(super) fn u32s(parts: &[Part], tensor: &Tensor) -> Result<Vec<u32>, Error> {
     let bytes = tensor.span().of(parts)?;
     Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+}
+
+/// Codes of matrices (rows, columns) in dense streams, one for each row.
+pub(super) fn dense_rows(
+    tensor: &Tensor,
+    bits: u32,
+    flip: u8,
+    [n_rows, n_columns]: [u64; 2],
+    stream_bytes: u64,
+) -> Codes {
+    Codes {
+        name: tensor.name.clone(),
+        span: tensor.span(),
+        bits,
+        packing: Packing::Dense { stream_bytes },
+        axis: Axis::Row,
+        n_streams: n_rows,
+        n_elems: n_columns,
+        // Of a file that was checked, so that its product fits.
+        matrix_bytes: n_rows.saturating_mul(stream_bytes),
+        flip,
+    }
 }

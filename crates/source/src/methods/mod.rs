@@ -12,29 +12,37 @@ use serde_json::Value as Json;
 mod assembly;
 mod auto_round;
 mod awq;
+mod bitnet;
 mod bitsandbytes;
 mod checks;
 mod code_parts;
 mod compressed_ints;
 mod compressed_tensors;
+mod experts;
 mod fp4;
 mod fp8;
+mod gemma;
 mod gptq;
 mod grid;
 mod hqq;
 mod method;
 mod microscaled;
+mod mlx;
 mod modelopt;
+mod modelopt_ints;
 mod number_tables;
 mod plain;
 mod planes;
 mod quantized;
 mod quanto;
 mod quark;
+mod quark_ints;
 mod refused;
 mod scaled;
 mod small;
+mod tiled;
 mod torchao;
+mod torchao_ints;
 #[cfg(test)]
 mod two_roundings;
 
@@ -49,9 +57,12 @@ use crate::{Error, Part, Tensor};
 /// Every method that is recognized and read. The first that a checkpoint matches is its method.
 pub const METHODS: &[Method] = &[
     fp4::GPT_OSS,
+    bitnet::BITNET,
     bitsandbytes::BITSANDBYTES,
     compressed_tensors::COMPRESSED_TENSORS,
+    gemma::GEMMA,
     hqq::HQQ,
+    mlx::MLX,
     modelopt::MODELOPT,
     quanto::QUANTO,
     quark::QUARK,

@@ -4,6 +4,8 @@
 //! quant_algo                                       tensors of a module                      taker
 //! NVFP4, W4A16_NVFP4, NVFP4_AWQ                    weight U8, weight_scale F8 (16)           nvfp4
 //! FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO        weight F8 (or its bytes), weight_scale   floats
+//! W4A16_AWQ                                        weight U8, weight_scale [out, in / g]      integers
+//! W8A16, W8A8_SQ_PER_CHANNEL                       weight I8, weight_scale [out]              integers
 //! ```
 //!
 //! The config is `quantization_config` or `hf_quant_config.json`, which names no method. Source: nvidia-modelopt 0.47,
@@ -15,6 +17,7 @@ use super::{
     assembly::{Assembly, Taker, assemble},
     fp4, fp8,
     method::{Method, Reading},
+    modelopt_ints,
     number_tables::Numbers,
     quantized::Quantized,
 };
@@ -33,7 +36,7 @@ pub(super) const MODELOPT: Method = Method {
 };
 
 /// Algorithms in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[nvfp4, floats];
+const TAKERS: &[Taker] = &[nvfp4, floats, modelopt_ints::take];
 
 /// Takes 4-bit floats. Of `W4A16_NVFP4` activations keep more than 4 bits.
 fn nvfp4(assembly: &mut Assembly<'_>) -> Result<(), Error> {

@@ -117,6 +117,13 @@ impl Scales {
         is_scale.then_some(Scales { name, dtype, span, row_elems })
     }
 
+    /// Offsets that are integers of one byte, with a sign or without one; none of another type.
+    pub fn integers(tensor: &Tensor) -> Option<Scales> {
+        let Tensor { name, dtype, .. } = tensor;
+        let (name, dtype, span, row_elems) = (name.clone(), *dtype, tensor.span(), tensor.row_elems().max(1));
+        matches!(dtype, Dtype::I8 | Dtype::U8).then_some(Scales { name, dtype, span, row_elems })
+    }
+
     /// The bytes of elements `elems`.
     pub fn span(&self, elems: Range<u64>) -> Span {
         let n_bytes = self.dtype.bits() / 8;

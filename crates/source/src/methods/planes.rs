@@ -7,9 +7,10 @@
 //! scale   one for each row of G or one for each column of G
 //!
 //! w = fl(fl(code - zero) * scale)      Offset::Zeros
+//! w = fl(fl(code * scale) - shift)     Offset::Shifts
 //! ```
 //!
-//! The forms that lie so: HQQ (`BitPack` of hqq 0.2.8).
+//! The forms that lie so: HQQ (`BitPack` of hqq 0.2.8), quanto (`pack_weights` of optimum-quanto 0.2.7).
 
 use std::ops::Range;
 
@@ -47,10 +48,11 @@ pub(super) enum Groups {
     Columns,
 }
 
-/// What is taken from a code.
+/// What is taken from a code, or from its product.
 #[derive(Debug)]
 pub(super) enum Offset {
     Zeros(Scales),
+    Shifts(Scales),
 }
 
 impl Planes {
@@ -112,6 +114,10 @@ impl Planes {
                     self.factors(parts, zeros, &(at..stop), &mut offsets)?;
                     each(now, &scales, &offsets, |code, scale, zero| (code - zero) * scale);
                 }
+                Offset::Shifts(shifts) => {
+                    self.factors(parts, shifts, &(at..stop), &mut offsets)?;
+                    each(now, &scales, &offsets, |code, scale, shift| code * scale - shift);
+                }
             }
             (at, left) = (stop, later);
         }
@@ -155,7 +161,7 @@ impl Stored for Planes {
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
         let (begin, end) = (rows.start * self.row_elems, (rows.end * self.row_elems).min(self.n_elems));
         let factors: Vec<&Scales> = match &self.offset {
-            Offset::Zeros(of) => vec![&self.scales, of],
+            Offset::Zeros(of) | Offset::Shifts(of) => vec![&self.scales, of],
         };
         let places = match self.groups {
             Groups::Rows => begin / self.columns..end.div_ceil(self.columns),
@@ -190,7 +196,7 @@ impl Stored for Planes {
             self.factors(parts, &self.scales, &(at..at + 1), &mut one)?;
             scales.extend(&one);
             match &self.offset {
-                Offset::Zeros(of) => self.factors(parts, of, &(at..at + 1), &mut one)?,
+                Offset::Zeros(of) | Offset::Shifts(of) => self.factors(parts, of, &(at..at + 1), &mut one)?,
             }
             offsets.extend(&one);
         }

@@ -13,6 +13,8 @@ pub(crate) struct Quantized<'a> {
     pub parts: &'a [Part],
     /// Their tensors, in the order of the reference: codes, scales and what is left alone.
     pub tensors: &'a [Tensor],
+    /// `config.json`, for the few forms that leave a shape to the model.
+    pub model: &'a Json,
     /// The quantization config, if there is one.
     config: Option<Config>,
     /// What stands behind the last dot of every tensor name: `weight`, `weight_scale_inv`, `qweight`.
@@ -59,14 +61,14 @@ impl<'a> Quantized<'a> {
     /// # Errors
     /// [`Error::Json`] of a file beside `config.json`.
     pub fn new(
-        config: &Json,
+        config: &'a Json,
         files: &[(String, Vec<u8>)],
         parts: &'a [Part],
         tensors: &'a [Tensor],
     ) -> Result<Quantized<'a>, Error> {
         let ending = |tensor: &'a Tensor| tensor.name.rsplit('.').next().unwrap_or_default();
         let endings = tensors.iter().map(ending).collect();
-        Ok(Quantized { parts, tensors, config: find_config(config, files)?, endings })
+        Ok(Quantized { parts, tensors, model: config, config: find_config(config, files)?, endings })
     }
 
     /// The quantization config.

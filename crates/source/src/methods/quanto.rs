@@ -1,12 +1,31 @@
-//! optimum-quanto: several types under one config, told apart by their tensors. Of these, floats of 8 bits are read.
+//! optimum-quanto: several types under one config, told apart by their tensors.
 //!
-//! Source: optimum-quanto 0.2.7.
+//! ```text
+//! X.weight._data        F8 or I8 [out, in]      X.weight._scale [out, 1]      w = code * scale
+//! X.weight._data._data  U8 [ceil(R / n), g]     codes of 4 or 2 bits, n = 2 or 4 in a byte: row r of G = W as
+//!                                               [R = out·in/g, g] is in bits (r / ceil(R / n)) · bits of row r % ceil(R / n)
+//! X.weight._scale, X.weight._shift   [R, 1]     w = fl(fl(code * scale) - shift), a float shift;
+//!                                               w = (code - shift) * scale, an integer one
+//! X.input_scale, X.output_scale                 of activations
+//! ```
+//!
+//! quanto rounds both steps of a float shift to the type of the scale; here they are done in f32. The packed forms do not
+//! say how long a row is; a bias does, or the name of the module together with the sizes that the config states. Source:
+//! `pack_weights`, `group` and `QBitsDequantizer` of optimum-quanto 0.2.7.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
 
 use super::{
-    assembly::{Taker, assemble},
+    assembly::{Assembly, Taker, assemble},
+    checks::{expect_dtype, expect_elems, unfit},
     fp8,
     method::{Method, Reading},
+    number_tables::{Numbers, Scales},
+    planes::{Groups, Offset, Planes},
 };
+use crate::{Dtype, Error, Tensor};
 
 pub(super) const QUANTO: Method = Method {
     name: "quanto",
@@ -16,4 +35,106 @@ pub(super) const QUANTO: Method = Method {
 };
 
 /// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp8::take];
+const TAKERS: &[Taker] = &[fp8::take, integers, packed];
+
+/// Integers of 8 bits.
+fn integers(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    fp8::take_where(assembly, |codes| (codes.dtype == Dtype::I8).then_some(Numbers::I8))
+}
+
+/// Codes of 4 or 2 bits.
+fn packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    for codes in assembly.left() {
+        if let Some(name) = codes.name.strip_suffix("._data._data") {
+            take_packed(assembly, codes, name)?;
+        }
+    }
+    Ok(())
+}
+
+fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -> Result<(), Error> {
+    let beside = |ending: &str| {
+        let wanted = format!("{name}.{ending}");
+        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}` beside it"), "no such tensor"))
+    };
+    let (scales, shifts) = (beside("_scale")?, beside("_shift")?);
+    expect_dtype(codes, &[Dtype::U8])?;
+    let [packed_rows, group] = codes.shape[..] else {
+        return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+    };
+    // Rows of G are those of its scales; the last part of a byte may be short of some.
+    let rows: u64 = scales.shape.iter().product();
+    let bits = [4, 2].into_iter().find(|bits| rows > 0 && rows.div_ceil(8 / bits) == packed_rows);
+    let (Some(bits), true) = (bits, group > 0) else {
+        let expected = format!("2 or 4 rows of groups for each of {packed_rows} rows of bytes");
+        return Err(unfit(scales, expected, format!("{rows}")));
+    };
+    let n_elems = rows.checked_mul(group);
+    let n_elems =
+        n_elems.ok_or_else(|| unfit(codes, "a size of 64 bits", format!("{rows} rows of {group}")))?;
+    let shape = shape_of(assembly, name, n_elems).filter(|[_, row_elems]| row_elems.is_multiple_of(group));
+    let shape = shape.ok_or_else(|| {
+        unfit(codes, "a bias or sizes in config.json that tell how long its rows are", "nothing that fits")
+    })?;
+    expect_elems(scales, &[Dtype::F16, Dtype::BF16, Dtype::F32], rows)?;
+    expect_elems(shifts, &[Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::I8, Dtype::U8], rows)?;
+    let offset = match Scales::integers(shifts) {
+        Some(integers) => Some(Offset::Zeros(integers)),
+        None => Scales::of(shifts).map(Offset::Shifts),
+    };
+    let (Some(factors), Some(offset)) = (Scales::of(scales), offset) else {
+        return Err(unfit(scales, "floats", scales.dtype.name()));
+    };
+    let stored = Planes {
+        codes: codes.span(),
+        word_bytes: 1,
+        plane: packed_rows * group,
+        shifts: (0..8 / bits as u32).map(|part| part * bits as u32).collect(),
+        mask: (1 << bits) - 1,
+        row_elems: shape[1],
+        n_elems,
+        columns: group,
+        groups: Groups::Rows,
+        scales: factors,
+        offset,
+    };
+    assembly.used(scales);
+    assembly.used(shifts);
+    assembly.put(codes, name.to_owned(), shape.to_vec(), Arc::new(stored));
+    Ok(())
+}
+
+/// The shape (out, in) of a matrix of `n_elems` elements: by its bias, else by what its module is in nearly every model.
+fn shape_of(assembly: &Assembly<'_>, name: &str, n_elems: u64) -> Option<[u64; 2]> {
+    let module = name.strip_suffix(".weight")?;
+    if let Some(bias) = assembly.get(&format!("{module}.bias")) {
+        let n_rows = bias.row_elems();
+        return (n_rows > 0 && n_elems.is_multiple_of(n_rows)).then(|| [n_rows, n_elems / n_rows]);
+    }
+    let model = assembly.quantized.model;
+    let config = model.get("text_config").unwrap_or(model);
+    let size = |key: &str| config.get(key).and_then(Json::as_u64).filter(|size| *size > 0);
+    let row_elems = match module.rsplit('.').next()? {
+        "q_proj" | "k_proj" | "v_proj" | "gate_proj" | "up_proj" | "lm_head" => size("hidden_size"),
+        "down_proj" => size("intermediate_size"),
+        "o_proj" => {
+            let heads = size("num_attention_heads")?;
+            size("head_dim").or(Some(size("hidden_size")? / heads))?.checked_mul(heads)
+        }
+        _ => None,
+    };
+    row_elems.filter(|n| n_elems.is_multiple_of(*n)).map(|n| [n_elems / n, n])
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::methods::two_roundings::compare;
+
+    /// quanto gives `round(round(code * scale) - shift)` in the type of the scale.
+    #[test]
+    fn codes_scales_and_shifts_are_those_of_quanto_and_make_its_output() {
+        let n_tensors =
+            compare("quanto-packed", |code, scale, shift, round| round(round(code * scale) - shift));
+        assert_eq!(n_tensors, 8);
+    }
+}

@@ -1,4 +1,4 @@
-//! Quark of AMD: several types under one config, told apart by their tensors. Of these, floats of 8 bits are read.
+//! Quark of AMD: several types under one config, told apart by their tensors.
 //!
 //! Source: amd-quark 0.13.
 
@@ -6,6 +6,7 @@ use super::{
     assembly::{Taker, assemble},
     fp4, fp8,
     method::{Method, Reading},
+    quark_ints,
 };
 
 pub(super) const QUARK: Method = Method {
@@ -16,4 +17,4 @@ pub(super) const QUARK: Method = Method {
 };
 
 /// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp4::take, fp8::take];
+const TAKERS: &[Taker] = &[fp4::take, fp8::take, quark_ints::take];

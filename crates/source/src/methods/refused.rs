@@ -28,9 +28,6 @@ macro_rules! refused {
 
 /// Known and not read. A row goes when its method is read.
 pub const REFUSED: &[Method] = refused! {
-    "MLX", ["metal"], ["weight", "scales", "biases"], ORIGINAL;
-    "BitNet", ["bitnet"], [], ORIGINAL;
-    "integers of Gemma", ["gemma"], [], ORIGINAL;
     "EETQ", ["eetq"], ["weight_scales"], BEFORE_KERNEL;
     "AQLM", ["aqlm"], ["codes", "codebooks", "scales"], ORIGINAL;
     "VPTQ", ["vptq"], ["centroids", "indices"], ORIGINAL;
@@ -103,6 +100,13 @@ pub const VARIANTS: &[Method] = &[
             let is = |format: &str| ["marlin-24", "sparse-24-bitmask", "sparse-bitmask"].contains(&format);
             text(quantized, "format").is_some_and(is) || sparsity().is_some_and(is)
         },
+        reading: Reading::Refused(ORIGINAL),
+    },
+    Method {
+        // A norm before every matrix is no part of the architecture.
+        name: "BitNet with a norm in every matrix",
+        recognized_by: "quant_method `bitnet` with `use_rms_norm`",
+        detect: |quantized| quantized.method_is(&["bitnet"]) && flag(quantized, "use_rms_norm"),
         reading: Reading::Refused(ORIGINAL),
     },
     Method {

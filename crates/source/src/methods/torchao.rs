@@ -1,4 +1,4 @@
-//! torchao: several types under one config, told apart by their tensors. Of these, floats of 8 bits are read.
+//! torchao: several types under one config, told apart by their tensors.
 //!
 //! Source: torchao 0.18.
 
@@ -6,14 +6,19 @@ use super::{
     assembly::{Taker, assemble},
     fp8,
     method::{Method, Reading},
+    torchao_ints,
 };
 
 pub(super) const TORCHAO: Method = Method {
     name: "torchao",
     recognized_by: "quant_method `torchao`; tensors `._weight_qdata`",
     detect: |quantized| quantized.method_is(&["torchao"]) || quantized.looks_like(&["_weight_qdata"]),
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(|quantized| {
+        let mut decoded = assemble(quantized, TAKERS)?;
+        decoded.sort_by_name(quantized);
+        Ok(decoded)
+    }),
 };
 
 /// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp8::take];
+const TAKERS: &[Taker] = &[torchao_ints::take, fp8::take];

@@ -67,3 +67,22 @@ pub(super) fn compare(name: &str, library: Library) -> usize {
     }
     n_tensors
 }
+
+/// Compares the pieces of the tensors `names` of a golden, of which `code` makes what the golden counts of what is stored;
+/// how many there were.
+pub(super) fn pieces(name: &str, names: &[&str], code: impl Fn(f32) -> f32) -> usize {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects").join(name);
+    let checkpoint: Checkpoint = open(&folder).unwrap();
+    let expected = fs::read_to_string(folder.join("expected.txt")).unwrap();
+    for name in names {
+        let tensor = checkpoint.tensor(name).unwrap();
+        let stored = tensor.stored.as_ref().unwrap();
+        let [mut codes, scales, zeros] = stored.pieces(&checkpoint.parts, 0..tensor.n_rows()).unwrap();
+        codes.iter_mut().for_each(|value| *value = code(*value));
+        for (piece, values) in [("codes", codes), ("scales", scales), ("zeros", zeros)] {
+            let line = format!("{name} {piece} f32 {}", digest(&values, f32::to_le_bytes));
+            assert!(expected.lines().any(|expected| expected == line), "{line}");
+        }
+    }
+    names.len()
+}

@@ -1,121 +1,12 @@
 //! Quantized checkpoints with something wrong in them: refused by what is wrong, and never read as something else.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+mod edited;
+mod ints;
 
-use serde_json::{Value as Json, json};
-use source::{Checkpoint, Error};
-use tempfile::TempDir;
+use std::fs;
 
-fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects").join(name)
-}
-
-/// One tensor of a file.
-#[derive(Debug, Clone)]
-struct Stored {
-    dtype: String,
-    shape: Vec<u64>,
-    bytes: Vec<u8>,
-}
-
-/// A golden of `golden/dialects`, to be changed.
-#[derive(Debug, Clone)]
-struct Edited {
-    config: Json,
-    metadata: Option<Json>,
-    tensors: BTreeMap<String, Stored>,
-}
-
-impl Edited {
-    fn of(name: &str) -> Edited {
-        let config = serde_json::from_slice(&fs::read(golden(name).join("config.json")).unwrap()).unwrap();
-        let file = fs::read(golden(name).join("model.safetensors")).unwrap();
-        let (length, rest) = file.split_first_chunk().unwrap();
-        let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
-        let mut header: BTreeMap<String, Json> = serde_json::from_slice(header).unwrap();
-        let metadata = header.remove("__metadata__");
-        let tensors = header.into_iter().map(|(name, entry)| {
-            let at = |i: usize| entry["data_offsets"][i].as_u64().unwrap() as usize;
-            let shape = serde_json::from_value(entry["shape"].clone()).unwrap();
-            let dtype = entry["dtype"].as_str().unwrap().to_owned();
-            (name, Stored { dtype, shape, bytes: data[at(0)..at(1)].to_vec() })
-        });
-        Edited { config, metadata, tensors: tensors.collect() }
-    }
-
-    fn tensor(&mut self, name: &str) -> &mut Stored {
-        self.tensors.get_mut(name).unwrap_or_else(|| panic!("no tensor {name}"))
-    }
-
-    fn remove(&mut self, name: &str) {
-        self.tensors.remove(name).unwrap_or_else(|| panic!("no tensor {name}"));
-    }
-
-    /// Replaces the bytes of a tensor of one dimension, or none, by as many as there are.
-    fn set(&mut self, name: &str, bytes: &[u8]) {
-        let tensor = self.tensor(name);
-        if !tensor.shape.is_empty() {
-            tensor.shape = vec![bytes.len() as u64];
-        }
-        tensor.bytes = bytes.to_vec();
-    }
-
-    /// Replaces a text in a tensor that holds text.
-    fn respell(&mut self, name: &str, from: &str, to: &str) {
-        let text = String::from_utf8(self.tensor(name).bytes.clone()).unwrap();
-        assert!(text.contains(from), "{text}");
-        self.set(name, text.replace(from, to).as_bytes());
-    }
-
-    fn file(&self) -> Vec<u8> {
-        let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-        header.extend(self.metadata.clone().map(|metadata| ("__metadata__".to_owned(), metadata)));
-        for (name, Stored { dtype, shape, bytes }) in &self.tensors {
-            let offsets = [data.len(), data.len() + bytes.len()];
-            data.extend_from_slice(bytes);
-            header.insert(name.clone(), json!({"dtype": dtype, "shape": shape, "data_offsets": offsets}));
-        }
-        let header = serde_json::to_vec(&header).unwrap();
-        [&(header.len() as u64).to_le_bytes(), &header[..], &data].concat()
-    }
-
-    fn folder(&self) -> TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("config.json"), self.config.to_string()).unwrap();
-        fs::write(folder.path().join("model.safetensors"), self.file()).unwrap();
-        folder
-    }
-}
-
-/// Reads every value; the first error.
-fn read_all(checkpoint: &Checkpoint) -> Result<(), String> {
-    for tensor in &checkpoint.tensors {
-        let mut values = vec![0.0; (tensor.n_rows() * tensor.row_elems()) as usize];
-        let read = checkpoint.read_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), &mut values);
-        read.map_err(|error| error.to_string())?;
-    }
-    Ok(())
-}
-
-/// What opening says of a golden that was changed.
-#[track_caller]
-fn refused(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
-    let mut edited = Edited::of(name);
-    edit(&mut edited);
-    let error: Error = source::open(edited.folder().path()).expect_err("the checkpoint is wrong");
-    assert_eq!(error.to_string(), expected);
-}
-
-/// What reading says of a golden that was changed.
-#[track_caller]
-fn no_value(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
-    let mut edited = Edited::of(name);
-    edit(&mut edited);
-    let folder = edited.folder();
-    let checkpoint = source::open(folder.path()).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(read_all(&checkpoint).expect_err("a value is wrong"), expected);
-}
+use edited::{Edited, no_value, read_all, refused};
 
 #[test]
 fn a_golden_that_is_written_again_is_read() {
@@ -323,10 +214,27 @@ fn hqq() {
 /// Bytes changed anywhere, in headers, sizes, scales or codes: an error or numbers, never a panic.
 #[test]
 fn mutants_never_panic() {
-    let names = ["bnb-4bit", "bnb-8bit", "hqq-forms", "fp8-blocks", "fp8-fbgemm", "fp8-modelopt"];
+    let names = [
+        "bnb-4bit",
+        "bnb-8bit",
+        "fp8-blocks",
+        "fp8-fbgemm",
+        "fp8-modelopt",
+        "hqq-forms",
+        "mlx-affine",
+        "torchao-int8",
+        "torchao-int4",
+        "quanto-packed",
+        "bitnet-offline",
+        "gemma-ints",
+        "modelopt-awq",
+        "modelopt-int8",
+        "quark-uint4",
+        "quark-int8",
+    ];
     let files = names.map(Edited::of);
     let folder = tempfile::tempdir().unwrap();
-    testkit::mutants(600, |draw| {
+    testkit::mutants(1300, |draw| {
         let mut edited = files[draw.below(files.len())].clone();
         let name = edited.tensors.keys().nth(draw.below(edited.tensors.len())).unwrap().clone();
         let tensor = edited.tensor(&name);

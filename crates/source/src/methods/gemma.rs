@@ -1,0 +1,141 @@
+//! Integers of Gemma's own quantized releases: 2, 4 or 8 bits, symmetric, of matrices and embeddings.
+//!
+//! ```text
+//! X.weight               I8 [out, in]; U8 [out, in / 2], low nibble first, less 8; U8 [out, in / 4], lowest bits first,
+//!                        less 2
+//! X.weight_scale         F32 [out, 1]
+//! X.embedding_quantized, X.embedding_scale F32 [vocabulary, k]   likewise, k blocks to a row
+//! X.input_activation_scale, X.output_activation_scale             F32 []
+//!
+//! w = code * scale
+//! ```
+//!
+//! How many bits a byte's codes have is the config's to say: `num_bits`, and `module_quant_configs` by expressions that are
+//! searched for in the module's path. The model rounds activations with the scales of those, which no GGUF says: they are
+//! left out. Source: `integrations/gemma_quant.py` of transformers 5.23.0.
+
+use std::sync::Arc;
+
+use regex::Regex;
+use serde_json::Value as Json;
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    checks::unfit,
+    code_parts::{dense_rows, part_of, shape_error},
+    method::{Method, Reading},
+};
+use crate::{
+    Dtype, Error, Tensor,
+    codes::{CodedWeights, Groups, Strided, Zeros},
+};
+
+pub(super) const GEMMA: Method = Method {
+    name: "integers of Gemma",
+    recognized_by: "quant_method `gemma`",
+    detect: |quantized| quantized.method_is(&["gemma"]),
+    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+};
+
+const TAKERS: &[Taker] = &[take];
+
+/// Endings of codes and of their scales.
+const SPELLINGS: &[[&str; 2]] = &[[".weight", ".weight_scale"], [".embedding_quantized", ".embedding_scale"]];
+
+/// Bits of codes in bytes.
+struct Bits {
+    all: u64,
+    by_module: Vec<(Regex, u64)>,
+}
+
+fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let bits = Bits::of(assembly.quantized.config())?;
+    for tensor in assembly.left() {
+        if tensor.name.ends_with("_activation_scale") {
+            assembly.leave(tensor, "the model rounds activations with it, and no GGUF file says so");
+        }
+        for [of_codes, of_scales] in SPELLINGS {
+            let Some(module) = tensor.name.strip_suffix(of_codes) else { continue };
+            let scales = format!("{module}{of_scales}");
+            if assembly.get(&scales).is_some() {
+                take_module(assembly, tensor, module, &scales, &bits)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn take_module<'a>(
+    assembly: &mut Assembly<'a>,
+    codes: &'a Tensor,
+    module: &str,
+    scales: &str,
+    bits: &Bits,
+) -> Result<(), Error> {
+    let scales = part_of(assembly, codes, scales, &[Dtype::F32], "F32")?;
+    let ([n_rows, width], [scale_rows, n_groups]) = (&codes.shape[..], &scales.shape[..]) else {
+        return Err(shape_error(scales, codes, "(rows, blocks)"));
+    };
+    let (bits, flip, zero) = match (codes.dtype, bits.of_module(module)) {
+        // Two's complement: the flipped sign bit makes the zero 128.
+        (Dtype::I8, _) => (8, 0x80, 128.0),
+        (Dtype::U8, 4) => (4, 0, 8.0),
+        (Dtype::U8, 2) => (2, 0, 2.0),
+        (dtype, bits) => {
+            return Err(unfit(
+                codes,
+                "I8, or U8 with 4 or 2 bits by the config",
+                format!("{dtype} with {bits}"),
+            ));
+        }
+    };
+    let n_columns = width.saturating_mul(8 / bits);
+    if scale_rows != n_rows || *n_groups == 0 || !n_columns.is_multiple_of(*n_groups) || n_columns == 0 {
+        return Err(shape_error(scales, codes, "(rows, blocks)"));
+    }
+    let weights = CodedWeights {
+        n_matrices: 1,
+        n_rows: *n_rows,
+        n_columns,
+        codes: dense_rows(codes, bits as u32, flip, [*n_rows, n_columns], *width),
+        scales: Strided::by_row(scales, *n_rows, *n_groups),
+        zeros: Zeros::Same(zero),
+        offsets: None,
+        groups: Groups::Size(n_columns / n_groups),
+        fold: None,
+    };
+    assembly.used(scales);
+    assembly.put(codes, format!("{module}.weight"), vec![*n_rows, n_columns], Arc::new(weights.checked()?));
+    Ok(())
+}
+
+impl Bits {
+    /// What the config says.
+    fn of(config: Option<&Json>) -> Result<Bits, Error> {
+        let wrong = |expected: &str, found: &str| Error::JsonForm {
+            file: "config.json".to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        };
+        let number = |value: &Json| value.get("num_bits").and_then(Json::as_u64);
+        let all = config.and_then(number).unwrap_or(4);
+        let patterns = config.and_then(|config| config.get("module_quant_configs")?.as_object());
+        let by_module = patterns.into_iter().flatten().map(|(pattern, own)| {
+            let expression = Regex::new(pattern);
+            let expression = expression
+                .map_err(|_| wrong("an expression at `module_quant_configs`", &format!("`{pattern}`")))?;
+            Ok((expression, number(own).unwrap_or(all)))
+        });
+        Ok(Bits { all, by_module: by_module.collect::<Result<_, Error>>()? })
+    }
+
+    /// Bits of a module: of the expression that is found first in its path, of two at one place the first in the
+    /// config, as in one expression of all of them.
+    fn of_module(&self, module: &str) -> u64 {
+        let found = self
+            .by_module
+            .iter()
+            .filter_map(|(expression, bits)| expression.find(module).map(|found| (found.start(), *bits)));
+        found.min_by_key(|(start, _)| *start).map_or(self.all, |(_, bits)| bits)
+    }
+}

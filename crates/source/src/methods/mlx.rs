@@ -1,0 +1,141 @@
+//! MLX: affine codes of 2, 3, 4, 5, 6 or 8 bits, of matrices, embeddings and stacks of experts.
+//!
+//! ```text
+//! X.weight  U32 [.., out, in · bits / 32]   one stream of bits for each row, low bits first
+//! X.scales  [.., out, in / g]               F16, BF16 or F32; may be negative
+//! X.biases  [.., out, in / g]               `qbiases` where transformers calls the method `metal`
+//!
+//! w = fl(fl(code * scale) + bias)
+//! ```
+//!
+//! `config.json: quantization` has `bits` and `group_size` for all modules, and again under the path of a module that
+//! differs. mlx rounds both steps to the type of the scales; here they are done in f32. Experts are stacked and called
+//! `switch_mlp`; they get the names that they have in Hugging Face's checkpoints back. Source: `mlx.core.quantize` of mlx
+//! 0.32.4, `utils.py` and `models/*.py` (`sanitize`) of mlx-lm, `integrations/metal_quantization.py` of transformers 5.23.0.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::{Assembly, Taker, assemble},
+    checks::unfit,
+    code_parts::{dense_rows, floats_of, shape_error},
+    experts::split_experts,
+    fp4,
+    method::{Method, Reading},
+    quantized::Quantized,
+};
+use crate::{
+    Dtype, Error, Tensor,
+    codes::{CodedWeights, FLOATS, Groups, Strided, Zeros},
+};
+
+pub(super) const MLX: Method = Method {
+    name: "MLX",
+    recognized_by: "`quantization` without a method, or quant_method `metal`; tensors `.weight` of U32 and `.scales`",
+    detect: |quantized| {
+        let has_words = || quantized.tensors.iter().any(|t| t.dtype == Dtype::U32 && t.ending() == "weight");
+        quantized.method_is(&["metal"]) || quantized.looks_like(&["weight", "scales"]) && has_words()
+    },
+    reading: Reading::Decoded(|quantized| {
+        let mut decoded = assemble(quantized, TAKERS)?;
+        split_experts(&mut decoded.tensors);
+        Ok(decoded)
+    }),
+};
+
+/// Modes, each of which takes what its tensors show to be its own.
+const TAKERS: &[Taker] = &[affine, fp4::take, refuse_rest];
+
+/// Takes every module of codes with scales and biases that are floats.
+fn affine(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    for codes in assembly.left() {
+        let Some(module) = codes.name.strip_suffix(".weight").filter(|_| codes.dtype == Dtype::U32) else {
+            continue;
+        };
+        let scales = assembly.get(&format!("{module}.scales"));
+        if scales.is_some_and(|scales| FLOATS.contains(&scales.dtype)) {
+            take_module(assembly, codes, module)?;
+        }
+    }
+    Ok(())
+}
+
+/// Scales and biases whose codes are not there.
+fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let is_part = |tensor: &&Tensor| ["scales", "biases", "qbiases"].contains(&tensor.ending());
+    match assembly.left().into_iter().find(is_part) {
+        Some(tensor) => Err(Error::ScalesWithoutCodes { tensor: tensor.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str) -> Result<(), Error> {
+    let scales = floats_of(assembly, codes, &format!("{module}.scales"))?;
+    let offsets = format!("{module}.qbiases");
+    let offsets = if assembly.get(&offsets).is_some() { offsets } else { format!("{module}.biases") };
+    let offsets = floats_of(assembly, codes, &offsets)?;
+    let ([outer @ .., n_rows, n_words], Some(n_groups)) = (&codes.shape[..], scales.shape.last()) else {
+        return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+    };
+    let (n_rows, n_words, n_groups) = (*n_rows, *n_words, *n_groups);
+    if offsets.shape != scales.shape
+        || scales.shape[..scales.shape.len() - 1] != codes.shape[..codes.shape.len() - 1]
+    {
+        let odd = if offsets.shape == scales.shape { scales } else { offsets };
+        return Err(shape_error(odd, codes, "a row of groups for each row of codes"));
+    }
+    let bits = number(assembly.quantized, module, "bits");
+    let bits = bits.filter(|bits| (2..=8).contains(bits) && *bits != 7);
+    let bits =
+        bits.ok_or_else(|| unfit(codes, "`bits` of 2, 3, 4, 5, 6 or 8 in the config", "none that is"))?;
+    let size = number(assembly.quantized, module, "group_size").filter(|size| *size > 0);
+    let size = size.ok_or_else(|| unfit(codes, "a `group_size` in the config", "none"))?;
+    // bits · g · groups = bits of a row: the config's numbers have to be those of the tensors.
+    let row_bits = n_words.checked_mul(32).filter(|bits| *bits > 0);
+    let by_config = bits.checked_mul(size).and_then(|bits| bits.checked_mul(n_groups));
+    if row_bits.is_none() || row_bits != by_config {
+        let expected =
+            format!("rows of {n_groups} groups of {size} codes of {bits} bits, as the config says");
+        return Err(unfit(codes, expected, format!("rows of {n_words} words")));
+    }
+    let n_columns = size * n_groups;
+    let weights = CodedWeights {
+        n_matrices: outer.iter().product(),
+        n_rows,
+        n_columns,
+        codes: dense_rows(codes, bits as u32, 0, [n_rows, n_columns], 4 * n_words),
+        scales: Strided::by_row(scales, n_rows, n_groups),
+        zeros: Zeros::Same(0.0),
+        offsets: Some(Strided::by_row(offsets, n_rows, n_groups)),
+        groups: Groups::Size(size),
+        fold: None,
+    };
+    let shape = [outer, &[n_rows, n_columns]].concat();
+    assembly.used(scales);
+    assembly.used(offsets);
+    assembly.put(codes, codes.name.clone(), shape, Arc::new(weights.checked()?));
+    Ok(())
+}
+
+/// A number of the config: that of the module's path, else that of all.
+fn number(quantized: &Quantized<'_>, module: &str, key: &str) -> Option<u64> {
+    let config = quantized.config()?;
+    let own = config.get(module).and_then(|own| own.get(key));
+    own.or_else(|| config.get(key)).and_then(Json::as_u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::methods::two_roundings::compare;
+
+    /// mlx gives `round(round(code * scale) + bias)` in the type of the scales.
+    #[test]
+    fn codes_scales_and_biases_are_those_of_mlx_and_make_its_output() {
+        for (name, least) in [("mlx-affine", 21), ("mlx-metal", 1), ("mlx-llama", 8)] {
+            let n_tensors = compare(name, |code, scale, bias, round| round(round(code * scale) + bias));
+            assert!(n_tensors >= least, "{name}: {n_tensors}");
+        }
+    }
+}

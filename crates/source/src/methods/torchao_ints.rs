@@ -1,0 +1,279 @@
+//! Integers of torchao, as it writes them into safetensors.
+//!
+//! ```text
+//! Int8Tensor, IntxUnpackedToInt8Tensor   qdata I8 [out, in], scale and zero_point [out, G], [1, 1]   w = (q - z) * s
+//! Int4Tensor             qdata I8 [out, in / 2], two's complement, the even column low;
+//!                        scale, zero_point [G, out], floats                                  w = fl(fl(q * s) + z)
+//! Int4PlainInt32Tensor   qdata I32 [out, in / 8], low first; scale, zero_point I8 [G, out]   w = (q - z) * s
+//! Int4TilePackedTo4dTensor   `tiled.rs`
+//!
+//! any of them            act_pre_scale [in]: a factor of each input, and so of each column of the matrix
+//! ```
+//!
+//! `__metadata__` of the file has an entry for each weight: `{"_type", "_data": {"block_size", ...}, "_tensor_data_names"}`.
+//! torchao rounds both steps of a float zero to the type of the scale; here they are done in f32. Source:
+//! `flatten_tensor_state_dict` and `quantize_/workflows/` of torchao 0.18.0.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::Assembly,
+    checks::unfit,
+    code_parts::{dense_rows, floats_of, part_of, shape_error},
+    tiled::Tiled,
+};
+use crate::{
+    Dtype, Error, Stored, Tensor,
+    codes::{Change, CodedWeights, FLOATS, Fold, Groups, Strided, Zeros},
+    json,
+};
+
+/// What the name of codes ends in, behind the name of the weight.
+const CODES: &str = "_qdata";
+/// Types that others take.
+const OF_OTHERS: &[&str] = &["Float8Tensor", "MXTensor", "NVFP4Tensor"];
+
+/// One quantized tensor: its parts by name, and what is written about it.
+struct Module<'a> {
+    /// `X._weight`: what stands before `_qdata`.
+    stem: &'a str,
+    codes: &'a Tensor,
+    /// The entry of `__metadata__`.
+    entry: Option<Json>,
+}
+
+/// Takes every tensor of integers.
+///
+/// # Errors
+/// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
+pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    for codes in assembly.left() {
+        let Some(stem) = codes.name.strip_suffix(CODES) else { continue };
+        let Some((before, parameter)) = stem.rsplit_once("._") else { continue };
+        let name = format!("{before}.{parameter}");
+        let entry = entry_of(assembly, codes, &name)?;
+        let module = Module { stem, codes, entry };
+        let kind = module.kind(assembly)?;
+        if OF_OTHERS.contains(&kind) {
+            continue;
+        }
+        let (shape, stored): (Vec<u64>, Arc<dyn Stored>) = match kind {
+            "Int8Tensor" | "IntxUnpackedToInt8Tensor" => module.bytes(assembly)?,
+            "Int4Tensor" => module.nibbles(assembly)?,
+            "Int4PlainInt32Tensor" => module.words(assembly)?,
+            "Int4TilePackedTo4dTensor" => module.tiles(assembly)?,
+            other => {
+                let expected = "a type of torchao that is read, in `__metadata__`";
+                return Err(unfit(codes, expected, format!("`{other}`")));
+            }
+        };
+        assembly.put(codes, name, shape, stored);
+    }
+    Ok(())
+}
+
+/// The entry of the file's metadata about a tensor.
+fn entry_of(assembly: &Assembly<'_>, codes: &Tensor, name: &str) -> Result<Option<Json>, Error> {
+    let part = assembly.quantized.parts.get(codes.part);
+    let Some((part, text)) = part.and_then(|part| Some((part, part.metadata.get(name)?))) else {
+        return Ok(None);
+    };
+    let place = format!("{}: __metadata__: {name}", part.file);
+    json::parse(&place, text.as_bytes()).map(Some)
+}
+
+impl<'a> Module<'a> {
+    /// The class of the tensor: as it is written, else as its parts show.
+    fn kind(&self, assembly: &Assembly<'_>) -> Result<&str, Error> {
+        if let Some(kind) = self.entry.as_ref().and_then(|entry| entry.get("_type")?.as_str()) {
+            return Ok(kind);
+        }
+        let zeros = assembly.get(&format!("{}_zero_point", self.stem));
+        let has_float_zeros = zeros.is_some_and(|zeros| FLOATS.contains(&zeros.dtype));
+        match (self.codes.dtype, self.codes.shape.len()) {
+            (Dtype::I8, _) if has_float_zeros => Ok("Int4Tensor"),
+            (Dtype::I8, _) => Ok("Int8Tensor"),
+            (Dtype::I32, 2) => Ok("Int4PlainInt32Tensor"),
+            (Dtype::I32, _) => {
+                Err(unfit(self.codes, "an entry in `__metadata__`, which has its shape", "none"))
+            }
+            _ => Ok("Float8Tensor"),
+        }
+    }
+
+    /// A list of sizes of the entry.
+    fn sizes(&self, key: &str) -> Option<Vec<u64>> {
+        self.entry.as_ref()?.get("_data")?.get(key)?.as_array()?.iter().map(Json::as_u64).collect()
+    }
+
+    fn part(
+        &self,
+        assembly: &Assembly<'a>,
+        name: &str,
+        dtypes: &[Dtype],
+        expected: &'static str,
+    ) -> Result<&'a Tensor, Error> {
+        part_of(assembly, self.codes, &format!("{}_{name}", self.stem), dtypes, expected)
+    }
+
+    /// The factor of each column, if there is one.
+    fn fold(&self, assembly: &mut Assembly<'a>, n_columns: u64) -> Result<Option<Fold>, Error> {
+        let name = format!("{}_act_pre_scale", self.stem);
+        if assembly.get(&name).is_none() {
+            return Ok(None);
+        }
+        let factors = floats_of(assembly, self.codes, &name)?;
+        if factors.shape.iter().product::<u64>() != n_columns {
+            return Err(shape_error(factors, self.codes, "a factor for each input"));
+        }
+        assembly.used(factors);
+        assembly.note(format!("tensor `{name}` is multiplied into the columns of its matrix"));
+        Ok(Some(Fold { factors: Strided { group_stride: 1, ..Strided::one(factors) }, divides: false }))
+    }
+
+    /// Codes [.., out, columns of bytes or words], and rows of all matrices.
+    fn dims(&self) -> Result<(&'a [u64], u64, u64), Error> {
+        match &self.codes.shape[..] {
+            [outer @ .., n_rows, width] if *n_rows > 0 && *width > 0 => Ok((outer, *n_rows, *width)),
+            shape => Err(unfit(self.codes, "a matrix", format!("shape {shape:?}"))),
+        }
+    }
+
+    /// A byte for each code.
+    fn bytes(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
+        let (outer, n_rows, n_columns) = self.dims()?;
+        let scales = self.part(assembly, "scale", FLOATS, "F16, BF16 or F32")?;
+        let zeros = match assembly.get(&format!("{}_zero_point", self.stem)) {
+            None => None,
+            Some(_) => Some(self.part(assembly, "zero_point", &[Dtype::I8], "I8")?),
+        };
+        // [.., out, G] or [.., 1, 1], one for all.
+        let expected = "(out, groups) or (1, 1)";
+        let [scale_outer @ .., scale_rows, n_groups] = &scales.shape[..] else {
+            return Err(shape_error(scales, self.codes, expected));
+        };
+        let is_one = *scale_rows == 1 && *n_groups == 1;
+        let fits = *n_groups > 0 && n_columns.is_multiple_of(*n_groups) && (is_one || *scale_rows == n_rows);
+        if !fits || scale_outer != outer || zeros.is_some_and(|zeros| zeros.shape != scales.shape) {
+            return Err(shape_error(scales, self.codes, expected));
+        }
+        let strided = |tensor: &Tensor| match is_one {
+            true => Strided { matrix_stride: 1, ..Strided::one(tensor) },
+            false => Strided::by_row(tensor, n_rows, *n_groups),
+        };
+        // The flipped sign bit adds 128 to code and zero alike.
+        let zeros_of = zeros.map(|zeros| Strided { change: Change::Add(128.0), ..strided(zeros) });
+        let weights = CodedWeights {
+            n_matrices: outer.iter().product(),
+            n_rows,
+            n_columns,
+            codes: dense_rows(self.codes, 8, 0x80, [n_rows, n_columns], n_columns),
+            scales: strided(scales),
+            zeros: zeros_of.map_or(Zeros::Same(128.0), Zeros::Floats),
+            offsets: None,
+            groups: Groups::Size(n_columns / n_groups),
+            fold: self.fold(assembly, n_columns)?,
+        };
+        assembly.used(scales);
+        zeros.into_iter().for_each(|zeros| assembly.used(zeros));
+        Ok((self.codes.shape.clone(), Arc::new(weights.checked()?)))
+    }
+
+    /// Scales and zeros that are transposed, [.., G, out], with the number of groups.
+    fn transposed(
+        &self,
+        assembly: &mut Assembly<'a>,
+        zero_types: &[Dtype],
+        expected: &'static str,
+        (outer, n_rows, n_columns): (&[u64], u64, u64),
+    ) -> Result<(Strided, Strided, u64), Error> {
+        let scales = self.part(assembly, "scale", FLOATS, "F16, BF16 or F32")?;
+        let zeros = self.part(assembly, "zero_point", zero_types, expected)?;
+        let odd = || shape_error(scales, self.codes, "(groups, out)");
+        let [scale_outer @ .., n_groups, columns] = &scales.shape[..] else { return Err(odd()) };
+        let fits = *n_groups > 0 && n_columns.is_multiple_of(*n_groups) && *columns == n_rows;
+        if !fits || scale_outer != outer || zeros.shape != scales.shape {
+            return Err(odd());
+        }
+        assembly.used(scales);
+        assembly.used(zeros);
+        let strided = |tensor: &Tensor| Strided {
+            matrix_stride: n_groups * n_rows,
+            ..Strided::transposed(tensor, n_rows)
+        };
+        Ok((strided(scales), strided(zeros), *n_groups))
+    }
+
+    /// Two codes a byte.
+    fn nibbles(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
+        let (outer, n_rows, n_bytes) = self.dims()?;
+        let n_columns = n_bytes.saturating_mul(2);
+        let places = (outer, n_rows, n_columns);
+        let (scales, offsets, n_groups) = self.transposed(assembly, FLOATS, "F16, BF16 or F32", places)?;
+        let weights = CodedWeights {
+            n_matrices: outer.iter().product(),
+            n_rows,
+            n_columns,
+            // Two's complement: the flipped sign bit makes the zero 8.
+            codes: dense_rows(self.codes, 4, 0x08, [n_rows, n_columns], n_bytes),
+            scales,
+            zeros: Zeros::Same(8.0),
+            offsets: Some(offsets),
+            groups: Groups::Size(n_columns / n_groups),
+            fold: self.fold(assembly, n_columns)?,
+        };
+        Ok(([outer, &[n_rows, n_columns]].concat(), Arc::new(weights.checked()?)))
+    }
+
+    /// Eight codes a word.
+    fn words(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
+        let (outer, n_rows, n_words) = self.dims()?;
+        let n_columns = n_words.saturating_mul(8);
+        let places = (outer, n_rows, n_columns);
+        let (scales, zeros, n_groups) = self.transposed(assembly, &[Dtype::I8], "I8", places)?;
+        let weights = CodedWeights {
+            n_matrices: outer.iter().product(),
+            n_rows,
+            n_columns,
+            codes: dense_rows(self.codes, 4, 0, [n_rows, n_columns], 4 * n_words),
+            scales,
+            zeros: Zeros::Floats(zeros),
+            offsets: None,
+            groups: Groups::Size(n_columns / n_groups),
+            fold: self.fold(assembly, n_columns)?,
+        };
+        Ok(([outer, &[n_rows, n_columns]].concat(), Arc::new(weights.checked()?)))
+    }
+
+    /// Tiles of tensor cores.
+    fn tiles(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
+        let both = self.part(assembly, "scale_and_zero", FLOATS, "F16, BF16 or F32")?;
+        let expected = "its shape and `block_size` in `__metadata__`";
+        let [shape, block] =
+            ["shape", "block_size"].map(|key| self.sizes(key).filter(|sizes| sizes.len() == 2));
+        let (Some(shape), Some(block)) = (shape, block) else {
+            return Err(unfit(self.codes, expected, "none"));
+        };
+        if assembly.get(&format!("{}_act_pre_scale", self.stem)).is_some() {
+            return Err(unfit(self.codes, "no `act_pre_scale` beside tiles", "one"));
+        }
+        let tiled = Tiled::new(self.codes, both, [shape[0], shape[1]], block[1])?;
+        assembly.used(both);
+        Ok((shape, Arc::new(tiled)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::methods::two_roundings::pieces;
+
+    #[test]
+    fn codes_scales_and_zeros_are_those_of_the_formulas() {
+        // What is flipped counts from 8.
+        let n_tensors = pieces("torchao-int4", &["plain.weight", "plain.half.weight"], |code| code - 8.0);
+        assert_eq!(n_tensors, 2);
+        assert_eq!(pieces("torchao-int4", &["int32.weight", "tiled.weight"], |code| code), 2);
+    }
+}
