@@ -207,10 +207,9 @@ fn mutated_configs() {
         for _ in 0..=draw.below(3) {
             mutate_json(&mut config, draw);
         }
-        let tensors = checkpoint.tensors.iter().map(|tensor| arch::SourceTensor {
-            name: tensor.name.clone(),
-            shape: tensor.shape().unwrap(),
-            folded: false,
+        let tensors = checkpoint.tensors.iter().map(|tensor| {
+            let (shape, folded) = tensor.folded_shape().unwrap();
+            arch::SourceTensor { name: tensor.name.clone(), shape, folded }
         });
         let input = Input { config, tensors: tensors.collect(), ..Input::default() };
         arch::resolve_weights(&input, &Options::default()).is_ok()

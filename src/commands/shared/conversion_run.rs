@@ -10,7 +10,6 @@ use convert::{
 use crate::{
     commands::shared::{
         input_kind::{self, Wanted},
-        outputs::check_writable,
         plan_report::{Origin, Report},
         quantize_options::Settings,
         write::{check_output, is_new_folder, write_and_report},
@@ -87,10 +86,6 @@ pub fn run<I: Input>(
             false => planned.input().check_output(path, force),
         };
         checked.map_err(failed)?;
-        // The folder that is still to be made is made when everything else has been checked.
-        if !args.dry_run && !is_new_folder(args.out) {
-            check_writable(path, args.force)?;
-        }
     }
     let files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
     open.notes.iter().for_each(|note| ui.note(note));

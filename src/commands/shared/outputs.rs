@@ -44,7 +44,7 @@ pub(in crate::commands) fn check_outputs(
 ///
 /// # Errors
 /// As [`check_outputs`].
-pub(in crate::commands) fn check_writable(path: &Path, force: bool) -> Result<(), Failure> {
+fn check_writable(path: &Path, force: bool) -> Result<(), Failure> {
     // Dropping an output that is not finished removes its temporary file.
     Output::create(path, 0, force).map(drop).map_err(|error| output_failure(path, error.into()))
 }
