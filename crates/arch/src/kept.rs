@@ -12,7 +12,7 @@ use tensor::{DType, Shape};
 use crate::ArchError;
 use crate::config::Hparams;
 use crate::input::{Input, Kept};
-use crate::layout::{Data, ElementMap, OutTensor, RowMap};
+use crate::layout::{Data, OutTensor};
 
 /// Puts tensors that stay in blocks before all others, each with its scales.
 ///
@@ -59,21 +59,17 @@ fn sources(tensor: &OutTensor) -> &[String] {
     }
 }
 
-/// The blocks of each source of a tensor, where the tensor can have them as they are: whole rows in any order, no
-/// arithmetic, one source, or a stack of matrices of one type.
+/// The blocks of each source of a tensor, where the tensor can have them as they are and has one source or is a stack of
+/// matrices of one type.
 fn blocks_of<'a>(tensor: &OutTensor, input: &'a Input<'_>) -> Option<Vec<&'a Kept>> {
-    let Data::Rows { sources, rows, element: ElementMap::Identity } = &tensor.data else { return None };
+    let sources = sources(tensor);
     let of_sources: Vec<&Kept> = sources.iter().map(|name| input.kept.get(name)).collect::<Option<_>>()?;
     let dtype = of_sources.first()?.dtype;
     let is_stack = tensor.shape.n_dims() == 3 && tensor.shape.dim(2) == sources.len() as u64;
-    let row_elems = tensor.shape.row_elems();
     let fits = of_sources.iter().all(|kept| kept.dtype == dtype)
         && (sources.len() == 1 || is_stack)
-        && !matches!(rows, RowMap::Elements { .. })
         && tensor.shape.n_dims() >= 2
-        && tensor.row_view().row_elems == row_elems
-        // Pieces that change places within a row have to be whole blocks.
-        && (row_elems / rows.pieces()).is_multiple_of(dtype.block_elems());
+        && tensor.moves_blocks(dtype);
     fits.then_some(of_sources)
 }
 

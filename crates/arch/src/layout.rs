@@ -77,6 +77,15 @@ impl OutTensor {
             RowView { n_rows: self.shape.n_rows(), row_elems: self.shape.row_elems() }
         }
     }
+
+    /// Whether blocks of `dtype` in the checkpoint can become this tensor's as they are: no element changes, and what
+    /// moves, whole rows or pieces of them, is whole blocks.
+    pub fn moves_blocks(&self, dtype: DType) -> bool {
+        let Data::Rows { rows, element: ElementMap::Identity, .. } = &self.data else { return false };
+        let row_elems = self.row_view().row_elems;
+        row_elems == self.shape.row_elems()
+            && row_elems.is_multiple_of(rows.pieces().saturating_mul(dtype.block_elems()))
+    }
 }
 
 /// Where the values of an output tensor come from.
@@ -555,5 +564,25 @@ mod tests {
         let bands = [(2, 1.0), (2, 7.0), (4, 2.0), (5, 3.0), (6, 4.0)];
         let scaled = (0..7).map(|row| ElementMap::ScaleBands { factor: 0.5, bands }.apply(row, 2.0, |v| v));
         assert_eq!(scaled.collect::<Vec<_>>(), [1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0]);
+    }
+
+    #[test]
+    fn blocks_move_where_pieces_are_whole_blocks() {
+        let of = |rows, element| OutTensor {
+            name: "blk.0.ssm_out.weight".into(),
+            shape: Shape::new(&[1024, 4]).expect("four rows"),
+            data: Data::Rows { sources: vec!["a".into()], rows, element },
+            keep_f32: false,
+            kept: None,
+        };
+        let whole = of(RowMap::RopePermute { n_head: 2 }, ElementMap::Identity);
+        assert!(whole.moves_blocks(DType::Q4_K) && whole.moves_blocks(DType::Q4_0));
+        // Eight pieces of 128 elements a row.
+        let pieces = of(RowMap::TileColumns { groups: 4, per_group: 2, elems: 128 }, ElementMap::Identity);
+        assert!(pieces.moves_blocks(DType::Q4_0) && !pieces.moves_blocks(DType::Q4_K));
+        // Pieces of 16 elements.
+        let small = of(RowMap::TileColumns { groups: 32, per_group: 2, elems: 16 }, ElementMap::Identity);
+        assert!(!small.moves_blocks(DType::Q4_0) && small.moves_blocks(DType::F16));
+        assert!(!of(RowMap::Concat, ElementMap::AddOne).moves_blocks(DType::Q4_0));
     }
 }

@@ -76,8 +76,10 @@ fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Er
             Some(common) => common.into_iter().filter(|dtype| types.contains(dtype)).collect(),
         });
     }
-    match common.and_then(|types| types.first().copied()) {
-        Some(dtype) => Ok(Repacked::Kept(dtype)),
-        None => decoded("no type of ggml holds all its parts"),
+    let common = common.unwrap_or_default();
+    match common.iter().find(|dtype| tensor.moves_blocks(**dtype)) {
+        Some(dtype) => Ok(Repacked::Kept(*dtype)),
+        None if common.is_empty() => decoded("no type of ggml holds all its parts"),
+        None => decoded("pieces of its rows move that are not whole blocks"),
     }
 }
