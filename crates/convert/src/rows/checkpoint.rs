@@ -15,6 +15,8 @@ use crate::error::Error;
 pub struct CheckpointRows<'a> {
     wanted: RowsFor<'a>,
     parts: Vec<Part<'a>>,
+    /// What all parts take in their files, in bytes.
+    n_bytes: u64,
 }
 
 /// One source tensor, seen as rows of the output's length.
@@ -66,7 +68,8 @@ impl<'a> CheckpointRows<'a> {
         if needed > first_row || (exact && needed != first_row) {
             return Err(wanted.differs(&names.join("`, `"), first_row, needed, "rows"));
         }
-        Ok(CheckpointRows { wanted, parts })
+        let n_bytes = parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
+        Ok(CheckpointRows { wanted, parts, n_bytes })
     }
 
     /// The source rows behind output rows `rows`, in output order, as long runs as there are.
@@ -204,10 +207,9 @@ impl RowSource for CheckpointRows<'_> {
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
         // Of rows on the average: codes and scales of a quantized tensor have no fixed size a row.
-        let n_bytes: u64 = self.parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
         let pieces: u64 = self.parts.iter().map(|part| part.shape[0]).sum();
         let all_rows = pieces / self.wanted.map.pieces();
-        (u128::from(n_bytes) * u128::from(n_rows) / u128::from(all_rows.max(1))) as u64
+        (u128::from(self.n_bytes) * u128::from(n_rows) / u128::from(all_rows.max(1))) as u64
     }
 
     fn granularity(&self) -> Granularity {

@@ -32,6 +32,8 @@ pub struct ColumnRows<'a> {
     n_columns: u64,
     /// Which rows of the source are a matrix.
     matrix: Matrix,
+    /// What the tensor takes in its file, in bytes.
+    n_bytes: u64,
 }
 
 impl<'a> ColumnRows<'a> {
@@ -59,7 +61,8 @@ impl<'a> ColumnRows<'a> {
         if n_taken != n_matrices * n_columns {
             return Err(differs(n_matrices * n_columns, n_taken, "columns"));
         }
-        Ok(ColumnRows { wanted, tensor, n_columns, matrix })
+        let n_bytes = wanted.checkpoint.stored_bytes(tensor);
+        Ok(ColumnRows { wanted, tensor, n_columns, matrix, n_bytes })
     }
 
     /// Runs of neighbouring columns of one matrix behind output rows `rows`, in output order;
@@ -138,8 +141,7 @@ impl RowSource for ColumnRows<'_> {
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
-        let n_bytes = self.wanted.checkpoint.stored_bytes(self.tensor);
-        (u128::from(n_bytes) * u128::from(n_rows) / u128::from(self.wanted.view.n_rows.max(1))) as u64
+        (u128::from(self.n_bytes) * u128::from(n_rows) / u128::from(self.wanted.view.n_rows.max(1))) as u64
     }
 
     fn granularity(&self) -> Granularity {
