@@ -9,7 +9,8 @@ use tensor::DType;
 use crate::{
     Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
     methods::{self, Decoded, Outcome},
-    read_columns, read_rows,
+    read_columns,
+    rows::check_range,
     small_files::{card_of, read_object, read_small_files},
 };
 
@@ -148,10 +149,6 @@ impl Checkpoint {
         out: &mut [f32],
     ) -> Result<(), ReadError> {
         let n_rows = tensor.n_rows() * tensor.row_elems() / row_elems.max(1);
-        let Some(stored) = &tensor.stored else {
-            check_range(tensor, &rows, n_rows, row_elems, out)?;
-            return self.read_elems(tensor, rows.start * row_elems, out);
-        };
         check_range(tensor, &rows, n_rows, row_elems, out)?;
         // Pieces of the tensor's own rows, as many at once as are whole.
         let own = tensor.row_elems();
@@ -166,7 +163,7 @@ impl Checkpoint {
             };
             let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
             let (now, later) = left.split_at_mut(n_elems as usize);
-            stored.read(&self.parts, rows, columns, now)?;
+            read_columns(&self.parts, tensor, rows, columns, now)?;
             (left, elem) = (later, elem + n_elems);
         }
         Ok(())
@@ -185,17 +182,6 @@ impl Checkpoint {
         out: &mut [f32],
     ) -> Result<(), ReadError> {
         read_columns(&self.parts, tensor, rows, columns, out)
-    }
-
-    /// Reads as many elements of a plain tensor as `out` has, from its element `first` on. Only their bytes are touched:
-    /// the file may be one that is fetched piece by piece.
-    fn read_elems(&self, tensor: &Tensor, first: u64, out: &mut [f32]) -> Result<(), ReadError> {
-        let Tensor { name, dtype, .. } = tensor;
-        let (n_elems, bits) = (out.len() as u64, dtype.bits());
-        let bytes = self
-            .part_of(tensor)
-            .bytes_of(tensor, first * bits / 8..((first + n_elems) * bits).div_ceil(8))?;
-        read_rows(&View { name, dtype: *dtype, shape: &[1, n_elems], bytes }, 0, 1, out)
     }
 
     /// Tells the system how the bytes behind rows `rows` will be used, for a tensor seen as rows of `row_elems`
@@ -275,24 +261,4 @@ const PANEL_BYTES: u64 = 64 << 20;
 fn own_rows(tensor: &Tensor, row_elems: u64, rows: Range<u64>) -> Range<u64> {
     let own = tensor.row_elems().max(1);
     rows.start * row_elems / own..(rows.end * row_elems).div_ceil(own)
-}
-
-/// Checks what a decoder relies on: that the rows are there and that the buffer has their size.
-fn check_range(
-    tensor: &Tensor,
-    rows: &Range<u64>,
-    n_rows: u64,
-    row_elems: u64,
-    out: &[f32],
-) -> Result<(), ReadError> {
-    let name = || tensor.name.clone();
-    if rows.start > rows.end || rows.end > n_rows {
-        let (first_row, end_row) = (rows.start, rows.end);
-        return Err(ReadError::OutOfRange { tensor: name(), first_row, end_row, n_rows });
-    }
-    let n_elems = (rows.end - rows.start).saturating_mul(row_elems);
-    if out.len() as u64 != n_elems {
-        return Err(ReadError::Length { tensor: name(), expected: n_elems, found: out.len() as u64 });
-    }
-    Ok(())
 }

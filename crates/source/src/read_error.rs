@@ -80,3 +80,15 @@ pub enum ReadError {
         found: String,
     },
 }
+
+impl ReadError {
+    /// A [`ReadError::NoValue`] of the tensor `tensor`.
+    pub(crate) fn no_value(
+        tensor: &str,
+        row: u64,
+        expected: &'static str,
+        found: impl ToString,
+    ) -> ReadError {
+        ReadError::NoValue { tensor: tensor.to_owned(), row, expected, found: found.to_string() }
+    }
+}

@@ -51,38 +51,77 @@ pub fn read_columns(
     columns: Range<u64>,
     out: &mut [f32],
 ) -> Result<(), ReadError> {
-    let name = || tensor.name.clone();
-    let (n_rows, row_elems) = (tensor.n_rows(), tensor.row_elems());
-    if rows.start > rows.end || rows.end > n_rows {
-        return Err(ReadError::OutOfRange {
-            tensor: name(),
-            first_row: rows.start,
-            end_row: rows.end,
-            n_rows,
-        });
-    }
+    let row_elems = tensor.row_elems();
     if columns.start > columns.end || columns.end > row_elems {
-        return Err(ReadError::Length { tensor: name(), expected: row_elems, found: columns.end });
+        let (expected, found) = (row_elems, columns.end);
+        return Err(ReadError::Length { tensor: tensor.name.clone(), expected, found });
     }
     let n_columns = columns.end - columns.start;
-    let n_elems = (rows.end - rows.start).saturating_mul(n_columns);
+    check_range(tensor, &rows, tensor.n_rows(), n_columns, out)?;
+    match &tensor.stored {
+        _ if out.is_empty() => Ok(()),
+        Some(stored) => stored.read(parts, rows, columns, out),
+        None => read_runs(row_elems, rows, columns, out, |first, out| read_elems(parts, tensor, first, out)),
+    }
+}
+
+/// Reads columns `columns` of rows `rows` by `read`, which is given an element of the flattened tensor and the place of
+/// it and of those behind it: whole rows are one run, parts of rows are a run each.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) fn read_runs(
+    row_elems: u64,
+    rows: Range<u64>,
+    columns: Range<u64>,
+    out: &mut [f32],
+    mut read: impl FnMut(u64, &mut [f32]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let n_columns = columns.end - columns.start;
+    let run = if n_columns == row_elems { out.len() } else { n_columns as usize };
+    for (row, out) in rows.zip(out.chunks_exact_mut(run.max(1))) {
+        read(row * row_elems + columns.start, out)?;
+    }
+    Ok(())
+}
+
+/// Reads as many elements of a plain tensor as `out` has, from its element `first` on. Only their bytes are touched: the
+/// file may be one that is fetched piece by piece.
+///
+/// # Errors
+/// [`ReadError`].
+pub(crate) fn read_elems(
+    parts: &[Part],
+    tensor: &Tensor,
+    first: u64,
+    out: &mut [f32],
+) -> Result<(), ReadError> {
+    let Tensor { name, dtype, .. } = tensor;
+    let n_elems = out.len() as u64;
+    let place = |elem: u64| elem * dtype.bits() / 8;
+    let bytes = tensor.span().part_of(place(first)..place(first + n_elems)).of(parts)?;
+    read_rows(&View { name, dtype: *dtype, shape: &[n_elems], bytes }, 0, 1, out)
+}
+
+/// Checks what a decoder relies on: that rows `rows` of `n_rows` are there and that the buffer has their size.
+///
+/// # Errors
+/// [`ReadError::OutOfRange`], [`ReadError::Length`].
+pub(crate) fn check_range(
+    tensor: &Tensor,
+    rows: &Range<u64>,
+    n_rows: u64,
+    row_elems: u64,
+    out: &[f32],
+) -> Result<(), ReadError> {
+    let name = || tensor.name.clone();
+    if rows.start > rows.end || rows.end > n_rows {
+        let (first_row, end_row) = (rows.start, rows.end);
+        return Err(ReadError::OutOfRange { tensor: name(), first_row, end_row, n_rows });
+    }
+    let n_elems = (rows.end - rows.start).saturating_mul(row_elems);
     if out.len() as u64 != n_elems {
         return Err(ReadError::Length { tensor: name(), expected: n_elems, found: out.len() as u64 });
-    }
-    if out.is_empty() {
-        return Ok(());
-    }
-    if let Some(stored) = &tensor.stored {
-        return stored.read(parts, rows, columns, out);
-    }
-    // Whole rows are one run of elements, parts of rows are a run each.
-    let (n_runs, run) =
-        if n_columns == row_elems { (1, n_elems) } else { (rows.end - rows.start, n_columns) };
-    for (row, out) in (rows.start..rows.start + n_runs).zip(out.chunks_exact_mut(run as usize)) {
-        let begin = (row * row_elems + columns.start) * tensor.dtype.bits() / 8;
-        let bytes = tensor.span().part_of(begin..begin + run * tensor.dtype.bits() / 8);
-        let view = View { name: &tensor.name, dtype: tensor.dtype, shape: &[run], bytes: bytes.of(parts)? };
-        read_rows(&view, 0, 1, out)?;
     }
     Ok(())
 }

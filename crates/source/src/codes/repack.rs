@@ -15,7 +15,10 @@
 
 use std::ops::Range;
 
-use tensor::DType;
+use tensor::{
+    DType,
+    half::{f16_to_f32, f32_to_f16},
+};
 
 use super::{
     packing::RUN,
@@ -278,24 +281,8 @@ fn put_ternary(codes: &[u8], scale: [u8; 2], out: &mut Vec<u8>) {
 
 /// The half of the same value, if there is one.
 pub(super) fn exact_f16(value: f32) -> Option<u16> {
-    let bits = value.to_bits();
-    let sign = (bits >> 16 & 0x8000) as u16;
-    let mantissa = bits & 0x007f_ffff;
-    let exponent = (bits >> 23 & 0xff) as i32 - 127;
-    match exponent {
-        _ if bits << 1 == 0 => Some(sign),
-        // Normal: ten bits of mantissa and five of exponent, whose bias is 15.
-        -14..=15 => {
-            let half = ((exponent + 15) as u32) << 10 | mantissa >> 13;
-            (mantissa & 0x1fff == 0).then_some(sign | half as u16)
-        }
-        // Subnormal: multiples of 2^-24.
-        -24..=-15 => {
-            let (whole, shift) = (mantissa | 0x0080_0000, (-1 - exponent) as u32);
-            (whole & ((1 << shift) - 1) == 0).then_some(sign | (whole >> shift) as u16)
-        }
-        _ => None,
-    }
+    let half = f32_to_f16(value);
+    (value.is_finite() && f16_to_f32(half).to_bits() == value.to_bits()).then_some(half)
 }
 
 #[cfg(test)]

@@ -113,13 +113,7 @@ impl Strided {
                 Change::Add(more) => out.iter_mut().for_each(|value| *value += more),
             }
             if let Some(bad) = out.iter().find(|value| !value.is_finite()) {
-                let (tensor, found) = (self.name.clone(), bad.to_string());
-                return Err(ReadError::NoValue {
-                    tensor,
-                    row: rows.start + row,
-                    expected: "a finite number",
-                    found,
-                });
+                return Err(ReadError::no_value(&self.name, rows.start + row, "a finite number", bad));
             }
         }
         Ok(())

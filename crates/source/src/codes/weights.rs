@@ -197,13 +197,8 @@ impl CodedWeights {
         let index: Vec<u32> = index.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
         // It was checked when the checkpoint was opened; a file may change after that.
         if let Some(place) = index.iter().position(|group| u64::from(*group) >= *n_groups) {
-            let (row, found) = (columns.start + place as u64, (index[place] as i32).to_string());
-            return Err(ReadError::NoValue {
-                tensor: name.clone(),
-                row,
-                expected: "a number of a group",
-                found,
-            });
+            let (row, found) = (columns.start + place as u64, index[place] as i32);
+            return Err(ReadError::no_value(name, row, "a number of a group", found));
         }
         Ok(Some(index))
     }

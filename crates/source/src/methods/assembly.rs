@@ -79,7 +79,6 @@ pub(crate) struct Assembly<'a> {
     pub quantized: &'a Quantized<'a>,
     by_name: HashMap<&'a str, &'a Tensor>,
     fates: HashMap<&'a str, Fate>,
-    first: Vec<Tensor>,
     last: Vec<Tensor>,
     /// How many tensors are left out, by reason.
     left_out: BTreeMap<&'static str, Vec<&'a str>>,
@@ -105,7 +104,6 @@ impl<'a> Assembly<'a> {
             quantized,
             by_name: quantized.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect(),
             fates: HashMap::new(),
-            first: Vec::new(),
             last: Vec::new(),
             left_out: BTreeMap::new(),
             notes: Vec::new(),
@@ -132,13 +130,6 @@ impl<'a> Assembly<'a> {
     pub fn put_last(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
         self.used(codes);
         self.last.push(decoded(codes, name, shape, stored));
-    }
-
-    /// Puts the tensor `name` of `shape` before all others.
-    #[expect(dead_code, reason = "the first format that needs it lands next")]
-    pub fn put_first(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
-        self.used(codes);
-        self.first.push(decoded(codes, name, shape, stored));
     }
 
     /// A tensor that is part of another: scales, zeros, a shape.
@@ -175,7 +166,7 @@ impl<'a> Assembly<'a> {
                 return Err(Error::CodesWithoutScales { tensor: tensor.name.clone(), dtype: tensor.dtype });
             }
         }
-        let mut tensors = self.first;
+        let mut tensors = Vec::with_capacity(self.quantized.tensors.len());
         for tensor in self.quantized.tensors {
             match self.fates.remove(tensor.name.as_str()) {
                 None => tensors.push(tensor.clone()),

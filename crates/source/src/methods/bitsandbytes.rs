@@ -24,10 +24,10 @@ use std::{ops::Range, sync::Arc};
 
 use super::{
     assembly::{Assembly, assemble},
-    checks::{expect_elems, no_value, small_number, small_values, unfit},
+    checks::{expect_elems, finite_values, small_number, unfit},
     method::{Method, Reading},
 };
-use crate::{Dtype, Error, Part, ReadError, Span, Stored, Tensor, json};
+use crate::{Dtype, Error, Part, ReadError, Span, Stored, Tensor, json, rows::read_runs};
 
 /// The factor of int8: 1/127 as bitsandbytes rounds it, which is not what a division gives.
 const ONE_127TH: f32 = 0.007_874_016;
@@ -266,15 +266,6 @@ fn read_state(parts: &[Part], tensor: &Tensor) -> Result<State, Error> {
     Ok(State { block: size("blocksize")?, shape, n_elems, nested, is_fp4: quant_type == "fp4" })
 }
 
-/// A table, none of whose values may be infinite or no number.
-fn finite_values(parts: &[Part], tensor: &Tensor) -> Result<Vec<f32>, Error> {
-    let values = small_values(parts, tensor)?;
-    match values.iter().find(|value| !value.is_finite()) {
-        Some(value) => Err(unfit(tensor, "finite values", value.to_string())),
-        None => Ok(values),
-    }
-}
-
 impl Blocks {
     /// Decodes elements `begin..` of the flattened tensor, as many as `out` has.
     fn read_flat(&self, parts: &[Part], begin: u64, out: &mut [f32]) -> Result<(), ReadError> {
@@ -285,7 +276,7 @@ impl Blocks {
         let mut at = begin;
         self.absmax.each(parts, blocks, |block, absmax| {
             if !absmax.is_finite() {
-                return Err(no_value(&self.absmax_name, block, "a finite scale", absmax));
+                return Err(ReadError::no_value(&self.absmax_name, block, "a finite scale", absmax));
             }
             // w = fl(table * absmax) is the same for each code of a block: (16) products and no others.
             let table = self.table.map(|value| value * absmax);
@@ -370,14 +361,7 @@ impl Stored for Blocks {
         columns: Range<u64>,
         out: &mut [f32],
     ) -> Result<(), ReadError> {
-        let width = columns.end - columns.start;
-        if width == self.row_elems {
-            return self.read_flat(parts, rows.start * self.row_elems, out);
-        }
-        for (row, out) in rows.zip(out.chunks_exact_mut(width.max(1) as usize)) {
-            self.read_flat(parts, row * self.row_elems + columns.start, out)?;
-        }
-        Ok(())
+        read_runs(self.row_elems, rows, columns, out, |first, out| self.read_flat(parts, first, out))
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
@@ -442,7 +426,12 @@ impl Stored for ScaledRows {
         for (row, scale) in (0..n_rows as usize).zip(scales) {
             let scale = f32::from_le_bytes(*scale);
             if !scale.is_finite() {
-                return Err(no_value(&self.scales_name, rows.start + row as u64, "a finite scale", scale));
+                return Err(ReadError::no_value(
+                    &self.scales_name,
+                    rows.start + row as u64,
+                    "a finite scale",
+                    scale,
+                ));
             }
             let codes = &codes[row * self.row_elems as usize..][columns.clone()];
             let out = &mut out[row * columns.len()..][..columns.len()];

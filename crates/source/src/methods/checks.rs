@@ -1,6 +1,6 @@
 //! What decoders check of the tensors that a value is made of, before the first is read.
 
-use crate::{Dtype, Error, Part, ReadError, Tensor, View, read_rows};
+use crate::{Dtype, Error, Part, ReadError, Tensor, rows::read_elems};
 
 /// A tensor is not what its form says: what was expected of it and what is there.
 pub(super) fn unfit(tensor: &Tensor, expected: impl Into<String>, found: impl Into<String>) -> Error {
@@ -33,17 +33,17 @@ pub(super) fn expect_elems(tensor: &Tensor, dtypes: &[Dtype], n_elems: u64) -> R
     Err(unfit(tensor, format!("{n_elems} elements"), format!("shape {:?}", tensor.shape)))
 }
 
-/// The elements of a small tensor as f32, read while the checkpoint is opened.
+/// All elements of a small tensor as f32, each finite: scales of whole tensors, tables.
 ///
 /// # Errors
-/// [`Error::Read`].
-pub(super) fn small_values(parts: &[Part], tensor: &Tensor) -> Result<Vec<f32>, Error> {
-    let bytes = tensor.span().of(parts)?;
-    let n_elems: u64 = tensor.shape.iter().product();
-    let mut values = vec![0.0; n_elems as usize];
-    let view = View { name: &tensor.name, dtype: tensor.dtype, shape: &[n_elems], bytes };
-    read_rows(&view, 0, 1, &mut values)?;
-    Ok(values)
+/// [`Error::Read`], of a number that is not finite too.
+pub(super) fn finite_values(parts: &[Part], tensor: &Tensor) -> Result<Vec<f32>, Error> {
+    let mut values = vec![0.0; tensor.shape.iter().product::<u64>() as usize];
+    read_elems(parts, tensor, 0, &mut values)?;
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(values),
+        Some(at) => Err(ReadError::no_value(&tensor.name, at as u64, "a finite number", values[at]).into()),
+    }
 }
 
 /// The one element of a tensor as a whole number; flags and counts are stored so.
@@ -58,9 +58,4 @@ pub(super) fn small_number(parts: &[Part], tensor: &Tensor) -> Result<u64, Error
     wide[..bytes.len()].copy_from_slice(bytes);
     // Of a negative number the upper bytes are missing or set: either way it is larger than any that is allowed.
     Ok(u64::from_le_bytes(wide))
-}
-
-/// The error for a value that is no number.
-pub(super) fn no_value(tensor: &str, row: u64, expected: &'static str, found: f32) -> ReadError {
-    ReadError::NoValue { tensor: tensor.to_owned(), row, expected, found: found.to_string() }
 }

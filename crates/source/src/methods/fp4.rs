@@ -26,9 +26,9 @@ use tensor::DType;
 
 use super::{
     assembly::{Assembly, assemble},
+    checks::finite_values,
     method::{Method, Reading},
     microscaled::{Format, Microscaled},
-    small,
 };
 use crate::{Dtype, Error, Kept, Tensor};
 
@@ -201,7 +201,7 @@ fn tensor_scales(
             codes,
         ));
     }
-    let mut scales = small::finite(assembly.quantized.parts, scale)?;
+    let mut scales = finite_values(assembly.quantized.parts, scale)?;
     for value in scales.iter_mut().filter(|_| divides) {
         // What the reference stores is the reciprocal, rounded to f32.
         *value = 1.0 / *value;

@@ -19,7 +19,7 @@ use std::ops::Range;
 use tensor::DType;
 
 use super::number_tables::Numbers;
-use crate::{Kept, Part, ReadError, Repacks, Span, Stored, Tensor};
+use crate::{Kept, Part, ReadError, Repacks, Span, Stored, Tensor, rows::read_elems};
 
 /// What codes and scales mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,12 +168,7 @@ impl Microscaled {
     }
 
     fn no_scale(&self, row: u64, byte: u8, expected: &'static str) -> ReadError {
-        ReadError::NoValue {
-            tensor: self.scales_name.clone(),
-            row,
-            expected,
-            found: format!("byte {byte:#04x}"),
-        }
+        ReadError::no_value(&self.scales_name, row, expected, format!("byte {byte:#04x}"))
     }
 
     /// Columns `columns` of one row.
@@ -246,7 +241,7 @@ impl Stored for Microscaled {
         let mut factors = Vec::new();
         if let Some(tensor) = &self.columns {
             factors.resize(width, 0.0);
-            super::small::read_elems(parts, tensor, columns.start, &mut factors)?;
+            read_elems(parts, tensor, columns.start, &mut factors)?;
         }
         for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
             self.read_row(parts, row, &columns, out)?;

@@ -39,7 +39,6 @@ mod quark;
 mod quark_ints;
 mod refused;
 mod scaled;
-mod small;
 mod tiled;
 mod torchao;
 mod torchao_ints;

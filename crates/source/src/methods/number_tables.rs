@@ -143,12 +143,10 @@ impl Scales {
         read_rows(&view, 0, 1, out)?;
         match out.iter().position(|scale| !scale.is_finite()) {
             None => Ok(()),
-            Some(index) => Err(ReadError::NoValue {
-                tensor: self.name.clone(),
-                row: (elems.start + index as u64) / self.row_elems,
-                expected: "finite scales",
-                found: out[index].to_string(),
-            }),
+            Some(index) => {
+                let row = (elems.start + index as u64) / self.row_elems;
+                Err(ReadError::no_value(&self.name, row, "finite scales", out[index]))
+            }
         }
     }
 }

@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::number_tables::Scales;
-use crate::{Part, ReadError, Span, Stored};
+use crate::{Part, ReadError, Span, Stored, rows::read_runs};
 
 /// A tensor of such codes.
 #[derive(Debug)]
@@ -148,14 +148,7 @@ impl Stored for Planes {
         columns: Range<u64>,
         out: &mut [f32],
     ) -> Result<(), ReadError> {
-        let width = columns.end - columns.start;
-        if width == self.row_elems {
-            return self.read_flat(parts, rows.start * self.row_elems, out);
-        }
-        for (row, out) in rows.zip(out.chunks_exact_mut(width.max(1) as usize)) {
-            self.read_flat(parts, row * self.row_elems + columns.start, out)?;
-        }
-        Ok(())
+        read_runs(self.row_elems, rows, columns, out, |first, out| self.read_flat(parts, first, out))
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {

@@ -66,8 +66,7 @@ impl<'a> Quantized<'a> {
         parts: &'a [Part],
         tensors: &'a [Tensor],
     ) -> Result<Quantized<'a>, Error> {
-        let ending = |tensor: &'a Tensor| tensor.name.rsplit('.').next().unwrap_or_default();
-        let endings = tensors.iter().map(ending).collect();
+        let endings = tensors.iter().map(Tensor::ending).collect();
         Ok(Quantized { parts, tensors, model: config, config: find_config(config, files)?, endings })
     }
 

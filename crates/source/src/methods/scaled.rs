@@ -92,8 +92,7 @@ impl Stored for Scaled {
                 None => self.bytes(&(row..row + 1), &columns).of(parts)?,
             };
             if let Some(found) = self.numbers.not_a_number(codes) {
-                let (tensor, expected) = (self.name.clone(), "finite codes");
-                return Err(ReadError::NoValue { tensor, row, expected, found });
+                return Err(ReadError::no_value(&self.name, row, "finite codes", found));
             }
             let first = self.grid.place(row, block_columns.start);
             if have != Some(first) {

@@ -107,7 +107,7 @@ fn bitsandbytes() {
             edited.tensor("nf4.zeros.weight.quant_map").bytes[..4]
                 .copy_from_slice(&f32::INFINITY.to_le_bytes())
         },
-        "tensor `nf4.zeros.weight.quant_map`: expected finite values, found inf",
+        "tensor `nf4.zeros.weight.quant_map`: row 0: expected a finite number, found inf",
     );
     // A larger outer block than there are blocks is one that is short.
     let mut edited = Edited::of("bnb-4bit");

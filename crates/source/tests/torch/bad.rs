@@ -1,33 +1,11 @@
 //! Every way in which a pickle and the archive around it can be wrong.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
-use source::{Checkpoint, Error};
-use tempfile::TempDir;
+use source::Error;
 use testkit::{Pickler, zip};
 
-const FILE: &str = "pytorch_model.bin";
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/torch").join(name)
-}
-
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("config.json"), "{}").unwrap();
-    for (name, bytes) in files {
-        fs::write(dir.path().join(name), bytes).unwrap();
-    }
-    dir
-}
-
-fn open(bytes: &[u8]) -> Result<Checkpoint, Error> {
-    source::open(folder(&[(FILE, bytes)]).path())
-}
+use crate::{FILE, folder, golden, open};
 
 /// An archive with this pickle and one storage of 48 bytes under the key `0`.
 fn archive(pickle: &[u8]) -> Vec<u8> {

@@ -1,6 +1,8 @@
 //! Files of `torch.save` in `golden/torch/`: every tensor against what torch itself reads, and files that are refused.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bad;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -10,6 +12,8 @@ use std::{
 use source::{Checkpoint, Error, Tensor};
 use tempfile::TempDir;
 use testkit::{Pickler, zip};
+
+const FILE: &str = "pytorch_model.bin";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/torch").join(name)
@@ -25,7 +29,7 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
 }
 
 fn open(bytes: &[u8]) -> Result<Checkpoint, Error> {
-    source::open(folder(&[("pytorch_model.bin", bytes)]).path())
+    source::open(folder(&[(FILE, bytes)]).path())
 }
 
 fn names(folder: &str, ending: &str) -> Vec<String> {
