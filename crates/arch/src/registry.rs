@@ -178,27 +178,24 @@ pub fn hparams(arch: &Arch, config: &Json) -> Result<Hparams, ArchError> {
     // A model of several kinds, whose text part is read by the class of that part's own `model_type`.
     let wrapper = WRAPPERS.iter().find(|(wrapper, _)| Some(*wrapper) == model_type);
     let text = config.get("text_config").and_then(Json::as_object);
-    if let (Some((_, usual)), Some(text)) = (wrapper, text) {
+    let standardized = wrapper.zip(text).and_then(|((_, usual), text)| {
         let text_type = text.get("model_type").and_then(Json::as_str).unwrap_or(usual);
-        match config_class(text_type).map(|class| classes::standardize(text, class)) {
-            Some(Ok(text)) => {
-                let mut config = config.clone();
-                config["text_config"] = text.into();
-                return Hparams::load(&config, None);
-            }
-            Some(Err(reason)) => {
-                let mut hparams = Hparams::load(config, None)?;
-                hparams.note_no_defaults(&reason);
-                return Ok(hparams);
-            }
-            None => {}
-        }
-    }
-    let mut hparams = Hparams::load(config, None)?;
-    hparams.note_no_defaults(&match model_type {
-        Some(model_type) => format!("no defaults are known for `model_type` `{model_type}`"),
-        None => "no `model_type`".into(),
+        Some(classes::standardize(text, config_class(text_type)?))
     });
+    let reason = match standardized {
+        Some(Ok(text)) => {
+            let mut config = config.clone();
+            config["text_config"] = text.into();
+            return Hparams::load(&config, None);
+        }
+        Some(Err(reason)) => reason,
+        None => match model_type {
+            Some(model_type) => format!("no defaults are known for `model_type` `{model_type}`"),
+            None => "no `model_type`".into(),
+        },
+    };
+    let mut hparams = Hparams::load(config, None)?;
+    hparams.note_no_defaults(&reason);
     Ok(hparams)
 }
 
