@@ -42,3 +42,44 @@ fn a_class_that_is_no_list_is_read_as_one_name() {
     sandbox.edit("llama/config.json", listed, r#""LlamaForCausalLM""#);
     assert_eq!(sandbox.convert(ARGS), silent());
 }
+
+#[test]
+fn rotary_scaling_of_an_unknown_kind_is_refused() {
+    let sandbox = Sandbox::with_golden("llama");
+    sandbox.edit("llama/config.json", r#""rope_type": "default""#, r#""rope_type": "spiral", "factor": 2.0"#);
+    let ran = sandbox.convert(ARGS);
+    assert_eq!(ran.code, Some(1));
+    let expected =
+        "`rope_parameters.rope_type` is \"spiral\", expected a kind of rotary scaling that is known";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}
+
+#[test]
+fn keys_that_change_mathematics_and_that_nobody_asks_for_are_told() {
+    let sandbox = Sandbox::with_golden("llama");
+    sandbox.edit(
+        "llama/config.json",
+        r#""hidden_act": "silu""#,
+        r#""hidden_act": "gelu", "logit_scale": 0.0625"#,
+    );
+    let told = "config keys that may change what the model computes and that `llama` does not ask for: \
+        `hidden_act` \"gelu\", `logit_scale` 0.0625";
+    let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16"]);
+    assert!(ran.stderr.contains(&format!("note: {told}\n")), "{}", ran.stderr);
+    // To the curious also what changes nothing.
+    let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16", "-f", "-v"]);
+    assert!(ran.stderr.contains("note: config keys that `llama` has no use for: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`transformers_version`"), "{}", ran.stderr);
+}
+
+#[test]
+fn another_architecture_than_the_config_means_is_warned_of() {
+    let sandbox = Sandbox::with_golden("ministral3-text");
+    let ran = sandbox.convert(&["ministral3-text", "x.gguf", "--type", "f16", "--arch-as", "llama"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warning = ran.stderr.lines().find(|line| line.starts_with("warning: config keys that may change"));
+    assert!(warning.is_some_and(|line| line.contains("llama_4_scaling_beta")), "{}", ran.stderr);
+    let note = "note: `Ministral3ForCausalLM` is `mistral3` by the table; as `llama` it may be another model";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+}

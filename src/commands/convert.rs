@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use arch::{Layout, UnaskedKey};
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     CheckpointInput, NonFinite, RunOptions,
@@ -378,12 +379,13 @@ fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &U
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
+    let unasked = tell_unasked(layout, args.arch_as.is_some(), ui);
     let open = OpenInput {
         path: args.src(),
         files: Vec::new(),
         format: checkpoint.format,
         architecture: layout.architecture.to_owned(),
-        notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
+        notes: [checkpoint.notes.clone(), layout.notes.clone(), unasked].concat(),
         dropped: layout.dropped.clone(),
         stored_as: layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect(),
         repacked: match args.repack {
@@ -394,4 +396,31 @@ fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &U
     };
     let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
     conversion_run::run(open, args.types.clone(), &settings, &run_args, ui)
+}
+
+/// Tells which keys of the config nobody asked for: those that may change what a model computes as a note, or as a warning
+/// where somebody has named the architecture; all others to the curious.
+fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
+    let (mathematics, others): (Vec<&UnaskedKey>, Vec<&UnaskedKey>) =
+        layout.unasked.iter().partition(|key| key.is_mathematics);
+    let list = |keys: &[&UnaskedKey]| {
+        let keys: Vec<String> = keys.iter().map(|key| format!("`{}` {}", key.key, key.value)).collect();
+        keys.join(", ")
+    };
+    let name = layout.architecture;
+    if !others.is_empty() {
+        ui.detail(&format!("config keys that `{name}` has no use for: {}", list(&others)));
+    }
+    if mathematics.is_empty() {
+        return Vec::new();
+    }
+    let line = format!(
+        "config keys that may change what the model computes and that `{name}` does not ask for: {}",
+        list(&mathematics)
+    );
+    if is_forced {
+        ui.warning(&line);
+        return Vec::new();
+    }
+    vec![line]
 }

@@ -82,6 +82,7 @@ pub fn resolve_adapter(
         tensors,
         dropped,
         notes,
+        unasked: Vec::new(),
     })
 }
 

@@ -57,6 +57,9 @@ pub struct Arch {
     pub packed: &'static [Packed],
     /// The kinds of tokenizers of its checkpoints.
     pub vocab: Route,
+    /// Keys of the config that it need not ask for: llama.cpp computes so of itself, or tensors say it. `key=value` is so at that
+    /// value only, written as in JSON, texts without quotes.
+    pub harmless: &'static [&'static str],
     /// How its files are exported to a Hugging Face folder.
     pub export: Export,
 }
@@ -132,6 +135,7 @@ pub const DECODER: Arch = Arch {
     refuses: |_| None,
     packed: &[],
     vocab: Route::Gpt2,
+    harmless: &[],
     export: Export::Verified,
 };
 

@@ -2,6 +2,7 @@
 //! its rows come from. A layout is data; nothing in it reads a weight.
 
 use gguf::Metadata;
+use serde_json::Value as Json;
 use tensor::{DType, Shape};
 
 /// A resolved model.
@@ -28,6 +29,8 @@ pub struct Layout {
     pub dropped: Vec<Dropped>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
+    /// Keys of the config that the architecture does not ask for.
+    pub unasked: Vec<UnaskedKey>,
 }
 
 /// A source tensor that has no place in the output.
@@ -37,6 +40,18 @@ pub struct Dropped {
     pub name: String,
     /// Why it is not needed.
     pub reason: &'static str,
+}
+
+/// A key of a config that the architecture does not ask for.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct UnaskedKey {
+    /// The key, with `rope_parameters.` before those of rotary parameters.
+    pub key: String,
+    /// Its value.
+    pub value: Json,
+    /// Whether its name and value speak of what a model computes.
+    pub is_mathematics: bool,
 }
 
 /// One tensor of the output.

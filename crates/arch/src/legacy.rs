@@ -89,6 +89,7 @@ pub fn resolve_legacy(
         tensors,
         dropped,
         notes,
+        unasked: Vec::new(),
     })
 }
 

@@ -44,6 +44,7 @@ mod resolve;
 mod rope_llama3;
 mod tensors;
 mod text_keys;
+mod unasked;
 pub mod vocab;
 
 pub use adapter::resolve_adapter;
@@ -52,7 +53,7 @@ pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use input::{Input, Kept, SameValues, SourceTensor};
 pub use keys::{FinishedKeys, KeySource, Keys};
-pub use layout::{Data, Dropped, ElementMap, Layout, Matrix, OutTensor, RowMap, RowView};
+pub use layout::{Data, Dropped, ElementMap, Layout, Matrix, OutTensor, RowMap, RowView, UnaskedKey};
 pub use legacy::{DEFAULT_CONTEXT, DEFAULT_EPSILON, LegacyHeader, LegacyOptions, resolve_legacy};
 pub use naming::{adapter_file_name, default_file_name, vocab_file_name};
 pub use options::Options;

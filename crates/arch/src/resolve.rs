@@ -10,12 +10,12 @@ use crate::general::{self, FileKind};
 use crate::json::text_config;
 use crate::kept;
 use crate::keys::Keys;
-use crate::layout::{Data, Dropped, Layout, OutTensor};
+use crate::layout::{Data, Dropped, Layout, OutTensor, UnaskedKey};
 use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, Route, VocabContext};
-use crate::{ArchError, Input, Options, SourceTensor, pooling};
+use crate::{ArchError, Input, Options, SourceTensor, pooling, unasked};
 
 /// Resolves a checkpoint.
 ///
@@ -44,7 +44,8 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
             scores_from_merges: options.scores_from_merges,
         },
     )?;
-    let mut layout = resolved.layout;
+    let unasked = unasked_keys(&resolved, input, options);
+    let mut layout = Layout { unasked, ..resolved.layout };
     let mut vocab = vocab;
     if resolved.arch.vocab == Route::Mistral {
         let key = format!("{}.vocab_size", resolved.arch.written());
@@ -54,6 +55,18 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
     layout.metadata.extend(vocab.entries);
     layout.notes.extend(vocab.notes);
     Ok(layout)
+}
+
+/// What the config says and nobody asked for. Whoever names another architecture gives up what the config's own class
+/// takes for granted: then the defaults are those of that architecture.
+fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Vec<UnaskedKey> {
+    let part = text_config(&input.config).unwrap_or(&input.config);
+    let model_type = part.get("model_type").and_then(Json::as_str);
+    let class = match options.arch_as {
+        Some(_) => resolved.arch.configs.first().copied(),
+        None => model_type.and_then(registry::config_class).copied(),
+    };
+    unasked::unasked(&resolved.hparams, &input.config, class.as_ref(), resolved.arch.harmless)
 }
 
 /// Puts the number of tokens behind their types, where no config has said it.
@@ -89,14 +102,25 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
-        let mut inner_note = None;
+        let mut class_note = None;
         let (arch, class) = match &options.arch_as {
-            Some(name) => registry::named(name)?,
+            Some(name) => {
+                let named = registry::named(name)?;
+                let own =
+                    class_name(&input.config).ok().and_then(|class| Some((class, registry::find(class)?)));
+                if let Some((class, (own, _))) = own.filter(|(_, (own, _))| own.name != named.0.name) {
+                    class_note = Some(format!(
+                        "`{class}` is `{}` by the table; as `{}` it may be another model",
+                        own.name, named.0.name
+                    ));
+                }
+                named
+            }
             None => {
                 let class = class_name(&input.config)?;
                 let inner = || {
                     let (arch, outer) = registry::find_inner(class)?;
-                    inner_note = Some(format!("`{class}` is taken for the inner part of `{}`", outer.name));
+                    class_note = Some(format!("`{class}` is taken for the inner part of `{}`", outer.name));
                     Some((arch, outer))
                 };
                 registry::find(class).or_else(inner).ok_or_else(|| unknown_class(class, &input.tensors))?
@@ -133,7 +157,7 @@ impl Resolved {
             true => (Vec::new(), Vec::new()),
             false => all_tensors(arch, class, &hparams, input)?,
         };
-        let mut notes: Vec<String> = inner_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
+        let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
                 "no output tensor though `tie_word_embeddings` is false: the embedding will serve as one"
@@ -159,6 +183,7 @@ impl Resolved {
             tensors,
             dropped,
             notes,
+            unasked: Vec::new(),
         };
         Ok(Resolved { arch, class, hparams, layout })
     }

@@ -72,6 +72,9 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
+/// Kinds of rotary scaling that files have no keys for, or none without a factor.
+const WITHOUT_KEYS: &[&str] = &["dynamic", "linear", "mrope", "xdrope", "yarn"];
+
 /// Rotary keys. `dynamic` scaling gives none, and `llama3` becomes the tensor `rope_freqs`.
 fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rope = hparams.rope();
@@ -98,10 +101,15 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         }
         // The factors themselves are tensors (`rope_factors_long`, `rope_factors_short`).
         (Some("su" | "longrope"), _) => keys.set_prefixed("rope.scaling.type", "longrope".into()),
-        (Some(kind), _) if !["default", "llama3", "proportional"].contains(&kind.to_lowercase().as_str()) => {
+        (Some(kind), _) if ["default", "llama3", "proportional"].contains(&kind.to_lowercase().as_str()) => {}
+        (Some(kind), _) if WITHOUT_KEYS.contains(&kind) => {
             keys.notes.push(format!("rotary scaling of type `{kind}` has no keys, as in the reference"));
         }
-        _ => {}
+        (Some(kind), _) => {
+            let expected = "a kind of rotary scaling that is known, as linear, yarn or llama3";
+            return Err(bad("rope_parameters.rope_type", &kind.into(), expected));
+        }
+        (None, _) => {}
     }
     if let Some(Json::Array(sections)) = rope.get("mrope_section") {
         let mut sections = sections

@@ -44,7 +44,7 @@ fn resolve(config: &Json) -> Result<Layout, ArchError> {
 fn configs_give_the_keys_of_the_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/config/llama.json");
     let golden: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut n_refused) = (Vec::new(), 0);
     assert!(golden.as_array().unwrap().len() > 80);
     for entry in golden.as_array().unwrap() {
         let config = &entry["config"];
@@ -53,6 +53,13 @@ fn configs_give_the_keys_of_the_reference() {
             (Err(_), Json::String(_)) => continue,
             (Ok(_), error) => {
                 wrong.push(format!("{config}: resolved, the reference stops with {error}"));
+                continue;
+            }
+            // The reference leaves out the keys of a scaling that it does not know.
+            (Err(ArchError::BadKey { key, .. }), Json::Null)
+                if key == "rope_parameters.rope_type" && config["rope_scaling"]["rope_type"] == "mystery" =>
+            {
+                n_refused += 1;
                 continue;
             }
             (Err(error), _) => {
@@ -85,5 +92,6 @@ fn configs_give_the_keys_of_the_reference() {
             wrong.push(format!("{config}: rope_freqs\n  {ours}\n  {}", entry["rope_freqs"]));
         }
     }
+    assert_eq!(n_refused, 1, "unknown scaling");
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }

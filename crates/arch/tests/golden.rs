@@ -80,6 +80,42 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
     }
 }
 
+/// What is told of goldens, and rightly so: the reference's files lack it.
+const TOLD: &[(&str, &str, &str)] = &[
+    // The factor is in the weights of an output, and this model has none.
+    ("falcon-h1-old", "lm_head_multiplier", "0.0390625"),
+    // llama.cpp takes the length of a head, or of the largest model its share of the width.
+    ("gemma2", "query_pre_attn_scalar", "8"),
+    // llama.cpp takes the context length for it.
+    ("minicpm-longrope", "rope_parameters.original_max_position_embeddings", "65536"),
+    // Attention sees all of the context in llama.cpp.
+    ("mistral", "sliding_window", "128"),
+    // No graph of llama.cpp clips here.
+    ("olmoe-old", "clip_qkv", "8.0"),
+    // The reference computes one factor of the lengths.
+    ("phimoe", "rope_parameters.long_mscale", "1.5"),
+    ("phimoe", "rope_parameters.short_mscale", "1.25"),
+    ("phimoe-old", "rope_parameters.long_mscale", "1.5"),
+    ("phimoe-old", "rope_parameters.short_mscale", "1.25"),
+    // As of Mistral.
+    ("starcoder2", "sliding_window", "128"),
+];
+
+#[test]
+fn keys_that_change_mathematics_are_asked_for_or_told() {
+    let mut found = Vec::new();
+    for folder in checkpoints() {
+        let checkpoint = source::open(&folder).unwrap();
+        let Ok(layout) = arch::resolve(&input(&checkpoint), &Options::default()) else { continue };
+        for key in layout.unasked.iter().filter(|key| key.is_mathematics) {
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            found.push((name, key.key.clone(), key.value.to_string()));
+        }
+    }
+    let told = |(name, key, value): &(&str, &str, &str)| ((*name).into(), (*key).into(), (*value).into());
+    assert_eq!(found, TOLD.iter().map(told).collect::<Vec<(String, String, String)>>());
+}
+
 /// Keys as the reference's file has them at `file_type`.
 fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
     let mut keys = layout.metadata.clone();

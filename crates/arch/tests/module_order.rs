@@ -10,7 +10,7 @@ const FLOORS: &[&[&str]] = &[
     &["error"],
     &["config"],
     &["keys", "tensors", "rope_llama3"],
-    &["text_keys", "pooling", "general", "kept"],
+    &["text_keys", "pooling", "general", "kept", "unasked"],
     &["arch"],
     &["models"],
     &["registry"],

@@ -30,6 +30,17 @@ pub struct ConfigClass {
     pub adjust: fn(&mut Map<String, Json>) -> Result<(), String>,
 }
 
+impl ConfigClass {
+    /// Whether a value is the default of the field `name`, of the first list that has it.
+    pub(crate) fn has_default(&self, name: &str, value: &Json) -> bool {
+        let field = self.fields.iter().copied().flatten().find(|(field, ..)| *field == name);
+        field.is_some_and(|(_, _, default)| {
+            let default = default.to_json();
+            default == *value || default.is_number() && default.as_f64() == value.as_f64()
+        })
+    }
+}
+
 /// A class with nothing of its own.
 pub const BASE: ConfigClass = ConfigClass {
     model_type: "",

@@ -8,6 +8,7 @@
 //! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py`.
 
 pub mod adjust;
+mod asked;
 pub mod classes;
 mod rope;
 
@@ -16,7 +17,10 @@ use serde_json::{Map, Value as Json};
 use crate::ArchError;
 use crate::error::{bad, missing};
 use crate::json::text_config;
+use asked::Asked;
 use classes::ConfigClass;
+
+pub(crate) use rope::full_name;
 
 /// Spellings of the number of layers, in the order in which the reference looks for them.
 pub(crate) const N_LAYERS: &[&str] = &["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
@@ -27,6 +31,7 @@ pub struct Hparams {
     map: Map<String, Json>,
     rope: Map<String, Json>,
     notes: Vec<String>,
+    asked: Asked,
     /// What follows from other files or from the tensors.
     pub derived: Derived,
 }
@@ -65,7 +70,8 @@ impl Hparams {
             map
         };
         let rope = rope::mirror(&map)?;
-        let mut hparams = Hparams { map, rope, notes: Vec::new(), derived: Derived::default() };
+        let (notes, asked, derived) = (Vec::new(), Asked::default(), Derived::default());
+        let mut hparams = Hparams { map, rope, notes, asked, derived };
         if let Some(reason) = refused {
             hparams.note_no_defaults(&reason);
         }
@@ -101,8 +107,14 @@ impl Hparams {
         hparams
     }
 
+    /// Whether somebody has asked for a key; rotary parameters have `rope_parameters.` before their names.
+    pub(crate) fn was_asked(&self, key: &str) -> bool {
+        self.asked.has(key)
+    }
+
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&Json> {
+        self.asked.note(key);
         self.map.get(key).filter(|value| !value.is_null())
     }
 
@@ -110,6 +122,7 @@ impl Hparams {
     ///
     /// Source: `ModelBase.find_hparam`.
     pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &Json)> {
+        keys.iter().for_each(|key| self.asked.note(key));
         // The first key that is present decides, even if it is null: the reference asks `key in
         // hparams`.
         let key = keys.iter().find(|key| self.map.contains_key(**key))?;
@@ -157,6 +170,7 @@ impl Hparams {
     /// As [`Hparams::need_u64`].
     pub fn n_kv_heads(&self) -> Result<u64, ArchError> {
         let keys = ["n_kv_heads", "num_key_value_heads"];
+        keys.iter().for_each(|key| self.asked.note(key));
         match keys.iter().find_map(|key| self.map.get(*key)) {
             // Multi-head attention: transformers writes null and computes the number on loading.
             Some(Json::Null) => self.n_heads(),
@@ -251,26 +265,32 @@ impl Hparams {
     /// The rotary parameters: of full attention where a config gives each kind of layer its
     /// own, else the only ones.
     pub fn rope(&self) -> Rope<'_> {
-        Rope(match self.rope.get("full_attention") {
+        let values = match self.rope.get("full_attention") {
             Some(Json::Object(inner)) => inner,
             _ => &self.rope,
-        })
+        };
+        Rope { values, asked: &self.asked }
     }
 
     /// The rotary parameters of layers with a sliding window, where they are given apart.
     pub fn rope_sliding(&self) -> Option<Rope<'_>> {
-        self.rope.get("sliding_attention").and_then(Json::as_object).map(Rope)
+        let values = self.rope.get("sliding_attention").and_then(Json::as_object)?;
+        Some(Rope { values, asked: &self.asked })
     }
 }
 
 /// One set of rotary parameters.
 #[derive(Debug, Clone, Copy)]
-pub struct Rope<'a>(&'a Map<String, Json>);
+pub struct Rope<'a> {
+    values: &'a Map<String, Json>,
+    asked: &'a Asked,
+}
 
 impl<'a> Rope<'a> {
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&'a Json> {
-        self.0.get(key).filter(|value| !value.is_null())
+        self.asked.note(&format!("rope_parameters.{key}"));
+        self.values.get(key).filter(|value| !value.is_null())
     }
 
     /// `rope_type`, if there is one.

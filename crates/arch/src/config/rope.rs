@@ -84,6 +84,26 @@ fn standardize_one(
     Ok(())
 }
 
+/// Flat keys of the base.
+const THETA: &[&str] =
+    &["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"];
+/// Flat keys of the base of sliding layers, which ModernBERT, Gemma 3 and others each name differently.
+const LOCAL_THETA: &[&str] =
+    &["local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq"];
+/// Flat keys of the share of a head that is rotated.
+const PARTIAL: &[&str] = &["partial_rotary_factor", "rope_pct", "rope_percent"];
+
+/// The name of a flat key among the rotary parameters, if it is one of them.
+pub fn full_name(key: &str) -> String {
+    let of = |keys: &[&str]| keys.contains(&key);
+    match key {
+        _ if of(THETA) || of(LOCAL_THETA) => "rope_parameters.rope_theta".into(),
+        _ if of(PARTIAL) => "rope_parameters.partial_rotary_factor".into(),
+        "original_max_position_embeddings" => format!("rope_parameters.{key}"),
+        key => key.into(),
+    }
+}
+
 /// The rotary parameters that the converter works with: `rope_parameters`, else
 /// `rope_scaling`, with the flat keys put in where they are absent.
 ///
@@ -101,24 +121,14 @@ pub fn mirror(map: &Map<String, Json>) -> Result<Map<String, Json>, ArchError> {
     }
     let find =
         |keys: &[&str]| keys.iter().find_map(|key| map.get(*key)).filter(|value| !value.is_null()).cloned();
-    // The base of sliding layers, which ModernBERT, Gemma 3 and others each name differently.
-    let local = [
-        "local_rope_theta",
-        "rope_local_theta",
-        "rope_theta_local",
-        "swa_rope_theta",
-        "rope_local_base_freq",
-    ];
-    if let Some(theta) = find(&local) {
+    if let Some(theta) = find(LOCAL_THETA) {
         rope.insert("sliding_attention".into(), serde_json::json!({ "rope_theta": theta }));
     }
-    let global =
-        ["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"];
     let kind = rope.get("type").filter(|value| !value.is_null()).cloned();
     let flat = [
-        ("rope_theta", find(&global)),
+        ("rope_theta", find(THETA)),
         ("rope_type", kind),
-        ("partial_rotary_factor", find(&["partial_rotary_factor", "rope_pct", "rope_percent"])),
+        ("partial_rotary_factor", find(PARTIAL)),
         ("original_max_position_embeddings", find(&["original_max_position_embeddings"])),
     ];
     for (key, value) in flat {

@@ -18,6 +18,7 @@ pub const CODESHELL: Arch = Arch {
     needs: &["n_embd", "n_layer", "n_head", "num_query_groups", "vocab_size"],
     tensors: &[starcoder::ENDS, starcoder::LAYERS],
     keys,
+    harmless: &["activation_function=gelu_pytorch_tanh", "position_embedding_type=rope"],
     ..DECODER
 };
 

@@ -29,6 +29,7 @@ pub const DEEPSEEK2: Arch = Arch {
     keys,
     drops: |hparams, name| drop_tied(hparams, name).or_else(|| drop_mtp(hparams, name)),
     vocab: Route::DeepSeek2,
+    harmless: &["rope_parameters.mscale"],
     ..DECODER
 };
 

@@ -21,6 +21,7 @@ pub const FALCON_H1: Arch = Arch {
     tensors: &[ENDS, STATE, ATTENTION],
     keys,
     export: Export::NotExportable("the multipliers of its config have become part of the weights"),
+    harmless: &["mamba_norm_before_gate=true", "mamba_rms_norm", "time_step_limit"],
     ..DECODER
 };
 

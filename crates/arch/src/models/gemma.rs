@@ -18,6 +18,7 @@ pub const GEMMA: Arch = Arch {
     keys,
     drops: drop_output,
     vocab: Route::Gemma,
+    harmless: &["hidden_act"],
     ..DECODER
 };
 
@@ -32,10 +33,22 @@ const PRE_NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
 ];
 
+/// Fields that the config classes of all generations have, with the same defaults.
+pub const FIELDS: &[Field] = &[
+    ("head_dim", INT, Int(256)),
+    ("rms_norm_eps", FLOAT, Float(1e-6)),
+    ("pad_token_id", INT | NULL, Int(0)),
+    ("eos_token_id", INT | NULL | INTS, Int(1)),
+    ("bos_token_id", INT | NULL, Int(2)),
+    ("tie_word_embeddings", BOOL, Bool(true)),
+    ("attention_bias", BOOL, Bool(false)),
+];
+
 /// `GemmaConfig` of transformers 5.23.
 const GEMMA_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma",
     fields: &[
+        FIELDS,
         &[
             ("vocab_size", INT, Int(256_000)),
             ("hidden_size", INT, Int(3072)),
@@ -43,15 +56,8 @@ const GEMMA_CONFIG: ConfigClass = ConfigClass {
             ("num_hidden_layers", INT, Int(28)),
             ("num_attention_heads", INT, Int(16)),
             ("num_key_value_heads", INT, Int(16)),
-            ("head_dim", INT, Int(256)),
             ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
             ("max_position_embeddings", INT, Int(8192)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(1)),
-            ("bos_token_id", INT | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
             ("attention_dropout", INT | FLOAT, Float(0.0)),
             ("use_bidirectional_attention", BOOL | NULL, Null),
         ],

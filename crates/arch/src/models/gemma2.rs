@@ -19,6 +19,7 @@ pub const GEMMA2: Arch = Arch {
     keys,
     drops: gemma::drop_output,
     vocab: Route::Gemma2,
+    harmless: &["hidden_act", "layer_types", "query_pre_attn_scalar=144", "sliding_window_size"],
     ..DECODER
 };
 
@@ -34,6 +35,7 @@ pub const NORMS: &[TensorRule] = &[
 const GEMMA2_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma2",
     fields: &[
+        gemma::FIELDS,
         &[
             ("vocab_size", INT, Int(256_000)),
             ("hidden_size", INT, Int(2304)),
@@ -41,15 +43,8 @@ const GEMMA2_CONFIG: ConfigClass = ConfigClass {
             ("num_hidden_layers", INT, Int(26)),
             ("num_attention_heads", INT, Int(8)),
             ("num_key_value_heads", INT, Int(4)),
-            ("head_dim", INT, Int(256)),
             ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
             ("max_position_embeddings", INT, Int(8192)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(1)),
-            ("bos_token_id", INT | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
             ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
             ("query_pre_attn_scalar", INT, Int(256)),
             ("sliding_window", INT | NULL, Int(4096)),

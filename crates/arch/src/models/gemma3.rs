@@ -20,6 +20,7 @@ pub const GEMMA3: Arch = Arch {
     tensors: &[gemma::ENDS, OUTPUT, gemma2::NORMS, rules::ATTENTION, QK_NORMS, rules::GATED_MLP],
     keys,
     vocab: Route::Gemma3,
+    harmless: &["layer_types"],
     ..DECODER
 };
 
@@ -34,6 +35,7 @@ const QK_NORMS: &[TensorRule] = &[
 const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma3_text",
     fields: &[
+        gemma::FIELDS,
         &[
             ("vocab_size", INT, Int(262_208)),
             ("hidden_size", INT, Int(2304)),
@@ -41,15 +43,8 @@ const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass {
             ("num_hidden_layers", INT, Int(26)),
             ("num_attention_heads", INT, Int(8)),
             ("num_key_value_heads", INT, Int(4)),
-            ("head_dim", INT, Int(256)),
             ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
             ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(1)),
-            ("bos_token_id", INT | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
             ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
             ("query_pre_attn_scalar", INT, Int(256)),
             ("sliding_window", INT | NULL, Int(4096)),

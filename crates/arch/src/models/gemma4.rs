@@ -8,8 +8,8 @@
 //!
 //! Source: `Gemma4Model` in `conversion/gemma.py`.
 
-use crate::models::gemma3;
 use crate::models::prelude::*;
+use crate::models::{gemma, gemma3};
 
 /// The row.
 pub const GEMMA4: Arch = Arch {
@@ -22,6 +22,7 @@ pub const GEMMA4: Arch = Arch {
     keys,
     computed,
     vocab: Route::Gemma4,
+    harmless: &["rope_parameters.partial_rotary_factor"],
     export: Export::NotExportable("lengths of heads by kind of layer are not read back from its keys"),
     ..DECODER
 };
@@ -189,6 +190,7 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
 const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma4_text",
     fields: &[
+        gemma::FIELDS,
         &[
             ("vocab_size", INT, Int(262_144)),
             ("hidden_size", INT, Int(2304)),
@@ -196,15 +198,8 @@ const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
             ("num_hidden_layers", INT, Int(30)),
             ("num_attention_heads", INT, Int(8)),
             ("num_key_value_heads", INT, Int(4)),
-            ("head_dim", INT, Int(256)),
             ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
             ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(1)),
-            ("bos_token_id", INT | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
             ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
             ("sliding_window", INT, Int(512)),
             ("layer_types", NULL | TEXTS, Null),

@@ -22,5 +22,6 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
         gemma3::keys(hparams, keys)?;
         pooling::keys(hparams, keys)
     },
+    harmless: &["layer_types"],
     ..GEMMA3
 };

@@ -22,6 +22,7 @@ pub const GPT2: Arch = Arch {
     keys,
     drops: causal_mask,
     rename: |_, name| (!name.starts_with("transformer.")).then(|| format!("transformer.{name}")),
+    harmless: &["scale_attn_weights=true"],
     ..DECODER
 };
 

@@ -18,6 +18,7 @@ pub const GPT_OSS: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::ATTENTION, LAYERS, PACKED_EXPERTS, FLOAT_EXPERTS],
     keys,
     packed: &[Packed { method: "mxfp4", file_type: (38, "MXFP4_MOE") }],
+    harmless: &["layer_types"],
     ..DECODER
 };
 

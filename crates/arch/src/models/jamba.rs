@@ -31,6 +31,7 @@ pub const JAMBA: Arch = Arch {
         Some(if mixes { name } else { name.replace(".experts.0.", ".") })
     },
     vocab: Route::SentencePieceOrLlamaHf,
+    harmless: &["hidden_act=silu"],
     ..DECODER
 };
 

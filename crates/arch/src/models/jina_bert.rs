@@ -17,6 +17,7 @@ pub const JINA_BERT_V2: Arch = Arch {
     configs: &[],
     tensors: &[bert::EMBEDDINGS, ATTENTION, FEED_FORWARD, bert::CLASSIFIER],
     vocab: Route::JinaBert,
+    harmless: &["feed_forward_type=geglu", "position_embedding_type=alibi"],
     ..bert::BERT
 };
 

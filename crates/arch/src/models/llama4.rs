@@ -27,6 +27,7 @@ pub const LLAMA4: Arch = Arch {
         let lengths = (hparams.need_u64(&[of_expert])?, hparams.need_u64(&[of_dense])?);
         Ok(hparams.with("intermediate_size_moe", lengths.0.into()).with(of_expert, lengths.1.into()))
     },
+    harmless: &["no_rope_layers"],
     ..DECODER
 };
 

@@ -24,6 +24,7 @@ pub const MAMBA: Arch = Arch {
     tensors: &[ENDS, LAYERS],
     keys,
     vocab: Route::Mamba,
+    harmless: &["hidden_act=silu", "rms_norm=true"],
     ..DECODER
 };
 

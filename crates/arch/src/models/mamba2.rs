@@ -24,6 +24,7 @@ pub const MAMBA2: Arch = Arch {
         (inner.starts_with("backbone") || inner.starts_with("lm_head")).then(|| inner.to_owned())
     },
     vocab: Route::Mamba2,
+    harmless: &["hidden_act=silu", "time_step_limit"],
     ..DECODER
 };
 

@@ -29,6 +29,7 @@ pub const MODERN_BERT: Arch = Arch {
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
     vocab: Route::ModernBert,
+    harmless: &["layer_types"],
     ..bert::BERT
 };
 

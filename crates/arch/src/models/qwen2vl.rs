@@ -22,6 +22,7 @@ pub const QWEN2VL: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     rename: |_, name| name.contains("thinker.").then(|| name.replace("thinker.", "")),
     vocab: Route::SentencePieceOrGpt2,
+    harmless: &["hidden_act=silu"],
     ..DECODER
 };
 

@@ -30,6 +30,7 @@ pub const QWEN35: Arch = Arch {
     rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
     prepare: qwen3next::prepare,
+    harmless: &["rope_parameters.mrope_interleaved=true"],
     ..DECODER
 };
 

@@ -23,6 +23,7 @@ pub const QWEN3VL: Arch = Arch {
         deepstack_key(hparams, keys)
     },
     vocab: Route::SentencePieceOrGpt2,
+    harmless: &["hidden_act=silu", "rope_parameters.mrope_interleaved=true"],
     refuses: qwen3::reranker,
     ..DECODER
 };
@@ -39,6 +40,7 @@ pub const QWEN3VLMOE: Arch = Arch {
         qwen2moe::keys(hparams, keys)?;
         deepstack_key(hparams, keys)
     },
+    harmless: QWEN3VL.harmless,
     ..DECODER
 };
 

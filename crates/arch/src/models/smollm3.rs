@@ -21,6 +21,7 @@ pub const SMOLLM3: Arch = Arch {
     keys: llama::keys,
     computed: llama::computed,
     vocab: Route::Llama,
+    harmless: &["no_rope_layers"],
     ..DECODER
 };
 

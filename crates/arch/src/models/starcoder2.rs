@@ -15,6 +15,7 @@ pub const STARCODER2: Arch = Arch {
     example: "bigcode/starcoder2-3b",
     configs: &[STARCODER2_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, MLP],
+    harmless: &["norm_type=layer_norm"],
     ..DECODER
 };
 

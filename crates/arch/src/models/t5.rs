@@ -26,6 +26,7 @@ pub const T5: Arch = Arch {
     decoder_layers: Some("num_decoder_layers"),
     keys: |hparams, keys| keys_of(hparams, keys, true),
     vocab: Route::T5,
+    harmless: &["dense_act_fn", "is_gated_act", "scale_decoder_outputs"],
     ..DECODER
 };
 

@@ -1,0 +1,139 @@
+//! Keys of a config that no row asks for.
+//!
+//! What a config says and nobody reads may be nothing (dropout), or a change of the mathematics that the file then lacks:
+//! a factor of the logits, a window, another activation. Such keys are told. A key with the default of its config
+//! class is nothing to tell of: with that the architecture was written.
+
+use serde_json::{Map, Value as Json};
+
+use crate::config::{Hparams, classes::ConfigClass, full_name};
+use crate::json::text_config;
+use crate::layout::UnaskedKey;
+
+/// What names of keys that change the result of a model have in them. Biases are not among them: where there is one, its
+/// tensor says so.
+const MATHEMATICS: &[&str] = &[
+    "_act",
+    "activation",
+    "alpha",
+    "beta",
+    "causal",
+    "clip",
+    "factor",
+    "gate",
+    "gating",
+    "gamma",
+    "layer_types",
+    "limit",
+    "multiplier",
+    "norm",
+    "residual",
+    "rope",
+    "rotary",
+    "rout",
+    "scal",
+    "sink",
+    "softcap",
+    "temperature",
+    "_type",
+    "window",
+];
+
+/// Keys about training, about loading or about heads that are not converted, and flags of norms that have tensors, though
+/// their names have something of the above.
+const HARMLESS: &[&str] = &[
+    "_sliding_window_pattern",
+    "aux_loss_alpha",
+    "bias",
+    "classifier_activation",
+    "initializer_cutoff_factor",
+    "initializer_factor",
+    "model_type",
+    "output_router_logits",
+    "problem_type",
+    "qk_layernorm",
+    "residual_in_fp32",
+    "rope_parameters.finetuned",
+    "rope_parameters.max_position_embeddings",
+    // The old name of `rope_type`, which somebody asks for.
+    "rope_parameters.type",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "summary_type",
+    "use_qk_norm",
+    "use_routing_bias",
+];
+
+/// The keys of a config that nobody asked `hparams` for, in their order. `class` has the defaults with which the
+/// architecture was written, `harmless` is [`crate::Arch::harmless`].
+pub(crate) fn unasked(
+    hparams: &Hparams,
+    config: &Json,
+    class: Option<&ConfigClass>,
+    harmless: &[&str],
+) -> Vec<UnaskedKey> {
+    let part = text_config(config).unwrap_or(config);
+    // Without this switch the windows of the Qwen 2 line are not used.
+    let has_no_window = part.get("use_sliding_window").is_some_and(|on| *on == Json::Bool(false));
+    let mut unasked: Vec<UnaskedKey> = Vec::new();
+    let mut tell = |key: String, value: &Json| {
+        let is_known = hparams.was_asked(&key)
+            || HARMLESS.contains(&key.as_str())
+            || harmless.iter().any(|entry| fits(entry, &key, value))
+            || unasked.iter().any(|known| known.key == key);
+        if is_known || value.is_null() {
+            return;
+        }
+        let is_unused = has_no_window && key.contains("window");
+        let is_mathematics =
+            !is_unused && !is_neutral(&key, value) && MATHEMATICS.iter().any(|part| key.contains(part));
+        unasked.push(UnaskedKey { key, value: value.clone(), is_mathematics });
+    };
+    for (key, value) in part.as_object().into_iter().flatten() {
+        match value {
+            Json::Object(inner) if ["rope_parameters", "rope_scaling"].contains(&key.as_str()) => {
+                for (key, value) in by_layer_type(inner) {
+                    tell(format!("rope_parameters.{key}"), value);
+                }
+            }
+            // Parts of a model that are not text, labels.
+            Json::Object(_) => {}
+            _ if class.is_some_and(|class| class.has_default(key, value)) => {}
+            _ => {
+                let renamed = class.and_then(|class| class.renamed.iter().find(|(from, _)| from == key));
+                tell(full_name(renamed.map_or(key.as_str(), |(_, to)| to)), value);
+            }
+        }
+    }
+    unasked
+}
+
+/// Rotary parameters, those of each kind of layer too.
+fn by_layer_type(rope: &Map<String, Json>) -> impl Iterator<Item = (&String, &Json)> {
+    rope.iter().flat_map(|(key, value)| match value {
+        Json::Object(inner) => inner.iter().collect(),
+        _ => vec![(key, value)],
+    })
+}
+
+/// Whether an entry of [`crate::Arch::harmless`] is about this key, and this value where it names one.
+fn fits(entry: &str, key: &str, value: &Json) -> bool {
+    match (entry.split_once('='), value) {
+        (None, _) => entry == key,
+        (Some((of, wanted)), Json::String(text)) => of == key && wanted == text,
+        (Some((of, wanted)), value) => {
+            of == key && serde_json::from_str::<Json>(wanted).is_ok_and(|wanted| wanted == *value)
+        }
+    }
+}
+
+/// Whether a value switches nothing on: false, nothing, 0, a factor of 1, full attention, what everybody has.
+fn is_neutral(key: &str, value: &Json) -> bool {
+    match value {
+        Json::Number(number) if key == "rope_parameters.rope_theta" => number.as_f64() == Some(10_000.0),
+        Json::Number(number) => [0.0, 1.0].map(Some).contains(&number.as_f64()),
+        Json::Array(items) => items.iter().all(|item| item == "full_attention"),
+        Json::String(text) => ["", "none", "default"].contains(&text.as_str()),
+        value => *value == Json::Bool(false),
+    }
+}
