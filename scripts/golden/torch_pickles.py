@@ -8,6 +8,9 @@ bin, bin-sharded     folders of a tiny llama; `expected.json` says what the conv
 meta-N               N shards in Meta's layout; expected is what the converter makes of Hugging Face's copy of the same
                      weights, whose rows of Q and K are moved as `convert_llama_weights_to_hf.py` moves them
 mistral-NAME         Mistral's layout, converted with --mistral-format
+mixtral-stacked      the first Mixtral's: shards with tensors of their own, experts stacked; expected as of meta-N
+mistral-mixtral      a later one's in safetensors: the converter's file of Hugging Face's copy, with the tokenizer that it
+                     takes with --mistral-format, as which it does not read mixtures
 adapter_model.bin    golden/lora/llama as a pickle
 
 Needs torch, transformers, safetensors, sentencepiece and mistral-common.
@@ -392,6 +395,70 @@ def make_mistral(ctx, out: Path) -> None:
         (folder / "tokenizer.model.v3").unlink()
 
 
+# The reference's converter of Hugging Face's layout, with the tokenizer of Mistral's.
+WITH_TOKENIZER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from conversion.llama import LlamaModel
+def set_vocab(self):
+    self.is_mistral_format = True
+    self._set_vocab_mistral()
+    self.is_mistral_format = False
+LlamaModel.set_vocab = set_vocab
+sys.argv = sys.argv[1:]
+import convert_hf_to_gguf
+convert_hf_to_gguf.main()
+"""
+
+
+def make_mixtral(ctx, out: Path) -> None:
+    from safetensors.torch import save_file
+    from transformers import MixtralConfig
+    torch.manual_seed(35)
+    tensors = model_tensors(4, 2, torch.bfloat16, names=MOE_LAYER)
+    keys = dict(vocab_size=96, hidden_size=DIM, intermediate_size=WIDTH, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, num_local_experts=3, num_experts_per_tok=2, rms_norm_eps=1e-5)
+    config = MixtralConfig(**keys, bos_token_id=1, eos_token_id=2, max_position_embeddings=32768,
+        architectures=["MixtralForCausalLM"], rope_parameters=dict(rope_type="default", rope_theta=1e6))
+    for name in ("mixtral-stacked", "mistral-mixtral"):
+        folder, copy = out / name, ctx.scratch / "copy" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        write_config(config, copy)
+        if name == "mixtral-stacked":
+            save_file(copy_of(tensors, 4, 2, MOE_LAYER), copy / "model.safetensors", metadata={"format": "pt"})
+        else:
+            # The order of Mistral's names: a part for each tensor.
+            for at, tensor in enumerate(sorted(tensors), 1):
+                part = copy_of({tensor: tensors[tensor]}, 4, 2, MOE_LAYER)
+                save_file(part, copy / f"model-{at:05}-of-{len(tensors):05}.safetensors", metadata={"format": "pt"})
+        tokenizer = "tokenizer.model" if name == "mixtral-stacked" else "tokenizer.model.v3"
+        shutil.copy(out / "tokenizer.model", copy / tokenizer)
+        folder.mkdir()
+        if name == "mixtral-stacked":
+            write_json(folder / "expected.json", converted(ctx, copy))
+            write_json(folder / "params.json", keys | dict(rope_theta=1e6))
+            experts = ".feed_forward.experts."
+            layer, stacks = "layers.0.block_sparse_moe.", {}
+            for w in ("w1", "w2", "w3"):
+                matrices = [tensors[f"layers.0{experts}{i}.{w}.weight"] for i in range(3)]
+                stacks[layer + w] = torch.cat([matrix.T if w == "w2" else matrix for matrix in matrices])
+            stacks[layer + "gate.weight"] = tensors["layers.0.feed_forward.gate.weight"]
+            plain = {name: tensor for name, tensor in tensors.items() if "feed_forward" not in name}
+            for shard, part in enumerate((stacks | {"norm.weight": plain.pop("norm.weight")}, plain)):
+                torch.save(part, folder / f"consolidated.{shard:02}.pt")
+            continue
+        expected = {}
+        for outtype in OUTTYPES:
+            file = ctx.scratch / f"{name}-{outtype}.gguf"
+            subprocess.run([sys.executable, "-c", WITH_TOKENIZER, ctx.reference, copy, "--outtype", outtype, "--outfile", file],
+                check=True, capture_output=True)
+            expected[outtype] = [file.stat().st_size, sha256(file.read_bytes())]
+        write_json(folder / "expected.json", expected)
+        write_json(folder / "params.json", dict(dim=DIM, n_layers=1, head_dim=8, hidden_dim=WIDTH, n_heads=4, n_kv_heads=2,
+            norm_eps=1e-5, vocab_size=96, rope_theta=1e6, moe=dict(num_experts=3, num_experts_per_tok=2)))
+        save_file(tensors, folder / "consolidated.safetensors")
+
+
 def make_adapter(ctx, out: Path) -> None:
     """The adapter golden/lora/llama as a pickle: the reference makes the same file of it."""
     from safetensors.torch import load_file
@@ -413,6 +480,8 @@ def make_adapter(ctx, out: Path) -> None:
 
 def make(ctx) -> None:
     out = ctx.golden / "torch"
+    if ctx.only == ["mixtral"]:
+        return make_mixtral(ctx, out)
     shutil.rmtree(out, ignore_errors=True)
     for name, write in (("forms", make_forms), ("refused", make_refused)):
         (out / name).mkdir(parents=True)
@@ -421,4 +490,5 @@ def make(ctx) -> None:
     make_folders(ctx, out)
     make_meta(ctx, out)
     make_mistral(ctx, out)
+    make_mixtral(ctx, out)
     make_adapter(ctx, out)

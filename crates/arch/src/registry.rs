@@ -60,6 +60,7 @@ pub const ARCHES: &[Arch] = &[
     models::native::MISTRAL_PARAMS,
     models::mistral3::MISTRAL3,
     models::native::MISTRAL3_PARAMS,
+    models::native::MIXTRAL_PARAMS,
     models::modern_bert::MODERN_BERT,
     models::mpt::MPT,
     models::nemotron::NEMOTRON,

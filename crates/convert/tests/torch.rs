@@ -125,7 +125,21 @@ fn parameters_that_do_not_fit() {
         ("meta-2", "\"dim\"", "\"width\"", "missing key `dim`"),
         ("mistral-spm", "\"n_layers\": 2", "\"n_layers\": 1", "without a place"),
         ("mistral-sharded", "\"beta\"", "\"gamma\"", "missing key `yarn.beta`"),
-        ("mistral-spm", "\"dim\"", "\"moe\": {\"num_experts\": 4}, \"dim\"", "MistralMoeParams"),
+        (
+            "mistral-spm",
+            "\"dim\"",
+            "\"moe\": {\"num_experts\": 4}, \"dim\"",
+            "missing key `moe.num_experts_per_tok`",
+        ),
+        ("mistral-mixtral", "\"dim\"", "\"q_lora_rank\": 8, \"dim\"", "MistralMoeParams"),
+        ("mistral-mixtral", "\"num_experts\": 3", "\"num_experts\": 4", "missing tensor"),
+        ("mixtral-stacked", "\"num_local_experts\": 3", "\"num_local_experts\": 2", "without a place"),
+        (
+            "mixtral-stacked",
+            "\"num_experts_per_tok\"",
+            "\"num_experts_per_word\"",
+            "missing key `moe.num_experts_per_tok`",
+        ),
     ] {
         let (_temporary, folder) = folder(name);
         let params = fs::read_to_string(folder.join("params.json")).expect("a file");

@@ -62,7 +62,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "torch pickles in Meta's layout",
-        files: "consolidated.*.pth",
+        files: "consolidated.*.pth, consolidated.*.pt",
         detect: torch::meta::detect,
         open: Some(torch::meta::open),
         class: Some(|_| "MetaParams"),
@@ -120,7 +120,8 @@ fn mistral_class(params: &Json) -> &'static str {
     let has = |key: &str| params.get(key).is_some_and(|value| !value.is_null());
     match () {
         // Latent attention and experts: a relative of DeepSeek 2, which no architecture here knows by these names.
-        () if has("moe") => "MistralMoeParams",
+        () if has("moe") && (has("q_lora_rank") || has("kv_lora_rank")) => "MistralMoeParams",
+        () if has("moe") => "MixtralParams",
         () if has("llama_4_scaling") => "Mistral3Params",
         () => "MistralParams",
     }

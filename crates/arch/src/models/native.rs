@@ -40,11 +40,23 @@ pub const MISTRAL3_PARAMS: Arch = Arch {
     ..MISTRAL_PARAMS
 };
 
+/// Mixtral in Mistral's layout, which the reference takes for another architecture and does not read: the file is that of
+/// Hugging Face's copy, with the tokenizer of this layout.
+pub const MIXTRAL_PARAMS: Arch = Arch {
+    name: "mixtral-params",
+    classes: &[Class::new("MixtralParams")],
+    example: "mistralai/Mixtral-8x22B-Instruct-v0.3",
+    vocab: Route::Mistral,
+    ..META_PARAMS
+};
+
 /// Meta's layout.
 pub const META_PARAMS: Arch = Arch {
     name: "meta-params",
     classes: &[Class::new("MetaParams")],
     example: "meta-llama/Llama-3.1-8B",
+    // Under two spellings: `meta_config` looks for them.
+    needs: &[],
     prepare: meta_config,
     keys: llama::keys,
     vocab: Route::MetaLlama,
@@ -119,9 +131,11 @@ fn mistral_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     let shape = |name: &str| tensors.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.shape);
     let rows = |name: &str| shape(name).map(|shape| shape.n_rows());
-    let (dim, n_heads) = (params.need_u64(&["dim"])?, params.n_heads()?);
+    // The first Mixtral has the keys of transformers.
+    let (dim, n_heads) = (params.need_u64(&["hidden_size", "dim"])?, params.n_heads()?);
     let head_dim = dim.checked_div(n_heads).ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?;
-    let n_kv_heads = params.get_u64("n_kv_heads")?.unwrap_or(n_heads);
+    let n_kv_heads =
+        params.get_u64("n_kv_heads")?.or(params.get_u64("num_key_value_heads")?).unwrap_or(n_heads);
     // Split over more parts than there are heads, they would have to be repeated: nobody says how.
     for name in ["layers.0.attention.wk.weight", "layers.0.attention.wv.weight"] {
         let expected = n_kv_heads.saturating_mul(head_dim);
@@ -130,9 +144,15 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
             return Err(ArchError::TensorShape { name: name.into(), found, expected });
         }
     }
-    let experts = params.get("moe").and_then(Json::as_object).cloned();
+    let (n_experts, n_used) = ("num_experts", "num_experts_per_tok");
+    let experts = params.get("moe").and_then(Json::as_object).cloned().or_else(|| {
+        let mut experts = Map::new();
+        experts.insert(n_experts.to_owned(), params.get("num_local_experts")?.clone());
+        experts.extend(params.get(n_used).map(|used| (n_used.to_owned(), used.clone())));
+        Some(experts)
+    });
     let theta = params.get_f64("rope_theta")?.unwrap_or(if experts.is_some() { 1e6 } else { 1e4 });
-    let epsilon = params.get_f64("norm_eps")?;
+    let epsilon = params.get_f64("norm_eps")?.or(params.get_f64("rms_norm_eps")?);
     let is_scaled = params.is_true("use_scaled_rope");
     // Feed-forward width and vocabulary stand in the shapes; what `params.json` says of them is a formula and a -1.
     let of_expert = experts.as_ref().map(|_| "layers.0.feed_forward.experts.0.w1.weight");
@@ -171,9 +191,7 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
     let mut class = &LLAMA_CONFIG;
     if let Some(experts) = experts {
         class = &MIXTRAL_CONFIG;
-        for (key, name) in
-            [("num_local_experts", "num_experts"), ("num_experts_per_tok", "num_experts_per_tok")]
-        {
+        for (key, name) in [("num_local_experts", n_experts), (n_used, n_used)] {
             config[key] = experts.get(name).cloned().ok_or_else(|| missing(&format!("moe.{name}")))?;
         }
     }

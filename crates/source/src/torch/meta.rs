@@ -1,4 +1,4 @@
-//! Meta's layout: `consolidated.NN.pth`, each with a part of every matrix, and `params.json`.
+//! Meta's layout: `consolidated.NN.pth`, each with a part of every matrix, and `params.json`; Mistral's mixtures in it.
 //!
 //! ```text
 //! shard 0: wq (out / n, in)   wo (out, in / n)   norm (dim)   <- the parts that the first of n processors held
@@ -9,18 +9,31 @@
 //! side, vectors are in all shards alike. The embedding was split by columns up to Llama 2 and by rows, which are
 //! tokens, from Llama 3 on; its shape tells.
 //!
+//! The first Mixtral came as `consolidated.NN.pt`, of which each has other tensors, with the experts of a layer in one:
+//!
+//! ```text
+//! layers.N.block_sparse_moe.w1, w3   (experts f, dim)   f rows of each expert
+//! layers.N.block_sparse_moe.w2       (experts f, dim)   the same, turned
+//! ```
+//!
 //! Tensors come in the order of Hugging Face's copy of the same weights, so that files are the same.
 //!
 //! Source: `ParallelEmbedding`, `ColumnParallelLinear`, `RowParallelLinear` of fairscale as `model.py` of Llama 1 to 3
-//! uses them.
+//! uses them; `convert_mixtral_weights_to_hf.py` of transformers 4.
 
-use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+};
 
-use super::parse;
+use super::{parse, strided::Strided};
 use crate::{Error, Listing, Part, ReadError, Span, Stored, Tensor, View, Weights, read_rows};
 
 const PREFIX: &str = "consolidated.";
-const SUFFIX: &str = ".pth";
+/// Meta's, and that of the first Mixtral.
+const SUFFIXES: [&str; 2] = [".pth", ".pt"];
 
 /// How shards make a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +68,18 @@ const RENAMED: &[(&str, &str)] = &[
 
 /// The first file of a folder that is for this reader.
 pub(crate) fn detect(listing: &Listing) -> Option<String> {
-    listing.matching(PREFIX, SUFFIX).into_iter().next()
+    SUFFIXES.iter().flat_map(|suffix| listing.matching(PREFIX, suffix)).next()
 }
 
 /// Reads all shards of a folder.
 pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    let names = listing.matching(PREFIX, SUFFIX);
+    let of_suffix = |suffix: &&str| (listing.matching(PREFIX, suffix), (*suffix).to_owned());
+    let mut found = SUFFIXES.iter().map(of_suffix).filter(|(names, _)| !names.is_empty());
+    let (names, suffix) = found.next().unwrap_or_default();
     for at in 0..names.len() {
-        let file = format!("{PREFIX}{at:02}{SUFFIX}");
+        let file = format!("{PREFIX}{at:02}{suffix}");
         if !names.contains(&file) {
-            let reason = format!("there are {} files `{PREFIX}*{SUFFIX}`", names.len());
+            let reason = format!("there are {} files `{PREFIX}*{suffix}`", names.len());
             return Err(Error::MissingShard { file, reason });
         }
     }
@@ -79,12 +94,68 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
         shards.push(tensors);
         notes.extend(more);
     }
-    let mut tensors = merged(&parts, shards)?;
+    let is_split = !have_other_tensors(&shards);
+    let tensors = if is_split { merged(&parts, shards)? } else { shards.concat() };
+    let mut tensors = experts_apart(&parts, tensors)?;
     tensors.sort_by_cached_key(|tensor| name_of_copy(&tensor.name));
-    if parts.len() > 1 {
+    if is_split && parts.len() > 1 {
         notes.push(format!("{} shards are merged", parts.len()));
     }
     Ok(Weights { parts, tensors, notes })
+}
+
+/// Whether each of several shards has tensors of its own, and no name is there twice.
+fn have_other_tensors(shards: &[Vec<Tensor>]) -> bool {
+    let names: HashSet<&str> = shards.iter().flatten().map(|tensor| tensor.name.as_str()).collect();
+    shards.len() > 1 && names.len() == shards.iter().map(Vec::len).sum::<usize>()
+}
+
+/// Takes stacks of experts apart, under the names of the releases after the first.
+fn experts_apart(parts: &[Part], tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+    const STACK: &str = ".block_sparse_moe.";
+    let routers: HashMap<String, u64> = tensors
+        .iter()
+        .filter_map(|tensor| Some((tensor.name.strip_suffix("gate.weight")?.to_owned(), tensor.n_rows())))
+        .collect();
+    let mut apart = Vec::with_capacity(tensors.len());
+    for stack in tensors {
+        let Some((layer, matrix)) = stack.name.split_once(STACK) else {
+            apart.push(stack);
+            continue;
+        };
+        let (layer, matrix) = (layer.to_owned(), matrix.to_owned());
+        if !["w1", "w2", "w3"].contains(&matrix.as_str()) {
+            apart.push(Tensor { name: format!("{layer}.feed_forward.{matrix}"), ..stack });
+            continue;
+        }
+        let n_experts = routers.get(&format!("{layer}{STACK}")).copied().unwrap_or_default();
+        let ([n_rows, dim], None) = (&stack.shape[..], &stack.stored) else {
+            return Err(differ(parts, &stack.name, "it is no plain matrix".to_owned()));
+        };
+        if n_experts == 0 || !n_rows.is_multiple_of(n_experts) {
+            let problem = format!("its {n_rows} rows are not those of {n_experts} experts, which `gate` has");
+            return Err(differ(parts, &stack.name, problem));
+        }
+        let (width, dim) = (n_rows / n_experts, *dim);
+        let n_bytes = stack.n_bytes() / n_experts;
+        for expert in 0..n_experts {
+            let name = format!("{layer}.feed_forward.experts.{expert}.{matrix}.weight");
+            let begin = stack.begin + expert * n_bytes;
+            let plain =
+                Tensor { name, shape: vec![width, dim], begin, end: begin + n_bytes, ..stack.clone() };
+            apart.push(if matrix == "w2" { turned(plain) } else { plain });
+        }
+    }
+    Ok(apart)
+}
+
+/// A matrix as its columns.
+fn turned(matrix: Tensor) -> Tensor {
+    let (storage, shape) = (matrix.span(), matrix.shape.iter().rev().copied().collect::<Vec<u64>>());
+    let strides = vec![1, shape.first().copied().unwrap_or(1)];
+    let Tensor { name, dtype, .. } = matrix.clone();
+    let strided = Strided { name, dtype, storage, offset: 0, shape: shape.clone(), strides };
+    Tensor { shape, begin: 0, end: 0, stored: Some(Arc::new(strided)), ..matrix }
 }
 
 /// What Hugging Face calls a tensor.

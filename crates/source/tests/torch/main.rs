@@ -221,6 +221,32 @@ fn matrices_that_no_shards_make() {
     }
 }
 
+/// Experts of a layer in one matrix, whose number the router says.
+#[test]
+fn stacks_that_no_experts_make() {
+    let open = |name: &str, shape: &[i64]| {
+        let shard = shard_of(name, shape);
+        let files = [("params.json", &b"{}"[..]), ("consolidated.00.pt", &shard)];
+        source::open(folder(&files).path()).map_err(|error| error.to_string())
+    };
+    let stack = "layers.0.block_sparse_moe.w2";
+    let problem = open(stack, &[3, 4]).unwrap_err();
+    assert!(
+        problem.contains(&format!("tensor `{stack}`: its 3 rows are not those of 0 experts")),
+        "{problem}"
+    );
+    let plain = open("layers.0.block_sparse_moe.gate.weight", &[3, 4]).unwrap();
+    assert!(plain.tensor("layers.0.feed_forward.gate.weight").is_some());
+    // Two shards of which one has nothing that the other has, and lacks nothing.
+    let both = golden("mixtral-stacked");
+    let names =
+        |checkpoint: Checkpoint| checkpoint.tensors.iter().map(|t| t.name.clone()).collect::<Vec<_>>();
+    let whole = names(source::open(&both).unwrap());
+    assert_eq!(whole.iter().filter(|name| name.contains(".experts.")).count(), 9, "{whole:?}");
+    let error = shards("mixtral-stacked", |dir| fs::remove_file(dir.join("consolidated.00.pt")).unwrap());
+    assert!(error.unwrap_err().to_string().contains("`consolidated.00.pt` is missing"));
+}
+
 #[test]
 fn both_forms_of_one_state_dict_are_equal() {
     for name in ["views", "module", "parameters", "types"] {
