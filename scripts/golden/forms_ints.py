@@ -1,6 +1,6 @@
 """Checkpoints of integer codes for forms.py: GPTQ and compressed-tensors as far as the reference reads them.
 
-Zeros of GPTQ never have all bits set here: of those the reference makes numbers that no kernel makes.
+Zeros of GPTQ never have all bits set here, but for `-unmasked`: of those the reference makes numbers that no kernel makes.
 """
 
 WIDTH, INNER, KEYS, VOCAB = 64, 128, 32, 384
@@ -68,6 +68,9 @@ GPTQ = {
     "gptq-8bit-order": gptq(8, 64, "in-no-order"),
     "gptq-8bit-head": gptq(8, 32, scales="positive {} BF16", lm_head=True),
     "gptq-2bit-order": gptq(2, 16, "in-no-order"),
+    "gptq-4bit-unmasked": gptq(4, 32, zeros="words"),
+    "gptq-8bit-unmasked": gptq(8, 32, zeros="words", scales="positive {} BF16"),
+    "gptq-2bit-unmasked": gptq(2, 32, zeros="words"),
 }
 PACKED = {
     "packed-4bit": packed(4, 32, True),

@@ -8,7 +8,7 @@ use tensor::DType;
 
 use crate::{
     Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
-    methods::{self, Decoded, Outcome},
+    methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
     small_files::{card_of, read_object, read_small_files},
@@ -56,7 +56,8 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let (format, open, note) = formats::detect(&listing, folder.wants_mistral())?;
     let checkpoint = without_weights(&folder, &listing, Some(format))?;
     let Weights { parts, tensors, notes: more } = open(folder.path(), &listing)?;
-    let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors)?;
+    let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros() };
+    let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
     let notes = [checkpoint.notes, note.into_iter().collect(), more, notes].concat();
     let tensors = tensors.into();

@@ -16,6 +16,7 @@ pub struct Folder {
     path: PathBuf,
     name: Option<String>,
     mistral: bool,
+    unmasked_zeros: bool,
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
     /// What has to live as long as the folder is used.
     _holds: Option<Arc<dyn Any + Send + Sync>>,
@@ -24,7 +25,8 @@ pub struct Folder {
 impl Folder {
     /// A folder on the disk.
     pub fn at(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into(), name: None, mistral: false, fetched: BTreeMap::new(), _holds: None }
+        let (path, fetched) = (path.into(), BTreeMap::new());
+        Folder { path, name: None, mistral: false, unmasked_zeros: false, fetched, _holds: None }
     }
 
     /// The same under another name: that of the model, where the folder is called by something else.
@@ -46,6 +48,17 @@ impl Folder {
     /// of the weights lies beside it.
     pub fn mistral_format(self, mistral: bool) -> Folder {
         Folder { mistral, ..self }
+    }
+
+    /// The same, of which GPTQ's zeros with all bits set are one more than the largest code, as in the reference, and not 0,
+    /// as in the kernels.
+    pub fn unmasked_zeros(self, unmasked_zeros: bool) -> Folder {
+        Folder { unmasked_zeros, ..self }
+    }
+
+    /// Whether GPTQ's zeros are taken as the reference takes them.
+    pub(crate) fn wants_unmasked_zeros(&self) -> bool {
+        self.unmasked_zeros
     }
 
     /// Whether Mistral's own layout is asked for.

@@ -52,6 +52,8 @@ pub(crate) enum ZeroRule {
     AsStored,
     /// One more, within its bits: the largest is followed by 0.
     PlusOne,
+    /// One more, which may be more than its bits hold.
+    PlusOneUnmasked,
     /// One more, added to all fields of a 32-bit word at once, so that a field that overflows adds one to the next.
     PlusOneByWord,
 }
@@ -421,6 +423,7 @@ impl ZeroRule {
         match self {
             ZeroRule::AsStored => f32::from(codes.code_at(bytes, row, group)),
             ZeroRule::PlusOne => ((u32::from(codes.code_at(bytes, row, group)) + 1) & mask) as f32,
+            ZeroRule::PlusOneUnmasked => f32::from(codes.code_at(bytes, row, group)) + 1.0,
             ZeroRule::PlusOneByWord => {
                 let (stream, elem) = match codes.axis {
                     Axis::Row => (row, group),

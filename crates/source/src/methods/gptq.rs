@@ -11,7 +11,8 @@
 //! single modules (`dynamic`) need no look at the config. Of zeros the config has to say what is stored:
 //! `checkpoint_format` `gptq` (the default) means one less, `gptq_v2` and the planes of `gptq_p` the zero itself. One
 //! less of 0 is the largest code: GPTQModel has subtracted from whole words and is read so, of others a field that is
-//! full means 0.
+//! full means 0. The reference adds one to every field and gets one more than the largest code, which is done where it is
+//! asked for.
 //!
 //! Source: auto-gptq 0.7.1 `nn_modules/qlinear/qlinear_cuda.py`; GPTQModel 7.7.0 `nn_modules/qlinear/__init__.py`,
 //! `utils/model.py`; `dequant_gptq` in `conversion/base.py`, llama.cpp as vendored in llama-cpp-python 0.3.36.
@@ -74,6 +75,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let text = |key: &str| config.and_then(|config| config.get(key)?.as_str());
     let format = text("checkpoint_format").or_else(|| text("format")).unwrap_or("gptq");
     let zeros = match format {
+        "gptq" if assembly.quantized.read_as.unmasked_zeros => ZeroRule::PlusOneUnmasked,
         "gptq" if is_by_gptqmodel(config) => ZeroRule::PlusOneByWord,
         "gptq" => ZeroRule::PlusOne,
         _ => ZeroRule::AsStored,
@@ -141,6 +143,9 @@ pub(super) fn take_columns(
         let rule = match columns.zeros {
             ZeroRule::PlusOneByWord => {
                 "words are taken as GPTQModel wrote them, a field that overflows adds one to the next"
+            }
+            ZeroRule::PlusOneUnmasked => {
+                "each is one more than the largest code, as in the reference; kernels take it for 0"
             }
             _ => "each means 0, as in the kernels; the reference takes it for one more than the largest code",
         };

@@ -45,7 +45,7 @@ mod torchao_ints;
 #[cfg(test)]
 mod two_roundings;
 
-pub(crate) use self::quantized::Decoded;
+pub(crate) use self::quantized::{Decoded, ReadAs};
 pub use self::{
     method::Method,
     refused::{REFUSED, VARIANTS},
@@ -85,7 +85,8 @@ pub(crate) struct Outcome {
 
 /// Decodes what is quantized.
 ///
-/// `config` is `config.json`, `files` the small files by name, `tensors` those of the weights files `parts`. Tensors decide:
+/// `config` is `config.json`, `files` the small files by name, `tensors` those of the weights files `parts`, `read_as` what
+/// was asked for. Tensors decide:
 /// where none looks quantized, a config that names a method is left aside with a note.
 ///
 /// # Errors
@@ -95,8 +96,9 @@ pub(crate) fn decode(
     files: &[(String, Vec<u8>)],
     parts: &[Part],
     tensors: Vec<Tensor>,
+    read_as: ReadAs,
 ) -> Result<Outcome, Error> {
-    let quantized = Quantized::new(config, files, parts, &tensors)?;
+    let quantized = Quantized::new(config, files, parts, &tensors)?.read_as(read_as);
     let mut rows = VARIANTS.iter().chain(METHODS).chain(REFUSED);
     let method = rows.find(|method| (method.detect)(&quantized));
     let is_plain = plain::are_plain(&tensors);

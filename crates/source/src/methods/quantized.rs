@@ -15,10 +15,19 @@ pub(crate) struct Quantized<'a> {
     pub tensors: &'a [Tensor],
     /// `config.json`, for the few forms that leave a shape to the model.
     pub model: &'a Json,
+    /// What was asked for where a form has two readings.
+    pub read_as: ReadAs,
     /// The quantization config, if there is one.
     config: Option<Config>,
     /// What stands behind the last dot of every tensor name: `weight`, `weight_scale_inv`, `qweight`.
     endings: BTreeSet<&'a str>,
+}
+
+/// How forms with two readings are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReadAs {
+    /// Whether GPTQ's zeros with all bits set are one more than the largest code.
+    pub unmasked_zeros: bool,
 }
 
 /// A quantization config.
@@ -67,7 +76,13 @@ impl<'a> Quantized<'a> {
         tensors: &'a [Tensor],
     ) -> Result<Quantized<'a>, Error> {
         let endings = tensors.iter().map(Tensor::ending).collect();
-        Ok(Quantized { parts, tensors, model: config, config: find_config(config, files)?, endings })
+        let (own, read_as) = (find_config(config, files)?, ReadAs::default());
+        Ok(Quantized { parts, tensors, model: config, read_as, config: own, endings })
+    }
+
+    /// The same, read as was asked for.
+    pub fn read_as(self, read_as: ReadAs) -> Quantized<'a> {
+        Quantized { read_as, ..self }
     }
 
     /// The quantization config.
