@@ -2,7 +2,8 @@
 ModelOpt and Quark store them.
 
 quanto, BitNet and Gemma: packed and decoded by the libraries on a CPU. ModelOpt and Quark: packed by the layout of
-their exports and decoded by their formulas in numpy, for their own code needs devices or packages that are not here.
+their exports and decoded by their formulas in numpy, for their own code needs devices or packages that are not here; the
+newer types of Quark by its own packers (input `quark`, its unpacked wheel).
 """
 
 import numpy as np
@@ -161,7 +162,29 @@ def words(codes: np.ndarray, reorder: bool) -> torch.Tensor:
     return torch.from_numpy(packed.view(np.int32))
 
 
+def quark_packers(ctx):
+    """`torch/utils/pack.py` of amd-quark (0.13) alone, which needs of the others only names of types."""
+    import importlib.util
+    import sys
+    import types
+    for name, values in {
+        "quark.torch.quantization.config.type": dict(Dtype=None, QSchemeType=None, ZeroPointType=None),
+        "quark.torch.quantization.constants": dict(PER_GROUP_INT_TRANSPOSE_DTYPES=[]),
+        "quark.torch.quantization.utils": dict(get_dtype_params=None),
+        "quark.torch.utils.numerics": dict(safe_log2=None),
+    }.items():
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            module = sys.modules.setdefault(".".join(parts[:end]), types.ModuleType(".".join(parts[:end])))
+        vars(module).update(values)
+    spec = importlib.util.spec_from_file_location("quark_pack", ctx.inputs["quark"] + "/quark/torch/utils/pack.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def make_quark(ctx) -> None:
+    packers = quark_packers(ctx)
     rng = np.random.default_rng(26)
     half = lambda values: torch.from_numpy(np.asarray(values, np.float32)).to(torch.float16)
     for name, dtype, reorder, transposed in [("quark-uint4", "uint4", True, True), ("quark-uint4-order", "uint4", False, True),
@@ -182,6 +205,41 @@ def make_quark(ctx) -> None:
                 golden.tensors[f"{module}.weight_zero_point"] = words(zeros.T, reorder)
             spread = lambda values: np.repeat(values, 32, axis=1)
             golden.value(f"{module}.weight", (codes - spread(zeros)).astype(np.float32) * spread(scales.float().numpy()))
+        golden.write()
+    for name, dtype, bits, scheme, floats in [("quark-uint2", "uint2", 2, "per_group", False),
+                                              ("quark-uint2-floats", "uint2", 2, "per_group", True),
+                                              ("quark-uint2-channel", "uint2", 2, "per_channel", False),
+                                              ("quark-int3", "int3", 3, "per_group", False),
+                                              ("quark-int3-channel", "int3", 3, "per_channel", False),
+                                              ("quark-uint8", "uint8", 8, "per_group", False),
+                                              ("quark-uint8-channel", "uint8", 8, "per_channel", False),
+                                              ("quark-int8-group", "int8", 8, "per_group", False)]:
+        draw = np.random.default_rng(sum(map(ord, name)))
+        golden = Golden(ctx, name, dict(quant_method="quark", export=dict(pack_method="reorder", weight_format="real_quantized"),
+                        global_quant_config=dict(weight=dict(dtype=dtype, qscheme=scheme, group_size=32, ch_axis=1 if
+                        scheme == "per_group" else 0, symmetric=dtype.startswith("int"))), exclude=["lm_head"]))
+        packer = packers.create_pack_method(scheme, dtype)
+        signed = dtype.startswith("int")
+        low, high = (-(1 << bits - 1), 1 << bits - 1) if signed else (0, 1 << bits)
+        for module, (out, width) in {"a": (32, 128), "b": (16, 64)}.items():
+            groups = width // 32 if scheme == "per_group" else 1
+            codes, scales = draw.integers(low, high, (out, width)), half(draw.random((out, groups)) * 0.02)
+            zeros = np.zeros((out, groups), np.int64) if signed else draw.integers(0, high, (out, groups))
+            zeros = zeros + draw.random((out, groups)).astype(np.float32) if floats else zeros
+            stored_as = lambda values: values.astype(np.float32)
+            tensor = lambda values: torch.from_numpy(stored_as(values) if floats else values.astype(np.int32))
+            golden.tensors[f"{module}.weight"] = packer.pack(torch.from_numpy(codes.astype(np.int32)), True)
+            one = scheme != "per_group"
+            golden.tensors[f"{module}.weight_scale"] = scales[:, 0].contiguous() if one else scales.T.contiguous()
+            stored = tensor(zeros)
+            if not (floats or dtype == "int3"):
+                stored = packer.pack(stored[:, 0].contiguous() if one else stored, True)
+            # Exports of symmetric codes have zeros of 0 too, which int3 packs only where they are a multiple of 8.
+            if dtype == "int3":
+                stored = torch.zeros(out // 8 * 3, dtype=torch.uint8)
+            golden.tensors[f"{module}.weight_zero_point"] = stored.T.contiguous() if floats else stored
+            spread = lambda values: np.repeat(values, width // groups, axis=1)
+            golden.value(f"{module}.weight", (codes.astype(np.float32) - spread(stored_as(zeros))) * spread(scales.float().numpy()))
         golden.write()
     golden = Golden(ctx, "quark-int8", dict(quant_method="quark", export=dict(pack_method="reorder"), exclude=[],
                     global_quant_config=dict(weight=dict(dtype="int8", qscheme="per_channel", ch_axis=0, symmetric=True))))

@@ -48,6 +48,11 @@ pub(crate) enum Packing {
         /// Bytes of a stream.
         stream_bytes: u64,
     },
+    /// As `Dense` of codes that are whole in a byte, the first of them in its highest bits.
+    HighFirst {
+        /// Bytes of a stream.
+        stream_bytes: u64,
+    },
     /// Words of 32 bits with as many codes as are whole in them, one stream after the other.
     Words {
         /// Bytes of a stream.
@@ -102,7 +107,7 @@ impl Codes {
         let bits = u64::from(self.bits);
         let dense = n_elems.checked_mul(bits)?;
         match &self.packing {
-            Packing::Dense { stream_bytes } => {
+            Packing::Dense { stream_bytes } | Packing::HighFirst { stream_bytes } => {
                 (*stream_bytes >= dense.div_ceil(8)).then(|| n_streams.checked_mul(*stream_bytes))?
             }
             Packing::Words { stream_bytes, .. } => (*stream_bytes >= n_elems.div_ceil(32 / bits) * 4)
@@ -128,9 +133,12 @@ impl Codes {
     /// Bytes of a row, where each row is a range of bytes of its own.
     pub fn row_bytes(&self) -> Option<u64> {
         match (&self.packing, self.axis) {
-            (Packing::Dense { stream_bytes } | Packing::Words { stream_bytes, .. }, Axis::Row) => {
-                Some(*stream_bytes)
-            }
+            (
+                Packing::Dense { stream_bytes }
+                | Packing::HighFirst { stream_bytes }
+                | Packing::Words { stream_bytes, .. },
+                Axis::Row,
+            ) => Some(*stream_bytes),
             _ => None,
         }
     }
@@ -173,6 +181,10 @@ impl Codes {
                 // A code crosses into the next byte only where there is one.
                 let high = bytes.get(at + 1).copied().unwrap_or_default();
                 u32::from(u16::from_le_bytes([bytes[at], high])) >> (elem * bits % 8)
+            }
+            Packing::HighFirst { stream_bytes } => {
+                let at = (stream * stream_bytes + elem * bits / 8) as usize;
+                u32::from(bytes[at]) >> (8 - bits - elem * bits % 8)
             }
             Packing::Words { stream_bytes, fields } => {
                 let per_word = 32 / bits;
@@ -472,6 +484,10 @@ mod tests {
                         Axis::Column,
                     ),
                 ];
+                if 8 % bits == 0 {
+                    packings.push((Packing::HighFirst { stream_bytes: dense(n_columns) }, Axis::Row));
+                    packings.push((Packing::HighFirst { stream_bytes: dense(n_rows) }, Axis::Column));
+                }
                 if bits == 4 {
                     let fields = Fields::Awq;
                     packings.push((Packing::Words { stream_bytes: whole(n_rows), fields }, Axis::Column));

@@ -1,16 +1,20 @@
-//! Integers of Quark: 4 bits in groups, 8 bits with a scale for each row.
+//! Integers of Quark: 2 to 8 bits, in groups, with scales for rows, or with one for all.
 //!
 //! ```text
 //! uint4, int4   X.weight I32 [in, out / 8]      eight outputs a word, in AWQ's order (`pack_method` `reorder`) or their own
-//!               X.weight_scale [in / g, out]    [out, in / g] in exports before 1.0
-//!               X.weight_zero_point I32 [in / g, out / 8], packed likewise; none where codes are symmetric
-//! int8          X.weight I8 [out, in], X.weight_scale [out] or []
+//! uint8, int8   X.weight U8, I8 [in, out]
+//! uint2         X.weight U8 [in, out / 4]       four outputs a byte, the first in the highest bits
+//!               those are for `per_group`; else [out, in ..], packed along the inputs
+//! int3          X.weight U8 [out, in / 8 * 3]   one stream of bits for each row, whatever the scales are for
+//! all           X.weight_scale [in / g, out] of groups ([out, in / g] in exports before 1.0), [out], or []
+//!               X.weight_zero_point packed as the weight, or floats as the scales; zeros or none where codes are symmetric
 //!
-//! w = (code - zero) * scale; codes of int4 are in two's complement
+//! w = (code - zero) * scale; codes of int3, int4 and int8 are in two's complement
 //! ```
 //!
 //! The type of a module is that of `layer_quant_config` where one of its patterns fits the path, else that of
-//! `global_quant_config`. Other types and two stages of scales are refused. Source: `torch/export/` of amd-quark 0.13.
+//! `global_quant_config`. Other types and two stages of scales are refused. Source: `torch/export/` and `torch/utils/pack.py`
+//! of amd-quark 0.13.
 
 use std::sync::Arc;
 
@@ -19,16 +23,37 @@ use serde_json::Value as Json;
 use super::{
     assembly::Assembly,
     checks::unfit,
-    code_parts::{floats_of, part_of, shape_error},
-    modelopt_ints::bytes,
+    code_parts::{floats_of, shape_error},
 };
 use crate::{
-    Dtype, Error, Tensor,
-    codes::{Axis, CodedWeights, Codes, FLOATS, Fields, Groups, Packing, Strided, ZeroRule, Zeros},
+    Dtype, Error, Part, Tensor,
+    codes::{Axis, Change, CodedWeights, Codes, FLOATS, Fields, Groups, Packing, Strided, ZeroRule, Zeros},
 };
 
-/// Nibbles of a word.
-const PER_WORD: u64 = 8;
+/// A type of codes.
+struct Type {
+    name: &'static str,
+    bits: u32,
+    /// Of what a file has for it.
+    stored: Dtype,
+    /// Codes of so many items ..
+    per: u64,
+    /// .. of the file.
+    items: u64,
+    /// Whether codes are in two's complement.
+    is_signed: bool,
+    /// Whether matrices with groups are stored with their inputs as rows.
+    is_turned: bool,
+}
+
+const TYPES: &[Type] = &[
+    Type { name: "uint2", bits: 2, stored: Dtype::U8, per: 4, items: 1, is_signed: false, is_turned: true },
+    Type { name: "int3", bits: 3, stored: Dtype::U8, per: 8, items: 3, is_signed: true, is_turned: false },
+    Type { name: "uint4", bits: 4, stored: Dtype::I32, per: 8, items: 1, is_signed: false, is_turned: true },
+    Type { name: "int4", bits: 4, stored: Dtype::I32, per: 8, items: 1, is_signed: true, is_turned: true },
+    Type { name: "uint8", bits: 8, stored: Dtype::U8, per: 1, items: 1, is_signed: false, is_turned: true },
+    Type { name: "int8", bits: 8, stored: Dtype::I8, per: 1, items: 1, is_signed: true, is_turned: true },
+];
 
 /// Takes every module of integers.
 ///
@@ -38,98 +63,166 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight") else { continue };
         let scales = assembly.get(&format!("{module}.weight_scale"));
-        if !scales.is_some_and(|scales| FLOATS.contains(&scales.dtype)) {
+        if !scales.is_some_and(|scales| FLOATS.contains(&scales.dtype)) || FLOATS.contains(&codes.dtype) {
             continue;
         }
         let scales = floats_of(assembly, codes, &format!("{module}.weight_scale"))?;
-        let dtype = dtype_of(assembly.quantized.config(), module);
-        let weights = match (codes.dtype, dtype, &codes.shape[..]) {
-            (Dtype::I32, "uint4" | "int4", [n_columns, n_words]) => {
-                let zeros = format!("{module}.weight_zero_point");
-                let zeros = match assembly.get(&zeros) {
-                    Some(_) => Some(part_of(assembly, codes, &zeros, &[Dtype::I32], "I32")?),
-                    None => None,
-                };
-                zeros.into_iter().for_each(|zeros| assembly.used(zeros));
-                let is_awq = pack_method(assembly.quantized.config()) == "reorder";
-                let fields = if is_awq { Fields::Awq } else { Fields::Plain };
-                let shape = [n_words.saturating_mul(PER_WORD), *n_columns];
-                nibbles([codes, scales], zeros, shape, fields, dtype == "int4")?
-            }
-            (Dtype::I8, "int8", [n_rows, n_columns]) => bytes(codes, scales, [*n_rows, *n_columns])?,
-            (stored, dtype, _) => {
-                let found = format!("{stored} of shape {:?}, `{dtype}` in the config", codes.shape);
-                return Err(unfit(codes, "uint4 or int4 in words, or int8", found));
-            }
+        let config = weight_config(assembly.quantized.config(), module);
+        let text = |key: &str| config.and_then(|config| config.get(key)?.as_str()).unwrap_or_default();
+        let of_config = TYPES.iter().find(|of| of.name == text("dtype") && of.stored == codes.dtype);
+        let Some(of) = of_config else {
+            let found =
+                format!("{} of shape {:?}, `{}` in the config", codes.dtype, codes.shape, text("dtype"));
+            return Err(unfit(codes, "uint4 or int4 in words, uint2, int3, uint8 or int8 in bytes", found));
         };
+        let is_grouped = text("qscheme") == "per_group";
+        let is_awq = pack_method(assembly.quantized.config()) == "reorder";
+        let fields = if is_awq { Fields::Awq } else { Fields::Plain };
+        let module_of = Module { codes, scales, of, is_grouped, fields };
+        let zeros = assembly.get(&format!("{module}.weight_zero_point"));
+        let weights = module_of.weights(zeros, assembly.quantized.parts)?;
         let shape = vec![weights.n_rows, weights.n_columns];
+        zeros.into_iter().for_each(|zeros| assembly.used(zeros));
         assembly.used(scales);
         assembly.put(codes, codes.name.clone(), shape, Arc::new(weights.checked()?));
     }
     Ok(())
 }
 
-/// Words of nibbles, transposed.
-fn nibbles(
-    [codes, scales]: [&Tensor; 2],
-    zeros: Option<&Tensor>,
-    [n_rows, n_columns]: [u64; 2],
+/// The tensors of a module, and what the config says of them.
+struct Module<'a> {
+    codes: &'a Tensor,
+    scales: &'a Tensor,
+    of: &'static Type,
+    is_grouped: bool,
     fields: Fields,
-    is_signed: bool,
-) -> Result<CodedWeights, Error> {
-    let odd = || shape_error(scales, codes, "(groups, out), or (out, groups), for (in, out / 8)");
-    let [first, second] = scales.shape[..] else { return Err(odd()) };
-    // Where both fit, it is the way that exports since 1.0 have.
-    let (groups, is_transposed) = if second == n_rows { (first, true) } else { (second, false) };
-    let fits = groups > 0 && n_columns.is_multiple_of(groups) && (is_transposed || first == n_rows);
-    if !fits {
-        return Err(odd());
-    }
-    // Two's complement: the flipped sign bit adds 8 to code and zero alike.
-    let flip = if is_signed { 0x08 } else { 0 };
-    let words = |tensor: &Tensor, n_streams: u64| Codes {
-        name: tensor.name.clone(),
-        span: tensor.span(),
-        bits: 4,
-        packing: Packing::Words { stream_bytes: n_rows / 2, fields },
-        axis: Axis::Column,
-        n_streams,
-        n_elems: n_rows,
-        matrix_bytes: tensor.n_bytes(),
-        flip,
-    };
-    let zeros = match zeros {
-        None if is_signed => Zeros::Same(8.0),
-        None => Zeros::Same(0.0),
-        Some(zeros) if zeros.shape == [groups, n_rows / PER_WORD] => {
-            Zeros::Codes(words(zeros, groups), ZeroRule::AsStored)
-        }
-        Some(zeros) => return Err(shape_error(zeros, codes, "(groups, out / 8)")),
-    };
-    let scales = match is_transposed {
-        true => Strided::transposed(scales, n_rows),
-        false => Strided::by_row(scales, n_rows, groups),
-    };
-    Ok(CodedWeights {
-        n_matrices: 1,
-        n_rows,
-        n_columns,
-        codes: words(codes, n_columns),
-        scales,
-        zeros,
-        offsets: None,
-        groups: Groups::Size(n_columns / groups),
-        fold: None,
-    })
 }
 
-/// The type of a module's codes, as the config names it.
-fn dtype_of<'a>(config: Option<&'a Json>, module: &str) -> &'a str {
+impl Module<'_> {
+    fn weights(&self, zeros: Option<&Tensor>, parts: &[Part]) -> Result<CodedWeights, Error> {
+        let Module { codes, scales, of, is_grouped, .. } = *self;
+        let [n_streams, n_items] = codes.shape[..] else {
+            return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+        };
+        let n_elems = n_items / of.items * of.per;
+        if n_streams == 0 || n_elems == 0 || !n_items.is_multiple_of(of.items) {
+            return Err(unfit(
+                codes,
+                format!("rows of whole {} codes", of.name),
+                format!("shape {:?}", codes.shape),
+            ));
+        }
+        let is_turned = is_grouped && of.is_turned;
+        let (n_rows, n_columns) = if is_turned { (n_elems, n_streams) } else { (n_streams, n_elems) };
+        let (grid, n_groups) = self.grid(scales, [n_rows, n_columns])?;
+        let axis = if is_turned { Axis::Column } else { Axis::Row };
+        Ok(CodedWeights {
+            n_matrices: 1,
+            n_rows,
+            n_columns,
+            codes: self.packed(codes, axis, [n_streams, n_elems, n_items]),
+            scales: grid,
+            zeros: match zeros {
+                Some(zeros) => self.zeros(zeros, parts, [n_rows, n_columns, n_groups])?,
+                None => Zeros::Same(self.middle()),
+            },
+            offsets: None,
+            groups: Groups::Size(n_columns / n_groups),
+            fold: None,
+        })
+    }
+
+    /// What the flipped sign bit of codes in two's complement adds to them and to their zeros.
+    fn middle(&self) -> f32 {
+        if self.of.is_signed { (1u32 << (self.of.bits - 1)) as f32 } else { 0.0 }
+    }
+
+    /// Where numbers of groups, of rows or of all lie, and how many groups there are.
+    fn grid(&self, numbers: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<(Strided, u64), Error> {
+        let odd = |expected: &str| shape_error(numbers, self.codes, expected);
+        match numbers.shape[..] {
+            // Where both fit, it is the way that exports since 1.0 have.
+            [n_groups, rows] if self.is_grouped && rows == n_rows && fits(n_groups, n_columns) => {
+                Ok((Strided::transposed(numbers, n_rows), n_groups))
+            }
+            [rows, n_groups] if self.is_grouped && rows == n_rows && fits(n_groups, n_columns) => {
+                Ok((Strided::by_row(numbers, n_rows, n_groups), n_groups))
+            }
+            _ if self.is_grouped => Err(odd("(groups, out), or (out, groups)")),
+            _ => match numbers.shape.iter().product::<u64>() {
+                1 => Ok((Strided::one(numbers), 1)),
+                n if n == n_rows => Ok((Strided { row_stride: 1, ..Strided::one(numbers) }, 1)),
+                _ => Err(odd("(out), (out, 1) or one number")),
+            },
+        }
+    }
+
+    /// Codes in the packing of the type, `n_items` of the file for each stream.
+    fn packed(&self, tensor: &Tensor, axis: Axis, [n_streams, n_elems, n_items]: [u64; 3]) -> Codes {
+        let of = self.of;
+        let stream_bytes = n_items * of.stored.bits() / 8;
+        let packing = match of.bits {
+            2 => Packing::HighFirst { stream_bytes },
+            4 => Packing::Words { stream_bytes, fields: self.fields },
+            _ => Packing::Dense { stream_bytes },
+        };
+        Codes {
+            name: tensor.name.clone(),
+            span: tensor.span(),
+            bits: of.bits,
+            packing,
+            axis,
+            n_streams,
+            n_elems,
+            matrix_bytes: tensor.n_bytes(),
+            flip: if of.is_signed { 1 << (of.bits - 1) } else { 0 },
+        }
+    }
+
+    fn zeros(
+        &self,
+        zeros: &Tensor,
+        parts: &[Part],
+        [n_rows, n_columns, n_groups]: [u64; 3],
+    ) -> Result<Zeros, Error> {
+        let of = self.of;
+        if FLOATS.contains(&zeros.dtype) {
+            let (grid, groups) = self.grid(zeros, [n_rows, n_columns])?;
+            if groups != n_groups {
+                return Err(shape_error(zeros, self.codes, "as the scales"));
+            }
+            return Ok(Zeros::Floats(Strided { change: Change::Add(self.middle()), ..grid }));
+        }
+        // Symmetric codes come with zeros that are 0, in whatever packing.
+        let bytes = zeros.span().of(parts)?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Zeros::Same(self.middle()));
+        }
+        let n_items = n_rows.div_ceil(of.per) * of.items;
+        let is_packed = match zeros.shape[..] {
+            [groups, items] if self.is_grouped => groups == n_groups && items == n_items,
+            [items] if !self.is_grouped => items == n_items,
+            _ => false,
+        };
+        if zeros.dtype != of.stored || of.name == "int3" || !is_packed {
+            let expected = format!("zeros of 0, or {} of {} packed as the weight", of.name, of.stored);
+            return Err(unfit(zeros, expected, format!("{} of shape {:?}", zeros.dtype, zeros.shape)));
+        }
+        let codes = self.packed(zeros, Axis::Column, [n_groups, n_rows, n_items]);
+        Ok(Zeros::Codes(codes, ZeroRule::AsStored))
+    }
+}
+
+fn fits(n_groups: u64, n_columns: u64) -> bool {
+    n_groups > 0 && n_columns.is_multiple_of(n_groups)
+}
+
+/// What the config says of a module's weight.
+fn weight_config<'a>(config: Option<&'a Json>, module: &str) -> Option<&'a Json> {
     let own = config.and_then(|config| config.get("layer_quant_config")?.as_object());
     let own = own.into_iter().flatten().find(|(pattern, _)| matches(pattern, module)).map(|(_, own)| own);
-    let config = own.or_else(|| config?.get("global_quant_config"));
     // A list of two stages has no `dtype`.
-    config.and_then(|config| config.get("weight")?.get("dtype")?.as_str()).unwrap_or_default()
+    own.or_else(|| config?.get("global_quant_config"))?.get("weight")
 }
 
 /// How words are packed.

@@ -225,7 +225,7 @@ fn bitnet_gemma_modelopt_and_quark() {
     refused(
         "quark-uint4",
         |edited| set(&mut edited.config, &weight, json!([{"dtype": "fp8_e4m3"}, {"dtype": "int4"}])),
-        "tensor `a.weight`: expected uint4 or int4 in words, or int8, found I32 of shape [128, 4], `` in the config",
+        "tensor `a.weight`: expected uint4 or int4 in words, uint2, int3, uint8 or int8 in bytes, found I32 of shape [128, 4], `` in the config",
     );
     refused(
         "quark-uint4",
@@ -233,8 +233,27 @@ fn bitnet_gemma_modelopt_and_quark() {
             edited.tensor("a.weight_scale").bytes.truncate(2 * 31);
             edited.tensor("a.weight_scale").shape = vec![1, 31];
         },
-        "tensor `a.weight_scale`: shape [1, 31], expected (groups, out), or (out, groups), for (in, out / 8) for \
+        "tensor `a.weight_scale`: shape [1, 31], expected (groups, out), or (out, groups) for \
             `a.weight` of shape [128, 4]",
+    );
+    refused(
+        "quark-int3",
+        |edited| edited.set("a.weight_zero_point", &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+        "tensor `a.weight_zero_point`: expected zeros of 0, or int3 of U8 packed as the weight, found U8 of shape [12]",
+    );
+    refused(
+        "quark-uint2-channel",
+        |edited| edited.set("a.weight_zero_point", &[1, 2, 3, 4]),
+        "tensor `a.weight_zero_point`: expected zeros of 0, or uint2 of U8 packed as the weight, found U8 of shape [4]",
+    );
+    refused(
+        "quark-int3",
+        |edited| {
+            let weight = edited.tensor("a.weight");
+            weight.shape = vec![32, 47];
+            weight.bytes.truncate(32 * 47);
+        },
+        "tensor `a.weight`: expected rows of whole int3 codes, found shape [32, 47]",
     );
 }
 
