@@ -55,6 +55,14 @@ pub enum HubError {
         /// What is wrong with the answer.
         what: String,
     },
+    /// Nobody who is trusted vouches for who answers.
+    #[error("{address}: its certificate is not trusted: {what}")]
+    Certificate {
+        /// What was asked for.
+        address: String,
+        /// What is wrong with the certificate.
+        what: String,
+    },
     /// A redirect that is not followed.
     #[error("{address}: is redirected to `{to}`, {why}")]
     Redirect {
@@ -119,6 +127,9 @@ impl HubError {
                 Some("download it again; what was converted of these bytes is not the model")
             }
             HubError::Changed { .. } => Some("run it again: the new file is read from the start"),
+            HubError::Certificate { .. } => Some(
+                "where a proxy has certificates of its own, set SSL_CERT_FILE to the file of those that are trusted",
+            ),
             HubError::Answer { .. } => Some("check the network, and HF_ENDPOINT if it is set"),
             _ => None,
         }

@@ -1,8 +1,10 @@
 //! Requests to the Hub: who is told the token, which redirects are followed, what is asked again.
 
 use std::{
-    io::Read,
+    fs,
+    io::{self, Read},
     ops::Range,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +16,7 @@ use std::{
 use ureq::{
     Agent, Body,
     http::{HeaderMap, Response, Uri, header, uri::Scheme},
+    tls::{PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
 use super::{HubError, Settings};
@@ -63,7 +66,14 @@ pub(super) struct Answer {
 
 impl Client {
     pub fn new(settings: &Settings, cancel: Arc<AtomicBool>) -> Result<Client, HubError> {
+        let roots = match &settings.certificates {
+            Some(file) => {
+                certificates_in(file).map_err(|error| HubError::Io { path: file.clone(), error })?
+            }
+            None => RootCerts::WebPki,
+        };
         let agent: Agent = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
             // Redirects are followed here, because an address that was signed is worth keeping.
             .max_redirects(0)
@@ -165,6 +175,10 @@ impl Client {
         request.call().map_err(|error| {
             let error_text = HubError::Answer { address: shown(uri), what: error.to_string() };
             match error {
+                // What TLS finds wrong has this kind; connections that end have others.
+                ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    Attempt::Never(HubError::Certificate { address: shown(uri), what: error.to_string() })
+                }
                 ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
                     Attempt::Never(error_text)
                 }
@@ -246,6 +260,22 @@ impl Client {
             }
             Ok((answer.response.headers().clone(), bytes))
         })
+    }
+}
+
+/// The certificates of a file of PEM.
+fn certificates_in(file: &Path) -> io::Result<RootCerts> {
+    let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let bytes = fs::read(file)?;
+    let items = parse_pem(&bytes).collect::<Result<Vec<_>, _>>().map_err(|error| wrong(error.to_string()))?;
+    let certificates = items.into_iter().filter_map(|item| match item {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    let certificates: Vec<_> = certificates.collect();
+    match certificates.is_empty() {
+        true => Err(wrong("there is no certificate in it".to_owned())),
+        false => Ok(RootCerts::from(certificates)),
     }
 }
 

@@ -22,15 +22,18 @@ pub struct Settings {
     pub endpoint: String,
     /// Whether nothing may be asked of the Hub.
     pub offline: bool,
+    /// Certificates that are trusted, in the place of Mozilla's: a file of PEM.
+    pub certificates: Option<PathBuf>,
     /// Says who asks; a secret.
     pub(super) token: Option<String>,
 }
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Settings { cache, endpoint, offline, token } = self;
+        let Settings { cache, endpoint, offline, certificates, token } = self;
         let mut text = f.debug_struct("Settings");
         text.field("cache", cache).field("endpoint", endpoint).field("offline", offline);
+        text.field("certificates", certificates);
         // The token itself is in no log.
         text.field("has_token", &token.is_some()).finish()
     }
@@ -59,10 +62,14 @@ impl Settings {
                 None => token_in(&get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path))?,
             },
         };
+        // Where a proxy reads along it has certificates of its own, of which these tell OpenSSL, requests and curl.
+        let certificates =
+            ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"].into_iter().find_map(&get);
         let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
         Ok(Settings {
             cache: cache.map_or_else(|| home.join("hub"), path),
             endpoint: endpoint.trim_end_matches('/').to_owned(),
+            certificates: certificates.map(path),
             offline: is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE"),
             token,
         })
@@ -153,6 +160,18 @@ mod tests {
         }
         let shown = format!("{:?}", settings(&[("HF_TOKEN", "secret")]));
         assert!(!shown.contains("secret") && shown.contains("has_token: true"), "{shown}");
+    }
+
+    #[test]
+    fn certificates_are_those_of_other_programs() {
+        for (variables, file) in [
+            (&[("HOME", "/h")][..], None),
+            (&[("HOME", "/h"), ("CURL_CA_BUNDLE", "/c"), ("SSL_CERT_FILE", "~/s")], Some("/h/s")),
+            (&[("HOME", "/h"), ("CURL_CA_BUNDLE", "/c"), ("SSL_CERT_FILE", "")], Some("/c")),
+            (&[("HOME", "/h"), ("REQUESTS_CA_BUNDLE", "/r"), ("CURL_CA_BUNDLE", "/c")], Some("/r")),
+        ] {
+            assert_eq!(settings(variables).certificates.as_deref(), file.map(Path::new), "{variables:?}");
+        }
     }
 
     #[test]
