@@ -64,6 +64,37 @@ fn a_model_in_the_cache_is_converted_as_its_folder_is() {
     }
 }
 
+/// Adapters too, each with its factor.
+#[test]
+fn adapters_in_the_cache_are_merged_as_their_folders_are() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("out")).unwrap();
+    common::copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    for adapter in ["adapter-0", "adapter-1"] {
+        let snapshot = sandbox.path("hf/hub").join(format!("models--org--{adapter}/snapshots")).join(COMMIT);
+        fs::create_dir_all(&snapshot).unwrap();
+        let refs = snapshot.join("../../refs");
+        fs::create_dir(&refs).unwrap();
+        fs::write(refs.join("main"), COMMIT).unwrap();
+        for folder in [&snapshot, &sandbox.path(adapter)] {
+            common::copy_folder(&common::golden("lora-merged/several").join(adapter), folder);
+        }
+    }
+    let convert = |out: &str, loras: [&str; 2]| {
+        let loras = loras.iter().flat_map(|lora| ["--lora", lora]);
+        let args: Vec<&str> = ["base", out, "-t", "bf16"].into_iter().chain(loras).collect();
+        let ran = sandbox.convert(&args);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        (fs::read(sandbox.path(out)).unwrap(), ran.stderr)
+    };
+    let (local, _) = convert("out/local.gguf", ["adapter-0", "adapter-1=-0.25"]);
+    let (cached, said) = convert("out/cached.gguf", ["hf://org/adapter-0@main", "org/adapter-1=-0.25"]);
+    assert!(local == cached);
+    assert!(said.contains("adapter `org/adapter-1`: LoRA is merged -0.25 times into "), "{said}");
+    let ran = sandbox.convert(&["base", "out/x.gguf", "-t", "bf16", "--lora", "hf://org/other"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
+}
+
 #[test]
 fn a_folder_of_that_name_comes_first() {
     let sandbox = with_cache("llama");

@@ -356,3 +356,27 @@ fn weights_without_a_header_at_the_front_come_whole() {
         assert!(!server.log().iter().any(|request| request.at_storage), "a vocabulary needs no weights");
     }
 }
+
+/// An adapter that is on the Hub alone, for a base model that is here.
+#[test]
+fn an_adapter_is_merged_as_its_folder_is() {
+    let sandbox = Sandbox::new();
+    for folder in ["out", "tmp"] {
+        fs::create_dir(sandbox.path(folder)).unwrap();
+    }
+    copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    copy_folder(&common::golden("lora-merged/rslora/adapter-0"), &sandbox.path("model"));
+    let server = HubServer::of(&sandbox.path("model"), is_weights);
+    server.need_token();
+    let convert = |out: &str, lora: &str| {
+        let ran = run(&sandbox, &server, &["base", out, "-t", "f32", "--lora", lora]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        fs::read(sandbox.path(out)).unwrap()
+    };
+    let local = convert("out/local.gguf", "model=0.3");
+    assert!(server.log().is_empty());
+    server.fail(Fault::Cut(1000), 2);
+    assert!(local == convert("out/remote.gguf", "hf://org/model=0.3"));
+    assert!(server.log().iter().any(|request| request.at_storage));
+    expect_nothing_left(&sandbox, &["local.gguf", "remote.gguf"]);
+}

@@ -175,7 +175,16 @@ fn kinds_that_are_not_merged_are_refused_by_name() {
             r#""arrow_config": {"top_k": 2}"#,
             "`arrow_config` is {\"top_k\":2}: a router ",
         ),
-        (r#""target_parameters": null"#, r#""target_parameters": ["x"]"#, "`target_parameters` is [\"x\"]: "),
+        (
+            r#""target_parameters": null"#,
+            r#""target_parameters": "x""#,
+            "key `target_parameters` is \"x\", expected a list of names\n",
+        ),
+        (
+            r#""trainable_token_indices": null"#,
+            r#""trainable_token_indices": [-1]"#,
+            "key `trainable_token_indices` is [-1], expected a list of numbers of tokens",
+        ),
         (r#""lora_alpha": 6"#, r#""lora_alpha": "6""#, "key `lora_alpha` is \"6\", expected a number\n"),
         (r#""lora_alpha": 6"#, r#""lora_omega": 6"#, "missing key `lora_alpha`\n"),
         (r#""r": 4"#, r#""r": 0"#, "key `r` is 0, expected a rank of 1 or more\n"),
@@ -275,6 +284,104 @@ fn calls_say_what_is_merged() {
     let ran = sandbox.convert(&["llama-head-dim", "adapter=2/x.gguf", "-t", "q8_0", "--lora", "adapter=2"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("lies inside the input folder"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
+}
+
+/// The base model and the adapters of a golden, of which `edit` changes something: the error of merging them all.
+fn refusal_of(name: &str, edit: impl Fn(&Sandbox)) -> String {
+    let golden_of = Golden::read(name);
+    let (sandbox, args) = place(name, &golden_of);
+    edit(&sandbox);
+    let args: Vec<&str> = args.iter().map(String::as_str).chain(["-t", "f32"]).collect();
+    let ran = sandbox.convert(&args);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{name}: {}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{name}");
+    ran.stderr
+}
+
+#[test]
+fn trained_tokens_that_do_not_fit_are_refused() {
+    const TOKENS: &str = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+    let says = |from: &str, to: &str, says: &str| {
+        let error = refusal_of("tokens", |sandbox| {
+            let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
+            let squeezed: String = config.split_whitespace().collect();
+            assert!(squeezed.contains(from), "{squeezed}");
+            fs::write(sandbox.path(CONFIG), squeezed.replace(from, to)).unwrap();
+        });
+        assert!(error.starts_with(&format!("error: adapter `adapter-0`: {says}")), "{error}");
+    };
+    let indices = "\"trainable_token_indices\":[383,7,0]";
+    let with = |indices: &str| format!("\"trainable_token_indices\":{indices}");
+    says(
+        indices,
+        &with("[384,7,0]"),
+        &format!("tensor `{TOKENS}`: token 384 is beyond the base model's vocabulary\nhint: "),
+    );
+    says(indices, &with("[383,7,7]"), &format!("tensor `{TOKENS}`: token 7 is there twice\n"));
+    says(indices, &with("[383,7]"), &format!("tensor `{TOKENS}`: shape [3, 64], expected 2 rows of 64, as "));
+    says(indices, &with("null"), "adapter_config.json: missing key `trainable_token_indices`\n");
+    says(
+        indices,
+        &with("{\"lm_head\":[383,7,0]}"),
+        "adapter_config.json: missing key `trainable_token_indices`\n",
+    );
+    let error = refusal_of("tokens-tied", |sandbox| {
+        fs::remove_dir_all(sandbox.path("adapter-1")).unwrap();
+        copy_folder(&sandbox.path("adapter-0"), &sandbox.path("adapter-1"));
+    });
+    assert!(error.contains("token 1 is one that an adapter before it has trained\n"), "{error}");
+}
+
+#[test]
+fn pairs_of_parameters_that_do_not_fit_are_refused() {
+    let name = "base_model.model.model.layers.0.mlp.experts";
+    // A rank of other experts than the base model has.
+    let error = refusal_of("parameters", |sandbox| {
+        sandbox.edit(CONFIG, "\"experts.down_proj\": 2", "\"experts.down_proj\": 1")
+    });
+    assert!(
+        error.starts_with(&format!(
+            "error: adapter `adapter-0`: tensor `{name}.lora_A.weight`: shape [8, 96], "
+        )),
+        "{error}"
+    );
+    // Layers that are not there.
+    let error = refusal_of("parameters", |sandbox| {
+        for half in ["A", "B"] {
+            let (from, to) =
+                (format!("layers.1.mlp.experts.lora_{half}"), format!("layers.7.mlp.experts.lora_{half}"));
+            sandbox.edit(WEIGHTS, &from, &to);
+        }
+    });
+    assert!(
+        error.starts_with("error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: "),
+        "{error}"
+    );
+    let error =
+        refusal_of("parameters", |sandbox| sandbox.edit(CONFIG, "\"use_dora\": false", "\"use_dora\": true"));
+    assert!(
+        error.starts_with("error: adapter `adapter-0`: adapter_config.json: `target_parameters` is "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tokenizer_beside_an_adapter_is_left_aside_and_named() {
+    let (sandbox, _) = place("patterns", &Golden::read("patterns"));
+    let call = || {
+        sandbox
+            .convert(&["llama-head-dim", "out/x.gguf", "-t", "q8_0", "--lora", "adapter-0", "--dry-run"])
+            .stderr
+    };
+    assert!(!call().contains("left aside"), "{}", call());
+    // The same as the base model's, in other bytes.
+    let config = fs::read_to_string(sandbox.path("llama-head-dim/tokenizer_config.json")).unwrap();
+    fs::write(sandbox.path("adapter-0/tokenizer_config.json"), format!(" {config}")).unwrap();
+    assert!(!call().contains("left aside"), "{}", call());
+    fs::write(sandbox.path("adapter-0/chat_template.jinja"), "{{ messages }}").unwrap();
+    fs::write(sandbox.path("adapter-0/added_tokens.json"), "{\"<new>\": 384}").unwrap();
+    let note = "note: adapter `adapter-0`: a tokenizer or chat template of its own is left aside: `added_tokens.json`, `chat_template.jinja`\n";
+    assert!(call().contains(note), "{}", call());
 }
 
 /// A safetensors file of f32.

@@ -58,6 +58,24 @@ CASES = {
     "quantized": dict(base="llama", quantized=True, adapters=[dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj",
         "embed_tokens"], layers_to_transform=[1], dtype="bfloat16", no_embedding=True)]),
 }
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+# Of stacks of matrices with less than 400 products torch rounds each product by itself: ranks are such that there are more.
+# `saved` asks for PEFT's weights under the names that files have: transformers has experts in stacks, whatever the file has.
+CASES |= {
+    "parameters": dict(base="mixtral", saved=True, adapters=[dict(r=3, lora_alpha=5, target_modules=["q_proj"],
+        target_parameters=EXPERTS, rank_pattern={"experts.down_proj": 2}, alpha_pattern={r"layers\.1\..*down_proj": 7},
+        scale=-0.5)]),
+    "parameters-stacked": dict(base="qwen3moe-stacked", pre="llama-bpe", given={}, saved=True, adapters=[dict(r=2, lora_alpha=3, target_modules=[],
+        target_parameters=[*EXPERTS, "mlp.gate.weight"], use_rslora=True, dtype="bfloat16")]),
+    "parameters-turned": dict(base="gpt-oss", pre="llama-bpe", given={}, saved=True, adapters=[dict(r=3, lora_alpha=4, target_modules=["o_proj"],
+        target_parameters=EXPERTS), dict(r=1, lora_alpha=4, target_modules=[], target_parameters=EXPERTS, scale=0.25)]),
+    "tokens": dict(base="llama-head-dim", adapters=[dict(r=2, lora_alpha=3, target_modules=["v_proj"], scale=0.5,
+        trainable_token_indices=[383, 7, 0])]),
+    "tokens-both": dict(base="llama-head-dim", adapters=[dict(r=2, lora_alpha=3, target_modules=["k_proj"], dtype="bfloat16",
+        trainable_token_indices={"embed_tokens": [5, 4], "lm_head": [383]})]),
+    "tokens-tied": dict(base="ernie4_5", adapters=[dict(r=2, lora_alpha=4, target_modules=["v_proj"],
+        trainable_token_indices=[1, 90]), dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices=[91])]),
+}
 OWN = ("scale", "dtype", "no_embedding")
 
 
@@ -75,7 +93,10 @@ def make_adapter(base: Path, spec: dict, folder: Path, seed: int) -> None:
         if "lora_magnitude" in name:
             # Near the norm that it begins as, but not it.
             parameter.data *= 1 + 0.2 * torch.randn_like(parameter)
-        elif "lora_" in name or "modules_to_save" in name or name.endswith("bias"):
+        elif "trainable_tokens_delta" in name:
+            # Values, not changes: of the size that others in the embedding have.
+            parameter.data = torch.randn_like(parameter) * 0.5
+        elif "lora_" in name or "modules_to_save" in name or name.endswith("bias") and not spec.get("target_parameters"):
             parameter.data = torch.randn_like(parameter) * 0.1
             if "norm" in name:
                 parameter.data += 1
@@ -84,12 +105,13 @@ def make_adapter(base: Path, spec: dict, folder: Path, seed: int) -> None:
     path = folder / "adapter_config.json"
     # What it does not need, and the order of what it keeps.
     config = json.loads(path.read_text()) | dict(base_model_name_or_path="some-org/" + base.name)
-    lists = {key: sorted(value) for key, value in config.items() if key in ("target_modules", "modules_to_save") and value}
+    named = ("target_modules", "modules_to_save", "target_parameters")
+    lists = {key: sorted(value) for key, value in config.items() if key in named and value}
     path.write_text(json.dumps(config | lists, indent=2, sort_keys=True) + "\n")
 
 
-def by_peft(base: Path, folders: list, specs: list) -> dict:
-    """The weights that PEFT makes of it, f32, by name."""
+def by_peft(base: Path, folders: list, specs: list, saved: Path | None) -> dict:
+    """The weights that PEFT makes of it, f32, by name; by those of a file that is written to `saved`."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -103,6 +125,9 @@ def by_peft(base: Path, folders: list, specs: list) -> dict:
             if hasattr(module, "set_scale") and "scale" in spec:
                 module.set_scale(name, spec["scale"])
     merged = model.merge_and_unload(adapter_names=names)
+    if saved:
+        merged.save_pretrained(saved)
+        return read(saved / "model.safetensors")
     return {name: tensor.detach().numpy() for name, tensor in merged.state_dict().items()}
 
 
@@ -131,6 +156,40 @@ def matching(pattern: dict, module: str, otherwise):
     return next((value for key, value in pattern.items() if re.match(rf"(.*\.)?({key})$", module)), otherwise)
 
 
+def expert_changes(a, b, rank: int) -> list:
+    """B_e @ A_e of each expert: A (E r, in) by experts, B (out, r E) by ranks."""
+    n = a.shape[0] // rank
+    return [product(b[:, e::n], a[e * rank:(e + 1) * rank]) for e in range(n)]
+
+
+def change_parameter(weights: dict, key: str, deltas: list) -> None:
+    """Adds the change of each expert to a stack, to a stack of turned matrices, or to matrices of their own."""
+    module, last = key.rsplit(".", 1)
+    if key in weights and weights[key].ndim == 3:
+        turned = weights[key].shape[1:] != deltas[0].shape
+        stacked = np.stack([delta.T if turned else delta for delta in deltas])
+        weights[key] = weights[key] + stacked
+    elif key in weights:
+        [delta] = deltas
+        weights[key] = weights[key] + delta
+    else:
+        module = module.replace(".mlp.", ".block_sparse_moe.")
+        for e, delta in enumerate(deltas):
+            names = ["w2"] if last == "down_proj" else ["w1", "w3"]
+            for name, part in zip(names, np.split(delta, len(names))):
+                name = f"{module}.{e}.{name}.weight"
+                weights[name] = weights[name] + part
+
+
+def parameter_of(module: str, targets: list) -> str | None:
+    """The parameter that a pair is of: the first of a module is wrapped first, the last has no `base_layer` in its name."""
+    name, depth = module.replace(".base_layer", ""), module.count(".base_layer")
+    order = ["gate_up_proj", "down_proj", "weight"]
+    lasts = [target.rsplit(".", 1)[1] for target in targets if f"{name}.".endswith(f".{target.rsplit('.', 1)[0]}.")]
+    lasts.sort(key=order.index, reverse=True)
+    return f"{name}.{lasts[depth]}" if lasts else None
+
+
 def emulated(base: dict, tied: bool, folders: list, specs: list) -> dict:
     """The weights of the base model with its adapters, f32, one numpy operation for each that the documentation of
     crates/convert/src/merge/low_rank.rs states."""
@@ -141,7 +200,13 @@ def emulated(base: dict, tied: bool, folders: list, specs: list) -> dict:
         tensors = {name.removeprefix("base_model.model."): tensor for name, tensor in
                    read(folder / "adapter_model.safetensors").items()}
         for name, tensor in tensors.items():
-            if ".lora_" not in name:
+            if name.endswith(".token_adapter.trainable_tokens_delta"):
+                name = name.replace("token_adapter.trainable_tokens_delta", "weight")
+                indices = config["trainable_token_indices"]
+                indices = indices if isinstance(indices, list) else indices[name.split(".")[-2]]
+                weights[name] = weights[name].copy()
+                weights[name][indices] = tensor
+            elif ".lora_" not in name:
                 name = name.replace(".base_layer.", ".")
                 assert name == "lm_head.weight" or weights[name].shape == tensor.shape
                 weights[name] = tensor
@@ -150,6 +215,12 @@ def emulated(base: dict, tied: bool, folders: list, specs: list) -> dict:
             is_embedding = part("lora_embedding_A") is not None
             a, b = ("lora_embedding_A", "lora_embedding_B") if is_embedding else ("lora_A.weight", "lora_B.weight")
             a, b = part(a), part(b)
+            if key := parameter_of(module, config["target_parameters"] or []):
+                rank, alpha = matching(config["rank_pattern"], key, config["r"]), matching(config["alpha_pattern"], key,
+                    config["lora_alpha"])
+                scale = np.float32(spec.get("scale", 1.0) * alpha / (math.sqrt(rank) if config["use_rslora"] else rank))
+                change_parameter(weights, key, [delta * scale for delta in expert_changes(a, b, rank)])
+                continue
             rank, alpha = matching(config["rank_pattern"], module, config["r"]), matching(config["alpha_pattern"], module,
                 config["lora_alpha"])
             assert a.shape[0] == b.shape[1] == rank
@@ -206,7 +277,8 @@ def make(ctx) -> None:
         lines = [f"# base {case['base']}"] + ([f"# pre {case['pre']}"] if "pre" in case else [])
         lines += [f"# lora {path.name}" + (f"={spec['scale']}" if "scale" in spec else "") for path, spec in
             zip(folders, specs)]
-        lines.append(compare(merged, by_peft(base, folders, specs), case.get("ulps", 0)))
+        saved = ctx.scratch / "saved" / name if case.get("saved") else None
+        lines.append(compare(merged, by_peft(base, folders, specs, saved), case.get("ulps", 0)))
         # The base model's folder under its own name, with other weights.
         whole = ctx.scratch / "merged" / name / base.name
         shutil.copytree(base, whole)

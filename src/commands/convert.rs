@@ -136,6 +136,10 @@ struct ConvertArgs {
     /// weights lies beside it.
     #[arg(long, conflicts_with_all = ["to", "base"])]
     mistral_format: bool,
+    /// Take GPTQ's zero points that are stored with all bits set for one more than the largest code, as the reference does;
+    /// without this they are 0, as in the kernels that run such models.
+    #[arg(long, conflicts_with_all = ["to", "base"])]
+    unmasked_zeros: bool,
     /// The model's name, whatever the checkpoint says.
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -152,10 +156,10 @@ struct ConvertArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "vocab_only", "via", "recipe"])]
     base: Option<PathBuf>,
     /// Merge a LoRA or DoRA adapter of PEFT (adapter_config.json, adapter_model.safetensors) into the weights while
-    /// they are read, SCALE times (1 by default); several are merged in their order. Weights are rounded once, to
-    /// their type in the file. Metadata and tokenizer stay those of the checkpoint.
+    /// they are read, SCALE times (1 by default); several are merged in their order. Also hf://OWNER/ADAPTER[@REVISION].
+    /// Weights are rounded once, to their type in the file. Metadata and tokenizer stay those of the checkpoint.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter, conflicts_with_all = ["base", "to", "vocab_only"])]
-    lora: Vec<LoraAdapter>,
+    lora: Vec<LoraArg>,
     /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
     /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
     #[arg(long, conflicts_with_all = ["to", "via", "recipe"])]
@@ -218,11 +222,17 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let out = (!args.vocab_only && !args.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
     let wanted = hub::Wanted { weights: !args.vocab_only, keep: args.keep, out };
     let input = hub::input(args.src(), wanted, ui)?;
-    let folder = &input.folder.clone().mistral_format(args.mistral_format);
+    let folder = input.folder.clone().mistral_format(args.mistral_format).unmasked_zeros(args.unmasked_zeros);
+    let folder = &folder;
     match args.base.is_some() || source::is_adapter(folder.path()) {
         _ if args.vocab_only => vocab(&args, folder, ui)?,
         true => lora(&args, folder, &run_options, ui)?,
-        false => to_gguf(&args, folder, &run_options, ui)?,
+        false => {
+            let adapters = args.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
+            let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
+            to_gguf(&args, folder, &adapters, &run_options, ui)?;
+            adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
+        }
     }
     input.finish(ui)
 }
@@ -351,19 +361,33 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
     convert_to_hf::run(&job, ui)
 }
 
-/// `FOLDER` or `FOLDER=SCALE`; a folder that is there may have any name.
-fn lora_adapter(text: &str) -> Result<LoraAdapter, String> {
-    let whole = LoraAdapter { folder: Folder::at(text), scale: 1.0 };
-    let Some((folder, scale)) = text.rsplit_once('=').filter(|_| !whole.folder.path().is_dir()) else {
+/// An adapter as it is named, and how many times it is taken.
+#[derive(Debug, Clone)]
+struct LoraArg {
+    adapter: PathBuf,
+    scale: f64,
+}
+
+/// `ADAPTER` or `ADAPTER=SCALE`; a folder that is there may have any name.
+fn lora_adapter(text: &str) -> Result<LoraArg, String> {
+    let whole = LoraArg { adapter: text.into(), scale: 1.0 };
+    let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.adapter.is_dir()) else {
         return Ok(whole);
     };
     match scale.parse() {
-        Ok(scale) if f64::is_finite(scale) => Ok(LoraAdapter { folder: Folder::at(folder), scale }),
+        Ok(scale) if f64::is_finite(scale) => Ok(LoraArg { adapter: adapter.into(), scale }),
         _ => Err(format!("`{scale}` is not a number")),
     }
 }
 
-fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+/// `adapters` are those of `--lora`, in their order.
+fn to_gguf(
+    args: &ConvertArgs,
+    folder: &Folder,
+    adapters: &[hub::Input],
+    run_options: &RunOptions,
+    ui: &Ui,
+) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
@@ -373,7 +397,13 @@ fn to_gguf(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &U
         ));
     }
     let settings = args.options.read(args.other_settings())?;
-    let input = CheckpointInput::open_with_adapters(folder.clone(), &args.lora, &args.arch_options())
+    let adapters = args.lora.iter().zip(adapters).map(|(LoraArg { adapter, scale }, found)| LoraAdapter {
+        folder: found.folder.clone(),
+        name: adapter.clone(),
+        scale: *scale,
+    });
+    let adapters: Vec<LoraAdapter> = adapters.collect();
+    let input = CheckpointInput::open_with_adapters(folder.clone(), &adapters, &args.arch_options())
         .map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {

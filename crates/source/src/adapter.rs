@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{
     Checkpoint, Error, Folder, Listing, Weights, safetensors,
-    small_files::{card_of, read_object},
+    small_files::{card_of, read_object, read_small_files},
     torch,
 };
 
@@ -52,6 +52,39 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         method: None,
         settled: false,
     })
+}
+
+/// Files of tokenizers and chat templates, by what their names begin with.
+const TOKENIZERS: &[&str] = &[
+    "tokenizer",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template",
+    "additional_chat_templates/",
+    "vocab.",
+    "merges.txt",
+    "tekken.json",
+    "spiece.model",
+    "tiktoken.model",
+];
+
+/// The tokenizer files and chat templates in an adapter's folder that are not those of the base model, of which `base`
+/// holds the small files: names. JSON files that say the same are the same.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn own_tokenizer(folder: &Folder, base: &[(String, Vec<u8>)]) -> Result<Vec<String>, Error> {
+    let is_one = |name: &str| TOKENIZERS.iter().any(|start| name.starts_with(start));
+    let parsed = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    let is_same = |name: &str, bytes: &[u8]| {
+        base.iter().find(|(other, _)| other == name).is_some_and(|(_, other)| {
+            other == bytes
+                || name.ends_with(".json") && parsed(other).is_some_and(|other| Some(other) == parsed(bytes))
+        })
+    };
+    let files = read_small_files(folder.path(), &folder.listing()?)?;
+    let own = files.into_iter().filter(|(name, bytes)| is_one(name) && !is_same(name, bytes));
+    Ok(own.map(|(name, _)| name).collect())
 }
 
 /// The tensors in the order in which they lie in the file.

@@ -45,7 +45,7 @@ mod weights;
 mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};
-pub use adapter::{is_adapter, open_adapter};
+pub use adapter::{is_adapter, open_adapter, own_tokenizer};
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use dtype::Dtype;
 pub use error::Error;

@@ -15,8 +15,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("kasa_config", "KaSA is not read"),
     ("layer_replication", "repeated layers are not read"),
     ("monteclora_config", "MonteCLoRA is not read"),
-    ("target_parameters", "pairs for stacks of experts are not read"),
-    ("trainable_token_indices", "single trained tokens are not read"),
     ("use_bdlora", "block-diagonal LoRA is not read"),
     ("use_qalora", "QALoRA is not read"),
     ("velora_config", "VeLoRA is not read"),
@@ -38,6 +36,10 @@ pub(super) struct Config {
     pub use_dora: bool,
     /// Whether its matrices have their inputs as rows, as far as nothing else says so.
     pub fan_in_fan_out: bool,
+    /// Ends of the names of single parameters that have pairs.
+    parameters: Vec<String>,
+    /// Trained tokens, by the end of the embedding's name; an empty one is that of any.
+    tokens: Vec<(String, Vec<u64>)>,
 }
 
 impl Config {
@@ -74,7 +76,32 @@ impl Config {
             use_rslora: flag(keys, "use_rslora")?,
             use_dora: flag(keys, "use_dora")?,
             fan_in_fan_out: flag(keys, "fan_in_fan_out")?,
+            parameters: parameters(keys)?,
+            tokens: tokens(keys)?,
         })
+    }
+
+    /// The last parts of the names of a module's parameters that have pairs: each pair is of one of them.
+    ///
+    /// Source: `BaseTuner._inject_parameters` in `tuners/tuners_utils.py`.
+    pub(super) fn parameters_of(&self, module: &str) -> Vec<&str> {
+        let mut of_module = Vec::new();
+        for target in &self.parameters {
+            let last = target.rsplit('.').next().unwrap_or(target);
+            let key = format!("{module}.{last}");
+            let is_its = key == *target || key.ends_with(&format!(".{target}"));
+            if is_its && !of_module.contains(&last) {
+                of_module.push(last);
+            }
+        }
+        of_module
+    }
+
+    /// The trained tokens of an embedding, in the order of their rows.
+    ///
+    /// Source: `set_additional_trainable_modules` in `utils/other.py`.
+    pub(super) fn tokens_of(&self, module: &str) -> Option<&[u64]> {
+        self.tokens.iter().find(|(end, _)| module.ends_with(end)).map(|(_, tokens)| &tokens[..])
     }
 
     /// The rank of a module's pair.
@@ -91,6 +118,35 @@ impl Config {
         let alpha = found.map_or(self.alpha, |(_, alpha)| *alpha);
         let rank = self.rank_of(module) as f64;
         (scale * alpha / if self.use_rslora { rank.sqrt() } else { rank }) as f32
+    }
+}
+
+fn parameters(keys: &Map<String, Json>) -> Result<Vec<String>, MergeError> {
+    const KEY: &str = "target_parameters";
+    let wrong =
+        |found: &Json| MergeError::Config { key: KEY, found: found.to_string(), expected: "a list of names" };
+    match keys.get(KEY) {
+        None | Some(Json::Null) => Ok(Vec::new()),
+        Some(Json::Array(names)) => {
+            names.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(|| wrong(name))).collect()
+        }
+        Some(other) => Err(wrong(other)),
+    }
+}
+
+fn tokens(keys: &Map<String, Json>) -> Result<Vec<(String, Vec<u64>)>, MergeError> {
+    const KEY: &str = "trainable_token_indices";
+    let numbers = |value: &Json| {
+        let numbers = value.as_array().map(|all| all.iter().map(Json::as_u64).collect::<Option<Vec<u64>>>());
+        let expected = "a list of numbers of tokens, or one for each embedding";
+        numbers.flatten().ok_or_else(|| MergeError::Config { key: KEY, found: value.to_string(), expected })
+    };
+    match keys.get(KEY) {
+        None | Some(Json::Null) => Ok(Vec::new()),
+        Some(Json::Object(of_modules)) => {
+            of_modules.iter().map(|(module, value)| Ok((module.clone(), numbers(value)?))).collect()
+        }
+        Some(value) => Ok(vec![(String::new(), numbers(value)?)]),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every way in which an adapter cannot be merged.
 
+use source::Tensor;
 use tensor::list_names;
 
 /// Why an adapter cannot be merged into a base model.
@@ -112,6 +113,24 @@ pub enum MergeError {
         /// The tensor of the base model.
         target: String,
     },
+    /// A pair that fits more than one parameter of its module.
+    #[error("tensor `{tensor}` fits several parameters: {}", list_names(parameters))]
+    Ambiguous {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The parameters.
+        parameters: Vec<String>,
+    },
+    /// A trained token that the base model does not have, or that is there twice.
+    #[error("tensor `{tensor}`: token {token} {problem}")]
+    Token {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The token.
+        token: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
     #[error("tensor `{tensor}`: the base model's output is its embedding, and there is no `{target}`")]
     Tied {
@@ -130,7 +149,7 @@ impl MergeError {
             MergeError::NoPlace { .. } | MergeError::Rank { .. } => {
                 "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
             }
-            MergeError::Shape { .. } => {
+            MergeError::Shape { .. } | MergeError::Token { .. } => {
                 "was the adapter trained on this base model? one whose vocabulary has grown needs the base model with \
                  that vocabulary"
             }
@@ -143,5 +162,16 @@ impl MergeError {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+/// The error of a tensor that has no shape as `target` needs it.
+pub(super) fn shape_error(tensor: &Tensor, expected: &str, target: &Tensor) -> MergeError {
+    MergeError::Shape {
+        tensor: tensor.name.clone(),
+        found: tensor.shape.clone(),
+        expected: expected.to_owned(),
+        target: target.name.clone(),
+        target_shape: target.shape.clone(),
     }
 }

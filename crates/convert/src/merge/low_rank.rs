@@ -8,7 +8,7 @@
 //! ```
 //!
 //! L is B and R is A where rows are outputs; where they are inputs (embeddings, Conv1D), L is A transposed and R is B
-//! transposed. All is f32, each operation rounded once; `L @ R` is a chain of fused multiplications and additions from
+//! transposed. A pair of a stack of experts holds a pair for each, one behind the other ([`Factor`]). All is f32, each operation rounded once; `L @ R` is a chain of fused multiplications and additions from
 //! rank 0 up, which is what torch computes on a CPU for ranks up to 192 (torch 2.15 with MKL; beyond that it adds parts
 //! of the sum). The norm is summed in f64.
 //!
@@ -32,18 +32,26 @@ const NORM_ELEMS: u64 = 256 * 1024;
 /// What is added to the base tensor.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// `s (L @ R)`.
-    LowRank { left: Factor, right: Factor, rank: usize, scale: f32 },
+    /// `s (L @ R)`, of each matrix of a stack with factors of its own.
+    LowRank { left: Factor, right: Factor, rank: usize, scale: f32, matrix_rows: u64 },
     /// `s v`, of a bias v.
     Vector { values: Tensor, scale: f32 },
+    /// Nothing: rows of `values` stand in the place of some rows. (row, row of `values`), ascending.
+    Rows { values: Tensor, places: Vec<[u64; 2]> },
 }
 
-/// A tensor of a pair. The rank is the one of its two dimensions that the other tensor of the pair has too.
+/// A tensor of a pair, or of the pairs of several matrices. The rank is the one of its two dimensions that the other
+/// tensor of the pair has too: number k of matrix e is at `first + e * matrix_step + k * step` of it.
 #[derive(Debug)]
 pub(super) struct Factor {
     pub tensor: Tensor,
     /// Whether the rank is its first dimension.
     pub rank_first: bool,
+    pub first: u64,
+    pub step: u64,
+    pub matrix_step: u64,
+    /// Where the base tensor begins along the other dimension.
+    pub offset: u64,
 }
 
 /// Magnitudes, one for each output.
@@ -100,7 +108,11 @@ impl Stored for Merged {
     }
 
     fn description(&self) -> Option<String> {
-        let kind = if self.dora.is_some() { "dora" } else { "lora" };
+        let kind = match self.change {
+            Change::Rows { .. } => "tokens",
+            _ if self.dora.is_some() => "dora",
+            _ => "lora",
+        };
         Some(format!("{}+{kind}", self.base.stored_as()))
     }
 }
@@ -192,25 +204,39 @@ impl Change {
                     *out += added * scale;
                 }
             }
-            Change::LowRank { left, right, rank, scale } => {
-                // (rows, rank)
-                let n_rows = rows.end - rows.start;
-                let left = left.read(parts, rows, *rank, false)?;
-                for first in (0..n_columns).step_by(TILE) {
-                    let width = TILE.min(n_columns - first);
-                    let begin = columns.start + first as u64;
-                    // (rank, width)
-                    let right = right.read(parts, begin..begin + width as u64, *rank, true)?;
-                    let tile = Tile { right: &right, rank: *rank, width, scale: *scale };
-                    Level::detect().vectorize(
-                        #[inline(always)]
-                        || {
-                            for row in 0..n_rows as usize {
-                                let left = &left[row * rank..][..*rank];
-                                tile.add(left, &mut out[row * n_columns + first..][..width]);
-                            }
-                        },
-                    );
+            Change::Rows { values, places } => {
+                let from = places.partition_point(|[row, _]| *row < rows.start);
+                for [row, place] in places[from..].iter().take_while(|[row, _]| *row < rows.end) {
+                    let out = &mut out[(row - rows.start) as usize * n_columns..][..n_columns];
+                    read_columns(parts, values, *place..place + 1, columns.clone(), out)?;
+                }
+            }
+            Change::LowRank { left, right, rank, scale, matrix_rows } => {
+                let (mut row, mut out) = (rows.start, out);
+                // Rows of one matrix of a stack after those of the other.
+                while row < rows.end {
+                    let (matrix, first) = (row / matrix_rows, row % matrix_rows);
+                    let n_rows = (rows.end - row).min(matrix_rows - first);
+                    let (now, later) = out.split_at_mut(n_rows as usize * n_columns);
+                    // (rows, rank)
+                    let left = left.read(parts, matrix, first..first + n_rows, *rank, false)?;
+                    for first in (0..n_columns).step_by(TILE) {
+                        let width = TILE.min(n_columns - first);
+                        let begin = columns.start + first as u64;
+                        // (rank, width)
+                        let right = right.read(parts, matrix, begin..begin + width as u64, *rank, true)?;
+                        let tile = Tile { right: &right, rank: *rank, width, scale: *scale };
+                        Level::detect().vectorize(
+                            #[inline(always)]
+                            || {
+                                for row in 0..n_rows as usize {
+                                    let left = &left[row * rank..][..*rank];
+                                    tile.add(left, &mut now[row * n_columns + first..][..width]);
+                                }
+                            },
+                        );
+                    }
+                    (row, out) = (row + n_rows, later);
                 }
             }
         }
@@ -257,22 +283,43 @@ impl Tile<'_> {
 }
 
 impl Factor {
-    /// The part `range` of the dimension that is not the rank: (rank, range) where `rank_first`, else (range, rank).
+    /// A tensor of the pair of one matrix.
+    pub(super) fn whole(tensor: &Tensor, rank_first: bool) -> Factor {
+        Factor { tensor: tensor.clone(), rank_first, first: 0, step: 1, matrix_step: 0, offset: 0 }
+    }
+
+    /// The part `range` of the dimension that is not the rank, of a matrix: (rank, range) where `rank_first`, else
+    /// (range, rank).
     fn read(
         &self,
         parts: &[Part],
+        matrix: u64,
         range: Range<u64>,
         rank: usize,
         rank_first: bool,
     ) -> Result<Vec<f32>, ReadError> {
         let n = (range.end - range.start) as usize;
+        let range = self.offset + range.start..self.offset + range.end;
+        let first = self.first + matrix * self.matrix_step;
         let mut values = vec![0.0; n * rank];
-        if self.rank_first {
-            read_columns(parts, &self.tensor, 0..rank as u64, range, &mut values)?;
+        let mut is_rank_first = self.rank_first;
+        if self.step != 1 {
+            // Ranks of other matrices lie between.
+            for (k, values) in (0..).zip(values.chunks_exact_mut(n.max(1))) {
+                let at = first + k * self.step;
+                let (rows, columns) = match self.rank_first {
+                    true => (at..at + 1, range.clone()),
+                    false => (range.clone(), at..at + 1),
+                };
+                read_columns(parts, &self.tensor, rows, columns, values)?;
+            }
+            is_rank_first = true;
+        } else if self.rank_first {
+            read_columns(parts, &self.tensor, first..first + rank as u64, range, &mut values)?;
         } else {
-            read_columns(parts, &self.tensor, range, 0..rank as u64, &mut values)?;
+            read_columns(parts, &self.tensor, range, first..first + rank as u64, &mut values)?;
         }
-        if self.rank_first == rank_first {
+        if is_rank_first == rank_first {
             return Ok(values);
         }
         let n_inner = if rank_first { rank } else { n };

@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod low_rank;
 mod modules;
+mod parameters;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,16 +26,19 @@ use source::{Checkpoint, Dtype, Folder, Tensor, Tensors};
 use self::{
     config::Config,
     low_rank::{Change, Dora, Factor, Merged},
-    modules::{Module, Names},
+    modules::{Module, Names, Sorted},
 };
 pub use error::MergeError;
+use error::shape_error;
 
 /// An adapter that is to be merged.
 #[derive(Debug, Clone)]
 pub struct LoraAdapter {
     /// Its folder.
     pub folder: Folder,
-    /// How many times it is taken: 1 is what it was trained as. Whole tensors of it are not scaled.
+    /// What people call it: a path, or an address.
+    pub name: PathBuf,
+    /// How many times it is taken: 1 is what it was trained as. Whole tensors and rows of tokens are not scaled.
     pub scale: f64,
 }
 
@@ -44,7 +48,7 @@ pub struct LoraAdapter {
 /// several are merged.
 ///
 /// # Errors
-/// The folder of the adapter that does not fit, and why.
+/// The name of the adapter that does not fit, and why.
 pub fn merge(
     checkpoint: Checkpoint,
     adapters: &[LoraAdapter],
@@ -52,11 +56,12 @@ pub fn merge(
     let mut merging = Merging {
         unmerged: HashMap::new(),
         changed: HashSet::new(),
+        tokens: HashMap::new(),
         tensors: checkpoint.tensors.to_vec(),
         checkpoint,
     };
     for adapter in adapters {
-        merging.take(adapter).map_err(|error| (adapter.folder.path().to_owned(), Box::new(error)))?;
+        merging.take(adapter).map_err(|error| (adapter.name.clone(), Box::new(error)))?;
     }
     let Merging { mut checkpoint, tensors, .. } = merging;
     checkpoint.tensors = Tensors::from(tensors);
@@ -72,6 +77,8 @@ struct Merging {
     unmerged: HashMap<String, Tensor>,
     /// Names of tensors that an adapter has changed or replaced.
     changed: HashSet<String>,
+    /// Tokens that an adapter has trained, by the name of the embedding.
+    tokens: HashMap<String, HashSet<u64>>,
 }
 
 /// The output matrix, as transformers names it.
@@ -84,7 +91,7 @@ const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
 impl Merging {
     fn take(&mut self, adapter: &LoraAdapter) -> Result<(), MergeError> {
-        let LoraAdapter { folder, scale } = adapter;
+        let LoraAdapter { folder, scale, .. } = adapter;
         if !scale.is_finite() {
             return Err(MergeError::Scale { scale: *scale });
         }
@@ -94,7 +101,7 @@ impl Merging {
         // The adapter's weights files are files of the checkpoint now.
         let mut own = opened.tensors.to_vec();
         own.iter_mut().for_each(|tensor| tensor.part += first_part);
-        let (modules, whole) = modules::sort_out(&own)?;
+        let Sorted { modules, whole, tokens } = modules::sort_out(&own)?;
 
         // Every place is known before anything is changed: names that have none are one error.
         let tensors = Tensors::from(self.tensors.clone());
@@ -102,6 +109,20 @@ impl Merging {
             tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.as_str(), at)).collect();
         let mut names = Names::new(&tensors);
         let mut without_place = Vec::new();
+        let (of_parameters, modules): (Vec<_>, Vec<_>) = modules
+            .into_iter()
+            .partition(|module| !config.parameters_of(parameters::unwrapped(&module.name)).is_empty());
+        let model = self.checkpoint.config.get("model_type").and_then(Json::as_str);
+        let mut parts = Vec::new();
+        for module in &of_parameters {
+            let of_module = config.parameters_of(parameters::unwrapped(&module.name));
+            let of_module = [&of_module[..], model.as_slice()];
+            let places = parameters::places(&mut names, module, of_module, &config, *scale)?;
+            if let ([], Some(a)) = (&places[..], module.a) {
+                without_place.push((module.name.clone(), a.name.clone()));
+            }
+            parts.extend(places.into_iter().map(|place| (index[place.target.as_str()], place.change)));
+        }
         let mut find = |module: &str, last: &str, tensor: &Tensor| {
             let found = names.find(module, last).map(|target| index[target.name.as_str()]);
             if found.is_none() {
@@ -123,10 +144,18 @@ impl Merging {
                 Some((module, weight, bias.flatten()))
             })
             .collect();
+        let tokens: Vec<_> =
+            tokens.iter().map(|(module, tensor)| (find(module, "weight", tensor), module, *tensor)).collect();
         if !without_place.is_empty() {
             return Err(self.no_place(without_place));
         }
 
+        if let Some((_, module, _)) =
+            tokens.iter().find(|(at, ..)| at.is_some() && places.iter().any(|place| place.1 == *at))
+        {
+            let (found, reason) = ((*module).clone(), "its matrix has a pair as well");
+            return Err(MergeError::Unsupported { key: "trainable_token_indices", found, reason });
+        }
         let twin = self.twin_of_output(&index);
         let mut counts = Counts::default();
         for (at, tensor) in whole {
@@ -142,6 +171,14 @@ impl Merging {
                 self.change_bias(at, values, config.scaling_of(&module.name, *scale))?;
             }
         }
+        counts.merged += parts.len();
+        for (at, change) in parts {
+            self.put(at, change, None);
+        }
+        for (at, module, tensor) in tokens {
+            let Some(at) = at else { continue };
+            counts.tokens += self.take_tokens(at, tensor, config.tokens_of(module))?;
+        }
         if let Some((embedding, output)) = twin {
             self.keep_tied(embedding, output);
         }
@@ -151,6 +188,13 @@ impl Merging {
         }
         self.checkpoint.parts.extend(opened.parts);
         self.checkpoint.notes.push(counts.note(adapter, &config));
+        let own = source::own_tokenizer(folder, &self.checkpoint.files).map_err(MergeError::Source)?;
+        if !own.is_empty() {
+            let (name, own) = (adapter.name.display(), tensor::list_names(&own));
+            let note =
+                format!("adapter `{name}`: a tokenizer or chat template of its own is left aside: {own}");
+            self.checkpoint.notes.push(note);
+        }
         Ok(())
     }
 
@@ -253,12 +297,11 @@ impl Merging {
                 &target,
             ));
         }
-        let (a, b) =
-            (Factor { tensor: a.clone(), rank_first: true }, Factor { tensor: b.clone(), rank_first: false });
+        let (a, b) = (Factor::whole(a, true), Factor::whole(b, false));
         let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
         // Held in memory by nobody: a rank is at most as long as a tensor of the file.
         let (rank, scale) = (rank as usize, config.scaling_of(&module.name, scale));
-        let change = Change::LowRank { left, right, rank, scale };
+        let change = Change::LowRank { left, right, rank, scale, matrix_rows: target.n_rows() };
         let dora = self.dora(module, config, &target, outputs_are_rows)?;
         self.put(at, change, dora);
         Ok(())
@@ -331,6 +374,43 @@ impl Merging {
         Ok(())
     }
 
+    /// Puts rows of trained tokens in the place of the embedding's; how many there are. They are values, not changes, and
+    /// are not scaled.
+    ///
+    /// Source: `TrainableTokensLayer.merge` in `tuners/trainable_tokens/layer.py`.
+    fn take_tokens(
+        &mut self,
+        at: usize,
+        values: &Tensor,
+        tokens: Option<&[u64]>,
+    ) -> Result<usize, MergeError> {
+        let target = &self.tensors[at];
+        let tokens = tokens.ok_or(MergeError::MissingKey { key: "trainable_token_indices" })?;
+        if target.shape.len() != 2 || values.shape != [tokens.len() as u64, target.row_elems()] {
+            let expected =
+                format!("{} rows of {}, as adapter_config.json has", tokens.len(), target.row_elems());
+            return Err(shape_error(values, &expected, target));
+        }
+        let wrong =
+            |token: u64, problem| Err(MergeError::Token { tensor: values.name.clone(), token, problem });
+        let mut places: Vec<[u64; 2]> =
+            tokens.iter().copied().zip(0..).map(|(row, place)| [row, place]).collect();
+        places.sort_unstable();
+        if let Some(two) = places.windows(2).find(|two| two[0][0] == two[1][0]) {
+            return wrong(two[0][0], "is there twice");
+        }
+        if let Some([token, _]) = places.last().filter(|[row, _]| *row >= target.n_rows()) {
+            return wrong(*token, "is beyond the base model's vocabulary");
+        }
+        // What one adapter has made of a token another one must not take back.
+        let taken = self.tokens.entry(target.name.clone()).or_default();
+        if let Some(token) = tokens.iter().find(|token| !taken.insert(**token)) {
+            return wrong(*token, "is one that an adapter before it has trained");
+        }
+        self.put(at, Change::Rows { values: values.clone(), places }, None);
+        Ok(tokens.len())
+    }
+
     /// Puts a changed tensor in the place of what it is made of.
     fn put(&mut self, at: usize, change: Change, dora: Option<Dora>) {
         let base = self.tensors[at].clone();
@@ -349,33 +429,24 @@ fn pair_shape(tensor: &Tensor, target: &Tensor) -> Result<[u64; 2], MergeError> 
     two.map_err(|_| shape_error(tensor, "two dimensions", target))
 }
 
-fn shape_error(tensor: &Tensor, expected: &str, target: &Tensor) -> MergeError {
-    MergeError::Shape {
-        tensor: tensor.name.clone(),
-        found: tensor.shape.clone(),
-        expected: expected.to_owned(),
-        target: target.name.clone(),
-        target_shape: target.shape.clone(),
-    }
-}
-
 /// What became of an adapter's tensors.
 #[derive(Default)]
 struct Counts {
     merged: usize,
     replaced: usize,
+    tokens: usize,
 }
 
 impl Counts {
     fn note(&self, adapter: &LoraAdapter, config: &Config) -> String {
-        let LoraAdapter { folder, scale } = adapter;
+        let LoraAdapter { name, scale, .. } = adapter;
         let kind = if config.use_dora { "DoRA" } else { "LoRA" };
         let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };
-        let mut note = format!(
-            "adapter `{}`: {kind} is merged{times} into {} tensors",
-            folder.path().display(),
-            self.merged
-        );
+        let mut note =
+            format!("adapter `{}`: {kind} is merged{times} into {} tensors", name.display(), self.merged);
+        if self.tokens > 0 {
+            note += &format!(", {} rows of trained tokens take the place of the embedding's", self.tokens);
+        }
         if self.replaced > 0 {
             note += &format!(", {} whole tensors take the place of the base model's", self.replaced);
         }

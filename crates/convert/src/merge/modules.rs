@@ -33,18 +33,38 @@ pub(super) struct Module<'a> {
 /// A whole tensor: module, the last part of the name, and the tensor.
 pub(super) type Whole<'a> = (String, String, &'a Tensor);
 
-/// Modules in the order in which they are met, and whole tensors.
+/// Rows of trained tokens: the embedding's module, and the tensor.
+pub(super) type Tokens<'a> = (String, &'a Tensor);
+
+/// The end of their names.
+const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
+
+/// What the tensors of an adapter are for.
+#[derive(Debug, Default)]
+pub(super) struct Sorted<'a> {
+    /// Modules in the order in which they are met.
+    pub modules: Vec<Module<'a>>,
+    pub whole: Vec<Whole<'a>>,
+    pub tokens: Vec<Tokens<'a>>,
+}
+
+/// Tells the tensors of an adapter apart by their names.
 ///
 /// # Errors
 /// [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
-pub(super) fn sort_out(tensors: &[Tensor]) -> Result<(Vec<Module<'_>>, Vec<Whole<'_>>), MergeError> {
-    let (mut modules, mut whole, mut unknown) = (Vec::<Module<'_>>::new(), Vec::new(), Vec::new());
+pub(super) fn sort_out(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
+    let Sorted { mut modules, mut whole, mut tokens } = Sorted::default();
+    let mut unknown = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     for tensor in tensors {
         if !matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
             return Err(MergeError::Type { tensor: tensor.name.clone(), found: tensor.dtype });
         }
         let name = tensor.name.strip_prefix(PREFIX).unwrap_or(&tensor.name);
+        if let Some(module) = name.strip_suffix(TOKENS) {
+            tokens.push((module.to_owned(), tensor));
+            continue;
+        }
         let Some(at) = name.find(".lora_") else {
             // PEFT's own layers are no part of the base model's names.
             let plain = name.replace(".base_layer.", ".").replace(".modules_to_save.", ".");
@@ -87,7 +107,7 @@ pub(super) fn sort_out(tensors: &[Tensor]) -> Result<(Vec<Module<'_>>, Vec<Whole
     if !names.is_empty() {
         return Err(MergeError::Missing { names });
     }
-    Ok((modules, whole))
+    Ok(Sorted { modules, whole, tokens })
 }
 
 /// The halves of a module's pair that are not there.
