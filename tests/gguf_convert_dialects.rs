@@ -15,15 +15,33 @@ fn whole_checkpoints_are_the_references_of_what_they_decode_to() {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let expected = fs::read_to_string(folder.join("expected.txt")).unwrap();
-        let Some(digest) = expected.lines().find_map(|line| line.strip_prefix("* gguf ")) else { continue };
+        let fact = |key: &str| expected.lines().find_map(|line| line.strip_prefix("* ")?.strip_prefix(key));
+        let Some(digest) = fact("gguf ") else { continue };
+        let (tokenizer, pre) = fact("tokenizer ")
+            .map_or(("spm-384", None), |both| both.split_once(' ').map(|(a, b)| (a, Some(b))).unwrap());
         let sandbox = Sandbox::new();
-        copy_folder(&golden("arch-tokenizers/spm-384"), &sandbox.path(&name));
+        copy_folder(&golden("arch-tokenizers").join(tokenizer), &sandbox.path(&name));
         copy_folder(&folder, &sandbox.path(&name));
-        let ran = sandbox.convert(&[&name, "out.gguf", "--type", "f32", "--quiet"]);
+        let mut args = vec![name.as_str(), "out.gguf", "--type", "f32", "--quiet"];
+        args.extend(pre.iter().flat_map(|pre| ["--pre", pre]));
+        let ran = sandbox.convert(&args);
         assert_eq!(ran, silent(), "{name}");
         assert_eq!(sha256(&fs::read(sandbox.path("out.gguf")).unwrap()), digest, "{name}");
         names.push(name);
     }
     names.sort();
-    assert_eq!(names, ["bnb-llama", "hqq-llama", "mlx-llama", "torchao-llama"]);
+    assert_eq!(
+        names,
+        [
+            "bnb-llama",
+            "hqq-llama",
+            "mlx-gpt-oss",
+            "mlx-llama",
+            "mlx-mxfp4-llama",
+            "mlx-nvfp4-experts",
+            "mlx-nvfp4-llama",
+            "torchao-llama",
+            "torchao-nvfp4-llama"
+        ]
+    );
 }

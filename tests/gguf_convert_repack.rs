@@ -70,3 +70,26 @@ fn a_type_that_is_asked_for_wins_and_says_so() {
     let ran = sandbox.convert(&["packed-4bit", "out/x", "-t", "q6_k", "--repack", "--save-recipe", "r.json"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
+
+/// Blocks that stay at float types are quantized again at others, unless their values shall stay.
+#[test]
+fn blocks_of_nvfp4_stay_at_every_type() {
+    let sandbox = Sandbox::with_form("nvfp4-modelopt");
+    let dtypes = |args: &[&str]| -> Vec<(String, String)> {
+        let plan = ["nvfp4-modelopt", "out/x", "-t", "q8_0", "--dry-run", "--json"];
+        let ran = sandbox.convert(&[&plan[..], args].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let report: Json = serde_json::from_str(&ran.stdout).unwrap();
+        let tensors = report["outputs"][0]["tensors"].as_array().unwrap();
+        let text = |value: &Json| value.as_str().unwrap().to_owned();
+        tensors.iter().map(|tensor| (text(&tensor["name"]), text(&tensor["dtype"]))).collect()
+    };
+    let (again, kept) = (dtypes(&[]), dtypes(&["--repack"]));
+    let count = |tensors: &[(String, String)], dtype: &str| tensors.iter().filter(|it| it.1 == dtype).count();
+    // Seven matrices of two layers, beside the embedding and the output.
+    assert_eq!((count(&again, "nvfp4"), count(&again, "q8_0")), (0, 16));
+    assert_eq!((count(&kept, "nvfp4"), count(&kept, "q8_0")), (14, 2));
+    // The factor of a tensor is beside it either way.
+    let scales = |tensors: &[(String, String)]| tensors.iter().filter(|it| it.0.ends_with(".scale")).count();
+    assert_eq!((scales(&again), scales(&kept)), (11, 11));
+}

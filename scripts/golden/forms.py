@@ -9,12 +9,14 @@ random, so that no value of it is special, and the scales are chosen below. Rows
   files      other files of the folder, as JSON
   tokenizer  name of a folder of golden/arch-tokenizers
   fp8_as_q8  whether files are made with the reference's --fp8-as-q8 too
+  quantized  file types that llama-quantize --allow-requantize makes of the bf16 file (with a build)
 
 `expected.json` has one key more: `whole`, the digests of the reference's whole files.
 """
 
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -29,8 +31,10 @@ from lib import seed_of, sha256, sha256_of_file
 FORMS = FP4 | FP8 | INTS
 
 
-def expect_whole(folder: Path, pre: str, spec: dict, out: Path) -> None:
+def expect_whole(folder: Path, pre: str, spec: dict, out: Path, ctx) -> None:
     """The digests of whole files, beside what arch.py writes."""
+    if "quantized" in spec and not ctx.build:
+        raise SystemExit(f"{folder.name}: llama-quantize is needed: --build")
     with tempfile.TemporaryDirectory() as scratch:
         whole = {outtype: sha256_of_file(convert(folder, Path(scratch) / f"{outtype}.gguf", outtype, pre, {}))
                  for outtype in ("f32", "bf16")}
@@ -38,6 +42,11 @@ def expect_whole(folder: Path, pre: str, spec: dict, out: Path) -> None:
             whole |= {f"{outtype} fp8-as-q8": sha256_of_file(convert(
                 folder, Path(scratch) / f"{outtype}-q8.gguf", outtype, pre, {}, fp8_as_q8=True))
                       for outtype in ("f32", "f16", "bf16")}
+        for name in spec.get("quantized", ()):
+            path = Path(scratch) / f"{name}.gguf"
+            subprocess.run([ctx.program("llama-quantize"), "--allow-requantize", Path(scratch) / "bf16.gguf", path, name, "1"],
+                           check=True, capture_output=True)
+            whole[name] = sha256_of_file(path)
     out.write_text(out.read_text().replace("{\n", '{\n  "whole": %s,\n' % json.dumps(whole), 1))
 
 
@@ -59,7 +68,7 @@ def make(ctx) -> None:
         try:
             pre = "llama-bpe" if spec["tokenizer"].startswith("bpe") else "default"
             expect(folder, pre, spec, ctx.golden / "forms" / name / "expected.json")
-            expect_whole(folder, pre, spec, ctx.golden / "forms" / name / "expected.json")
+            expect_whole(folder, pre, spec, ctx.golden / "forms" / name / "expected.json", ctx)
         except Exception as error:
             print(f"{name}: the reference fails: {error!r}", file=sys.stderr)
             failed.append(name)

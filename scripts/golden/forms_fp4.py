@@ -92,15 +92,17 @@ GROUP = dict(targets=["Linear"], weights=dict(num_bits=4, type="float", symmetri
              group_size=16, dynamic="local"))
 COMPRESSED = dict(quant_method="compressed-tensors", quantization_status="compressed", ignore=["lm_head"])
 MIXED, ALGOS = mixed()
+# Blocks are quantized again, their scales stay beside them.
+QUANTIZED = ("q8_0", "q4_k_m")
 FORMS = {
-    "nvfp4-modelopt": dict(tokenizer="spm-384", config=dict(LLAMA, quantization_config=modelopt_config("NVFP4", config_groups=dict(
+    "nvfp4-modelopt": dict(tokenizer="spm-384", quantized=QUANTIZED, config=dict(LLAMA, quantization_config=modelopt_config("NVFP4", config_groups=dict(
         group_0=GROUP))), tensors=quantized(modelopt, ALL, plain(ALL), ONES) | KV),
     "nvfp4-modelopt-w4a16": dict(tokenizer="spm-384", config=LLAMA, tensors=quantized(modelopt, ALL, plain(ALL)), files={
         "hf_quant_config.json": dict(producer=dict(name="modelopt", version="0.47.0"), quantization=dict(
             quant_algo="W4A16_NVFP4", kv_cache_quant_algo=None, group_size=16, exclude_modules=["lm_head"]))}),
     "nvfp4-modelopt-mixed": dict(tokenizer="spm-384", tensors=MIXED, config=dict(LLAMA, quantization_config=modelopt_config(
         "MIXED_PRECISION", quantized_layers=ALGOS))),
-    "nvfp4-modelopt-experts": dict(tokenizer="bpe-384", tensors=experts(), config=dict(QWEN, quantization_config=modelopt_config(
+    "nvfp4-modelopt-experts": dict(tokenizer="bpe-384", quantized=QUANTIZED, tensors=experts(), config=dict(QWEN, quantization_config=modelopt_config(
         "NVFP4"))),
     "nvfp4-compressed": dict(tokenizer="spm-384", tensors=quantized(compressed, ALL, plain(ALL), {
         "0.mlp.up_proj": ("one 1 F32", "one 1 F32"), "1.self_attn.v_proj": ("divisor 1 F32", "")}), config=dict(

@@ -3,6 +3,10 @@
 torchao-int8: Int8Tensor, IntxUnpackedToInt8Tensor of 1 to 8 bits with and without zeros, Float8Tensor; torchao-int4: plain
 and tile-packed Int4 and plain int32, which its own code makes on other devices only: there the formulas stand in numpy;
 torchao-llama is a whole checkpoint of one layer.
+
+torchao-mx: MXTensor of 4 and 8 bits and NVFP4Tensor, with scales in rows and in tiles, as torchao's own configs make them and
+with every code and scale that is a number; torchao-nvfp4-llama is a whole checkpoint of one layer, whose file is that which
+the reference makes of the same codes under ModelOpt's names.
 """
 
 import json
@@ -10,7 +14,8 @@ import json
 import numpy as np
 import torch
 
-from weight_forms import Golden, is_linear, small_llama
+from fp4_values import E2M1, blocks, codes, e4m3, e8m0, exponents, nibbles, reference, spread, ue4m3
+from weight_forms import Golden, is_linear, modelopt_nvfp4, small_llama
 
 
 def config_of(kind: str) -> dict:
@@ -185,7 +190,139 @@ def make_llama(ctx) -> None:
     golden.write(metadata=metadata)
 
 
+def flatten(golden: Golden, metadata: dict, name: str, tensor) -> None:
+    """`tensor` as torchao writes it into safetensors."""
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    tensors, meta = flatten_tensor_state_dict({name: tensor})
+    golden.tensors |= tensors
+    names = json.loads(metadata.get("tensor_names", "[]")) + json.loads(meta.pop("tensor_names"))
+    metadata |= meta
+    metadata["tensor_names"] = json.dumps(names)
+
+
+def in_rows(tensor) -> tuple:
+    """Codes and scales of an MXTensor or NVFP4Tensor, the scales in rows."""
+    from torchao.prototype.mx_formats.utils import from_blocked
+    code, scale = tensor.qdata, tensor.scale
+    if tensor.is_swizzled_scales:
+        n_groups = tensor.shape[-1] // tensor.block_size
+        scale = from_blocked(scale.view(torch.uint8).flatten(), tensor.numel() // tensor.shape[-1], n_groups).view(scale.dtype)
+        scale = scale.reshape(*tensor.shape[:-1], n_groups)
+    return code, scale.contiguous()
+
+
+def add_floats(golden: Golden, metadata: dict, name: str, tensor) -> None:
+    """An MXTensor or NVFP4Tensor: the values by the formula and by torchao, and blocks of ggml."""
+    flatten(golden, metadata, name, tensor)
+    code, scale = in_rows(tensor)
+    if type(tensor).__name__ == "NVFP4Tensor":
+        factor = np.float32(1) if tensor.per_tensor_scale is None else tensor.per_tensor_scale.float().numpy()
+        value = E2M1[nibbles(code)] * spread((e4m3(scale) * factor).astype(np.float32), 16)
+    elif code.dtype == torch.uint8:
+        value = E2M1[nibbles(code)] * spread(e8m0(scale), 32)
+    else:
+        value = code.float().numpy() * spread(e8m0(scale), 32)
+    golden.value(name, value)
+    for dtype in (torch.float32, torch.bfloat16):
+        own = tensor.dequantize(dtype)
+        assert torch.equal(torch.from_numpy(value).to(dtype), own), (name, dtype)
+        golden.library(name, own)
+    if code.dtype == torch.uint8:
+        code, scale = code.flatten(0, -2), scale.view(torch.uint8).flatten(0, -2)
+        if type(tensor).__name__ == "MXTensor":
+            blocks(golden, name, "mxfp4", reference().repack_mxfp4_blocks(code, scale))
+        elif value.shape[-1] % 64 == 0:
+            blocks(golden, name, "nvfp4", reference()._nvfp4_pack(code, scale)[0])
+
+
+def of_config(weight, config):
+    """The weight of a layer that a config of torchao quantizes."""
+    from torchao.quantization import quantize_
+    layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+    layer.weight.data = weight.clone()
+    quantize_(layer, config)
+    return layer.weight.data
+
+
+def make_mx(ctx) -> None:
+    from torchao.prototype.mx_formats.inference_workflow import MXDynamicActivationMXWeightConfig, NVFP4WeightOnlyConfig
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+    from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+    golden, metadata = Golden(ctx, "torchao-mx", config_of("MXDynamicActivationMXWeightConfig")), {"format": "pt"}
+    torch.manual_seed(24)
+    normal = lambda *shape: (torch.randn(shape) * 0.05).bfloat16()
+    fp4, fp8, fp8_wide = torch.float4_e2m1fn_x2, torch.float8_e4m3fn, torch.float8_e5m2
+    # As its configs make them: tiles, of which the last are not full.
+    for name, kind, shape in (("mxfp8", fp8, (12, 160)), ("mxfp8.wide", fp8_wide, (12, 96)), ("mxfp8.tiles", fp8, (130, 160)),
+                              ("mxfp4", fp4, (12, 160)), ("mxfp4.tiles", fp4, (130, 160))):
+        weight = normal(*shape)
+        weight[3], weight[4], weight[5, :32] = 0, 0.25, -0.0
+        config = MXDynamicActivationMXWeightConfig(activation_dtype=kind, weight_dtype=kind,
+                                                   kernel_preference=KernelPreference.EMULATED)
+        add_floats(golden, metadata, f"{name}.weight", of_config(weight, config))
+    for name, shape, dynamic in (("nvfp4", (16, 192), True), ("nvfp4.tiles", (144, 80), True), ("nvfp4.alone", (16, 64), False)):
+        config = NVFP4WeightOnlyConfig(use_dynamic_per_tensor_scale=dynamic)
+        add_floats(golden, metadata, f"{name}.weight", of_config(normal(*shape), config))
+
+    # Scales in rows, stacks, and every code and every scale that is a number.
+    def mx(code, scale, kind, tiles):
+        from torchao.prototype.mx_formats.utils import to_blocked
+        scale = scale.view(torch.float8_e8m0fnu)
+        if tiles:
+            n_rows, n_groups = scale.flatten(0, -2).shape
+            shape = *scale.shape[:-2], -(-scale.shape[-2] // 128) * 32, -(-n_groups // 4) * 16
+            scale = to_blocked(scale.view(torch.uint8).flatten(0, -2)).view(torch.float8_e8m0fnu).view(shape)
+        return MXTensor(code, scale, kind, 32, torch.bfloat16, KernelPreference.EMULATED, None, tiles)
+
+    finite = lambda shape, largest: torch.tensor([code for code in range(256) if code & 127 <= largest] * 64,
+                                                 dtype=torch.uint8)[:int(np.prod(shape))].reshape(shape)
+    for tiles in (False, True):
+        end = ".tiles" if tiles else ""
+        add_floats(golden, metadata, f"all.mxfp4{end}.weight", mx(codes(16, 48), exponents(16, 3), fp4, tiles))
+        add_floats(golden, metadata, f"all.mxfp8{end}.weight",
+                   mx(finite((16, 96), 0x7e).view(fp8), exponents(16, 3).clamp(max=244), fp8, tiles))
+        add_floats(golden, metadata, f"all.wide{end}.weight",
+                   mx(finite((16, 96), 0x7b).view(fp8_wide), exponents(16, 3).clamp(max=236), fp8_wide, tiles))
+    add_floats(golden, metadata, "rows.nvfp4.weight",
+               NVFP4Tensor(codes(16, 64), ue4m3(16, 8), 16, torch.bfloat16, torch.tensor(0.0123)))
+    add_floats(golden, metadata, "stack.mxfp8", MXTensor.to_mx(normal(2, 128, 64), fp8, 32, is_swizzled_scales=True,
+                                                              kernel_preference=KernelPreference.EMULATED))
+    factors = torch.tensor([0.5, 0.003, 7]).view(3, 1, 1)
+    add_floats(golden, metadata, "stack.nvfp4", NVFP4Tensor(codes(3, 8, 32), ue4m3(3, 8, 4), 16, torch.bfloat16, factors))
+    plain_tensor(golden, metadata, "plain.weight", normal(3, 5))
+    golden.value("plain.weight", golden.tensors["plain.weight"])
+    golden.write(metadata=metadata)
+
+
+def make_nvfp4_llama(ctx) -> None:
+    from torchao.prototype.mx_formats.inference_workflow import NVFP4WeightOnlyConfig
+    config, tensors = small_llama(ctx)
+    golden, metadata = Golden(ctx, "torchao-nvfp4-llama", config_of("NVFP4WeightOnlyConfig"), config), {"format": "pt"}
+    twin = {}
+    for name, tensor in tensors.items():
+        if not is_linear(name):
+            plain_tensor(golden, metadata, name, tensor)
+            twin[name] = tensor
+            continue
+        weight = of_config(tensor, NVFP4WeightOnlyConfig())
+        add_floats(golden, metadata, name, weight)
+        if tensor.shape[1] % 64:
+            # No whole blocks, which the reference does not read.
+            twin[name] = torch.from_numpy(golden.values[name])
+            continue
+        code, scale = in_rows(weight)
+        module = name.removesuffix(".weight")
+        twin |= {name: code, f"{module}.weight_scale": scale, f"{module}.weight_scale_2": weight.per_tensor_scale}
+    golden.reference_twin(twin, config | dict(quantization_config=modelopt_nvfp4()))
+    golden.write(metadata=metadata)
+
+
+MAKERS = {"torchao-int8": make_int8, "torchao-int4": make_int4, "torchao-llama": make_llama, "torchao-mx": make_mx,
+          "torchao-nvfp4-llama": make_nvfp4_llama}
+
+
 def make(ctx) -> None:
-    for name, make_one in {"torchao-int8": make_int8, "torchao-int4": make_int4, "torchao-llama": make_llama}.items():
+    for name, make_one in MAKERS.items():
         if ctx.wants(name):
             make_one(ctx)

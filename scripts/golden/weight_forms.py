@@ -6,7 +6,9 @@ A folder of golden/dialects has config.json, model.safetensors as the owner's li
   NAME DTYPE SHA256            of the library's own output in this type
   NAME PIECE f32 SHA256        of a decoded piece (codes, scales, zeros) as f32
   NAME blocks TYPE SHA256      of the blocks of a ggml type that the reference makes of the codes
-  * gguf SHA256                of the file that the reference makes of the decoded checkpoint at f32
+  * gguf SHA256                of the file that the reference makes of the decoded checkpoint at f32, or of the same codes
+                               as a form that it reads has them
+  * tokenizer NAME PRE         the tokenizer of that file, of golden/arch-tokenizers, and its pre-tokenizer; spm-384 if none
 """
 
 import json
@@ -88,6 +90,25 @@ class Golden:
                         "--outfile", out], check=True, capture_output=True)
         self.lines.append(f"* gguf {sha256(out.read_bytes())}")
 
+    def reference_twin(self, tensors: dict, config: dict, tokenizer: str = "spm-384", pre: str = "default") -> None:
+        """Adds the digest of what the reference makes of `tensors` (torch), which mean the same in a form that it reads."""
+        from safetensors.torch import save_file
+        folder = self.ctx.scratch / "decoded" / self.folder.name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.ctx.golden / "arch-tokenizers" / tokenizer, folder)
+        save_file({name: tensor.contiguous().clone() for name, tensor in sorted(tensors.items())},
+                  folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        self.reference_folder(folder, tokenizer, pre)
+
+    def reference_folder(self, folder, tokenizer: str, pre: str) -> None:
+        """Adds the digest of what the reference makes of a whole folder."""
+        from arch import convert
+        out = convert(folder, self.ctx.scratch / "decoded.gguf", "f32", pre, {})
+        self.lines.append(f"* gguf {sha256(out.read_bytes())}")
+        if tokenizer != "spm-384":
+            self.lines.append(f"* tokenizer {tokenizer} {pre}")
+
 
 def small_llama(ctx, base: str = "llama-bias"):
     """The config and the tensors (torch, bf16) of the first layer of a tiny llama with biases."""
@@ -101,3 +122,8 @@ def small_llama(ctx, base: str = "llama-bias"):
 def is_linear(name: str) -> bool:
     """A matrix of a layer."""
     return name.endswith("_proj.weight")
+
+
+def modelopt_nvfp4(algo: str = "W4A16_NVFP4") -> dict:
+    """The config of NVFP4 as ModelOpt writes it, which the reference reads."""
+    return dict(quant_method="modelopt", quant_algo=algo, producer=dict(name="modelopt", version="0.47.0"))

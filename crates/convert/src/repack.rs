@@ -41,9 +41,9 @@ pub(crate) fn repacked(checkpoint: &Checkpoint, layout: &Layout) -> Result<Vec<R
 fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Error> {
     let decoded = |why: &str| Ok(Repacked::Decoded(why.to_owned()));
     let is_stored = |name: &String| checkpoint.tensor(name).is_some_and(|tensor| tensor.stored.is_some());
-    // The reference keeps these blocks too.
-    if tensor.kept.is_some() {
-        return Ok(Repacked::Plain);
+    // The reference keeps these blocks at float types; here they are kept at all.
+    if let Some(dtype) = tensor.kept {
+        return Ok(Repacked::Kept(dtype));
     }
     let (sources, element) = match &tensor.data {
         Data::Rows { sources, element, .. } => (sources, *element),

@@ -104,3 +104,16 @@ pub struct Kept {
     /// Whether activations are not to be rounded to 4 bits.
     pub wide_activations: bool,
 }
+
+impl Kept {
+    /// The same of one matrix of a stack.
+    pub(crate) fn of_matrix(&self, index: u64) -> Kept {
+        // One factor holds for each of them.
+        let own = |factors: &[f32]| match factors {
+            [_] | [] => factors.to_vec(),
+            factors => factors.get(index as usize).copied().into_iter().collect(),
+        };
+        let (scales, input_scales) = (own(&self.scales), own(&self.input_scales));
+        Kept { scales, input_scales, ..self.clone() }
+    }
+}

@@ -119,6 +119,22 @@ fn cases() -> Vec<Case> {
             "a.weight U32 8x8, a.scales BF16 8x1, a.biases BF16 8x1",
         ),
         Case(
+            "AutoRound with scales of E5M3, or with integers that share exponents",
+            json!({"quant_method": "auto-round", "packing_format": "auto_round:llm_compressor", "data_type": "mx_int"}),
+            "a.weight_packed U8 8x16, a.weight_scale U8 8x1",
+        ),
+        Case(
+            "AutoRound with scales of E5M3, or with integers that share exponents",
+            json!({"quant_method": "auto-round", "data_type": "mx_fp", "extra_config": {"a": {"data_type": "nvfp4_v2"}}}),
+            "a.weight_packed U8 8x16, a.weight_scale U8 8x2",
+        ),
+        Case(
+            "AutoRound with scales of E5M3, or with integers that share exponents",
+            json!({"quant_method": "compressed-tensors", "format": "mixed-precision", "provider": "auto-round",
+                   "config_groups": {"group_0": {"format": "nvfp4-e5m3-pack-quantized"}}}),
+            "a.weight_packed U8 8x16, a.weight_scale U8 8x2",
+        ),
+        Case(
             "NVFP4 with parts of low rank (SVDQuant)",
             json!({"quant_method": "modelopt", "quant_algo": "NVFP4_SVD"}),
             "a.weight U8 8x4, a.weight_scale F8_E4M3 8x1, a.weight_scale_2 F32, a.svdquant_lora_a F16 2x8",

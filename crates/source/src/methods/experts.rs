@@ -8,13 +8,14 @@ use std::{ops::Range, sync::Arc};
 
 use tensor::DType;
 
-use crate::{Part, ReadError, Repacks, Span, Stored, Tensor};
+use crate::{Dtype, Kept, Part, ReadError, Repacks, Span, Stored, Tensor};
 
 /// Some rows of a tensor, which are a tensor of their own.
 #[derive(Debug)]
 struct RowsOf {
     whole: Arc<dyn Stored>,
     first_row: u64,
+    kept: Option<Kept>,
 }
 
 impl RowsOf {
@@ -40,6 +41,18 @@ impl Stored for RowsOf {
 
     fn panel_rows(&self) -> u64 {
         self.whole.panel_rows()
+    }
+
+    fn codes(&self) -> Option<Dtype> {
+        self.whole.codes()
+    }
+
+    fn description(&self) -> Option<String> {
+        self.whole.description()
+    }
+
+    fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
     }
 
     fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
@@ -94,10 +107,10 @@ fn experts_of(stack: &Tensor, before: &str, after: &str) -> Vec<Tensor> {
     let [n_experts, n_rows, n_columns] = stack.shape[..] else { return Vec::new() };
     let n_bytes = stack.n_bytes() / n_experts.max(1);
     let expert = |index: u64| {
-        let stored = stack
-            .stored
-            .clone()
-            .map(|whole| -> Arc<dyn Stored> { Arc::new(RowsOf { whole, first_row: index * n_rows }) });
+        let stored = stack.stored.clone().map(|whole| -> Arc<dyn Stored> {
+            let kept = whole.kept().map(|kept| kept.of_matrix(index));
+            Arc::new(RowsOf { whole, first_row: index * n_rows, kept })
+        });
         let begin = stack.begin + index * n_bytes;
         Tensor {
             name: format!("{before}{index}.{after}"),

@@ -7,21 +7,21 @@
 //! ModelOpt                  X.weight U8                       X.weight_scale           X.weight_scale_2
 //! DeepSeek-V4, experts      X.weight I8                       X.scale F8_E8M0          -
 //! MiMo, Quark               X.weight U8                       X.weight_scale U8        -
-//! MLX                       X.weight U32 (out, in / 8)        X.scales U8              -
+//! MLX                       X.weight U32                      X.scales U8              X.global_scale, in parts of 2688
+//! torchao                   `torchao_floats.rs`
 //! ```
 //!
-//! Not read: torchao, whose scales lie in the order of a kernel unless the file's metadata say otherwise, and
-//! `X.global_scale` of MLX, which counts in parts of 2688.
-//!
 //! Codes are (.., out, in / 2) bytes where nothing else is said; how many bytes of codes a scale has tells the format: 8
-//! NVFP4, 16 MXFP4, 24 MXFP6. The reference's converter leaves MXFP4 of gpt-oss and all NVFP4 in blocks, with the scale of
-//! the tensor beside them.
+//! NVFP4, 16 MXFP4, 24 MXFP6, 32 MXFP8 (in words of MLX alone; other 8-bit codes have a type of their own and are
+//! `fp8.rs`). The reference's converter leaves MXFP4 of gpt-oss and all NVFP4 in blocks, with the scale of the tensor
+//! beside them; so do we with those that it does not read.
 //!
 //! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4.
+//! llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4 (`fp_quantized.h`).
 
 use std::sync::Arc;
 
+use serde_json::Value as Json;
 use tensor::DType;
 
 use super::{
@@ -29,6 +29,8 @@ use super::{
     checks::finite_values,
     method::{Method, Reading},
     microscaled::{Format, Microscaled},
+    number_tables::Numbers,
+    scale_order::ScaleOrder,
 };
 use crate::{Dtype, Error, Kept, Tensor};
 
@@ -43,13 +45,36 @@ pub(super) const GPT_OSS: Method = Method {
     reading: Reading::Decoded(|quantized| assemble(quantized, &[take])),
 };
 
+/// What a scale of a whole tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// What values are multiplied by.
+    Factor,
+    /// What values are divided by.
+    Divisor,
+    /// The largest magnitude: the factor times the largest code and the largest scale, 6 and 448.
+    Largest,
+}
+
+impl Written {
+    /// The factor, in f32 as its library has it.
+    fn factor(self, scale: f32) -> f32 {
+        match self {
+            Written::Factor => scale,
+            // What the reference stores is the reciprocal, rounded to f32.
+            Written::Divisor => 1.0 / scale,
+            Written::Largest => scale / (448.0 * 6.0),
+        }
+    }
+}
+
 /// Endings behind a common stem.
 struct Spelling {
     codes: &'static str,
     scales: &'static str,
-    /// The scale of the whole tensor, and whether values are divided by it.
-    tensor_scale: Option<(&'static str, bool)>,
-    /// That of what the tensor is multiplied with, which divides where the other does.
+    /// The scale of the whole tensor, and what it is.
+    tensor_scale: Option<(&'static str, Written)>,
+    /// That of what the tensor is multiplied with, which is written in the same way.
     input_scale: Option<&'static str>,
     /// What both make.
     values: &'static str,
@@ -63,18 +88,94 @@ const fn spelling(codes: &'static str, scales: &'static str, values: &'static st
 const SPELLINGS: &[Spelling] = &[
     spelling("_blocks", "_scales", "_blocks"),
     Spelling {
-        tensor_scale: Some((".weight_global_scale", true)),
+        tensor_scale: Some((".weight_global_scale", Written::Divisor)),
         input_scale: Some(".input_global_scale"),
         ..spelling(".weight_packed", ".weight_scale", ".weight")
     },
     Spelling {
-        tensor_scale: Some((".weight_scale_2", false)),
+        tensor_scale: Some((".weight_scale_2", Written::Factor)),
         input_scale: Some(".input_scale"),
         ..spelling(".weight", ".weight_scale", ".weight")
     },
     spelling(".weight", ".scale", ".weight"),
-    spelling(".weight", ".scales", ".weight"),
+    Spelling {
+        tensor_scale: Some((".global_scale", Written::Largest)),
+        ..spelling(".weight", ".scales", ".weight")
+    },
 ];
+
+/// The tensors of one matrix, or of a stack of them, and what they are.
+pub(super) struct Parts<'a> {
+    /// Codes.
+    pub codes: &'a Tensor,
+    /// Scales of groups, in an order.
+    pub scales: (&'a Tensor, ScaleOrder),
+    /// What both mean.
+    pub format: Format,
+    /// Name and shape of the values.
+    pub values: (String, Vec<u64>),
+    /// The scale of the whole tensor, and that of what it is multiplied with: of NVFP4 alone.
+    pub tensor_scales: [Option<&'a Tensor>; 2],
+    /// What both are.
+    pub written: Written,
+    /// Factors of columns.
+    pub columns: Option<&'a Tensor>,
+    /// Whether they stay in blocks where a block can hold them.
+    pub stays: bool,
+    /// Whether activations are not to be rounded to 4 bits.
+    pub wide_activations: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// Puts the values in the place of the codes, and says whether these stay in blocks.
+    ///
+    /// # Errors
+    /// [`Error::PartType`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
+    pub fn put(self, assembly: &mut Assembly<'a>) -> Result<bool, Error> {
+        let Parts { codes, format, .. } = self;
+        let (name, shape) = self.values;
+        let n_matrices: u64 = shape.iter().rev().skip(2).product();
+        let factors = |tensor: Option<&Tensor>| {
+            tensor.map_or(Ok(vec![1.0]), |tensor| {
+                tensor_scales(assembly, codes, tensor, n_matrices, self.written)
+            })
+        };
+        let [tensor_scale, input_scale] = self.tensor_scales;
+        let (tensor_scales, input_scales) = (factors(tensor_scale)?, factors(input_scale)?);
+        let row_elems = shape.last().copied().unwrap_or(1);
+        if let Some(columns) = self.columns.filter(|columns| columns.shape[..] != [row_elems]) {
+            return Err(wrong_shape(columns, format!("[{row_elems}]"), codes));
+        }
+        let dtype = format.block(row_elems).filter(|_| self.stays && self.columns.is_none());
+        let kept = dtype.map(|dtype: DType| Kept {
+            dtype,
+            scales: tensor_scales.clone(),
+            input_scales,
+            wide_activations: self.wide_activations,
+        });
+        let (scales, order) = self.scales;
+        let stored = Microscaled {
+            format,
+            row_elems,
+            matrix_rows: shape.iter().rev().nth(1).copied().unwrap_or(1),
+            codes: codes.span(),
+            codes_name: codes.name.clone(),
+            scales: scales.span(),
+            scales_name: scales.name.clone(),
+            order,
+            tensor_scales,
+            columns: self.columns.cloned(),
+            kept,
+        };
+        let is_kept = stored.kept.is_some();
+        let parts = [Some(scales), tensor_scale, input_scale.filter(|_| is_kept), self.columns];
+        for part in parts.into_iter().flatten() {
+            assembly.used(part);
+        }
+        assembly.put(codes, name, shape, Arc::new(stored));
+        Ok(is_kept)
+    }
+}
 
 /// Takes all tensors of these formats.
 ///
@@ -92,6 +193,8 @@ pub(super) fn take_with(
     assembly: &mut Assembly<'_>,
     wide_activations: impl Fn(&Tensor) -> bool,
 ) -> Result<(), Error> {
+    // What the reference keeps of its publisher's files, whoever rewrote them.
+    let is_gpt_oss = assembly.quantized.model.get("model_type").and_then(Json::as_str) == Some("gpt_oss");
     let mut n_decoded = 0;
     for codes in assembly.left() {
         let found = SPELLINGS.iter().find_map(|spelling| {
@@ -102,59 +205,40 @@ pub(super) fn take_with(
         });
         let Some((spelling, stem, scales, format, shape)) = found else { continue };
         let part = |end: &str| assembly.get(&format!("{stem}{end}"));
-        let divides = spelling.tensor_scale.is_some_and(|(_, divides)| divides);
-        let n_matrices: u64 = shape.iter().rev().skip(2).product();
-        let tensor_scale = spelling.tensor_scale.and_then(|(end, _)| part(end));
-        let tensor_scale = tensor_scale.filter(|_| format == Format::Nvfp4);
-        let input_scale = spelling.input_scale.and_then(part).filter(|_| format == Format::Nvfp4);
-        let factors = |tensor: Option<&Tensor>| {
-            tensor.map_or(Ok(vec![1.0]), |tensor| tensor_scales(assembly, codes, tensor, n_matrices, divides))
-        };
-        let (tensor_scales, input_scales) = (factors(tensor_scale)?, factors(input_scale)?);
-        let columns = part(".pre_quant_scale");
-        let row_elems = shape.last().copied().unwrap_or(1);
-        if let Some(columns) = columns.filter(|columns| columns.shape[..] != [row_elems]) {
-            return Err(wrong_shape(columns, format!("[{row_elems}]"), codes));
-        }
-        // MXFP4 of others than gpt-oss is decoded, as all weights are; what ggml cannot hold too.
-        let stays = format == Format::Nvfp4 || spelling.codes == "_blocks";
-        let dtype = format.block(row_elems).filter(|_| stays && columns.is_none());
-        n_decoded += usize::from(dtype.is_none() && format == Format::Nvfp4);
-        let kept = dtype.map(|dtype: DType| Kept {
-            dtype,
-            scales: tensor_scales.clone(),
-            input_scales,
-            wide_activations: wide_activations(codes),
-        });
-        let stored = Microscaled {
+        let is_nvfp4 = format == Format::Nvfp4;
+        let of_tensor = |end: Option<&str>| end.and_then(part).filter(|_| is_nvfp4);
+        let tensor_scale = of_tensor(spelling.tensor_scale.map(|(end, _)| end));
+        let parts = Parts {
+            codes,
+            scales: (scales, ScaleOrder::Rows),
             format,
-            row_elems,
-            matrix_rows: shape.iter().rev().nth(1).copied().unwrap_or(1),
-            codes: codes.span(),
-            scales: scales.span(),
-            scales_name: scales.name.clone(),
-            tensor_scales,
-            columns: columns.cloned(),
-            kept,
+            values: (format!("{stem}{}", spelling.values), shape),
+            tensor_scales: [tensor_scale, of_tensor(spelling.input_scale)],
+            written: spelling.tensor_scale.map_or(Written::Factor, |(_, written)| written),
+            columns: part(".pre_quant_scale"),
+            // MXFP4 of others than gpt-oss is decoded, as all weights are; what ggml cannot hold too.
+            stays: is_nvfp4 || spelling.codes == "_blocks" || is_gpt_oss && codes.name.contains(".experts."),
+            wide_activations: wide_activations(codes),
         };
-        let name = format!("{stem}{}", spelling.values);
-        let parts = [Some(scales), tensor_scale, input_scale.filter(|_| stored.kept.is_some()), columns];
-        for part in parts.into_iter().flatten() {
-            assembly.used(part);
-        }
-        assembly.put(codes, name, shape, Arc::new(stored));
+        let is_kept = parts.put(assembly)?;
+        n_decoded += usize::from(is_nvfp4 && !is_kept);
     }
+    note_decoded(assembly, n_decoded);
+    Ok(())
+}
+
+/// One line about matrices of NVFP4 that cannot stay as they are, if there are any.
+pub(super) fn note_decoded(assembly: &mut Assembly<'_>, n_decoded: usize) {
     if n_decoded > 0 {
         assembly.note(format!(
             "{n_decoded} matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with factors of their \
              own, fit no block"
         ));
     }
-    Ok(())
 }
 
 /// The format of codes with these scales, and the shape of the values; none where they are of no format here.
-fn shape_of(codes: &Tensor, scales: &Tensor) -> Option<(Format, Vec<u64>)> {
+pub(super) fn shape_of(codes: &Tensor, scales: &Tensor) -> Option<(Format, Vec<u64>)> {
     if codes.n_bytes() == 0 {
         return None;
     }
@@ -172,9 +256,12 @@ fn shape_of(codes: &Tensor, scales: &Tensor) -> Option<(Format, Vec<u64>)> {
     let n_rows: u64 = lead.iter().product();
     let row_bytes = codes.n_bytes().checked_div(n_rows)?;
     let format = match (row_bytes.checked_div(n_scales)?, scales.dtype) {
-        (8, Dtype::F8_E4M3 | Dtype::U8) => Format::Nvfp4,
+        (8, Dtype::F8_E4M3) => Format::Nvfp4,
+        // Bytes may be of another format, but for those of MLX.
+        (8, Dtype::U8) if codes.dtype == Dtype::U32 => Format::Nvfp4,
         (16, Dtype::F8_E8M0 | Dtype::U8) => Format::Mxfp4,
         (24, Dtype::F8_E8M0 | Dtype::U8) => Format::Mxfp6,
+        (32, Dtype::U8) if codes.dtype == Dtype::U32 => Format::Mxfp8(Numbers::E4M3),
         _ => return None,
     };
     let is_whole = n_scales.checked_mul(format.group_bytes()) == Some(row_bytes);
@@ -187,7 +274,7 @@ fn tensor_scales(
     codes: &Tensor,
     scale: &Tensor,
     n_matrices: u64,
-    divides: bool,
+    written: Written,
 ) -> Result<Vec<f32>, Error> {
     if !matches!(scale.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
         let (tensor, expected) = (scale.name.clone(), "F32, F16 or BF16");
@@ -202,9 +289,8 @@ fn tensor_scales(
         ));
     }
     let mut scales = finite_values(assembly.quantized.parts, scale)?;
-    for value in scales.iter_mut().filter(|_| divides) {
-        // What the reference stores is the reciprocal, rounded to f32.
-        *value = 1.0 / *value;
+    for value in &mut scales {
+        *value = written.factor(*value);
     }
     match scales.iter().position(|value| !value.is_finite()) {
         None => Ok(scales),

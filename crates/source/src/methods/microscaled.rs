@@ -1,25 +1,26 @@
-//! Floats of 4 and 6 bits of which a group shares a scale: MXFP4, NVFP4, MXFP6.
+//! Floats of 4, 6 and 8 bits of which a group shares a scale: MXFP4, NVFP4, MXFP6, MXFP8.
 //!
 //! ```text
 //! format  codes             group  scale of a group       scale of a tensor  value
 //! MXFP4   e2m1, two a byte  32     e8m0: 2^(b - 127)      -                  e2m1 * scale
 //! NVFP4   e2m1, two a byte  16     e4m3                   f32                e2m1 * fl(e4m3 * tensor)
 //! MXFP6   e2m3, 4 in 3      32     e8m0                   -                  e2m3 * scale
+//! MXFP8   e4m3 or e5m2      32     e8m0                   -                  code * scale
 //!
 //! codes   (rows, row_elems / 2) bytes, the even element in the low half; e2m3 as a little-endian stream of 6 bits
-//! scales  (rows, row_elems / group) bytes
+//! scales  (rows, row_elems / group) bytes, or in the tiles of `scale_order.rs`
 //! ```
 //!
 //! Source: OCP microscaling formats 1.0; compressed-tensors 0.20 `compressors/nvfp4`, `mxfp4`, `mxfp6`; for the blocks of
 //! ggml `ModelBase.repack_mxfp4_blocks` and `_nvfp4_pack` in `conversion/base.py`, llama.cpp as vendored in
 //! llama-cpp-python 0.3.36.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use tensor::DType;
 
-use super::number_tables::Numbers;
-use crate::{Kept, Part, ReadError, Repacks, Span, Stored, Tensor, rows::read_elems};
+use super::{number_tables::Numbers, scale_order::ScaleOrder};
+use crate::{Dtype, Kept, Part, ReadError, Repacks, Span, Stored, Tensor, rows::read_elems};
 
 /// What codes and scales mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) enum Format {
     Nvfp4,
     /// 6 bits, groups of 32.
     Mxfp6,
+    /// 8 bits, groups of 32.
+    Mxfp8(Numbers),
 }
 
 /// The values of e2m1.
@@ -69,7 +72,7 @@ impl Format {
     /// Elements that share a scale.
     pub fn group(self) -> u64 {
         match self {
-            Format::Mxfp4 | Format::Mxfp6 => 32,
+            Format::Mxfp4 | Format::Mxfp6 | Format::Mxfp8(_) => 32,
             Format::Nvfp4 => 16,
         }
     }
@@ -80,6 +83,17 @@ impl Format {
             Format::Mxfp4 => 16,
             Format::Nvfp4 => 8,
             Format::Mxfp6 => 24,
+            Format::Mxfp8(_) => 32,
+        }
+    }
+
+    /// Its name, as people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Mxfp4 => "mxfp4",
+            Format::Nvfp4 => "nvfp4",
+            Format::Mxfp6 => "mxfp6",
+            Format::Mxfp8(_) => "mxfp8",
         }
     }
 
@@ -88,7 +102,7 @@ impl Format {
         let (dtype, elems) = match self {
             Format::Mxfp4 => (DType::MXFP4, 32),
             Format::Nvfp4 => (DType::NVFP4, 64),
-            Format::Mxfp6 => return None,
+            Format::Mxfp6 | Format::Mxfp8(_) => return None,
         };
         row_elems.is_multiple_of(elems).then_some(dtype)
     }
@@ -120,6 +134,12 @@ impl Format {
                     *out = std::array::from_fn(|i| E2M3[(word >> (6 * i) & 63) as usize] * scale);
                 }
             }
+            Format::Mxfp8(numbers) => {
+                let table = numbers.table();
+                for (out, code) in out.iter_mut().zip(codes) {
+                    *out = table[usize::from(*code)] * scale;
+                }
+            }
         }
     }
 }
@@ -135,10 +155,14 @@ pub(super) struct Microscaled {
     pub matrix_rows: u64,
     /// The tensor of codes.
     pub codes: Span,
+    /// Its name.
+    pub codes_name: String,
     /// The tensor of scales.
     pub scales: Span,
     /// Its name.
     pub scales_name: String,
+    /// Where in it the scale of a group is.
+    pub order: ScaleOrder,
     /// The scales of the whole tensor: one, or one for each matrix.
     pub tensor_scales: Vec<f32>,
     /// What each column is multiplied with afterwards: row_elems numbers.
@@ -148,17 +172,15 @@ pub(super) struct Microscaled {
 }
 
 impl Microscaled {
-    /// The bytes of groups `groups` of a row, of which each has `group_bytes`.
-    fn bytes<'a>(
-        &self,
-        parts: &'a [Part],
-        span: &Span,
-        row: u64,
-        groups: &Range<u64>,
-        group_bytes: u64,
-    ) -> Result<&'a [u8], ReadError> {
-        let first = row * (self.row_elems / self.format.group());
-        span.part_of((first + groups.start) * group_bytes..(first + groups.end) * group_bytes).of(parts)
+    /// Groups of a row.
+    fn n_groups(&self) -> u64 {
+        self.row_elems / self.format.group()
+    }
+
+    /// The codes of groups `groups` of a row.
+    fn codes_of<'a>(&self, parts: &'a [Part], row: u64, groups: &Range<u64>) -> Result<&'a [u8], ReadError> {
+        let (first, group_bytes) = (row * self.n_groups(), self.format.group_bytes());
+        self.codes.part_of((first + groups.start) * group_bytes..(first + groups.end) * group_bytes).of(parts)
     }
 
     /// The scale of the tensor that holds for a row.
@@ -181,13 +203,14 @@ impl Microscaled {
     ) -> Result<(), ReadError> {
         let (group, group_bytes) = (self.format.group(), self.format.group_bytes());
         let groups = columns.start / group..columns.end.div_ceil(group);
-        let codes = self.bytes(parts, &self.codes, row, &groups, group_bytes)?;
-        let scales = self.bytes(parts, &self.scales, row, &groups, 1)?;
+        let codes = self.codes_of(parts, row, &groups)?;
+        let scales = self.order.read(parts, &self.scales, row, &groups, self.n_groups())?;
+        self.check_codes(row, columns, &groups, codes)?;
         let factor = self.tensor_scale(row);
         // The first and the last group may be cut by the columns.
         let mut skip = (columns.start % group) as usize;
         let mut left = out;
-        for (codes, &byte) in codes.chunks_exact(group_bytes as usize).zip(scales) {
+        for (codes, &byte) in codes.chunks_exact(group_bytes as usize).zip(&*scales) {
             let scale = self.format.scale(byte).ok_or_else(|| self.no_scale(row, byte, "a finite scale"))?;
             let scale = if self.format == Format::Nvfp4 { scale * factor } else { scale };
             let n = left.len().min(group as usize - skip);
@@ -204,9 +227,33 @@ impl Microscaled {
         Ok(())
     }
 
+    /// Checks that codes of 8 bits are numbers; of fewer bits all are. `codes` are those of `groups`, of which only
+    /// `columns` are asked for.
+    fn check_codes(
+        &self,
+        row: u64,
+        columns: &Range<u64>,
+        groups: &Range<u64>,
+        codes: &[u8],
+    ) -> Result<(), ReadError> {
+        let Format::Mxfp8(numbers) = self.format else { return Ok(()) };
+        let before = groups.start * self.format.group();
+        let asked = (columns.start - before) as usize..(columns.end - before) as usize;
+        match numbers.not_a_number(&codes[asked]) {
+            None => Ok(()),
+            Some(found) => Err(ReadError::NoValue {
+                tensor: self.codes_name.clone(),
+                row,
+                expected: "finite codes",
+                found,
+            }),
+        }
+    }
+
     /// The scale bytes of a row, each of which a block can hold.
-    fn block_scales<'a>(&self, parts: &'a [Part], row: u64) -> Result<&'a [u8], ReadError> {
-        let scales = self.bytes(parts, &self.scales, row, &(0..self.row_elems / self.format.group()), 1)?;
+    fn block_scales<'a>(&self, parts: &'a [Part], row: u64) -> Result<Cow<'a, [u8]>, ReadError> {
+        let n_groups = self.n_groups();
+        let scales = self.order.read(parts, &self.scales, row, &(0..n_groups), n_groups)?;
         // ggml's e4m3 has no sign and reads 0x7f as 0; a NaN of e8m0 would become a large number.
         let largest = if self.format == Format::Nvfp4 { 0x7e } else { 0xfe };
         match scales.iter().find(|byte| **byte > largest) {
@@ -253,19 +300,21 @@ impl Stored for Microscaled {
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
-        let n_groups = self.row_elems / self.format.group();
+        let (n_groups, group_bytes) = (self.n_groups(), self.format.group_bytes());
         let (begin, end) = (rows.start * n_groups, rows.end * n_groups);
-        let group_bytes = self.format.group_bytes();
-        vec![self.codes.part_of(begin * group_bytes..end * group_bytes), self.scales.part_of(begin..end)]
+        let codes = self.codes.part_of(begin * group_bytes..end * group_bytes);
+        vec![codes, self.scales.part_of(self.order.place(rows, n_groups))]
+    }
+
+    fn codes(&self) -> Option<Dtype> {
+        match self.format {
+            Format::Mxfp8(numbers) => Some(numbers.dtype()),
+            _ => None,
+        }
     }
 
     fn description(&self) -> Option<String> {
-        let name = match self.format {
-            Format::Mxfp4 => "mxfp4",
-            Format::Nvfp4 => "nvfp4",
-            Format::Mxfp6 => "mxfp6",
-        };
-        Some(name.to_owned())
+        Some(self.format.name().to_owned())
     }
 
     fn kept(&self) -> Option<&Kept> {
@@ -286,10 +335,9 @@ impl Stored for Microscaled {
     }
 
     fn repack(&self, parts: &[Part], _: DType, rows: Range<u64>, out: &mut Vec<u8>) -> Result<(), ReadError> {
-        let groups = 0..self.row_elems / self.format.group();
         for row in rows {
             let scales = self.block_scales(parts, row)?;
-            let codes = self.bytes(parts, &self.codes, row, &groups, self.format.group_bytes())?;
+            let codes = self.codes_of(parts, row, &(0..self.n_groups()))?;
             match self.format {
                 Format::Mxfp4 => {
                     for (scale, codes) in scales.iter().zip(codes.as_chunks::<16>().0) {
@@ -306,7 +354,7 @@ impl Stored for Microscaled {
                         }
                     }
                 }
-                Format::Mxfp6 => {}
+                Format::Mxfp6 | Format::Mxfp8(_) => {}
             }
         }
         Ok(())

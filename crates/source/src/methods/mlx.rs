@@ -1,17 +1,22 @@
-//! MLX: affine codes of 2, 3, 4, 5, 6 or 8 bits, of matrices, embeddings and stacks of experts.
+//! MLX: affine codes of 2, 3, 4, 5, 6 or 8 bits, and floats of 4 and 8 bits, of matrices, embeddings and stacks of experts.
 //!
 //! ```text
 //! X.weight  U32 [.., out, in · bits / 32]   one stream of bits for each row, low bits first
-//! X.scales  [.., out, in / g]               F16, BF16 or F32; may be negative
-//! X.biases  [.., out, in / g]               `qbiases` where transformers calls the method `metal`
 //!
-//! w = fl(fl(code * scale) + bias)
+//! mode      X.scales [.., out, in / g]      beside them
+//! affine    F16, BF16 or F32, may be < 0    X.biases [.., out, in / g], `qbiases` where transformers calls the method `metal`
+//! mxfp4     U8, E8M0, g = 32                -
+//! nvfp4     U8, E4M3, g = 16                X.global_scale F32: the largest magnitude, not always there
+//! mxfp8     U8, E8M0, g = 32                -
+//!
+//! affine: w = fl(fl(code * scale) + bias); the others: `microscaled.rs`
 //! ```
 //!
-//! `config.json: quantization` has `bits` and `group_size` for all modules, and again under the path of a module that
-//! differs. mlx rounds both steps to the type of the scales; here they are done in f32. Experts are stacked and called
-//! `switch_mlp`; they get the names that they have in Hugging Face's checkpoints back. Source: `mlx.core.quantize` of mlx
-//! 0.32.4, `utils.py` and `models/*.py` (`sanitize`) of mlx-lm, `integrations/metal_quantization.py` of transformers 5.23.0.
+//! `config.json: quantization` has `mode`, `bits` and `group_size` for all modules, and again under the path of a module that
+//! differs. mlx rounds both steps of `affine` to the type of the scales; here they are done in f32. Experts are stacked and
+//! called `switch_mlp`, those of gpt-oss `experts`; they get the names that they have in Hugging Face's checkpoints back.
+//! Source: `mlx.core.quantize` of mlx 0.32.4, `utils.py` and `models/*.py` (`sanitize`) of mlx-lm 0.31,
+//! `integrations/metal_quantization.py` of transformers 5.23.0.
 
 use std::sync::Arc;
 
@@ -23,6 +28,7 @@ use super::{
     code_parts::{dense_rows, floats_of, shape_error},
     experts::split_experts,
     fp4,
+    gate_up::join_gate_and_up,
     method::{Method, Reading},
     quantized::Quantized,
 };
@@ -41,12 +47,15 @@ pub(super) const MLX: Method = Method {
     reading: Reading::Decoded(|quantized| {
         let mut decoded = assemble(quantized, TAKERS)?;
         split_experts(&mut decoded.tensors);
+        if quantized.model.get("model_type").and_then(Json::as_str) == Some("gpt_oss") {
+            join_gate_and_up(&mut decoded.tensors)?;
+        }
         Ok(decoded)
     }),
 };
 
 /// Modes, each of which takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[affine, fp4::take, refuse_rest];
+const TAKERS: &[Taker] = &[affine, floats, refuse_rest];
 
 /// Takes every module of codes with scales and biases that are floats.
 fn affine(assembly: &mut Assembly<'_>) -> Result<(), Error> {
@@ -62,9 +71,36 @@ fn affine(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Takes every module of codes with scales of one byte. How many bytes of codes each of them has tells the mode, which has
+/// to be that of the config.
+fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    for codes in assembly.left() {
+        let Some(module) = codes.name.strip_suffix(".weight").filter(|_| codes.dtype == Dtype::U32) else {
+            continue;
+        };
+        let scales = assembly.get(&format!("{module}.scales"));
+        let Some(scales) = scales.filter(|scales| scales.dtype == Dtype::U8) else { continue };
+        let Some((format, _)) = fp4::shape_of(codes, scales) else {
+            return Err(shape_error(scales, codes, "a scale for 8, 16 or 32 bytes of codes"));
+        };
+        let found = format.name();
+        if let Some(mode) = mode(assembly.quantized, module).filter(|mode| *mode != found) {
+            return Err(unfit(
+                codes,
+                format!("mode `{mode}`, as the config says"),
+                format!("mode `{found}`"),
+            ));
+        }
+    }
+    // Activations stay as they are, unless the model quantizes them too.
+    let wide = assembly.quantized.model.get("quantize_activations").and_then(Json::as_bool) != Some(true);
+    fp4::take_with(assembly, |_| wide)
+}
+
 /// Scales and biases whose codes are not there.
 fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let is_part = |tensor: &&Tensor| ["scales", "biases", "qbiases"].contains(&tensor.ending());
+    let is_part =
+        |tensor: &&Tensor| ["scales", "biases", "qbiases", "global_scale"].contains(&tensor.ending());
     match assembly.left().into_iter().find(is_part) {
         Some(tensor) => Err(Error::ScalesWithoutCodes { tensor: tensor.name.clone() }),
         None => Ok(()),
@@ -124,6 +160,13 @@ fn number(quantized: &Quantized<'_>, module: &str, key: &str) -> Option<u64> {
     let config = quantized.config()?;
     let own = config.get(module).and_then(|own| own.get(key));
     own.or_else(|| config.get(key)).and_then(Json::as_u64)
+}
+
+/// The mode of the config: that of the module's path, where there is an entry for it, else that of all.
+fn mode<'a>(quantized: &'a Quantized<'_>, module: &str) -> Option<&'a str> {
+    let config = quantized.config()?;
+    let own = config.get(module).filter(|own| own.is_object());
+    own.unwrap_or(config).get("mode")?.as_str()
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! Quark of AMD: several types under one config, told apart by their tensors.
 //!
-//! Source: amd-quark 0.13.
+//! Source: amd-quark 0.13. Its floats of 6 bits have an order of bytes of their own (`Pack_fp6` in `torch/utils/pack.py`) and
+//! are refused.
 
 use super::{
-    assembly::{Taker, assemble},
+    assembly::{Assembly, Taker, assemble},
+    checks::unfit,
     fp4, fp8,
     method::{Method, Reading},
+    microscaled::Format,
     quark_ints,
 };
+use crate::Error;
 
 pub(super) const QUARK: Method = Method {
     name: "Quark",
@@ -17,4 +21,19 @@ pub(super) const QUARK: Method = Method {
 };
 
 /// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp4::take, fp8::take, quark_ints::take];
+const TAKERS: &[Taker] = &[refuse_6_bits, fp4::take, fp8::take, quark_ints::take];
+
+/// Codes of 6 bits, which would pass for those of compressed-tensors.
+fn refuse_6_bits(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    for codes in assembly.left() {
+        let scales = codes.name.strip_suffix(".weight").map(|module| format!("{module}.weight_scale"));
+        let format = scales
+            .and_then(|scales| assembly.get(&scales))
+            .and_then(|scales| fp4::shape_of(codes, scales))
+            .map(|(format, _)| format);
+        if format == Some(Format::Mxfp6) {
+            return Err(unfit(codes, "codes of 4 or 8 bits", "codes of 6 bits, in Quark's own order"));
+        }
+    }
+    Ok(())
+}

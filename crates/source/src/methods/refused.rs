@@ -85,6 +85,26 @@ pub const VARIANTS: &[Method] = &[
         reading: Reading::Refused(ORIGINAL),
     },
     Method {
+        // Their tensors are those of NVFP4 and MXFP4, to the last shape.
+        name: "AutoRound with scales of E5M3, or with integers that share exponents",
+        recognized_by: "`data_type` `nvfp4_v2`, `mx_int`, also in `extra_config`; `format` `nvfp4-e5m3-pack-quantized`",
+        detect: |quantized| {
+            let is = |text: &str| {
+                text == "nvfp4_v2" || text.starts_with("mx_int") || text.starts_with("nvfp4-e5m3")
+            };
+            let entries = |key: &str| {
+                let entries = quantized.config().and_then(|config| config.get(key)?.as_object());
+                entries.into_iter().flat_map(|entries| entries.values())
+            };
+            let entries = entries("extra_config").chain(entries("config_groups"));
+            ["data_type", "format"].iter().any(|key| {
+                let of_entries = entries.clone().filter_map(|entry| entry.get(key)?.as_str());
+                text(quantized, key).into_iter().chain(of_entries).any(is)
+            })
+        },
+        reading: Reading::Refused(ORIGINAL),
+    },
+    Method {
         name: "NVFP4 with parts of low rank (SVDQuant)",
         recognized_by: "`quant_algo` `NVFP4_SVD`; tensors `.svdquant_lora_a` and `.svdquant_lora_b`",
         detect: |quantized| {

@@ -1,4 +1,4 @@
-//! torchao: several types under one config, told apart by their tensors.
+//! torchao: several types under one config, told apart by their tensors and by what the file says of each.
 //!
 //! Source: torchao 0.18.
 

@@ -22,7 +22,9 @@ use super::{
     assembly::Assembly,
     checks::unfit,
     code_parts::{dense_rows, floats_of, part_of, shape_error},
+    fp4::note_decoded,
     tiled::Tiled,
+    torchao_floats::Kind,
 };
 use crate::{
     Dtype, Error, Stored, Tensor,
@@ -32,8 +34,8 @@ use crate::{
 
 /// What the name of codes ends in, behind the name of the weight.
 const CODES: &str = "_qdata";
-/// Types that others take.
-const OF_OTHERS: &[&str] = &["Float8Tensor", "MXTensor", "NVFP4Tensor"];
+/// A type that others take.
+const OF_OTHERS: &str = "Float8Tensor";
 
 /// One quantized tensor: its parts by name, and what is written about it.
 struct Module<'a> {
@@ -44,11 +46,12 @@ struct Module<'a> {
     entry: Option<Json>,
 }
 
-/// Takes every tensor of integers.
+/// Takes every tensor of integers, and those of `torchao_floats.rs`.
 ///
 /// # Errors
 /// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let mut n_decoded = 0;
     for codes in assembly.left() {
         let Some(stem) = codes.name.strip_suffix(CODES) else { continue };
         let Some((before, parameter)) = stem.rsplit_once("._") else { continue };
@@ -56,7 +59,12 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let entry = entry_of(assembly, codes, &name)?;
         let module = Module { stem, codes, entry };
         let kind = module.kind(assembly)?;
-        if OF_OTHERS.contains(&kind) {
+        if kind == OF_OTHERS {
+            continue;
+        }
+        if let Some(kind) = Kind::of(kind) {
+            let is_kept = kind.put(assembly, codes, stem, name, module.entry.as_ref())?;
+            n_decoded += usize::from(kind == Kind::Nvfp4 && !is_kept);
             continue;
         }
         let (shape, stored): (Vec<u64>, Arc<dyn Stored>) = match kind {
@@ -71,6 +79,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         };
         assembly.put(codes, name, shape, stored);
     }
+    note_decoded(assembly, n_decoded);
     Ok(())
 }
 
@@ -92,6 +101,7 @@ impl<'a> Module<'a> {
         }
         let zeros = assembly.get(&format!("{}_zero_point", self.stem));
         let has_float_zeros = zeros.is_some_and(|zeros| FLOATS.contains(&zeros.dtype));
+        let scales = assembly.get(&format!("{}_scale", self.stem)).map(|scales| scales.dtype);
         match (self.codes.dtype, self.codes.shape.len()) {
             (Dtype::I8, _) if has_float_zeros => Ok("Int4Tensor"),
             (Dtype::I8, _) => Ok("Int8Tensor"),
@@ -99,7 +109,9 @@ impl<'a> Module<'a> {
             (Dtype::I32, _) => {
                 Err(unfit(self.codes, "an entry in `__metadata__`, which has its shape", "none"))
             }
-            _ => Ok("Float8Tensor"),
+            _ if scales == Some(Dtype::F8_E8M0) => Ok("MXTensor"),
+            (Dtype::U8, _) => Ok("NVFP4Tensor"),
+            _ => Ok(OF_OTHERS),
         }
     }
 

@@ -1,0 +1,136 @@
+//! Floats of 4 and 8 bits with scales of groups, as torchao writes them into safetensors.
+//!
+//! ```text
+//! type          qdata                              scale                        beside them
+//! MXTensor      U8 [.., out, in / 2], e2m1         F8_E8M0 [.., out, in / 32]   -
+//!               F8_E4M3 or F8_E5M2 [.., out, in]   same                         -
+//! NVFP4Tensor   U8 [.., out, in / 2], e2m1         F8_E4M3 [.., out, in / 16]   per_tensor_scale F32 [] or [E, 1, 1],
+//!                                                                               act_per_tensor_scale F32 []
+//!
+//! with `is_swizzled_scales`, which torchao's own configs set, scales are tiles (`scale_order.rs`) and have the shape
+//! [.., 32 ceil(out / 128), 16 ceil(groups / 4)]
+//! ```
+//!
+//! The values are those of `microscaled.rs`. Source: `prototype/mx_formats/` of torchao 0.18.0. Floats of 6 bits, a byte
+//! each, and groups of other lengths are refused.
+
+use serde_json::Value as Json;
+
+use super::{
+    assembly::Assembly,
+    checks::unfit,
+    code_parts::{part_of, shape_error},
+    fp4::{Parts, Written},
+    microscaled::Format,
+    number_tables::Numbers,
+    scale_order::ScaleOrder,
+};
+use crate::{Dtype, Error, Tensor};
+
+/// A class of torchao.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `MXTensor`.
+    Mx,
+    /// `NVFP4Tensor`.
+    Nvfp4,
+}
+
+impl Kind {
+    /// The class of this name.
+    pub fn of(name: &str) -> Option<Kind> {
+        match name {
+            "MXTensor" => Some(Kind::Mx),
+            "NVFP4Tensor" => Some(Kind::Nvfp4),
+            _ => None,
+        }
+    }
+
+    /// Puts the tensor `name` in the place of `codes`, and says whether it stays in blocks. `stem` stands before the names
+    /// of its parts, `entry` is what the file says of it.
+    ///
+    /// # Errors
+    /// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
+    pub fn put<'a>(
+        self,
+        assembly: &mut Assembly<'a>,
+        codes: &'a Tensor,
+        stem: &str,
+        name: String,
+        entry: Option<&Json>,
+    ) -> Result<bool, Error> {
+        let attribute = |key: &str| entry?.get("_data")?.get(key);
+        let (types, expected): (&[Dtype], _) = match self {
+            Kind::Mx => (&[Dtype::F8_E8M0], "F8_E8M0"),
+            Kind::Nvfp4 => (&[Dtype::F8_E4M3], "F8_E4M3"),
+        };
+        let scales = part_of(assembly, codes, &format!("{stem}_scale"), types, expected)?;
+        let format = self.format(codes, attribute("elem_dtype"))?;
+        let size = attribute("block_size").and_then(Json::as_u64);
+        if let Some(size) = size.filter(|size| *size != format.group()) {
+            return Err(unfit(codes, format!("groups of {}", format.group()), format!("groups of {size}")));
+        }
+        let (shape, order) = layout(codes, scales, format)?;
+        // The order shows in the shape; what the file says of it has to be the same.
+        let is_tiled = attribute("is_swizzled_scales").and_then(Json::as_bool);
+        if is_tiled.is_some_and(|is_tiled| is_tiled != (order == ScaleOrder::Tiles)) {
+            let expected = "a shape that goes with `is_swizzled_scales` in `__metadata__`";
+            return Err(shape_error(scales, codes, expected));
+        }
+        let factor = |end: &str| assembly.get(&format!("{stem}{end}")).filter(|_| self == Kind::Nvfp4);
+        let parts = Parts {
+            codes,
+            scales: (scales, order),
+            format,
+            values: (name, shape),
+            tensor_scales: [factor("_per_tensor_scale"), factor("_act_per_tensor_scale")],
+            written: Written::Factor,
+            columns: None,
+            stays: self == Kind::Nvfp4,
+            // Weights alone were quantized.
+            wide_activations: attribute("act_quant_kwargs").is_some_and(Json::is_null),
+        };
+        parts.put(assembly)
+    }
+
+    /// What the codes mean, by their type and by what the file says of them.
+    fn format(self, codes: &Tensor, elem_dtype: Option<&Json>) -> Result<Format, Error> {
+        let (format, name) = match (self, codes.dtype) {
+            (Kind::Nvfp4, Dtype::U8) => (Format::Nvfp4, "float4_e2m1fn_x2"),
+            (Kind::Mx, Dtype::U8) => (Format::Mxfp4, "float4_e2m1fn_x2"),
+            (Kind::Mx, Dtype::F8_E4M3) => (Format::Mxfp8(Numbers::E4M3), "float8_e4m3fn"),
+            (Kind::Mx, Dtype::F8_E5M2) => (Format::Mxfp8(Numbers::E5M2), "float8_e5m2"),
+            _ => return Err(unfit(codes, "codes of U8, F8_E4M3 or F8_E5M2", codes.dtype.name())),
+        };
+        // A type of torch is an object, the types of 6 bits, which torch has not, are texts.
+        let stated = elem_dtype.and_then(|stated| stated.get("_data").unwrap_or(stated).as_str());
+        match stated.filter(|stated| *stated != name) {
+            None => Ok(format),
+            Some(other) => Err(unfit(codes, format!("codes of `{name}`"), format!("codes of `{other}`"))),
+        }
+    }
+}
+
+/// The shape of the values, and the order of the scales.
+fn layout(codes: &Tensor, scales: &Tensor, format: Format) -> Result<(Vec<u64>, ScaleOrder), Error> {
+    let (row_bytes, group_bytes) = (codes.row_elems(), format.group_bytes());
+    // Without bytes a product of its dimensions may be too large.
+    let is_whole = codes.n_bytes() > 0 && row_bytes.is_multiple_of(group_bytes);
+    let ([outer @ .., n_rows, _], true) = (&codes.shape[..], is_whole) else {
+        return Err(unfit(codes, "rows of whole groups", format!("shape {:?}", codes.shape)));
+    };
+    let n_groups = row_bytes / group_bytes;
+    let shape = [outer, &[*n_rows, n_groups * format.group()]].concat();
+    let in_rows = [outer, &[*n_rows, n_groups]].concat();
+    if scales.shape == in_rows {
+        return Ok((shape, ScaleOrder::Rows));
+    }
+    // Tiles begin once: of several matrices each has to fill its last one.
+    let in_tiles = [outer, &[n_rows.div_ceil(128) * 32, n_groups.div_ceil(4) * 16]].concat();
+    if scales.shape == in_tiles
+        && ScaleOrder::Tiles.n_bytes(codes.n_rows(), n_groups) == Some(scales.n_bytes())
+    {
+        return Ok((shape, ScaleOrder::Tiles));
+    }
+    Err(shape_error(scales, codes, &format!("{in_rows:?}, or {in_tiles:?} in tiles")))
+}
