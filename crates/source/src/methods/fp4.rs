@@ -218,7 +218,7 @@ pub(super) fn take_with(
             columns: part(".pre_quant_scale"),
             // MXFP4 of others than gpt-oss is decoded, as all weights are; what ggml cannot hold too.
             stays: is_nvfp4 || spelling.codes == "_blocks" || is_gpt_oss && codes.name.contains(".experts."),
-            wide_activations: wide_activations(codes),
+            wide_activations: is_nvfp4 && wide_activations(codes),
         };
         let is_kept = parts.put(assembly)?;
         n_decoded += usize::from(is_nvfp4 && !is_kept);
