@@ -42,7 +42,8 @@ fn table() -> String {
 }
 
 fn counts() -> String {
-    let n_classes: usize = ARCHES.iter().map(|arch| arch.classes.len()).sum();
+    let classes = ARCHES.iter().flat_map(|arch| arch.classes.iter().map(|class| class.name));
+    let n_classes = classes.collect::<std::collections::BTreeSet<_>>().len();
     let n_exported = ARCHES.iter().filter(|arch| arch.export.obstacle().is_none()).count();
     let n_types = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).count();
     format!(

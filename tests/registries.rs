@@ -67,7 +67,8 @@ fn architectures_are_unique() {
     for arch in arch::ARCHES {
         assert!(names.insert(arch.name), "{} twice", arch.name);
         assert!(!arch.example.is_empty() && arch.example.contains('/'), "{}", arch.example);
-        for class in arch.classes {
+        // Of several rows with a class all but one ask what else is known of a checkpoint.
+        for class in arch.classes.iter().filter(|_| arch.fits.is_none()) {
             assert!(classes.insert(class.name), "{} twice", class.name);
         }
     }

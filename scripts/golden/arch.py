@@ -23,6 +23,7 @@ from pathlib import Path
 import checkpoint
 from families import FAMILIES, SMALL
 from families_encoders import ENCODERS, TOKENIZERS
+from families_hybrids import HYBRIDS
 from families_moe import EXTRA, MOE
 from families_spec import SPEC
 from families_wrappers import WRAPPERS
@@ -106,7 +107,7 @@ Noise.
                         config=dict(num_local_experts=3, num_experts_per_tok=1)),
 }
 
-FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS
+FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS
 CHECKPOINTS |= FAMILIES
 
 # What the reference's two steps are run for, with the main checkpoint.
@@ -200,6 +201,14 @@ def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
     for path in (GOLDEN / "arch-tokenizers" / name).glob("*"):
         if path.name != "tokenizer_config.json":
             shutil.copy(path, folder)
+    for module, shape in spec.get("dense", {}).items():
+        import torch
+        from safetensors.torch import save_file
+        (folder / module).mkdir(exist_ok=True)
+        (folder / module / "config.json").write_text(json.dumps(dict(in_features=shape[1], out_features=shape[0],
+            bias=False, activation_function="torch.nn.modules.linear.Identity"), indent=2) + "\n")
+        save_file({"linear.weight": torch.randn(shape) * 0.05}, folder / module / "model.safetensors",
+            metadata={"format": "pt"})
     for file, content in spec.get("files", {}).items():
         (folder / file).parent.mkdir(exist_ok=True)
         (folder / file).write_text(json.dumps(content, indent=2) + "\n")
@@ -318,6 +327,10 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
         # Without this flag the reference insists on layers that transformers does not save.
         model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj")
             for path in folder.glob("*.safetensors"))
+        # Lists of the class, which every model of a process adds to.
+        for name, empty in (("module_paths", []), ("dense_features_dims", {})):
+            if hasattr(model_class, name):
+                setattr(model_class, name, empty)
         model = model_class(folder, file_type, out, hparams={**config, **given} if given else None, **options)
         # Mistral 3 hands everything to a model inside of it.
         for part in (model, getattr(model, "impl", model)):
@@ -377,6 +390,8 @@ def listing(path: Path) -> tuple[list, list]:
         inner, length = names[take("I")], take("Q")
         start = at
         values = [scalar(inner) for _ in range(length)]
+        # JSON has no number for these.
+        values = [str(value) if value in (float("inf"), float("-inf")) else value for value in values]
         if length > 16:
             values = dict(len=length, sha256=sha256(data[start:at]))
         metadata.append([key, f"arr[{inner}]", values])
@@ -405,7 +420,7 @@ def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
         given = spec.get("given", {})
         copy = for_reference(folder, spec, Path(copies))
         for outtype in ("f32", "bf16"):
-            path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"))
+            path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"), **spec.get("options", {}))
             file_names[outtype] = path.name
             have, listed = listing(path)
             if metadata is None:
@@ -419,6 +434,7 @@ def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
         if digests["bf16"] == digests["f32"]:
             del digests["bf16"]
     lines = ['{', '  "pre": %s,' % json.dumps(pre), *(['  "given": %s,' % json.dumps(given)] if given else []),
+        *(['  "options": %s,' % json.dumps(spec["options"])] if "options" in spec else []),
         '  "outtype_of_metadata": "f32",',
              '  "file_name": %s,' % json.dumps(file_names), '  "metadata": [']
     lines.append(",\n".join("    " + json.dumps(entry, ensure_ascii=False) for entry in metadata))

@@ -139,11 +139,11 @@ def described(path: Path) -> dict:
 def seed_weights(folder: Path, seed: int) -> dict:
     """Replaces all weights of a checkpoint by seeded ones; what checkpoint.json says of its files."""
     files = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted(folder.glob("**/*.safetensors")):
         tensors = described(path)
         data = file_bytes(seed, tensors)
         path.write_bytes(data)
-        files[path.name] = dict(sha256=sha256(data), tensors=tensors)
+        files[path.relative_to(folder).as_posix()] = dict(sha256=sha256(data), tensors=tensors)
     return files
 
 
@@ -166,8 +166,8 @@ def store(folder: Path, seed: int, files: dict, tokenizer: str, has_own_config: 
     expected = kept.read_text() if kept.exists() else None
     shutil.rmtree(out, ignore_errors=True)
     is_shared = lambda path: (shared / path.name).exists() and (shared / path.name).read_bytes() == path.read_bytes()
-    ignore = lambda parent, names: [name for name in names if Path(parent) == folder and (
-        name.endswith(".safetensors") or name in OWN_FILES or (folder / name).is_file() and is_shared(folder / name))]
+    ignore = lambda parent, names: [name for name in names if name.endswith(".safetensors") or Path(parent) == folder and (
+        name in OWN_FILES or (folder / name).is_file() and is_shared(folder / name))]
     shutil.copytree(folder, out, ignore=ignore)
     for path in folder.iterdir():
         assert not is_tokenizer_file(path.name) or path.name == "tokenizer_config.json" or is_shared(path), (path,

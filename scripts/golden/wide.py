@@ -55,6 +55,16 @@ WIDE |= {
         "bloom": dict(hidden_size=256),
     "mpt": dict(d_model=256),
 }
+# Hybrids without state spaces, later text parts with eyes, models that embed.
+WIDE |= {
+    "granite4-dense": dict(mamba_d_head=128, shared_intermediate_size=512),
+    "granite4-moe": dict(mamba_d_head=128, intermediate_size=256, shared_intermediate_size=256),
+    "glm4v": {}, "glm4v-moe": dict(moe_intermediate_size=256), "llama-embed": {}, "paddleocr": dict(head_dim=64),
+    "laguna": dict(head_dim=64, moe_intermediate_size=256, shared_expert_intermediate_size=256),
+    "youtu": dict(kv_lora_rank=256, q_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64,
+                  num_key_value_heads=4),
+    "gemma3n-old": dict(SIZES, head_dim=64, laurel_rank=64, intermediate_size=[512] * 5),
+}
 TYPES = ["q8_0", "q4_k_m"]
 # What is quantized already is not quantized again.
 TYPES_OF = {"gpt-oss-mxfp4": ["mxfp4_moe"]}
@@ -89,12 +99,16 @@ def fill(path: Path) -> dict:
 
 def make_one(name: str, sizes: dict, ctx) -> None:
     spec = dict(arch.FAMILIES[name])
-    spec["config"] = {**spec.get("config", {}), **({} if spec.get("bare") else SIZES), **sizes}
+    config = spec.get("config", {})
+    if "text_config" in config:
+        spec["config"] = {**config, "text_config": {**config["text_config"], **SIZES, **sizes}}
+    else:
+        spec["config"] = {**config, **({} if spec.get("bare") else SIZES), **sizes}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / name
         arch.make_checkpoint(name, spec, folder)
         for file in folder.iterdir():
-            if file.name not in ("config.json", "model.safetensors"):
+            if file.is_file() and file.name not in ("config.json", "model.safetensors"):
                 shutil.copy(ctx.checkpoint(name) / file.name, file)
         shapes = fill(folder / "model.safetensors")
         pre = "llama-bpe" if spec.get("tokenizer") == "bpe" else "default"

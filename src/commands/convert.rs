@@ -175,6 +175,10 @@ struct ConvertArgs {
     /// so that llama.cpp cuts text as the model does; the reference gives every token the same.
     #[arg(long)]
     scores_from_merges: bool,
+    /// Write the matrices of sentence-transformers behind a model that makes vectors of texts as well (2_Dense, 3_Dense of
+    /// EmbeddingGemma).
+    #[arg(long, conflicts_with = "to")]
+    dense_modules: bool,
     /// The plan or the result as JSON on stdout.
     #[arg(long)]
     json: bool,
@@ -264,6 +268,7 @@ impl ConvertArgs {
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
+            dense_modules: self.dense_modules,
             scores_from_merges: self.scores_from_merges,
             arch_as: self.arch_as.clone(),
             vocab_only: self.vocab_only,

@@ -22,6 +22,9 @@ pub struct Arch {
     pub written: Option<&'static str>,
     /// Class names in `architectures` of `config.json`.
     pub classes: &'static [Class],
+    /// Of classes that several rows have: whether a checkpoint is one of this row's, by its config as it stands or by what
+    /// else is known. A row that does not ask takes what no other one of the class does.
+    pub fits: Option<fn(&Input<'_>) -> bool>,
     /// A public checkpoint on the Hugging Face Hub.
     pub example: &'static str,
     /// The config classes that transformers reads its files with. A file whose `model_type` belongs to no
@@ -51,8 +54,8 @@ pub struct Arch {
     pub export_name: fn(&Hparams, Class, &str) -> Option<String>,
     /// Derives hyperparameters from the config and the names of the tensors, before anything else uses them.
     pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
-    /// Why a checkpoint of its classes must not be converted as one of these, by what else is known of it.
-    pub refuses: fn(&Input<'_>) -> Option<&'static str>,
+    /// Of a reranker, the tokens whose rows of the output are its answers.
+    pub answers: Option<[&'static str; 2]>,
     /// Ways to quantize whose weights are stored as they are.
     pub packed: &'static [Packed],
     /// The kinds of tokenizers of its checkpoints.
@@ -119,6 +122,7 @@ pub const DECODER: Arch = Arch {
     name: "",
     written: None,
     classes: &[],
+    fits: None,
     example: "",
     configs: &[],
     raw_config: false,
@@ -132,7 +136,7 @@ pub const DECODER: Arch = Arch {
     rename: |_, _| None,
     export_name: |_, _, _| None,
     prepare: |hparams, _| Ok(hparams),
-    refuses: |_| None,
+    answers: None,
     packed: &[],
     vocab: Route::Gpt2,
     harmless: &[],

@@ -36,6 +36,12 @@ pub(crate) fn text_config(config: &Json) -> Option<&Json> {
         .or_else(|| sub("text_config"))
 }
 
+/// The value of a key of a model's text part, which is the whole where it has no other.
+pub(crate) fn text_key<'a>(config: &'a Json, key: &str) -> Option<&'a Json> {
+    let of_text = text_config(config).and_then(|text| text.get(key));
+    of_text.or_else(|| config.get(key)).filter(|value| !value.is_null())
+}
+
 /// JSON as transformers writes it: two spaces, one line feed at the end.
 pub(crate) fn pretty(value: &Json) -> Vec<u8> {
     let mut text = format!("{value:#}").into_bytes();

@@ -115,6 +115,11 @@ impl Keys {
         self.set(format!("{}.{key}", self.arch), value);
     }
 
+    /// Sets a text key by its whole name, right after `general.architecture`: the reference sets it when a model is opened.
+    pub fn set_first_text(&mut self, key: &str, text: &str) {
+        self.early.set(key.to_owned(), text);
+    }
+
     /// As [`Keys::set_prefixed`], for a key that the reference sets while it still goes through the tensors:
     /// these come right after `general.architecture`, before all others.
     pub fn set_early(&mut self, key: &str, value: Value) {

@@ -85,7 +85,8 @@ impl OutTensor {
     /// any other vector is one row.
     pub fn row_view(&self) -> RowView {
         let moves = matches!(&self.data, Data::Rows { rows, .. } if *rows != RowMap::Concat);
-        let by_element = matches!(&self.data, Data::Rows { rows: RowMap::Elements { .. }, .. });
+        let by_element =
+            matches!(&self.data, Data::Rows { rows: RowMap::Elements { .. } | RowMap::FirstHead { .. }, .. });
         if by_element || self.shape.n_dims() <= 1 && moves {
             RowView { n_rows: self.shape.n_elems(), row_elems: 1 }
         } else {
@@ -98,7 +99,10 @@ impl OutTensor {
     pub fn moves_blocks(&self, dtype: DType) -> bool {
         let Data::Rows { rows, element: ElementMap::Identity, .. } = &self.data else { return false };
         let row_elems = self.row_view().row_elems;
-        row_elems == self.shape.row_elems()
+        // Of rows of zeros there are no blocks.
+        let has_all = !matches!(rows, RowMap::Pad { .. });
+        has_all
+            && row_elems == self.shape.row_elems()
             && row_elems.is_multiple_of(rows.pieces().saturating_mul(dtype.block_elems()))
     }
 }
@@ -162,6 +166,37 @@ pub enum RowMap {
     RopePermute {
         /// Number of heads that the rows are divided into.
         n_head: u64,
+    },
+    /// Elements of the first head for every head, rotary halves interleaved as by [`RowMap::RopePermute`].
+    ///
+    /// Source: `ChameleonModel._reverse_hf_permute` in `conversion/chameleon.py`.
+    FirstHead {
+        /// Elements of a head.
+        head: u64,
+    },
+    /// Two rows of the only source.
+    Pick {
+        /// Which rows, in the order of the output.
+        rows: [u64; 2],
+        /// Rows of the source.
+        of: u64,
+    },
+    /// The rows of the only source, and rows of zeros behind them.
+    Pad {
+        /// Rows of the source.
+        rows: u64,
+        /// Rows with those of zeros.
+        to: u64,
+    },
+    /// The inverse of [`RowMap::RopePermute`] on the first rows of each head: from neighbours to halves. Heads that a
+    /// checkpoint rotates by neighbours and llama.cpp by halves.
+    ///
+    /// Source: `Glm4Model.normal_to_neox` in `conversion/glm.py`.
+    RopeHalves {
+        /// Rows of a head.
+        head: u64,
+        /// How many of these, an even number, are rotated; the others stay.
+        rotated: u64,
     },
     /// A part of the only source, whose rows come in groups: of each group the same few rows.
     /// Takes fused projections apart (one group with three parts, a group for each key head, a
@@ -251,11 +286,19 @@ impl RowMap {
 
     /// Source row for output row `row` of a tensor with `n_rows` rows ([`OutTensor::row_view`]),
     /// for maps of one source. [`RowMap::Concat`] gives the row itself; the caller finds the
-    /// source by row counts. For [`RowMap::RopePermute`], `n_rows` must be a multiple of twice
+    /// source by row counts, and so does [`RowMap::Pad`], of which the rows beyond the source are zeros. For [`RowMap::RopePermute`], `n_rows` must be a multiple of twice
     /// `n_head`, which `resolve` has checked.
     pub fn source_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
-            RowMap::Concat => row,
+            RowMap::Concat | RowMap::Pad { .. } => row,
+            RowMap::Pick { rows: [first, second], .. } => {
+                if row == 0 {
+                    first
+                } else {
+                    second
+                }
+            }
+            RowMap::FirstHead { head } => row % 2 * (head / 2) + row % head / 2,
             RowMap::Slice { start } => start + row,
             // A head of 4 rows, in the checkpoint and in the file. Hugging Face rotates row i with row i + d/2, llama.cpp
             // rotates neighbours:
@@ -268,6 +311,13 @@ impl RowMap {
                 let (position, half) = (within / 2, within % 2);
                 head * head_rows + half * (head_rows / 2) + position
             }
+            // A head of 6 rows of which 4 are rotated:
+            //   checkpoint  x0 y0 x1 y1 z0 z1
+            //   file        x0 x1 y0 y1 z0 z1
+            RowMap::RopeHalves { head, rotated } => match row % head {
+                within if within >= rotated => row,
+                within => row - within + within % (rotated / 2) * 2 + within / (rotated / 2),
+            },
             // Groups of 4 rows a b c d, of which 2 from 1 on are taken:
             //   source  a0 b0 c0 d0 a1 b1 c1 d1
             //   output     b0 c0       b1 c1
@@ -336,11 +386,15 @@ impl RowMap {
         let of_groups = |taken: u64, group: u64| (n_rows / taken.max(1)).saturating_mul(group);
         match *self {
             RowMap::Slice { start } => start.saturating_add(n_rows),
+            RowMap::Pad { rows, .. } => rows,
+            RowMap::Pick { of, .. } => of,
             RowMap::Groups { group, rows, .. } => of_groups(rows, group),
             RowMap::Regroup { group, parts } => of_groups(parts.iter().map(|(_, rows)| rows).sum(), group),
             RowMap::Elements { step, .. } => n_rows.saturating_mul(step),
             RowMap::Concat
             | RowMap::RopePermute { .. }
+            | RowMap::RopeHalves { .. }
+            | RowMap::FirstHead { .. }
             | RowMap::Ungroup { .. }
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
@@ -352,7 +406,10 @@ impl RowMap {
     /// output has `n_rows` rows. [`RowMap::source_row`] of it is `row` again.
     pub fn output_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
-            RowMap::Concat => row,
+            RowMap::Concat | RowMap::Pad { .. } => row,
+            RowMap::Pick { rows: [first, _], .. } => u64::from(row != first),
+            // Of other heads nothing is left, so that nobody asks.
+            RowMap::FirstHead { head } => row % (head / 2) * 2 + row % head / (head / 2),
             RowMap::Slice { start } => row - start,
             RowMap::RopePermute { n_head } => {
                 let head_rows = n_rows / n_head;
@@ -360,6 +417,10 @@ impl RowMap {
                 let (half, position) = (within / (head_rows / 2), within % (head_rows / 2));
                 head * head_rows + position * 2 + half
             }
+            RowMap::RopeHalves { head, rotated } => match row % head {
+                within if within >= rotated => row,
+                within => row - within + within % 2 * (rotated / 2) + within / 2,
+            },
             RowMap::Groups { group, start, rows, n_head } => {
                 let row = row / group * rows + row % group - start;
                 if n_head > 0 { RowMap::RopePermute { n_head }.output_row(row, n_rows) } else { row }
@@ -423,6 +484,8 @@ pub enum ElementMap {
     /// `exp` for each set of instructions): about one element in a hundred is the other neighbour
     /// of the exact value.
     MinusExp,
+    /// e to the power of the element, rounded as by [`ElementMap::MinusExp`].
+    Exp,
     /// It is multiplied by the first factor, the product by the second.
     Scale([f32; 2]),
     /// It is multiplied by the factor, the product by that of its band of output rows.
@@ -445,6 +508,7 @@ impl ElementMap {
             ElementMap::AddOne => round(value + 1.0),
             // In double precision, so that the result is the correctly rounded f32.
             ElementMap::MinusExp => -round(f64::from(value).exp() as f32),
+            ElementMap::Exp => round(f64::from(value).exp() as f32),
             ElementMap::Scale([first, second]) => round(round(value * first) * second),
             ElementMap::ScaleBands { factor, bands } => {
                 let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
@@ -464,6 +528,7 @@ impl ElementMap {
             ElementMap::Identity => return value,
             ElementMap::AddOne => return value - 1.0,
             ElementMap::MinusExp => (-f64::from(value)).ln(),
+            ElementMap::Exp => f64::from(value).ln(),
             ElementMap::Scale([first, second]) => f64::from(value) / f64::from(first) / f64::from(second),
             ElementMap::ScaleBands { factor, bands } => {
                 let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
@@ -497,6 +562,7 @@ mod tests {
             ElementMap::Identity,
             ElementMap::AddOne,
             ElementMap::MinusExp,
+            ElementMap::Exp,
             ElementMap::Scale([0.390_625, 1.1]),
             ElementMap::Scale([0.235_702_26, 1.0]),
             ElementMap::ScaleBands { factor: 1.1, bands },
@@ -513,7 +579,7 @@ mod tests {
         // Any other float comes back as one that leads to the same.
         for step in 0..10_000u32 {
             let value = f32::from_bits(0x3d00_0001 + step * 4099);
-            for map in &maps[2..5] {
+            for map in &maps[2..6] {
                 let there = map.apply(0, value, |value| value);
                 assert_eq!(map.apply(0, map.undo(0, there), |value| value), there, "{map:?} of {value}");
             }
@@ -559,6 +625,19 @@ mod tests {
         let rows: Vec<u64> = (0..4).map(|row| map.source_row(row, 4)).collect();
         assert_eq!(rows, [1, 3, 5, 7]);
         assert!((0..4).all(|row| map.output_row(rows[row as usize], 4) == row));
+    }
+
+    #[test]
+    fn neighbours_become_halves() {
+        // Two heads of x y x y x y z, of which z is not rotated.
+        let map = RowMap::RopeHalves { head: 7, rotated: 6 };
+        let rows: Vec<u64> = (0..14).map(|row| map.source_row(row, 14)).collect();
+        assert_eq!(rows, [0, 2, 4, 1, 3, 5, 6, 7, 9, 11, 8, 10, 12, 13]);
+        assert!((0..14).all(|row| map.output_row(rows[row as usize], 14) == row));
+        // Of whole heads it undoes the other permutation.
+        let (halves, neighbours) =
+            (RowMap::RopeHalves { head: 6, rotated: 6 }, RowMap::RopePermute { n_head: 3 });
+        assert!((0..18).all(|row| halves.source_row(neighbours.source_row(row, 18), 18) == row));
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod naming;
 mod nearest;
 mod options;
 mod pooling;
+mod quantile;
 mod registry;
 mod resolve;
 mod rope_llama3;
@@ -58,5 +59,5 @@ pub use legacy::{DEFAULT_CONTEXT, DEFAULT_EPSILON, LegacyHeader, LegacyOptions, 
 pub use naming::{adapter_file_name, default_file_name, vocab_file_name};
 pub use options::Options;
 pub use registry::ARCHES;
-pub use resolve::{resolve, resolve_weights};
+pub use resolve::{resolve, resolve_weights, row_of};
 pub use tensors::rules;

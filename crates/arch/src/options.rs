@@ -16,6 +16,8 @@ pub struct Options {
     pub embed_tokenizer_json: bool,
     /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
     pub scores_from_merges: bool,
+    /// Whether matrices of sentence-transformers behind a model that makes vectors of texts are written as well.
+    pub dense_modules: bool,
     /// The architecture, whatever class the config names: a name of [`ARCHES`](crate::ARCHES) or
     /// one of its class names.
     pub arch_as: Option<String>,

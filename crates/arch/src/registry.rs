@@ -2,11 +2,11 @@
 
 use serde_json::Value as Json;
 
-use crate::ArchError;
 use crate::arch::{Arch, Class};
 use crate::config::Hparams;
 use crate::config::classes::{self, ConfigClass};
 use crate::models;
+use crate::{ArchError, Input};
 
 /// Every architecture, sorted by name. What is not in this table is not supported.
 pub const ARCHES: &[Arch] = &[
@@ -15,8 +15,11 @@ pub const ARCHES: &[Arch] = &[
     models::baichuan::BAICHUAN,
     models::bailingmoe::BAILINGMOE,
     models::bailingmoe2::BAILINGMOE2,
+    models::bailingmoe3::BAILINGMOE3,
+    models::bamba::BAMBA,
     models::bert::BERT,
     models::bloom::BLOOM,
+    models::chameleon::CHAMELEON,
     models::chatglm::CHATGLM,
     models::codeshell::CODESHELL,
     models::cohere2::COHERE2,
@@ -24,10 +27,12 @@ pub const ARCHES: &[Arch] = &[
     models::dbrx::DBRX,
     models::deepseek::DEEPSEEK,
     models::deepseek2::DEEPSEEK2,
+    models::deepseek2_ocr::DEEPSEEK2_OCR,
     models::distilbert::DISTILBERT,
     models::dots1::DOTS1,
     models::ernie4_5::ERNIE4_5,
     models::ernie4_5_moe::ERNIE4_5_MOE,
+    models::eurobert::EUROBERT,
     models::exaone4::EXAONE4,
     models::falcon::FALCON,
     models::falcon_h1::FALCON_H1,
@@ -35,6 +40,7 @@ pub const ARCHES: &[Arch] = &[
     models::gemma_embedding::GEMMA_EMBEDDING,
     models::gemma2::GEMMA2,
     models::gemma3::GEMMA3,
+    models::gemma3n::GEMMA3N,
     models::gemma4::GEMMA4,
     models::glm4::GLM4,
     models::glm4_moe_lite::GLM4_MOE_LITE,
@@ -44,13 +50,20 @@ pub const ARCHES: &[Arch] = &[
     models::gptj::GPTJ,
     models::gptneox::GPTNEOX,
     models::granite::GRANITE,
+    models::granitehybrid::GRANITE4,
+    models::granitehybrid::GRANITE4_MOE,
+    models::granitehybrid::GRANITEHYBRID,
     models::granitemoe::GRANITEMOE,
     models::internlm2::INTERNLM2,
     models::jamba::JAMBA,
     models::jina_bert::JINA_BERT_V2,
+    models::kimi_linear::KIMI_LINEAR,
+    models::laguna::LAGUNA,
     models::lfm2::LFM2,
+    models::lfm2_embed::LFM2_EMBED,
     models::lfm2moe::LFM2MOE,
     models::llama::LLAMA,
+    models::llama_embed::LLAMA_EMBED,
     models::llama4::LLAMA4,
     models::mamba::MAMBA,
     models::mamba2::MAMBA2,
@@ -64,11 +77,17 @@ pub const ARCHES: &[Arch] = &[
     models::modern_bert::MODERN_BERT,
     models::mpt::MPT,
     models::nemotron::NEMOTRON,
+    models::nemotron_h::NEMOTRON_H,
+    models::nemotron_h::NEMOTRON_H_MOE,
+    models::nemotron_h::NEMOTRON_H_PUZZLE,
+    models::neo_bert::NEO_BERT,
     models::nomic_bert::NOMIC_BERT,
+    models::nomic_bert_moe::NOMIC_BERT_MOE,
     models::olmo::OLMO,
     models::olmo2::OLMO2,
     models::olmoe::OLMOE,
     models::orion::ORION,
+    models::paddleocr::PADDLEOCR,
     models::persimmon::PERSIMMON,
     models::phi2::PHI2,
     models::phi3::PHI3,
@@ -77,11 +96,13 @@ pub const ARCHES: &[Arch] = &[
     models::qwen2moe::QWEN2MOE,
     models::qwen2vl::QWEN2VL,
     models::qwen3::QWEN3,
+    models::qwen3::QWEN3_RERANKER,
     models::qwen35::QWEN35,
     models::qwen35::QWEN35MOE,
     models::qwen3moe::QWEN3MOE,
     models::qwen3next::QWEN3NEXT,
     models::qwen3vl::QWEN3VL,
+    models::qwen3vl::QWEN3VL_RERANKER,
     models::qwen3vl::QWEN3VLMOE,
     models::roberta::ROBERTA,
     models::rwkv::RWKV,
@@ -99,36 +120,38 @@ pub const ARCHES: &[Arch] = &[
     models::roberta::XLM_ROBERTA,
 ];
 
-/// The architecture of a class name, and the class.
-pub fn find(class: &str) -> Option<(&'static Arch, Class)> {
-    classes().find(|(_, known)| known.name == class)
+/// The architecture of a class name, and the class; of several with that class the one whose checkpoint this is.
+pub fn find(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
+    let rows = || classes().filter(|(_, known)| known.name == class);
+    let asked = rows().find(|(arch, _)| arch.fits.is_some_and(|fits| fits(input)));
+    asked.or_else(|| rows().find(|(arch, _)| arch.fits.is_none()))
 }
 
 /// The architecture whose class has the inner part `class`: transformers saves `GemmaModel` or `Qwen3_5TextModel` of
 /// what is `GemmaForCausalLM` with an output. Names then lack `model.` in front.
-pub fn find_inner(class: &str) -> Option<(&'static Arch, Class)> {
+pub fn find_inner(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
     let stem = class.strip_suffix("TextModel").or_else(|| class.strip_suffix("Model"))?;
     let (arch, outer) = ["ForCausalLM", "ForConditionalGeneration"]
         .iter()
-        .find_map(|ending| find(&format!("{stem}{ending}")))
+        .find_map(|ending| find(&format!("{stem}{ending}"), input))
         .filter(|(_, outer)| outer.prefix.is_empty())?;
     // Whether the inner part stands under `model.` in the table of the whole.
     let under_model = arch.rules().any(|rule| rule.hf.iter().any(|name| name.starts_with("model.layers.")));
     under_model.then_some((arch, Class { prefix: "model.", ..outer }))
 }
 
-/// The architecture that a person names: by its own name, whose first class is meant, or by the
-/// name of a class.
+/// The architecture that a person names for a checkpoint: by its own name, whose first class is meant, or by the name of a
+/// class.
 ///
 /// # Errors
 ///
 /// [`ArchError::UnknownName`] with the three names that are most similar.
-pub fn named(name: &str) -> Result<(&'static Arch, Class), ArchError> {
+pub fn named(name: &str, input: &Input<'_>) -> Result<(&'static Arch, Class), ArchError> {
     let by_name = || {
         let arch = ARCHES.iter().find(|arch| arch.name == name)?;
         Some((arch, arch.classes.first().copied()?))
     };
-    find(name).or_else(by_name).ok_or_else(|| {
+    find(name, input).or_else(by_name).ok_or_else(|| {
         let names = ARCHES.iter().map(|arch| arch.name).chain(class_names());
         ArchError::UnknownName { name: name.into(), nearest: nearest(name, names) }
     })
@@ -148,6 +171,8 @@ pub fn config_class(model_type: &str) -> Option<&'static ConfigClass> {
 /// `model_type` of a text part that states none.
 const WRAPPERS: &[(&str, &str)] = &[
     ("audioflamingo3", "qwen2"),
+    ("granite_speech", "granite"),
+    ("granite_speech_plus", "granite"),
     ("idefics3", "llama"),
     ("internvl", "qwen2"),
     ("lfm2_vl", "lfm2"),
@@ -229,11 +254,14 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_and_names_unique_and_lower_case() {
-        let mut configs: Vec<&str> =
-            ARCHES.iter().flat_map(|arch| arch.configs).map(|class| class.model_type).collect();
         let names: Vec<&str> = ARCHES.iter().map(|arch| arch.name).collect();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
-        let mut classes: Vec<&str> = class_names().collect();
+        // A class may have several rows, if all but one ask what else a config says.
+        let unasked = || ARCHES.iter().filter(|arch| arch.fits.is_none());
+        let mut classes: Vec<&str> =
+            unasked().flat_map(|arch| arch.classes).map(|class| class.name).collect();
+        let mut configs: Vec<&str> =
+            unasked().flat_map(|arch| arch.configs).map(|class| class.model_type).collect();
         for list in [&mut classes, &mut configs] {
             let n = list.len();
             list.sort_unstable();
@@ -254,7 +282,7 @@ mod tests {
 
     #[test]
     fn classes_with_similar_names_are_found() {
-        assert!(find("MistalForCausalLM").is_none());
+        assert!(find("MistalForCausalLM", &Input::default()).is_none());
         assert_eq!(nearest_classes("MistalForCausalLM").first(), Some(&"MistralForCausalLM"));
     }
 }

@@ -92,6 +92,17 @@ pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, A
     Resolved::new(input, options).map(|resolved| resolved.layout)
 }
 
+/// The architecture of a checkpoint, by the class that its config names and what else is known of it.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::UnknownClass`].
+pub fn row_of(input: &Input<'_>) -> Result<&'static Arch, ArchError> {
+    let class = class_name(&input.config)?;
+    let found = registry::find(class, input).or_else(|| registry::find_inner(class, input));
+    found.map(|(arch, _)| arch).ok_or_else(|| unknown_class(class, &input.tensors))
+}
+
 /// A layout that lacks the tokenizer, and what it was made with.
 pub(crate) struct Resolved {
     pub arch: &'static Arch,
@@ -105,9 +116,10 @@ impl Resolved {
         let mut class_note = None;
         let (arch, class) = match &options.arch_as {
             Some(name) => {
-                let named = registry::named(name)?;
-                let own =
-                    class_name(&input.config).ok().and_then(|class| Some((class, registry::find(class)?)));
+                let named = registry::named(name, input)?;
+                let own = class_name(&input.config)
+                    .ok()
+                    .and_then(|class| Some((class, registry::find(class, input)?)));
                 if let Some((class, (own, _))) = own.filter(|(_, (own, _))| own.name != named.0.name) {
                     class_note = Some(format!(
                         "`{class}` is `{}` by the table; as `{}` it may be another model",
@@ -119,11 +131,13 @@ impl Resolved {
             None => {
                 let class = class_name(&input.config)?;
                 let inner = || {
-                    let (arch, outer) = registry::find_inner(class)?;
+                    let (arch, outer) = registry::find_inner(class, input)?;
                     class_note = Some(format!("`{class}` is taken for the inner part of `{}`", outer.name));
                     Some((arch, outer))
                 };
-                registry::find(class).or_else(inner).ok_or_else(|| unknown_class(class, &input.tensors))?
+                registry::find(class, input)
+                    .or_else(inner)
+                    .ok_or_else(|| unknown_class(class, &input.tensors))?
             }
         };
         // Weights that are quantized already: of the ways that exist an architecture may know one whose
@@ -139,18 +153,20 @@ impl Resolved {
                 return Err(ArchError::Prequantized { method: method.into() });
             }
         }
-        // Whoever names the architecture means it.
-        if let Some(reason) =
-            (arch.refuses)(input).filter(|_| options.arch_as.is_none() && !options.vocab_only)
-        {
-            return Err(ArchError::NotAsThis { arch: arch.name, reason });
-        }
         // Before defaults are filled in: with those of transformers a config without a width would
         // pass.
         check_needs(&input.config, arch.needs)?;
         let hparams = registry::hparams(arch, &input.config)?;
         let mut hparams = (arch.prepare)(hparams, &input.tensors)?;
         hparams.derived.pooling = pooling::read(input)?;
+        hparams.derived.dense_modules = options.dense_modules;
+        if let Some(texts) = arch.answers.filter(|_| !options.vocab_only) {
+            hparams.derived.answers = vocab::token_ids(input, texts);
+            if hparams.derived.answers.is_none() {
+                let reason = "a reranker, whose tokenizer lacks the tokens that it answers with";
+                return Err(ArchError::NotAsThis { arch: arch.written(), reason });
+            }
+        }
 
         // Tensors come before keys, because `general.size_label` counts their elements.
         let (tensors, dropped) = match options.vocab_only {

@@ -9,7 +9,7 @@ const FLOORS: &[&[&str]] = &[
     &["vocab"],
     &["error"],
     &["config"],
-    &["keys", "tensors", "rope_llama3"],
+    &["keys", "quantile", "tensors", "rope_llama3"],
     &["text_keys", "pooling", "general", "kept", "unasked"],
     &["arch"],
     &["models"],

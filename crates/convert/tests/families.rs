@@ -16,7 +16,9 @@ fn checkpoints() -> Vec<PathBuf> {
 
 fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
     let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
-    let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
+    let dense_modules = expected["options"]["sentence_transformers_dense_modules"] == true;
+    let options = arch::Options { pre, dense_modules, ..arch::Options::default() };
+    let input = CheckpointInput::open(folder, &options)?;
     let conversion = Conversion::new(input).recipe(recipe)?;
     conversion.plan()?.check()?.write(path, &RunOptions::default())?;
     Ok(())

@@ -14,9 +14,10 @@ fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
     fs::create_dir(folder).expect("a folder");
     for entry in fs::read_dir(small).expect("the small checkpoint") {
         let entry = entry.expect("an entry");
-        if !["config.json", "expected.json", "model.safetensors"]
-            .iter()
-            .any(|name| entry.file_name() == *name)
+        if entry.path().is_file()
+            && !["config.json", "expected.json", "model.safetensors"]
+                .iter()
+                .any(|name| entry.file_name() == *name)
         {
             fs::write(folder.join(entry.file_name()), fs::read(entry.path()).expect("a file"))
                 .expect("space");

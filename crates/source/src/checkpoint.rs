@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-    Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, formats,
+    Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, dense, formats,
     methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
@@ -55,7 +55,8 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let listing = folder.listing()?;
     let (format, open, note) = formats::detect(&listing, folder.wants_mistral())?;
     let checkpoint = without_weights(&folder, &listing, Some(format))?;
-    let Weights { parts, tensors, notes: more } = open(folder.path(), &listing)?;
+    let Weights { mut parts, tensors, notes: more } = open(folder.path(), &listing)?;
+    let tensors = dense::with(folder.path(), &mut parts, tensors)?;
     let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros() };
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;

@@ -21,6 +21,7 @@ mod adapter;
 mod card;
 mod checkpoint;
 mod codes;
+mod dense;
 mod dtype;
 mod error;
 mod folder;

@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["rows", "small_files", "weights"],
     &["shards"],
     &["safetensors", "torch"],
-    &["codes"],
+    &["codes", "dense"],
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
     &["checkpoint"],

@@ -174,7 +174,9 @@ fn write_whole(name: &str, files: &[(String, Vec<u8>)], folder: &Path) -> io::Re
         fs::write(path, bytes)?;
     }
     for (file, bytes) in weight_files(name, &description(files)) {
-        fs::write(folder.join(file), bytes)?;
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(path, bytes)?;
     }
     Ok(())
 }

@@ -178,7 +178,9 @@ pub fn golden_value(value: &Value) -> (String, Json) {
         }
         Array::F32(items) => {
             let bytes = items.iter().flat_map(|item| item.to_le_bytes());
-            ("f32", items.iter().map(|item| json!(item)).collect(), bytes.collect())
+            // JSON has no number for these.
+            let number = |item: &f32| if item.is_finite() { json!(item) } else { json!(item.to_string()) };
+            ("f32", items.iter().map(number).collect(), bytes.collect())
         }
         Array::I32(items) => {
             let bytes = items.iter().flat_map(|item| item.to_le_bytes());

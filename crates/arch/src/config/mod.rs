@@ -41,6 +41,10 @@ pub struct Hparams {
 pub struct Derived {
     /// The number of `pooling_type`: how sentence-transformers makes one vector of those of the tokens.
     pub pooling: Option<u32>,
+    /// Ids of the tokens whose rows of the output are a reranker's answers.
+    pub answers: Option<[u64; 2]>,
+    /// Whether matrices of sentence-transformers behind the model are wanted.
+    pub dense_modules: bool,
     /// The number of layers without those that predict more than the next token, where the usual number
     /// counts these as well.
     pub trunk_layers: Option<u64>,

@@ -67,6 +67,63 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         let most = head_counts(file).map(|counts| counts.iter().max().copied().unwrap_or(0));
         Ok(most.map(|most| ("num_key_value_heads", most.into())).into_iter().collect())
     }),
+    // Granite 4 and Bamba: the sizes of their state spaces, and which layers attend, in the words of the Hub's files.
+    (Some("mamba_n_heads"), |file| {
+        let Some(counts) = head_counts(file) else { return Ok(Vec::new()) };
+        let kind = |count: &i32| if *count != 0 { "attention" } else { "mamba" };
+        let mut shown = vec![("layer_types", counts.iter().map(kind).collect())];
+        let inner = state_sizes(
+            file,
+            &mut shown,
+            ["mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"],
+        )?;
+        let width = file.count("embedding_length")?.filter(|width| *width > 0);
+        shown.extend(width.map(|width| ("mamba_expand", (inner / width).into())));
+        let heads = file.count("ssm.time_step_rank")?.filter(|heads| *heads > 0);
+        shown.extend(heads.map(|heads| ("mamba_d_head", (inner / heads).into())));
+        Ok(shown)
+    }),
+    (Some("attn_layer_indices"), |file| {
+        let Some(counts) = head_counts(file) else { return Ok(Vec::new()) };
+        let attends = (0..counts.len()).filter(|layer| counts[*layer] != 0);
+        Ok(vec![("layer_types", Json::Null), ("attn_layer_indices", attends.collect())])
+    }),
+    // Nemotron-H: what a layer is, its tensors say; the sizes of its state spaces and experts.
+    (Some("layers_block_type"), |file| {
+        let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
+        let n_layers = file.count("block_count")?.unwrap_or(0).saturating_sub(predicted);
+        let has = |layer: u64, name: &str| file.shape(&format!("blk.{layer}.{name}.weight")).is_some();
+        let kind = |layer: u64| match () {
+            () if has(layer, "attn_q") => "full_attention",
+            () if has(layer, "ffn_gate_inp") => "moe",
+            () if has(layer, "ffn_up") => "mlp",
+            () => "linear_attention",
+        };
+        let kinds = (0..n_layers.min(file.input.tensors.len() as u64)).map(kind).collect();
+        let lengths = match file.get("feed_forward_length") {
+            Some(Value::Array(Array::I32(lengths))) => lengths.iter().max().copied().unwrap_or(0),
+            _ => 0,
+        };
+        let mut shown = vec![("layers_block_type", kinds), ("intermediate_size", lengths.into())];
+        let inner =
+            state_sizes(file, &mut shown, ["mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel"])?;
+        let heads = file.count("ssm.time_step_rank")?.filter(|heads| *heads > 0);
+        shown.extend(heads.map(|heads| ("mamba_head_dim", (inner / heads).into())));
+        for (name, key) in [
+            ("moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+            ("n_routed_experts", "expert_count"),
+            ("n_shared_experts", "expert_shared_count"),
+            ("norm_topk_prob", "expert_weights_norm"),
+            ("routed_scaling_factor", "expert_weights_scale"),
+            ("n_group", "expert_group_count"),
+            ("topk_group", "expert_group_used_count"),
+            ("moe_latent_size", "moe_latent_size"),
+            ("num_nextn_predict_layers", "nextn_predict_layers"),
+        ] {
+            shown.extend(file.get(key).and_then(json_of).map(|value| (name, value)));
+        }
+        Ok(shown)
+    }),
     // Jamba: every so many layers has attention.
     (Some("attn_layer_period"), |file| {
         let Some(counts) = head_counts(file) else { return Ok(Vec::new()) };
@@ -74,6 +131,15 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         Ok(period(attends, counts.len() as u64, ["attn_layer_offset", "attn_layer_period"]))
     }),
 ];
+
+/// The sizes of state spaces under these names: heads, groups, state, kernel. The inner size.
+fn state_sizes(file: &ArchFile<'_>, shown: &mut Shown, names: [&'static str; 4]) -> Result<u64, ExportError> {
+    let keys = ["ssm.time_step_rank", "ssm.group_count", "ssm.state_size", "ssm.conv_kernel"];
+    for (name, key) in names.into_iter().zip(keys) {
+        shown.extend(file.count(key)?.map(|count| (name, count.into())));
+    }
+    Ok(file.count("ssm.inner_size")?.unwrap_or(0))
+}
 
 /// The first of some layers and the distance to the second; all `n_layers` where there is no second.
 fn period(mut layers: impl Iterator<Item = u64>, n_layers: u64, names: [&'static str; 2]) -> Shown {
@@ -148,6 +214,10 @@ pub fn candidate(
     let metadata = file.input.metadata;
     for (name, of) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
         config.insert(name.into(), metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.into());
+    }
+    if let Some(mask) = metadata.count("tokenizer.ggml.mask_token_id")?.filter(|_| has_field("mask_token_id"))
+    {
+        config.insert("mask_token_id".into(), mask.into());
     }
     config.insert("vocab_size".into(), file.embedding_rows()?.into());
     config.insert("tie_word_embeddings".into(), file.shape("output.weight").is_none().into());

@@ -78,8 +78,12 @@ impl ExportPart {
             }
             RowMap::Elements { step, start } => row % step.max(1) == start,
             RowMap::Slice { start } => row >= start,
+            RowMap::Pick { rows, .. } => rows.contains(&row),
+            RowMap::FirstHead { head } => row < head,
             RowMap::Concat
+            | RowMap::Pad { .. }
             | RowMap::RopePermute { .. }
+            | RowMap::RopeHalves { .. }
             | RowMap::Ungroup { .. }
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }

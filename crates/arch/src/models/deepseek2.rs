@@ -1,4 +1,4 @@
-//! DeepSeek 2, 2.5 and 3, R1, Kimi K2: latent attention and a mixture of experts.
+//! DeepSeek 2, 2.5 and 3, R1, Kimi K2, text parts of Kimi VL and K2.5, Youtu: latent attention and a mixture of experts.
 //!
 //! Config keys: those of every text model with one key head (latent attention becomes attention with
 //! one, larger head), ranks and lengths of the latent attention, experts and their weights.
@@ -13,9 +13,16 @@ use crate::models::prelude::*;
 /// The row.
 pub const DEEPSEEK2: Arch = Arch {
     name: "deepseek2",
-    classes: &[Class::new("DeepseekV2ForCausalLM"), Class::new("DeepseekV3ForCausalLM")],
+    classes: &[
+        Class::new("DeepseekV2ForCausalLM"),
+        Class::new("DeepseekV3ForCausalLM"),
+        Class::new("YoutuForCausalLM"),
+        Class::new("KimiVLForConditionalGeneration"),
+        Class::new("KimiK25ForConditionalGeneration"),
+        Class::new("YoutuVLForConditionalGeneration"),
+    ],
     example: "deepseek-ai/DeepSeek-V2-Lite",
-    configs: &[DEEPSEEK_V2_CONFIG, DEEPSEEK_V3_CONFIG],
+    configs: &[DEEPSEEK_V2_CONFIG, DEEPSEEK_V3_CONFIG, YOUTU_CONFIG],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "kv_lora_rank", "vocab_size"],
     tensors: &[
         rules::DECODER_ENDS,
@@ -57,7 +64,7 @@ pub const CORRECTION: &[TensorRule] =
         .need(Need::Optional)];
 
 /// A dimension for the heads, whose rows follow each other.
-const BY_HEAD: Reshape = Reshape {
+pub const BY_HEAD: Reshape = Reshape {
     forward: |hparams, dims| {
         // Rows of values of all heads one after the other: (heads * values, rank) becomes (heads,
         // values, rank).
@@ -73,7 +80,12 @@ fn head_rows(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
     Ok((hparams.need_u64(&["qk_nope_head_dim"])?, hparams.need_u64(&["v_head_dim"])?))
 }
 
-fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
+/// Keys of the heads, transposed.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
     // kv_b_proj (rank -> heads * (keys + values)) holds, head after head, W_uk (keys rows) and W_uv (values rows).
     // llama.cpp multiplies the queries by W_uk transposed instead of expanding the keys (absorbed latent attention):
     //   attn_k_b (heads, rank, keys)  = W_uk of each head, transposed
@@ -83,7 +95,12 @@ fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> 
     Ok(Transposed { matrix, rows: keys, columns: RowMap::Concat })
 }
 
-fn values_of_heads(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+/// Values of the heads.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn values_of_heads(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     let (keys, values) = head_rows(hparams)?;
     Ok(RowMap::Groups { group: keys.saturating_add(values), start: keys, rows: values, n_head: 0 })
 }
@@ -189,6 +206,46 @@ const DEEPSEEK_V3_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
+/// `YoutuConfig` of transformers 5.23: no experts.
+const YOUTU_CONFIG: ConfigClass = ConfigClass {
+    model_type: "youtu",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(128_256)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(6144)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(16)),
+            ("kv_lora_rank", INT, Int(512)),
+            ("q_lora_rank", INT | NULL, Int(1536)),
+            ("qk_rope_head_dim", INT, Int(64)),
+            ("v_head_dim", INT | NULL, Int(128)),
+            ("qk_nope_head_dim", INT, Int(128)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("initializer_range", FLOAT | NULL, Null),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("bos_token_id", INT | NULL, Int(128_000)),
+            ("eos_token_id", INT | NULL | INTS, Int(128_001)),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("rope_interleave", BOOL | NULL, Bool(true)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+        ],
+        YOUTU_REST,
+    ],
+    adjust: rotated_part,
+    ..BASE
+};
+
+/// What the class has of a decoder's fields.
+const YOUTU_REST: &[Field] = &[
+    ("num_hidden_layers", INT, Int(32)),
+    ("hidden_act", TEXT, Text("silu")),
+    ("use_cache", BOOL, Bool(true)),
+    ("pad_token_id", INT | NULL, Null),
+    ("rope_parameters", DICT | NULL, Null),
+];
+
 /// Fields that both classes have with the same default.
 const LATENT_FIELDS: &[Field] = &[
     ("rms_norm_eps", FLOAT, Float(1e-6)),
@@ -223,15 +280,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         one_head = one_head.with("rms_norm_eps", 1e-6.into());
     }
     text_keys(&one_head, keys)?;
-    // Models of this class without experts (Youtu) are dense in all layers.
-    let dense = match hparams.get_u64("first_k_dense_replace")? {
-        Some(dense) => dense,
-        None if hparams.get("n_routed_experts").is_some() => 0,
-        None => hparams.n_layers()?,
-    };
-    keys.set_derived("leading_dense_block_count", "first_k_dense_replace", dense)?;
-    keys.vocab_size(hparams)?;
-    keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])?;
+    dense_keys(hparams, keys)?;
     let (rank, rotated) = (hparams.need_u64(&["kv_lora_rank"])?, hparams.need_u64(&["qk_rope_head_dim"])?);
     let (head_keys, head_values) = head_rows(hparams)?;
     keys.derived_from("rope.dimension_count", &["qk_rope_head_dim"]);
@@ -240,6 +289,40 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("attention.value_length", "kv_lora_rank", rank)?;
     keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", head_keys.saturating_add(rotated))?;
     keys.set_derived("attention.value_length_mla", "v_head_dim", head_values)?;
+    expert_keys(hparams, keys)?;
+    keys.derived_from("rope.scaling.yarn_log_multiplier", &["rope_parameters.mscale_all_dim"]);
+    keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // YaRN multiplies attention by m^2 with m = 0.1 mscale_all_dim ln(factor) + 1; llama.cpp reads 0.1 mscale_all_dim.
+    if hparams.rope().get("mscale_all_dim").is_some() {
+        let scale = 0.1 * hparams.rope().f64_or("mscale_all_dim", 0.0)?;
+        keys.set_prefixed("rope.scaling.yarn_log_multiplier", Value::F32(scale as f32));
+    }
+    Ok(())
+}
+
+/// How many of the first layers are dense, the size of the vocabulary, and what queries are compressed to.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn dense_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Models of this class without experts (Youtu) are dense in all layers.
+    let dense = match hparams.get_u64("first_k_dense_replace")? {
+        Some(dense) => dense,
+        None if hparams.get("n_routed_experts").is_some() => 0,
+        None => hparams.n_layers()?,
+    };
+    keys.set_derived("leading_dense_block_count", "first_k_dense_replace", dense)?;
+    keys.vocab_size(hparams)?;
+    keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])
+}
+
+/// Experts and their weights.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size", "intermediate_size"])?;
     keys.count("expert_count", hparams, &["n_routed_experts"])?;
     keys.set_derived(
@@ -249,15 +332,8 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     )?;
     keys.number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     keys.derived_from("expert_weights_norm", &["norm_topk_prob"]);
-    keys.derived_from("rope.scaling.yarn_log_multiplier", &["rope_parameters.mscale_all_dim"]);
     if hparams.is_true("norm_topk_prob") {
         keys.set_prefixed("expert_weights_norm", Value::Bool(true));
-    }
-    keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
-    // YaRN multiplies attention by m^2 with m = 0.1 mscale_all_dim ln(factor) + 1; llama.cpp reads 0.1 mscale_all_dim.
-    if hparams.rope().get("mscale_all_dim").is_some() {
-        let scale = 0.1 * hparams.rope().f64_or("mscale_all_dim", 0.0)?;
-        keys.set_prefixed("rope.scaling.yarn_log_multiplier", Value::F32(scale as f32));
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ const FUSED: &[TensorRule] = &[
 ];
 
 /// `Ernie4_5Config` of transformers 5.23.
-const ERNIE4_5_CONFIG: ConfigClass = ConfigClass {
+pub const ERNIE4_5_CONFIG: ConfigClass = ConfigClass {
     model_type: "ernie4_5",
     default_theta: 500_000.0,
     fields: &[

@@ -24,9 +24,11 @@ pub const GEMMA3: Arch = Arch {
     ..DECODER
 };
 
-const OUTPUT: &[TensorRule] = &[TensorRule::copy(&["lm_head"], "output").need(Need::Optional)];
+/// The output, where it is not tied to the embedding.
+pub const OUTPUT: &[TensorRule] = &[TensorRule::copy(&["lm_head"], "output").need(Need::Optional)];
 
-const QK_NORMS: &[TensorRule] = &[
+/// Norms of queries and keys.
+pub const QK_NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm"),
 ];

@@ -1,13 +1,14 @@
 //! EmbeddingGemma: Gemma 3 that sees in both directions and makes vectors of texts.
 //!
-//! Config keys: those of Gemma 3, with the window of the file as it stands, and pooling.
+//! Config keys: those of Gemma 3, with the window of the file as it stands, and pooling; sizes of the matrices behind it.
 //!
-//! Transforms: those of Gemma 3.
+//! Transforms: those of Gemma 3. Two matrices behind the pooling are written where they are asked for.
 //!
 //! Source: `EmbeddingGemma` in `conversion/gemma.py`.
 
 use crate::models::gemma3::{self, GEMMA3};
 use crate::models::prelude::*;
+use crate::models::{gemma, gemma2};
 
 /// The row.
 pub const GEMMA_EMBEDDING: Arch = Arch {
@@ -20,8 +21,48 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
         // transformers halves the window of models that look both ways; the file has it as it is stated, and so has what
         // is made of the config here.
         gemma3::keys(hparams, keys)?;
+        for size in SIZES.iter().filter(|_| hparams.derived.dense_modules) {
+            keys.count(size, hparams, &[size])?;
+        }
         pooling::keys(hparams, keys)
     },
     harmless: &["layer_types"],
+    tensors: &[
+        DENSE,
+        gemma::ENDS,
+        gemma3::OUTPUT,
+        gemma2::NORMS,
+        rules::ATTENTION,
+        gemma3::QK_NORMS,
+        rules::GATED_MLP,
+    ],
+    drops: |hparams, name| match name.split_once("_Dense.") {
+        Some(_) if !hparams.derived.dense_modules => {
+            Some("matrices behind the model are left out unless they are asked for")
+        }
+        Some((_, rest)) if rest != "linear.weight" => Some("llama.cpp adds nothing to what these give"),
+        _ => None,
+    },
+    prepare: |hparams, tensors| {
+        let mut hparams = hparams;
+        for size in SIZES {
+            let tensor = if size.starts_with("dense_2") { "2_Dense" } else { "3_Dense" };
+            let is_it = |source: &&SourceTensor| source.name == format!("{tensor}.linear.weight");
+            if let Some(source) = tensors.iter().find(is_it) {
+                // (out, in) rows first.
+                let n = if size.ends_with("_in") { source.shape.row_elems() } else { source.shape.n_rows() };
+                hparams = hparams.with(size, n.into());
+            }
+        }
+        Ok(hparams)
+    },
     ..GEMMA3
 };
+
+/// Sizes of both matrices: the keys, and the names under which the hyperparameters have them.
+const SIZES: [&str; 4] = ["dense_2_feat_in", "dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"];
+
+const DENSE: &[TensorRule] = &[
+    TensorRule::copy(&["model.2_Dense.linear"], "dense_2").need(Need::Optional),
+    TensorRule::copy(&["model.3_Dense.linear"], "dense_3").need(Need::Optional),
+];

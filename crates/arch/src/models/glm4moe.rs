@@ -1,4 +1,4 @@
-//! GLM 4.5 to 4.7: mixtures of experts.
+//! GLM 4.5 to 4.7, and text parts of GLM 4.5V and 4.6V: mixtures of experts.
 //!
 //! Config keys: those of every text model, the rotated part of a head, leading dense layers, experts
 //! and their weights, the layers of multi-token prediction.
@@ -14,9 +14,9 @@ use crate::models::prelude::*;
 /// The row.
 pub const GLM4MOE: Arch = Arch {
     name: "glm4moe",
-    classes: &[Class::new("Glm4MoeForCausalLM")],
+    classes: &[Class::new("Glm4MoeForCausalLM"), Class::new("Glm4vMoeForConditionalGeneration")],
     example: "zai-org/GLM-4.5-Air",
-    configs: &[GLM4MOE_CONFIG],
+    configs: &[GLM4MOE_CONFIG, GLM4V_MOE_CONFIG],
     tensors: &[
         rules::DECODER_ENDS,
         NORMS,
@@ -30,6 +30,7 @@ pub const GLM4MOE: Arch = Arch {
     keys,
     prepare: count_predicted,
     vocab: Route::Glm4Moe,
+    harmless: &["hidden_act=silu"],
     ..DECODER
 };
 
@@ -68,7 +69,8 @@ pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hpa
     // layer's.
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
     let first = format!("model.layers.{trunk}.");
-    if !tensors.iter().any(|tensor| tensor.name.starts_with(&first)) {
+    let is_first = |tensor: &SourceTensor| tensor.name.replace("language_model.", "").starts_with(&first);
+    if !tensors.iter().any(is_first) {
         // Saved by transformers, which leaves that layer out: then the file has no key for it either.
         return Ok(hparams.without(PREDICTED));
     }
@@ -112,6 +114,30 @@ const GLM4MOE_CONFIG: ConfigClass = ConfigClass {
         Ok(())
     },
     ..BASE
+};
+
+/// `Glm4vMoeConfig` of transformers 5.23: text and images.
+const GLM4V_MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "glm4v_moe",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| adjust::text_config(map, &GLM4V_MOE_TEXT_CONFIG),
+    ..BASE
+};
+
+const GLM4V_MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "glm4v_moe_text",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_424)),
+            ("max_position_embeddings", INT, Int(65536)),
+            ("attention_bias", BOOL, Bool(true)),
+        ],
+        GLM4MOE_CONFIG.fields[0],
+        DECODER_FIELDS,
+    ],
+    renamed: &[("num_local_experts", "n_routed_experts")],
+    ..GLM4MOE_CONFIG
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

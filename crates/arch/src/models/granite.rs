@@ -1,4 +1,4 @@
-//! Granite 3, dense.
+//! Granite 3, dense; text parts of Granite Speech.
 //!
 //! Config keys: those of llama without `head_dim`, and four multipliers.
 //!
@@ -12,12 +12,23 @@ use crate::models::prelude::*;
 /// The row.
 pub const GRANITE: Arch = Arch {
     name: "granite",
-    classes: &[Class::new("GraniteForCausalLM")],
+    classes: &[
+        Class::new("GraniteForCausalLM"),
+        Class::new("GraniteSpeechForConditionalGeneration"),
+        Class::new("GraniteSpeechPlusForConditionalGeneration"),
+    ],
     example: "ibm-granite/granite-3.3-2b-instruct",
     configs: &[GRANITE_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys,
     computed: llama::computed,
+    drops: |_, name| {
+        let is_other = name.starts_with("encoder.")
+            || ["image_", "layerwise_projectors", "spatial_projectors"]
+                .iter()
+                .any(|part| name.contains(part));
+        is_other.then_some("part of an image, sound or speech model")
+    },
     vocab: Route::Llama,
     ..DECODER
 };

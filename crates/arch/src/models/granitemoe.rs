@@ -23,37 +23,51 @@ pub const GRANITEMOE: Arch = Arch {
     ..DECODER
 };
 
-const EXPERTS: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.router.layer"], "blk.{bid}.ffn_gate_inp"),
-    TensorRule::part(
-        &["model.layers.{bid}.block_sparse_moe.input_linear"],
-        "blk.{bid}.ffn_gate_exps",
-        rules::first_half,
-    ),
-    TensorRule::part(
-        &["model.layers.{bid}.block_sparse_moe.input_linear"],
-        "blk.{bid}.ffn_up_exps",
-        rules::second_half,
-    ),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.output_linear"], "blk.{bid}.ffn_down_exps"),
-];
+const EXPERTS: &[TensorRule] = &experts(Need::Always);
 
-const SHARED: &[TensorRule] = &[
-    TensorRule::part(
-        &["model.layers.{bid}.shared_mlp.input_linear"],
-        "blk.{bid}.ffn_gate_shexp",
-        rules::first_half,
-    )
-    .need(HAS_SHARED),
-    TensorRule::part(
-        &["model.layers.{bid}.shared_mlp.input_linear"],
-        "blk.{bid}.ffn_up_shexp",
-        rules::second_half,
-    )
-    .need(HAS_SHARED),
-    TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
-        .need(HAS_SHARED),
-];
+const SHARED: &[TensorRule] = &shared(HAS_SHARED);
+
+/// Experts that are stacked already, gate before up in one tensor.
+pub const fn experts(need: Need) -> [TensorRule; 4] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.router.layer"], "blk.{bid}.ffn_gate_inp")
+            .need(need),
+        TensorRule::part(
+            &["model.layers.{bid}.block_sparse_moe.input_linear"],
+            "blk.{bid}.ffn_gate_exps",
+            rules::first_half,
+        )
+        .need(need),
+        TensorRule::part(
+            &["model.layers.{bid}.block_sparse_moe.input_linear"],
+            "blk.{bid}.ffn_up_exps",
+            rules::second_half,
+        )
+        .need(need),
+        TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.output_linear"], "blk.{bid}.ffn_down_exps")
+            .need(need),
+    ]
+}
+
+/// One expert that all tokens pass.
+pub const fn shared(need: Need) -> [TensorRule; 3] {
+    [
+        TensorRule::part(
+            &["model.layers.{bid}.shared_mlp.input_linear"],
+            "blk.{bid}.ffn_gate_shexp",
+            rules::first_half,
+        )
+        .need(need),
+        TensorRule::part(
+            &["model.layers.{bid}.shared_mlp.input_linear"],
+            "blk.{bid}.ffn_up_shexp",
+            rules::second_half,
+        )
+        .need(need),
+        TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
+            .need(need),
+    ]
+}
 
 const HAS_SHARED: Need = Need::If(|hparams, _| {
     hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
@@ -92,7 +106,12 @@ const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
     ..GRANITEMOE_CONFIG
 };
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// The keys.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granite::keys(hparams, keys)?;
     match hparams.get_u64("shared_intermediate_size")? {
         // GraniteMoeShared with length 0 is GraniteMoe.

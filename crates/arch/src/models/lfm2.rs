@@ -28,7 +28,8 @@ pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];
 
-const LAYERS: &[TensorRule] = &[
+/// Norms and feed-forward part of every layer.
+pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.operator_norm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["model.layers.{bid}.ffn_norm"], "blk.{bid}.ffn_norm"),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.w1"], "blk.{bid}.ffn_gate"),
@@ -121,7 +122,12 @@ pub fn heads_by_layer(hparams: &Hparams) -> Result<Json, ArchError> {
     Ok(types.iter().map(|kind| if kind == "conv" { 0 } else { heads }).collect())
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// The keys.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(&hparams.with("num_key_value_heads", heads_by_layer(hparams)?), keys)?;
     keys.vocab_size(hparams)?;
     keys.needed("shortconv.l_cache", hparams, &["conv_L_cache"])?;

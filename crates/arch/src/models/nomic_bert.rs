@@ -4,7 +4,7 @@
 //! they say something, it counts, while the reference takes the defaults of transformers 5's class,
 //! which are those of these two models.
 //!
-//! Transforms: none. The mixture of experts of version 2 is not covered: its experts are stored transposed.
+//! Transforms: none.
 //!
 //! Source: `NomicBertModel` in `conversion/bert.py`.
 
@@ -18,26 +18,31 @@ pub const NOMIC_BERT: Arch = Arch {
     example: "nomic-ai/nomic-embed-text-v1.5",
     configs: &[NOMIC_BERT_CONFIG],
     needs: &["vocab_size"],
-    tensors: &[EMBEDDINGS, LAYERS],
-    keys,
+    tensors: &[EMBEDDINGS, LAYERS, FORWARD],
+    keys: |hparams, keys| keys_of(hparams, keys, false),
     vocab: Route::NomicBert,
     ..bert::BERT
 };
 
-const EMBEDDINGS: &[TensorRule] = &[
+/// Embeddings of tokens and of their types.
+pub const EMBEDDINGS: &[TensorRule] = &[
     TensorRule::copy(&["embeddings.word_embeddings"], "token_embd"),
     TensorRule::copy(&["embeddings.token_type_embeddings"], "token_types"),
     TensorRule::copy(&["emb_ln"], "token_embd_norm"),
 ];
 
-const LAYERS: &[TensorRule] = &[
+/// What layers of both versions have.
+pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["encoder.layers.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["encoder.layers.{bid}.attn.out_proj"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["encoder.layers.{bid}.norm1"], "blk.{bid}.attn_output_norm"),
+    TensorRule::copy(&["encoder.layers.{bid}.norm2"], "blk.{bid}.layer_output_norm"),
+];
+
+const FORWARD: &[TensorRule] = &[
     TensorRule::copy(&["encoder.layers.{bid}.mlp.fc11"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["encoder.layers.{bid}.mlp.fc12"], "blk.{bid}.ffn_gate"),
     TensorRule::copy(&["encoder.layers.{bid}.mlp.fc2"], "blk.{bid}.ffn_down"),
-    TensorRule::copy(&["encoder.layers.{bid}.norm2"], "blk.{bid}.layer_output_norm"),
 ];
 
 /// `NomicBertConfig` of transformers 5.23.
@@ -86,29 +91,33 @@ fn hub_spelling(map: &mut Map<String, Json>) {
 }
 
 /// What the file must say for the model to be one of these, and what it may not.
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    const EXPECTED: &[(&str, &str)] = &[
-        ("activation_function", "\"swiglu\""),
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys_of(hparams: &Hparams, keys: &mut Keys, has_experts: bool) -> Result<(), ArchError> {
+    // The second version has biases where the first has gates.
+    let biases = if has_experts { "true" } else { "false" };
+    let expected = [
+        ("activation_function", if has_experts { "\"gelu\"" } else { "\"swiglu\"" }),
         ("causal", "false"),
-        ("qkv_proj_bias", "false"),
-        ("mlp_fc1_bias", "false"),
-        ("mlp_fc2_bias", "false"),
+        ("qkv_proj_bias", biases),
+        ("mlp_fc1_bias", biases),
+        ("mlp_fc2_bias", biases),
         ("prenorm", "false"),
         ("rotary_emb_interleaved", "false"),
         ("rotary_emb_fraction", "1.0"),
     ];
     // The reference asserts what the graph of llama.cpp takes for granted.
-    for (key, expected) in EXPECTED {
+    for (key, expected) in expected {
         let Some(value) = hparams.get(key) else { continue };
         let spelled = value.to_string();
-        if spelled != *expected {
-            return Err(bad(key, value, "what Nomic embeddings 1 and 1.5 have"));
+        if spelled != expected {
+            return Err(bad(key, value, "what Nomic embeddings have"));
         }
     }
-    for key in ["rotary_emb_scale_base", "moe_every_n_layers"] {
-        if let Some(value) = hparams.get(key).filter(|value| **value != 0) {
-            return Err(bad(key, value, "nothing"));
-        }
+    if let Some(value) = hparams.get("rotary_emb_scale_base").filter(|value| **value != 0) {
+        return Err(bad("rotary_emb_scale_base", value, "nothing"));
     }
     bert::keys(hparams, keys)
 }

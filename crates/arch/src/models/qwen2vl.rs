@@ -18,7 +18,7 @@ pub const QWEN2VL: Arch = Arch {
         Class::new("Qwen2_5OmniModel"),
     ],
     example: "Qwen/Qwen2.5-VL-3B-Instruct",
-    configs: &[QWEN2_VL_CONFIG, QWEN2_5_VL_CONFIG],
+    configs: &[QWEN2_VL_CONFIG, QWEN2_5_VL_CONFIG, QWEN2_5_OMNI_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     rename: |_, name| name.contains("thinker.").then(|| name.replace("thinker.", "")),
     vocab: Route::SentencePieceOrGpt2,
@@ -70,3 +70,35 @@ const QWEN2_VL_CONFIG: ConfigClass = ConfigClass {
 
 /// `Qwen2_5_VLConfig` of transformers 5.23.
 const QWEN2_5_VL_CONFIG: ConfigClass = ConfigClass { model_type: "qwen2_5_vl", ..QWEN2_VL_CONFIG };
+
+/// `Qwen2_5OmniConfig` of transformers 5.23: what thinks, what talks and what sounds. The first has the text part.
+const QWEN2_5_OMNI_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen2_5_omni",
+    adjust: |map| match map.get_mut("thinker_config").and_then(Json::as_object_mut) {
+        Some(thinker) => adjust::text_config(thinker, &OMNI_TEXT_CONFIG),
+        None => Err("no `thinker_config`".into()),
+    },
+    ..QWEN2_VL_CONFIG
+};
+
+const OMNI_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen2_5_omni_text",
+    fields: &[
+        &[
+            ("hidden_size", INT, Int(3584)),
+            ("intermediate_size", INT, Int(18944)),
+            ("num_hidden_layers", INT, Int(28)),
+            ("num_attention_heads", INT, Int(28)),
+            ("num_key_value_heads", INT | NULL, Int(4)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("sliding_window", INT | NULL, Int(32768)),
+            ("max_window_layers", INT, Int(28)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+        ],
+        TEXT_CONFIG.fields[0],
+        DECODER_FIELDS,
+    ],
+    ..TEXT_CONFIG
+};

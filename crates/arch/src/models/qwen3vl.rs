@@ -24,8 +24,29 @@ pub const QWEN3VL: Arch = Arch {
     },
     vocab: Route::SentencePieceOrGpt2,
     harmless: &["hidden_act=silu", "rope_parameters.mrope_interleaved=true"],
-    refuses: qwen3::reranker,
     ..DECODER
+};
+
+/// The row of rerankers.
+pub const QWEN3VL_RERANKER: Arch = Arch {
+    name: "qwen3vl-reranker",
+    written: Some("qwen3vl"),
+    fits: Some(qwen3::is_reranker),
+    example: "Qwen/Qwen3-VL-Reranker-2B",
+    configs: &[],
+    tensors: &[qwen3::ANSWERS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    rename: |hparams, name| {
+        let renamed = rename(hparams, name);
+        qwen3::tied(hparams, renamed.as_deref().unwrap_or(name)).or(renamed)
+    },
+    keys: |hparams, keys| {
+        qwen2::keys(hparams, keys)?;
+        qwen3::answer_keys(keys);
+        deepstack_key(hparams, keys)
+    },
+    answers: qwen3::QWEN3_RERANKER.answers,
+    export: qwen3::QWEN3_RERANKER.export,
+    ..QWEN3VL
 };
 
 /// The row of the mixtures.

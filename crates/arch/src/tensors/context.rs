@@ -271,6 +271,30 @@ fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
             }
             *first /= step;
         }
+        RowMap::FirstHead { head } => {
+            if head == 0 || head % 2 == 1 || !source.n_elems().is_multiple_of(head) {
+                return Err(format!("heads of {head} elements"));
+            }
+        }
+        RowMap::Pick { rows, .. } => {
+            if rows.iter().any(|row| *row >= *dim) || dims.len() < 2 {
+                return Err(format!("rows {} and {}, of two tokens", rows[0], rows[1]));
+            }
+            if let Some(dim) = dims.get_mut(1) {
+                *dim = 2;
+            }
+        }
+        RowMap::Pad { rows, to } => {
+            if *dim != rows || to < rows {
+                return Err(format!("at most {to} rows"));
+            }
+            *dim = to;
+        }
+        RowMap::RopeHalves { head, rotated } => {
+            if rotated == 0 || rotated % 2 == 1 || rotated > head || !dim.is_multiple_of(head) {
+                return Err(format!("rows in heads of {head}, of which {rotated} are rotated in pairs"));
+            }
+        }
         RowMap::TileHeads { start, groups, per_group, rows } => {
             let heads = groups.checked_mul(per_group).and_then(|heads| heads.checked_mul(rows));
             // Kernels of convolutions have a dimension of one before that of the channels.

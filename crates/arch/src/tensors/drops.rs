@@ -51,6 +51,11 @@ pub fn reason(name: &str) -> Option<&'static str> {
     other.then_some("part of an image, sound or speech model")
 }
 
+/// Whether a tensor belongs to a matrix of sentence-transformers behind a model (`2_Dense.linear.weight`).
+pub fn is_dense_module(name: &str) -> bool {
+    ["1_Dense.", "2_Dense.", "3_Dense."].iter().any(|start| name.starts_with(start))
+}
+
 /// Whether the reference converter keeps an output tensor in f32 whatever the file type:
 /// vectors, norms, everything that is not a `.weight`, and a list of small tensors.
 ///

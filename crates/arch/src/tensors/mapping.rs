@@ -85,6 +85,11 @@ impl<'a> Pass<'a, '_> {
             return Ok(());
         }
         let all = context.find(name);
+        if all.is_empty() && drops::is_dense_module(name) {
+            let reason = "a matrix behind the model that this architecture has no place for";
+            self.dropped.push(Dropped { name: name.to_owned(), reason });
+            return Ok(());
+        }
         let Some(found) = all.first().filter(|found| found.bid < context.n_layers(found.rule)) else {
             self.unused.push(name.to_owned());
             return Ok(());

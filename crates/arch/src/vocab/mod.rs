@@ -36,6 +36,7 @@ mod wordpiece;
 mod writer;
 
 use gguf::Metadata;
+use serde_json::Value as Json;
 
 use crate::Input;
 pub use context::VocabContext;
@@ -88,6 +89,22 @@ fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
         None => writer.note(format!("no `{file}` to embed as `{key}`")),
     }
     Ok(())
+}
+
+/// The ids of tokens by their texts, of a tokenizer.json or a vocab.json; none if one of them is not there.
+pub(crate) fn token_ids<const N: usize>(input: &Input<'_>, texts: [&str; N]) -> Option<[u64; N]> {
+    let parse = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();
+    let (whole, plain) = (parse("tokenizer.json"), parse("vocab.json"));
+    let added = whole.as_ref().and_then(|whole| whole.get("added_tokens")).and_then(Json::as_array);
+    let of_model = whole.as_ref().and_then(|whole| whole.get("model")?.get("vocab"));
+    let id = |text: &str| {
+        let is_it = |token: &&Json| token.get("content").is_some_and(|content| content == text);
+        let added = added.into_iter().flatten().find(is_it).and_then(|token| token.get("id"));
+        let id = added.or_else(|| of_model.or(plain.as_ref())?.get(text));
+        id.and_then(Json::as_u64)
+    };
+    let ids: Vec<u64> = texts.into_iter().map_while(id).collect();
+    ids.try_into().ok()
 }
 
 /// Every name that `tokenizer.ggml.pre` may have for llama.cpp to load the file, in its order.

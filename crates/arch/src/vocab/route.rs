@@ -65,11 +65,11 @@ routes! {
     /// multiple of 16.
     Mamba2 = "mamba2";
     /// Granite 4: as [`Route::Mamba2`], to a multiple of 8.
-    GraniteHybrid = "granite_hybrid", waits for "GraniteMoeHybridForCausalLM";
+    GraniteHybrid = "granite_hybrid";
     /// Granite 4 without recurrent layers: as [`Route::GraniteHybrid`], not rounded up.
-    GraniteDense = "granite_dense", waits for "GraniteMoeHybridForCausalLM without recurrent layers";
+    GraniteDense = "granite_dense";
     /// Nemotron-H: byte-level BPE, rounded up to a multiple of 8.
-    NemotronH = "nemotron_h", waits for "NemotronHForCausalLM";
+    NemotronH = "nemotron_h";
     /// BERT, DistilBERT and similar: WordPiece.
     Bert = "bert";
     /// RoBERTa: byte-level BPE where there is a tokenizer.json, else WordPiece.
@@ -83,7 +83,7 @@ routes! {
     /// ModernBERT: byte-level BPE with bos, eos and sep.
     ModernBert = "modern_bert";
     /// EuroBERT: byte-level BPE without bos.
-    EuroBert = "euro_bert", waits for "EuroBertModel";
+    EuroBert = "euro_bert";
     /// T5: unigram, or SentencePiece BPE (Pile-T5).
     T5 = "t5";
     /// RWKV 6 and 7: the world vocabulary.
@@ -133,7 +133,7 @@ routes! {
     /// Refact: byte-level BPE (its fill-in-the-middle ids have no keys in the reference).
     Refact = "refact", waits for "GPTRefactForCausalLM";
     /// Laguna: byte-level BPE, template from its own file, the second eos as `eot`.
-    Laguna = "laguna", waits for "LagunaForCausalLM";
+    Laguna = "laguna";
     /// MiniMax: byte-level BPE, template from its own file.
     MiniMax = "minimax", waits for "MiniMaxM1ForCausalLM";
     /// Muse Glimmer: byte-level BPE with `<|eot|>`.

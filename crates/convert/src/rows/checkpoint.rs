@@ -33,6 +33,7 @@ struct Part<'a> {
 /// Consecutive rows of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
+    /// The part; one beyond the last for rows of zeros.
     part: usize,
     first_row: u64,
     n_rows: u64,
@@ -82,10 +83,10 @@ impl<'a> CheckpointRows<'a> {
             let holds = |part: &Part<'_>| row >= part.first_row && row - part.first_row < part.shape[0];
             // Neighbours are mostly in the same part, so that the search is rare.
             if !self.parts.get(part).is_some_and(holds) {
-                // `new` has checked that every row is in some part.
-                part = self.parts.iter().position(holds).unwrap_or_default();
+                // `new` has checked that every row is in some part, but those of zeros.
+                part = self.parts.iter().position(holds).unwrap_or(self.parts.len());
             }
-            let first_row = row - self.parts[part].first_row;
+            let first_row = row - self.parts.get(part).map_or(0, |part| part.first_row);
             match runs.last_mut() {
                 Some(last) if last.part == part && last.first_row + last.n_rows == first_row => {
                     last.n_rows += 1;
@@ -152,9 +153,13 @@ impl RowSource for CheckpointRows<'_> {
                 .map_err(|error| Error::Encode { tensor: self.wanted.tensor.to_owned(), error });
         }
         let mut left = &mut *out;
+        let piece = row_elems / self.wanted.map.pieces();
         for run in self.runs(rows.clone()) {
-            let (now, later) = left.split_at_mut((run.n_rows * self.parts[run.part].shape[1]) as usize);
-            self.parts[run.part].read(&run, now)?;
+            let (now, later) = left.split_at_mut((run.n_rows * piece) as usize);
+            match self.parts.get(run.part) {
+                Some(part) => part.read(&run, now)?,
+                None => now.fill(0.0),
+            }
             left = later;
         }
         let half = self.parts.iter().any(|part| part.tensor.dtype == source::Dtype::F16);
@@ -172,10 +177,18 @@ impl RowSource for CheckpointRows<'_> {
         let runs = self.runs(rows);
         Ok(Some(match &runs[..] {
             // Rows that stay together are written straight from the map.
-            [run] => Cow::Borrowed(self.parts[run.part].raw(run)?),
+            [run] if run.part < self.parts.len() => Cow::Borrowed(self.parts[run.part].raw(run)?),
             runs => {
-                let pieces = runs.iter().map(|run| self.parts[run.part].raw(run));
-                Cow::Owned(pieces.collect::<Result<Vec<&[u8]>, Error>>()?.concat())
+                let row_bytes = self.wanted.view.row_elems / self.wanted.map.pieces() * dtype.block_bytes();
+                let mut bytes = Vec::new();
+                for run in runs {
+                    match self.parts.get(run.part) {
+                        Some(part) => bytes.extend_from_slice(part.raw(run)?),
+                        // Zero is zero in every type that is stored so.
+                        None => bytes.resize(bytes.len() + (run.n_rows * row_bytes) as usize, 0),
+                    }
+                }
+                Cow::Owned(bytes)
             }
         }))
     }
@@ -195,7 +208,7 @@ impl RowSource for CheckpointRows<'_> {
             }
         }
         for run in &merged {
-            let part = &self.parts[run.part];
+            let Some(part) = self.parts.get(run.part) else { continue };
             let rows = run.first_row..run.first_row + run.n_rows;
             part.checkpoint.advise_rows(part.tensor, part.shape[1], rows, advice);
         }
@@ -216,6 +229,7 @@ impl RowSource for CheckpointRows<'_> {
         let group_rows = match self.wanted.map {
             // Rows move within a head, so the rows of whole heads are a run of the source.
             RowMap::RopePermute { n_head } => (self.wanted.view.n_rows / n_head.max(1)).max(1),
+            RowMap::RopeHalves { head, .. } => head.max(1),
             _ => 1,
         };
         let panel_rows = self.parts.iter().map(|part| part.checkpoint.panel_rows(part.tensor, part.shape[1]));

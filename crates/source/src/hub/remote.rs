@@ -24,7 +24,7 @@ use super::{
     transfer::RemoteFile,
 };
 use crate::{
-    Folder, MAX_FILE_BYTES, ReadError,
+    Folder, MAX_FILE_BYTES, ReadError, dense,
     part::Fetched,
     small_files::{TEMPLATES, is_small_file},
 };
@@ -365,8 +365,11 @@ fn is_small(entry: &Entry) -> bool {
                     || name.ends_with(".index.json")
             }
             Some((TEMPLATES, name)) => name.ends_with(".jinja") && !name.contains('/'),
-            // The pooling module of sentence-transformers.
-            Some((folder, name)) => name == "config.json" && folder.ends_with("Pooling"),
+            // The pooling module of sentence-transformers, and its matrices behind a model.
+            Some((folder, name)) => {
+                name == "config.json" && folder.ends_with("Pooling")
+                    || name == dense::FILE && dense::FOLDERS.contains(&folder)
+            }
         }
 }
 

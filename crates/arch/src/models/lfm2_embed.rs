@@ -1,0 +1,49 @@
+//! LFM2 that makes vectors of texts, one of each token (ColBERT) or one of all; it may look both ways.
+//!
+//! Config keys: those of LFM2, pooling, the length of a vector where a matrix behind the model changes it.
+//!
+//! Transforms: those of LFM2. The matrix behind the model is in a folder of its own.
+//!
+//! Source: `LFM2ColBertModel` in `conversion/lfm2.py`.
+
+use crate::models::lfm2::{self, LFM2};
+use crate::models::prelude::*;
+
+/// The row.
+pub const LFM2_EMBED: Arch = Arch {
+    name: "lfm2-embed",
+    written: Some("lfm2"),
+    classes: &[Class::inner("Lfm2Model", "model."), Class::inner("Lfm2BidirectionalModel", "model.")],
+    example: "LiquidAI/LFM2.5-ColBERT-350M",
+    configs: &[],
+    tensors: &[DENSE, lfm2::ENDS, lfm2::LAYERS, lfm2::CONVOLUTION, lfm2::ATTENTION],
+    keys,
+    prepare: |hparams, tensors| {
+        let dense = tensors.iter().find(|source| source.name == "1_Dense.linear.weight");
+        Ok(dense.map_or(hparams.clone(), |dense| hparams.with(LENGTH, dense.shape.n_rows().into())))
+    },
+    drops: |_, name| {
+        let is_rest = name.contains("_Dense.") && name != "1_Dense.linear.weight";
+        is_rest.then_some("llama.cpp has one matrix behind the model, and adds nothing to what it gives")
+    },
+    export: Export::NotExportable("the matrix behind the model belongs into a folder of its own"),
+    ..LFM2
+};
+
+/// What becomes of the vectors of the last layer.
+const DENSE: &[TensorRule] = &[TensorRule::copy(&["model.1_Dense.linear"], "dense_2").need(Need::Optional)];
+
+/// The name under which the hyperparameters have the length of a vector.
+const LENGTH: &str = "embedding_length_out";
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    if let Some(length) = hparams.get(LENGTH) {
+        keys.set_early(LENGTH, Value::U32(to_u32(LENGTH, length)?));
+    }
+    lfm2::keys(hparams, keys)?;
+    let class = hparams.get("architectures").and_then(|classes| classes.get(0));
+    if class.is_some_and(|class| class == "Lfm2BidirectionalModel") {
+        keys.set_prefixed("attention.causal", Value::Bool(false));
+    }
+    pooling::keys(hparams, keys)
+}

@@ -1,0 +1,40 @@
+//! Matrices of sentence-transformers behind a model, each in a folder of its own (`2_Dense/model.safetensors`).
+
+use std::path::Path;
+
+use gguf::Mapped;
+
+use crate::{Error, Part, Tensor, safetensors};
+
+/// Folders of such modules. A model has the first place of `modules.json`, pooling mostly the second.
+pub(crate) const FOLDERS: [&str; 3] = ["1_Dense", "2_Dense", "3_Dense"];
+/// The file in one.
+pub(crate) const FILE: &str = "model.safetensors";
+
+/// Puts the tensors of these modules before others, with the folder in their names (`2_Dense.linear.weight`).
+///
+/// # Errors
+/// Those of a safetensors file.
+pub(crate) fn with(dir: &Path, parts: &mut Vec<Part>, tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+    let mut all = Vec::new();
+    for folder in FOLDERS {
+        let path = dir.join(folder).join(FILE);
+        if !path.is_file() {
+            continue;
+        }
+        let file = format!("{folder}/{FILE}");
+        let mapped = Mapped::open(&path).map_err(|error| Error::Io { file: file.clone(), error })?;
+        let part = Part::mapped(file, mapped);
+        for tensor in safetensors::parse(&part)? {
+            let name = format!("{folder}.{}", tensor.name);
+            if let Some(second) = tensors.iter().find(|other| other.name == name) {
+                let second = parts.get(second.part).map_or_else(String::new, |part| part.file.clone());
+                return Err(Error::DuplicateTensor { tensor: name, first: part.file, second });
+            }
+            all.push(Tensor { name, part: parts.len(), ..tensor });
+        }
+        parts.push(part);
+    }
+    all.extend(tensors);
+    Ok(all)
+}
