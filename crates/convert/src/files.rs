@@ -90,19 +90,11 @@ pub(crate) fn plan(
         .map(|(facts, choice)| {
             // A weight of one column, (n, 1) in torch, is one that differs.
             // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
-            let shape = if base.converted { Ok(facts.shape) } else { without_trailing_ones(facts.shape) };
-            let shape = shape.map_err(|source| Error::Shape { tensor: facts.name.to_owned(), source })?;
-            Ok(PlannedTensor { name: facts.name.to_owned(), shape, choice })
+            let shape = if base.converted { facts.shape } else { facts.shape.without_trailing_ones() };
+            PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
-        .collect::<Result<Vec<_>, Error>>()?;
+        .collect();
     into_files(base, output.recipe, request, metadata, planned)
-}
-
-/// The dimensions that `gguf.cpp` writes.
-fn without_trailing_ones(shape: Shape) -> Result<Shape, tensor::ShapeError> {
-    let dims: Vec<u64> = (0..shape.n_dims_effective()).map(|i| shape.dim(i)).collect();
-    // A shape of no dimensions has one element.
-    Shape::new(&dims)
 }
 
 /// A dtype for each tensor that is kept: by rules, or as a recipe file has it.

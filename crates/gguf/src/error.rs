@@ -319,6 +319,23 @@ pub enum Error {
         /// What the shard says, or `missing`.
         found: String,
     },
+    /// More shards than their numbers can count.
+    #[error("{count} shards are more than 65535")]
+    TooManyShards {
+        /// How many there would be.
+        count: usize,
+    },
+    /// The file of an earlier edit that was not finished.
+    #[error("`{}` is there: an edit of `{}` did not end", backup.display(), path.display())]
+    UnfinishedEdit {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes as they were before.
+        backup: PathBuf,
+    },
+    /// Somebody has stopped the work.
+    #[error("interrupted")]
+    Interrupted,
     /// All shards together hold another number of tensors than they say.
     #[error("the shards hold {found} tensors, `split.tensors.count` says {expected}")]
     ShardTensors {

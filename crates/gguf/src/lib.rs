@@ -12,6 +12,9 @@
     )
 )]
 
+mod check;
+mod copies;
+mod edit;
 mod endian;
 mod error;
 mod keys;
@@ -26,6 +29,9 @@ mod strings;
 mod value;
 mod write;
 
+pub use check::{Finding, Severity, check, foreign_type, is_shard};
+pub use copies::{CopyPlan, SplitLimits, write_copies};
+pub use edit::{Edit, SLACK_KEY, Slack, backup_path};
 pub use endian::{Endian, swap_blocks};
 pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};

@@ -208,7 +208,15 @@ impl Plan {
     }
 }
 
-fn check_metadata(metadata: &Metadata, alignment: u32, warnings: &mut Vec<PlanWarning>) -> Result<(), Error> {
+/// Whether metadata can be written in a file of this alignment.
+///
+/// # Errors
+/// As [`Plan::new`].
+pub(crate) fn check_metadata(
+    metadata: &Metadata,
+    alignment: u32,
+    warnings: &mut Vec<PlanWarning>,
+) -> Result<(), Error> {
     let mut stated = DEFAULT_ALIGNMENT;
     for (index, (key, value)) in metadata.iter().enumerate() {
         match check_key(key) {

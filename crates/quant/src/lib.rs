@@ -59,6 +59,8 @@ pub mod round;
 mod tq1_0;
 mod tq2_0;
 mod two_bits;
+mod valid;
 
 pub use codec::{CODECS, Codec, CodecError, Rows, codec, decode, encode};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
+pub use valid::{BadBlock, BlockProblem, first_bad_block};

@@ -14,10 +14,12 @@
 )]
 
 mod dtype;
+mod forks;
 pub mod half;
 mod names;
 mod shape;
 
 pub use dtype::{DType, DTypeError, REMOVED, Removed};
+pub use forks::{FORK_TYPES, ForkType, fork_type};
 pub use names::list_names;
 pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};

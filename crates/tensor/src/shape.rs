@@ -94,6 +94,16 @@ impl Shape {
         (1..MAX_DIMS).rev().find(|&i| self.dims[i] > 1).map_or(1, |i| i + 1)
     }
 
+    /// The same without dimensions of 1 at the end, of which the first stays: the dimensions that `gguf.cpp` writes.
+    pub fn without_trailing_ones(&self) -> Shape {
+        let mut shape = *self;
+        // What is left out is 1 in the array of dimensions as well.
+        while shape.n_dims > 1 && shape.dims[shape.n_dims - 1] == 1 {
+            shape.n_dims -= 1;
+        }
+        shape
+    }
+
     /// Elements in a row.
     pub fn row_elems(&self) -> u64 {
         self.dims[0]

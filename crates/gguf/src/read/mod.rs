@@ -60,6 +60,7 @@ pub struct Header {
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     by_name: HashMap<String, usize>,
+    end: u64,
     data_offset: u64,
 }
 
@@ -189,9 +190,10 @@ impl Header {
         let metadata = read_metadata(&mut cursor, n_keys)?;
         let alignment = alignment_of(&metadata)?;
         let (tensors, by_name) = read_tensors(&mut cursor, n_tensors, alignment, version)?;
-        let data_offset = cursor.at().next_multiple_of(alignment.into());
+        let end = cursor.at();
+        let data_offset = end.next_multiple_of(alignment.into());
         check_layout(&tensors, data_offset)?;
-        Ok(Header { version, endian, alignment, metadata, tensors, by_name, data_offset })
+        Ok(Header { version, endian, alignment, metadata, tensors, by_name, end, data_offset })
     }
 
     /// The version of the format: 1, 2 or 3.
@@ -227,6 +229,11 @@ impl Header {
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.by_name.get(name).map(|&i| &self.tensors[i])
+    }
+
+    /// Bytes of the header without the padding behind it.
+    pub fn header_end(&self) -> u64 {
+        self.end
     }
 
     /// Bytes from the start of the file to the data section.
