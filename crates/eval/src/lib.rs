@@ -44,7 +44,7 @@ pub mod tokenize;
 mod weights;
 
 pub use error::Error;
-pub use model::{Hidden, Model, Options};
+pub use model::{Hidden, Model, Options, check_parts};
 pub use models::architectures;
 pub use observe::{Observer, Part};
 pub use session::{Activations, Features, Sequence, Session};

@@ -73,6 +73,37 @@ pub struct Model {
     pool: ThreadPool,
 }
 
+/// What the keys and tensors of a file make.
+struct Parts<'a> {
+    keys: Keys<'a>,
+    prepared: Prepared,
+    classifier: Option<Classifier>,
+    decoded: BTreeSet<String>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(file: &'a gguf::Model) -> Result<Parts<'a>, Error> {
+        let keys = Keys::new(file.metadata())?;
+        let mut weights = Weights::new(file);
+        // The graph takes the tensors that it knows, the classifier those that are left; what nobody took is an error, so that
+        // no part of a file is passed over in silence.
+        let row = models::find(&keys, &weights)?;
+        let prepared = row.open(&keys, &mut weights)?;
+        let classifier = Classifier::open(row.classifier(), &keys, &mut weights, prepared.n_embd)?;
+        let decoded = weights.check_all_known(&keys.architecture)?;
+        Ok(Parts { keys, prepared, classifier, decoded })
+    }
+}
+
+/// Checks that a file has the keys and tensors that its architecture needs, in their shapes, and no others. Decodes what is no
+/// matrix, and runs nothing.
+///
+/// # Errors
+/// The first thing that is wrong; [`Error::UnknownArchitecture`] where nothing here knows what it needs.
+pub fn check_parts(file: &gguf::Model) -> Result<(), Error> {
+    Parts::of(file).map(drop)
+}
+
 impl Model {
     /// Opens the file at `path`, or the split model that it belongs to.
     ///
@@ -87,14 +118,7 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
-        let keys = Keys::new(file.metadata())?;
-        let mut weights = Weights::new(&file);
-        // The graph takes the tensors that it knows, the classifier those that are left; what nobody took is an error, so that
-        // no part of a file is passed over in silence.
-        let row = models::find(&keys, &weights)?;
-        let prepared = row.open(&keys, &mut weights)?;
-        let classifier = Classifier::open(row.classifier(), &keys, &mut weights, prepared.n_embd)?;
-        let decoded = weights.check_all_known(&keys.architecture)?;
+        let Parts { keys, prepared, classifier, decoded } = Parts::of(&file)?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();

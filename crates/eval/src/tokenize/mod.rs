@@ -21,6 +21,7 @@ mod text;
 mod trie;
 mod unigram;
 mod vocab;
+mod whole;
 mod wordpiece;
 
 use std::borrow::Cow;
@@ -31,6 +32,7 @@ pub use error::Error;
 use partition::{Fragment, Specials};
 pub use reading::Reading;
 use vocab::{Model, Vocab, attr};
+pub use whole::{Problem, check};
 
 /// A tokenizer, made of a file's keys.
 pub struct Tokenizer {
