@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch"],
     &["models"],
     &["registry"],
-    &["nearest"],
+    &["nearest", "needed"],
     &["resolve"],
     &["adapter", "export", "legacy"],
 ];

@@ -19,6 +19,7 @@
 mod adapter_input;
 mod ahead;
 mod checkpoint_input;
+mod compare;
 mod conversion;
 mod error;
 pub mod export;
@@ -43,6 +44,7 @@ mod targets;
 mod vocab_only;
 
 // The steps.
+pub use compare::{Agreement, Distance, compare};
 pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
 pub use error::Error;
 pub use planned::{Choice, PlannedFile};

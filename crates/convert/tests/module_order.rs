@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["job", "request"],
     &["ahead", "files", "targets"],
     &["run"],
-    &["output"],
+    &["compare", "output"],
     // What goes in.
     &["input"],
     &["checkpoint_input", "legacy_input", "model_input"],

@@ -23,6 +23,7 @@ mod options;
 mod order;
 mod reason;
 mod rules;
+mod stated;
 mod table;
 
 pub use self::{
@@ -38,5 +39,6 @@ pub use self::{
     order::{compare_names, layer_of, reference_order},
     reason::{Kept, Reason},
     rules::When,
+    stated::{StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
 };

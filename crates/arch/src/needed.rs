@@ -1,0 +1,56 @@
+//! Which tensors a file of an architecture cannot do without, as far as its table says so without a config.
+
+use gguf::{Metadata, Value};
+
+use crate::arch::Arch;
+use crate::registry::ARCHES;
+use crate::tensors::rules::{self, Need};
+
+/// The tensors that a file lacks: those that the table of its architecture asks for whatever the config says. None where no table
+/// is of this architecture. `n_tensors` bounds the layers that are looked at, since their number comes out of the file.
+pub fn lacking(metadata: &Metadata, n_tensors: usize, has: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+    let name = metadata.get("general.architecture").and_then(Value::as_str)?;
+    let rows = ARCHES.iter().filter(|arch| arch.written() == name);
+    // Several tables may be written under one name: the file is of the one that it fits best.
+    rows.map(|arch| lacking_of(arch, name, metadata, n_tensors, &has)).min_by_key(Vec::len)
+}
+
+fn lacking_of(
+    arch: &Arch,
+    name: &str,
+    metadata: &Metadata,
+    n_tensors: usize,
+    has: &impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let count = |key: &str| metadata.get(&format!("{name}.{key}")).and_then(Value::as_u64);
+    let n_experts = count("expert_count").unwrap_or(0);
+    // Layers that predict further tokens are counted and have tensors of their own.
+    let layers = count("block_count").unwrap_or(0).saturating_sub(count("nextn_predict_layers").unwrap_or(0));
+    let of_decoder = count("decoder_block_count").unwrap_or(layers);
+    let mut names = Vec::new();
+    for rule in arch.rules() {
+        let is_needed = match rule.need {
+            Need::Always => true,
+            Need::Dense => n_experts == 0,
+            Need::Experts => n_experts > 0,
+            // What a config decides cannot be told from a file.
+            Need::If(_) | Need::Optional => false,
+        };
+        // Equal tensors are stored once.
+        let is_shared = rule.twin.is_some() || arch.rules().any(|other| other.twin == Some(rule.gguf));
+        if !is_needed || is_shared {
+            continue;
+        }
+        let layers = match rule.gguf.contains("{bid}") {
+            false => 1,
+            true if rule.gguf.starts_with("dec.") => of_decoder,
+            true => layers,
+        };
+        let spelled =
+            (0..layers).take(n_tensors + 1).map(|bid| rules::fill(rule.gguf, bid, 0) + rule.ending());
+        names.extend(spelled.filter(|name| !has(name)));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
