@@ -46,7 +46,13 @@ pub fn arch(error: &ArchError) -> Option<String> {
 pub fn gguf(error: &gguf::Error) -> Option<String> {
     match error {
         gguf::Error::Exists { .. } => Some("use --force to replace it".to_owned()),
-        error => error.hint().map(str::to_owned),
+        gguf::Error::UnfinishedEdit { path, backup } => Some(format!(
+            "`dd if={} of={} conv=notrunc` brings the old header back; then remove {}",
+            backup.display(),
+            path.display(),
+            backup.display()
+        )),
+        error => gguf::foreign_type(error).or_else(|| error.hint().map(str::to_owned)),
     }
 }
 

@@ -8,15 +8,26 @@ mod convert_legacy;
 mod convert_lora;
 mod convert_to_hf;
 mod cpu;
+mod diff;
 mod embed;
+mod endian;
+mod export_metadata;
+mod extract;
 mod generate;
+mod hash;
 mod imatrix;
+mod merge;
 mod perplexity;
 mod quantize;
+mod rename;
 mod score;
+mod set;
 mod shared;
 mod show;
+mod split;
 mod tokenizer;
+mod unset;
+mod verify;
 mod vocab_only;
 
 use std::process::ExitCode;
@@ -57,7 +68,10 @@ pub struct Binary {
 pub const BINARIES: &[Binary] = &[
     Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files, and back." },
     Binary { name: "gguf-quantize", about: "Converts GGUF files to other types." },
-    Binary { name: "gguf-inspect", about: "Shows what is in GGUF files." },
+    Binary {
+        name: "gguf-inspect",
+        about: "Shows what is in GGUF files, checks them, and changes all but their weights.",
+    },
     Binary { name: "gguf-eval", about: "Runs GGUF files and measures what they predict." },
 ];
 
@@ -67,6 +81,17 @@ pub const COMMANDS: &[Command] = &[
     quantize::COMMAND,
     show::COMMAND,
     tokenizer::COMMAND,
+    verify::COMMAND,
+    hash::COMMAND,
+    diff::COMMAND,
+    extract::COMMAND,
+    set::COMMAND,
+    unset::COMMAND,
+    rename::COMMAND,
+    export_metadata::COMMAND,
+    split::COMMAND,
+    merge::COMMAND,
+    endian::COMMAND,
     cpu::COMMAND,
     perplexity::COMMAND,
     compare::COMMAND,

@@ -1,12 +1,15 @@
 //! What several verbs share: groups of options, reports, tables and lines of progress.
 
 pub(super) mod conversion_run;
+pub(super) mod copy_files;
 pub(super) mod coverage_report;
 pub(super) mod cpu_level;
+pub(super) mod edit_file;
 pub(super) mod eval_model;
 pub(super) mod foreign_options;
 pub(super) mod hub;
 pub(super) mod input_kind;
+pub(super) mod metadata_json;
 pub(super) mod outputs;
 pub(super) mod plan_report;
 pub(super) mod progress_line;

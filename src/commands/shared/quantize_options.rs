@@ -72,6 +72,9 @@ pub struct QuantizeOptions {
     /// Set a metadata key; TYPE is int, float, bool or str, or one of GGUF's (u8 to i64, f32, f64).
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key)]
     override_kv: Vec<String>,
+    /// Bytes of room in the header, so that `gguf-inspect set` changes metadata in place later. None by default.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    header_slack: Option<u64>,
     /// Split the output into files of at most so many bytes of tensors; K, M and G are 1000, 1000^2
     /// and 1000^3.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -101,7 +104,10 @@ fn parse_key(text: &str) -> Result<String, String> {
 }
 
 /// Bytes, or thousands (K), millions (M) or billions (G) of them.
-fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// Says what a size is.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1000),
         Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
@@ -181,7 +187,11 @@ impl QuantizeOptions {
         };
         let imatrix = settings.imatrix.as_ref().map(open_imatrix).transpose()?;
         let keys = settings.override_kv.iter().map(|text| KeyOverride::parse(text));
-        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+        let mut keys = keys.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+        if let Some(n_bytes) = self.header_slack {
+            let text = format!("{}=str:{}", gguf::SLACK_KEY, " ".repeat(n_bytes as usize));
+            keys.push(KeyOverride::parse(&text).map_err(Failure::usage)?);
+        }
         Ok(Settings {
             overrides: self.overrides()?,
             imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),

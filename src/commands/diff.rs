@@ -1,0 +1,269 @@
+//! `gguf-inspect diff A B`: what two files differ in.
+
+mod lines;
+
+use std::{fmt::Write as _, path::PathBuf, sync::atomic::Ordering};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use gguf::{Advice, File, Model, TensorInfo, Value};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    commands::{
+        Command,
+        shared::{copy_files::open_model, cpu_level::cpu_level, metadata_json::entry},
+    },
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, printable},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("diff"),
+    define: |command| {
+        DiffArgs::augment_args(command)
+            .about("Shows what two GGUF files differ in: keys, templates, tensors, values.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect diff old.gguf new.gguf
+  gguf-inspect diff model-BF16.gguf model-Q4_K_M.gguf --json | jq .tensors
+  gguf-inspect diff a.gguf b.gguf --headers
+
+Lines begin with - for what only A has, + for what only B has, ~ for what both have and is not the same. The error of a tensor
+is sqrt(sum (b - a)^2 / sum a^2). Texts of several lines, as chat templates, are shown line by line. The order of keys and of
+tensors, shards and byte order make no difference.
+
+Exit codes: 0 nothing differs, 1 something does, 2 wrong call.";
+
+#[derive(Debug, Args)]
+struct DiffArgs {
+    /// A GGUF file; of a split model, one of its shards.
+    #[arg(value_hint = ValueHint::FilePath)]
+    a: PathBuf,
+    /// Another.
+    #[arg(value_hint = ValueHint::FilePath)]
+    b: PathBuf,
+    /// Keys, names, shapes and types alone: no data are read.
+    #[arg(long)]
+    headers: bool,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// No progress on stderr.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What became of one tensor.
+enum Change<'a> {
+    OnlyA(&'a TensorInfo),
+    OnlyB(&'a TensorInfo),
+    Both {
+        a: &'a TensorInfo,
+        b: &'a TensorInfo,
+        /// Of values; none where shapes differ, data were not read or nothing decodes them.
+        error: Option<f64>,
+    },
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = DiffArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let (a, b) = (open_model(&args.a)?, open_model(&args.b)?);
+    let keys = keys(&a, &b);
+    let tensors = tensors(&a, &b, &args, ui)?;
+    let text = if args.json { json_of(&keys, &tensors)? } else { text_of(&keys, &tensors) };
+    ui.data(&text)?;
+    match (keys.len(), tensors.len()) {
+        (0, 0) => Ok(()),
+        (n_keys, n_tensors) => Err(Failure::new(format_args!(
+            "{} and {} differ in {n_keys} keys and {n_tensors} tensors",
+            args.a.display(),
+            args.b.display()
+        ))),
+    }
+}
+
+/// Keys with the values of both; none where one has no such key. What describes shards is no difference.
+type Keys<'a> = Vec<(&'a str, Option<&'a Value>, Option<&'a Value>)>;
+
+fn keys<'a>(a: &'a Model, b: &'a Model) -> Keys<'a> {
+    let (a, b) = (a.metadata(), b.metadata());
+    let of_a = a.iter().map(|(key, value)| (key.as_str(), Some(value), b.get(key)));
+    let of_b =
+        b.iter().filter(|(key, _)| !a.contains(key)).map(|(key, value)| (key.as_str(), None, Some(value)));
+    let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf::SLACK_KEY;
+    of_a.chain(of_b).filter(|(key, a, b)| a != b && !is_of_shards(key)).collect()
+}
+
+fn tensors<'a>(a: &'a Model, b: &'a Model, args: &DiffArgs, ui: &Ui) -> Result<Vec<Change<'a>>, Failure> {
+    let cancel = cancel_on_interrupt();
+    let progress = ui.progress(match args.headers {
+        true => 0,
+        false => a.tensors().map(|(_, info)| info.n_bytes).sum(),
+    });
+    let mut changes = Vec::new();
+    for (file_a, info_a) in a.tensors() {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted());
+        }
+        let Some((file_b, info_b)) = b.tensor(&info_a.name) else {
+            changes.push(Change::OnlyA(info_a));
+            continue;
+        };
+        let same_shape = info_a.shape.without_trailing_ones() == info_b.shape.without_trailing_ones();
+        let error = match same_shape && !args.headers {
+            true => error_of((file_a, info_a), (file_b, info_b))?,
+            false => None,
+        };
+        progress.add(info_a.n_bytes);
+        let same_type = info_a.dtype == info_b.dtype;
+        // Values may be equal in types that are not.
+        if !same_shape || !same_type || error.is_some() {
+            changes.push(Change::Both { a: info_a, b: info_b, error });
+        }
+    }
+    let only_b = b.tensors().filter(|(_, info)| a.tensor(&info.name).is_none());
+    changes.extend(only_b.map(|(_, info)| Change::OnlyB(info)));
+    Ok(changes)
+}
+
+/// Elements that are compared at a time: whole blocks of every type.
+const PIECE_ELEMS: u64 = 1 << 20;
+
+/// How far the values of `b` are from those of `a`; none where the bytes of one type are equal. NaN where nothing decodes a type.
+fn error_of(a: (&File, &TensorInfo), b: (&File, &TensorInfo)) -> Result<Option<f64>, Failure> {
+    let level = cpu_level()?;
+    let n_elems = a.1.shape.n_elems();
+    let same_type = a.1.dtype == b.1.dtype;
+    let (mut difference, mut size, mut is_equal) = (0f64, 0f64, same_type);
+    let has_codecs = quant::codec(a.1.dtype).is_some() && quant::codec(b.1.dtype).is_some();
+    for start in (0..n_elems).step_by(PIECE_ELEMS as usize) {
+        let end = (start + PIECE_ELEMS).min(n_elems);
+        let piece = |(file, info): (&File, &TensorInfo)| {
+            let bytes = |elems: u64| (elems / info.dtype.block_elems() * info.dtype.block_bytes()) as usize;
+            let from = file.range(info).map_err(Failure::new)?.start;
+            Ok::<_, Failure>(from + bytes(start)..from + bytes(end))
+        };
+        let (range_a, range_b) = (piece(a)?, piece(b)?);
+        let blocks_a = a.0.endian().to_little(a.1.dtype, &a.0.bytes()[range_a.clone()]);
+        let blocks_b = b.0.endian().to_little(b.1.dtype, &b.0.bytes()[range_b.clone()]);
+        let equal = same_type && blocks_a == blocks_b;
+        is_equal &= equal;
+        if has_codecs {
+            let decoded = |dtype, blocks: &[u8]| {
+                let mut values = vec![0.0; (end - start) as usize];
+                quant::decode(dtype, level, blocks, &mut values).map_err(Failure::new)?;
+                Ok::<_, Failure>(values)
+            };
+            let values_a = decoded(a.1.dtype, &blocks_a)?;
+            size += values_a.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+            if !equal {
+                let values_b = decoded(b.1.dtype, &blocks_b)?;
+                let pairs = values_a.iter().zip(&values_b);
+                difference += pairs.map(|(a, b)| (f64::from(*b) - f64::from(*a)).powi(2)).sum::<f64>();
+            }
+        }
+        a.0.bytes().advise(Advice::DoneWith, range_a);
+        b.0.bytes().advise(Advice::DoneWith, range_b);
+    }
+    Ok(match (is_equal, has_codecs) {
+        (true, _) => None,
+        (false, true) if difference == 0.0 => Some(0.0),
+        (false, true) => Some((difference / size).sqrt()),
+        (false, false) => Some(f64::NAN),
+    })
+}
+
+/// Characters of a value on one line.
+const SHOWN_CHARS: usize = 80;
+
+fn short(value: &Value) -> String {
+    let text = match value {
+        Value::Array(array) => format!("[{} items]", array.len()),
+        value => value.to_string(),
+    };
+    let shown: String = text.chars().take(SHOWN_CHARS).collect();
+    let dots = if shown.len() < text.len() { "..." } else { "" };
+    printable(&format!("{shown}{dots}"))
+}
+
+fn described(info: &TensorInfo) -> String {
+    format!("{} {}", info.dtype, info.shape)
+}
+
+fn text_of(keys: &Keys<'_>, tensors: &[Change<'_>]) -> String {
+    let mut text = String::new();
+    for (key, a, b) in keys {
+        // Writing to a string cannot fail.
+        let _ = match (a, b) {
+            (Some(a), None) => writeln!(text, "- {}: {}", printable(key), short(a)),
+            (None, Some(b)) => writeln!(text, "+ {}: {}", printable(key), short(b)),
+            (Some(a), Some(b)) => {
+                let texts = a.as_str().zip(b.as_str()).filter(|(a, b)| a.contains('\n') || b.contains('\n'));
+                match texts {
+                    Some((a, b)) => write!(text, "~ {}:\n{}", printable(key), lines::unified(a, b)),
+                    None => writeln!(
+                        text,
+                        "~ {}: {}{} -> {}",
+                        printable(key),
+                        first_item(a, b),
+                        short(a),
+                        short(b)
+                    ),
+                }
+            }
+            (None, None) => Ok(()),
+        };
+    }
+    for change in tensors {
+        let _ = match change {
+            Change::OnlyA(a) => writeln!(text, "- {}: {}", printable(&a.name), described(a)),
+            Change::OnlyB(b) => writeln!(text, "+ {}: {}", printable(&b.name), described(b)),
+            Change::Both { a, b, error } => {
+                let error = error.map_or(String::new(), |error| format!(", error {error:.6}"));
+                let what = match described(a) == described(b) {
+                    true => described(a),
+                    false => format!("{} -> {}", described(a), described(b)),
+                };
+                writeln!(text, "~ {}: {what}{error}", printable(&a.name))
+            }
+        };
+    }
+    text
+}
+
+/// The first item in which two lists of texts differ.
+fn first_item(a: &Value, b: &Value) -> String {
+    use gguf::Array::String as Texts;
+    let (Some(Texts(a)), Some(Texts(b))) = (a.as_array(), b.as_array()) else { return String::new() };
+    match a.iter().zip(b.iter()).position(|(a, b)| a != b) {
+        Some(at) => {
+            let text = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(bytes));
+            format!("item {at} {} -> {}; ", text(&a[at]), text(&b[at]))
+        }
+        None => String::new(),
+    }
+}
+
+fn json_of(keys: &Keys<'_>, tensors: &[Change<'_>]) -> Result<String, Failure> {
+    let key = |(key, a, b): &(&str, Option<&Value>, Option<&Value>)| json!({"key": key, "a": a.map(entry), "b": b.map(entry)});
+    let side = |info: &TensorInfo| json!({"dtype": info.dtype.name(), "shape": info.shape.dims()});
+    let tensor = |change: &Change<'_>| match change {
+        Change::OnlyA(a) => json!({"name": a.name, "a": side(a), "b": Json::Null}),
+        Change::OnlyB(b) => json!({"name": b.name, "a": Json::Null, "b": side(b)}),
+        Change::Both { a, b, error } => json!({"name": a.name, "a": side(a), "b": side(b), "error": error}),
+    };
+    let report = json!({
+        "equal": keys.is_empty() && tensors.is_empty(),
+        "keys": keys.iter().map(key).collect::<Vec<_>>(),
+        "tensors": tensors.iter().map(tensor).collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n")
+}

@@ -1,0 +1,287 @@
+//! `gguf-inspect hash FILE...`: digests of files and of tensors, as `sha256sum` writes and checks them.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use gguf::{Advice, File, TensorInfo};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            outputs::{check_outputs, write_result},
+            write::output_parser,
+        },
+        show,
+    },
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("hash"),
+    define: |command| {
+        HashArgs::augment_args(command)
+            .about("Computes SHA-256 of GGUF files and of their tensors, and checks it.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect hash model-*.gguf --write SHA256SUMS
+  gguf-inspect hash --check SHA256SUMS
+  gguf-inspect hash model.gguf --tensors
+
+Lines are those of sha256sum, which can check them. --tensors adds a line FILE:TENSOR for each tensor, of its data alone in
+little-endian order, so that neither metadata nor the order of tensors matters, and a line FILE:* of all of them: the digest of
+their lines (digest, name, type, shape) sorted by name. With --check, exit code 1 says that something differs or is missing.";
+
+#[derive(Debug, Args)]
+struct HashArgs {
+    /// GGUF files. With --check they are in the list.
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "check", conflicts_with = "check")]
+    files: Vec<PathBuf>,
+    /// Digests of all tensors too.
+    #[arg(long, conflicts_with = "check")]
+    tensors: bool,
+    /// Write the list to this file instead of stdout.
+    #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath, value_parser = output_parser(), conflicts_with_all = ["check", "json"])]
+    write: Option<PathBuf>,
+    /// Replace LIST if it is there.
+    #[arg(short, long, requires = "write")]
+    force: bool,
+    /// Check the digests of a list.
+    #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath)]
+    check: Option<PathBuf>,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// No progress on stderr.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = HashArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    match &args.check {
+        Some(list) => check(list, &args, ui),
+        None => make(&args, ui),
+    }
+}
+
+/// One line: what it is of, and the digest.
+type Line = (String, String);
+
+fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
+    if let Some(list) = &args.write {
+        let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+        check_outputs(&[list], &inputs, args.force)?;
+    }
+    let mut lines = Vec::new();
+    for path in &args.files {
+        // A name that is not UTF-8 would be another one in the list.
+        let Some(name) = path.to_str() else {
+            return Err(Failure::at(path, "the name is not UTF-8"));
+        };
+        // Only GGUF files: what is damaged in its header has no digest worth writing down.
+        let file = show::open(path)?;
+        lines.push((name.to_owned(), of_file(path, ui)?));
+        if args.tensors {
+            lines.extend(of_tensors(name, &file, ui)?);
+        }
+    }
+    if args.json {
+        let json: serde_json::Map<_, _> =
+            lines.into_iter().map(|(name, digest)| (name, json!(digest))).collect();
+        let text = serde_json::to_string_pretty(&json).map_err(Failure::new)?;
+        return ui.data(&(text + "\n"));
+    }
+    let text: String = lines.iter().map(|(name, digest)| line(name, digest)).collect();
+    match &args.write {
+        None => ui.data(&text),
+        Some(list) => write_result(list, text.as_bytes(), args.force),
+    }
+}
+
+/// A line as `sha256sum` writes it; it marks names with line ends and backslashes, and escapes those.
+fn line(name: &str, digest: &str) -> String {
+    let escaped = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+    let mark = if escaped == name { "" } else { "\\" };
+    format!("{mark}{digest}  {escaped}\n")
+}
+
+/// The reverse of [`line`]; none for what is no such line.
+fn parse(line: &str) -> Option<Line> {
+    let (line, is_escaped) = line.strip_prefix('\\').map_or((line, false), |rest| (rest, true));
+    let (digest, name) = line.split_at_checked(64)?;
+    // Two spaces, or a space and a star for binary.
+    let name = name.strip_prefix("  ").or_else(|| name.strip_prefix(" *"))?;
+    if !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) || name.is_empty() {
+        return None;
+    }
+    let mut plain = String::with_capacity(name.len());
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        plain.push(match (c, is_escaped) {
+            ('\\', true) => match chars.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                '\\' => '\\',
+                _ => return None,
+            },
+            (c, _) => c,
+        });
+    }
+    Some((plain, digest.to_ascii_lowercase()))
+}
+
+fn hex(digest: impl AsRef<[u8]>) -> String {
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn of_file(path: &Path, ui: &Ui) -> Result<String, Failure> {
+    let cancel = cancel_on_interrupt();
+    let failed = |error| Failure::cannot_open(path, error);
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let progress = ui.progress(file.metadata().map_err(failed)?.len());
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted());
+        }
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(hasher.finalize())),
+            Ok(n) => {
+                hasher.update(&buffer[..n]);
+                progress.add(n as u64);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::at(path, format_args!("cannot read: {error}"))),
+        }
+    }
+}
+
+fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Failure> {
+    let data = file.data(info).map_err(Failure::new)?;
+    let start = file.range(info).map_err(Failure::new)?.start;
+    let mut hasher = Sha256::new();
+    // Whole blocks at a time, whose bytes can be turned.
+    let step = (4 << 20) / info.dtype.block_bytes() as usize * info.dtype.block_bytes() as usize;
+    for (index, piece) in data.chunks(step).enumerate() {
+        hasher.update(file.endian().to_little(info.dtype, piece));
+        let from = start + index * step;
+        file.bytes().advise(Advice::DoneWith, from..from + piece.len());
+    }
+    Ok(hex(hasher.finalize()))
+}
+
+/// A line for each tensor, and one for all.
+fn of_tensors(name: &str, file: &File, ui: &Ui) -> Result<Vec<Line>, Failure> {
+    let cancel = cancel_on_interrupt();
+    let progress = ui.progress(file.tensors().iter().map(|info| info.n_bytes).sum());
+    let (mut lines, mut described) = (Vec::new(), Vec::new());
+    for info in file.tensors() {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted());
+        }
+        let digest = of_tensor(file, info)?;
+        progress.add(info.n_bytes);
+        // Dimensions of 1 at the end are written by some programs and not by others.
+        let shape = info.shape.without_trailing_ones();
+        described.push((info.name.clone(), format!("{digest}  {} {} {shape}\n", info.name, info.dtype)));
+        lines.push((format!("{name}:{}", info.name), digest));
+    }
+    described.sort_unstable();
+    let mut all = Sha256::new();
+    described.iter().for_each(|(_, line)| all.update(line));
+    lines.push((format!("{name}:*"), hex(all.finalize())));
+    Ok(lines)
+}
+
+fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
+    let text = fs::read_to_string(list).map_err(|error| Failure::cannot_open(list, error))?;
+    let mut results = Vec::new();
+    // Digests of all tensors of the file that the last lines were about.
+    let mut known: (String, Vec<Line>) = (String::new(), Vec::new());
+    for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
+        let Some((name, expected)) = parse(text) else {
+            return Err(Failure::at(list, format_args!("line {} is no digest and name", index + 1)));
+        };
+        let found = match Path::new(&name).is_file() {
+            true => Some(of_file(Path::new(&name), ui)?),
+            false => of_named_tensor(&name, &mut known, ui)?,
+        };
+        let state = match found {
+            Some(found) if found == expected => "OK",
+            Some(_) => "FAILED",
+            None => "MISSING",
+        };
+        results.push((name, state));
+    }
+    if results.is_empty() {
+        return Err(Failure::at(list, "the list is empty"));
+    }
+    let n_bad = results.iter().filter(|(_, state)| *state != "OK").count();
+    let n_all = results.len();
+    if args.json {
+        let json: serde_json::Map<_, _> =
+            results.into_iter().map(|(name, state)| (name, json!(state))).collect();
+        ui.data(&(serde_json::to_string_pretty(&json).map_err(Failure::new)? + "\n"))?;
+    } else {
+        let lines: String = results
+            .iter()
+            .map(|(name, state)| format!("{}: {state}\n", crate::ui::printable(name)))
+            .collect();
+        ui.data(&lines)?;
+    }
+    match n_bad {
+        0 => Ok(()),
+        _ => Err(Failure::at(list, format_args!("{n_bad} of {n_all} digests differ or are missing"))),
+    }
+}
+
+/// The digest of `FILE:TENSOR`; none where there is no such file or tensor.
+fn of_named_tensor(name: &str, known: &mut (String, Vec<Line>), ui: &Ui) -> Result<Option<String>, Failure> {
+    // Both names may hold colons: the file is the longest beginning that is one.
+    let ends = name.match_indices(':').map(|(at, _)| at);
+    let Some(at) = ends.filter(|at| Path::new(&name[..*at]).is_file()).last() else { return Ok(None) };
+    let file = &name[..at];
+    if known.0 != file {
+        *known = (file.to_owned(), of_tensors(file, &show::open(Path::new(file))?, ui)?);
+    }
+    Ok(known.1.iter().find(|(of, _)| of == name).map(|(_, digest)| digest.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_sha256sum() {
+        let digest = "0".repeat(64);
+        for name in ["model.gguf", "a b", "with\\backslash", "two\nlines", "x.gguf:blk.0.attn_q.weight"] {
+            assert_eq!(parse(line(name, &digest).trim_end()), Some((name.to_owned(), digest.clone())));
+        }
+        assert_eq!(line("a\\b", &digest), format!("\\{digest}  a\\\\b\n"));
+        for bad in ["", "x", &digest, &format!("{digest} x"), &format!("{}  x", "g".repeat(64))] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

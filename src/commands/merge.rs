@@ -1,0 +1,57 @@
+//! `gguf-inspect merge SHARD OUT`: one file of all shards.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use gguf::CopyPlan;
+
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            copy_files::{CopyArgs, copy, open_model},
+            write::output_parser,
+        },
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("merge"),
+    define: |command| {
+        MergeArgs::augment_args(command)
+            .about("Merges the shards of a model into one GGUF file.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect merge model-00001-of-00003.gguf model.gguf
+
+The keys that describe shards are left out: what `split` has split becomes what it was, byte for byte. (llama-gguf-split
+leaves them in, with a count of 0.)";
+
+#[derive(Debug, Args)]
+struct MergeArgs {
+    /// One of the shards.
+    #[arg(value_hint = ValueHint::FilePath)]
+    shard: PathBuf,
+    /// The file to write.
+    #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    out: PathBuf,
+    #[command(flatten)]
+    copy: CopyArgs,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = MergeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let model = open_model(&args.shard)?;
+    let plans = CopyPlan::merge(&model).map(|plan| vec![plan]);
+    copy(&args.shard, &model, plans, |_| vec![args.out.clone()], &args.copy, ui)
+}

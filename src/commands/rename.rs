@@ -1,0 +1,75 @@
+//! `gguf-inspect rename FILE OLD=NEW...`: gives keys other names.
+
+use clap::{ArgMatches, Args, FromArgMatches};
+use gguf::Metadata;
+
+use crate::{
+    commands::{
+        Command,
+        shared::edit_file::{EditArgs, edit},
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("rename"),
+    define: |command| {
+        RenameArgs::augment_args(command).about("Renames metadata keys of a GGUF file.").after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect rename model.gguf tokenizer.ggml.prefix_token_id=tokenizer.ggml.fim_pre_token_id
+  gguf-inspect rename model.gguf 'qwen2.*=qwen3.*'
+
+Values and places stay. Where both names end with *, all keys that begin with the first get the other beginning.";
+
+#[derive(Debug, Args)]
+struct RenameArgs {
+    #[command(flatten)]
+    edit: EditArgs,
+    /// Names and what they become.
+    #[arg(value_name = "OLD=NEW", required = true)]
+    names: Vec<String>,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = RenameArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    edit(&args.edit, ui, |metadata| {
+        args.names.iter().try_for_each(|text| {
+            let Some((old, new)) =
+                text.split_once('=').filter(|(old, new)| !old.is_empty() && !new.is_empty())
+            else {
+                return Err(Failure::usage(format_args!("`{text}` is not OLD=NEW")));
+            };
+            rename(metadata, old, new).map_err(|problem| Failure::at(&args.edit.file, problem))
+        })
+    })
+}
+
+fn rename(metadata: &mut Metadata, old: &str, new: &str) -> Result<(), String> {
+    let starts = old.strip_suffix('*').zip(new.strip_suffix('*'));
+    let renamed = |key: &str| match starts {
+        Some((old, new)) => key.strip_prefix(old).map(|rest| format!("{new}{rest}")),
+        None => (key == old).then(|| new.to_owned()),
+    };
+    let (mut made, mut n_renamed) = (Metadata::new(), 0);
+    for (key, value) in std::mem::take(metadata) {
+        let name = renamed(&key).inspect(|_| n_renamed += 1).unwrap_or(key);
+        if made.contains(&name) {
+            return Err(format!("two keys would be `{name}`"));
+        }
+        made.set(name, value);
+    }
+    *metadata = made;
+    match n_renamed {
+        0 => Err(format!("there is no key `{old}`")),
+        _ => Ok(()),
+    }
+}

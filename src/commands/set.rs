@@ -1,0 +1,158 @@
+//! `gguf-inspect set FILE KEY=TYPE:VALUE...`: sets metadata.
+
+use std::{fs, path::PathBuf};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use gguf::{Metadata, Value};
+
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            edit_file::{EditArgs, edit},
+            metadata_json::{is_type, of_json, type_of, value_of},
+        },
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("set"),
+    define: |command| {
+        SetArgs::augment_args(command).about("Sets metadata of a GGUF file.").after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect set model.gguf general.name='My model'
+  gguf-inspect set model.gguf llama.context_length=u32:32768 general.tags='arr[str]:[\"chat\", \"en\"]'
+  gguf-inspect set model.gguf tokenizer.chat_template=str:@template.jinja
+  gguf-inspect set model.gguf --chat-template template.jinja --header-slack 65536
+  gguf-inspect set model.gguf --from metadata.json -o other.gguf
+
+Types are u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, str, and arr[TYPE] with a JSON list. A key that is there
+keeps its type, so that TYPE: may be left out, and its place; a new one comes last. @FILE is the content of a file.
+--from takes what `gguf-inspect export-metadata` writes, or some keys of it.
+
+A file is changed in place where its header keeps its length, which the room of --header-slack makes possible; else it is
+written anew beside the old one, which it then replaces. Tensors are never touched.";
+
+#[derive(Debug, Args)]
+struct SetArgs {
+    #[command(flatten)]
+    edit: EditArgs,
+    /// Keys with their new values.
+    #[arg(value_name = "KEY=TYPE:VALUE")]
+    values: Vec<String>,
+    /// Set the keys of a JSON file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    from: Option<PathBuf>,
+    /// Set the chat template to the content of a file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    chat_template: Option<PathBuf>,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = SetArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let says_something = !args.values.is_empty() || args.from.is_some() || args.chat_template.is_some();
+    if !says_something && args.edit.header_slack.is_none() {
+        return Err(Failure::usage(
+            "nothing to set: give KEY=TYPE:VALUE, --from, --chat-template or --header-slack",
+        ));
+    }
+    edit(&args.edit, ui, |metadata| {
+        if let Some(path) = &args.from {
+            let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+            let json = serde_json::from_slice(&text).map_err(|error| Failure::at(path, error))?;
+            metadata.extend(of_json(&json).map_err(|problem| Failure::at(path, problem))?);
+        }
+        for text in &args.values {
+            let (key, value) = parse(text, metadata)?;
+            metadata.set(key, value);
+        }
+        if let Some(path) = &args.chat_template {
+            metadata.set("tokenizer.chat_template", Value::String(file_text(path)?));
+        }
+        Ok(())
+    })
+}
+
+fn file_text(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::cannot_open(path, error))
+}
+
+/// `KEY=TYPE:VALUE`, or `KEY=VALUE` for a key that is there.
+fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
+    let wrong = |problem: String| Failure::usage(format_args!("`{text}`: {problem}"));
+    let Some((key, typed)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+        return Err(wrong("it is not KEY=TYPE:VALUE".to_owned()));
+    };
+    // A text may hold a colon: only the name of a type before the first one is a type.
+    let stated = typed.split_once(':').filter(|(kind, _)| is_type(kind));
+    let (kind, value) = match (stated, metadata.get(key)) {
+        (Some((kind, value)), _) => (kind.to_owned(), value),
+        (None, Some(old)) => (type_of(old), typed),
+        (None, None) => {
+            return Err(wrong(format!("`{key}` is a new key: state its type, as in {key}=str:VALUE")));
+        }
+    };
+    let content = match value.strip_prefix('@') {
+        Some(path) => Some(file_text(path.as_ref())?),
+        None => None,
+    };
+    if kind == "str" {
+        return Ok((key.to_owned(), Value::String(content.unwrap_or_else(|| value.as_bytes().to_vec()))));
+    }
+    let value = content
+        .map_or_else(|| value.to_owned(), |content| String::from_utf8_lossy(&content).trim().to_owned());
+    // Numbers that JSON spells otherwise or not at all.
+    let json = match (kind.as_str(), value.parse::<f64>()) {
+        ("f32" | "f64", Ok(number)) if !number.is_finite() => serde_json::Value::from(match number {
+            number if number.is_nan() => "NaN",
+            f64::INFINITY => "Infinity",
+            _ => "-Infinity",
+        }),
+        // The nearest f32 of the text itself, not of the nearest f64.
+        ("f32", Ok(_)) => return Ok((key.to_owned(), Value::F32(value.parse().unwrap_or_default()))),
+        ("f64", Ok(number)) => return Ok((key.to_owned(), Value::F64(number))),
+        _ => serde_json::from_str(&value)
+            .map_err(|_| wrong(format!("`{value}` is not a value of type {kind}")))?,
+    };
+    let value = value_of(&kind, &json).map_err(wrong)?;
+    Ok((key.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use gguf::Array;
+
+    use super::*;
+
+    #[test]
+    fn values_of_every_kind() {
+        let metadata = Metadata::from([("old".to_owned(), Value::I16(1)), ("text".to_owned(), "x".into())]);
+        for (text, key, value) in [
+            ("a=u8:200", "a", Value::U8(200)),
+            ("old=-7", "old", Value::I16(-7)),
+            ("old=str:7", "old", "7".into()),
+            ("text=https://x", "text", "https://x".into()),
+            ("a=str:str:x=y", "a", "str:x=y".into()),
+            ("a=f32:0.1", "a", Value::F32(0.1)),
+            ("a=f64:-inf", "a", Value::F64(f64::NEG_INFINITY)),
+            ("a=bool:true", "a", Value::Bool(true)),
+            ("a=arr[i32]:[1, -2]", "a", Value::Array(Array::I32(vec![1, -2]))),
+            ("a=str:", "a", "".into()),
+        ] {
+            assert_eq!(parse(text, &metadata).unwrap(), (key.to_owned(), value), "{text}");
+        }
+        for text in ["a", "=x", "a=x", "a=u8:256", "a=bool:1", "old=x", "a=arr[u8]:1"] {
+            assert!(parse(text, &metadata).is_err(), "{text}");
+        }
+    }
+}

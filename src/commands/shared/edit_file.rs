@@ -1,0 +1,185 @@
+//! What the verbs that change metadata share: where the result goes, what is said of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueHint};
+use gguf::{Edit, Metadata, SLACK_KEY, Slack};
+use serde_json::{Value as Json, json};
+
+use super::{metadata_json::entry, outputs::check_outputs, write::output_parser};
+use crate::{
+    commands::show,
+    failure::Failure,
+    hints,
+    ui::{Ui, human_bytes, printable},
+};
+
+/// The options of every such verb.
+#[derive(Debug, Args)]
+pub struct EditArgs {
+    /// A GGUF file; of a split model, the first shard, which has the metadata.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Write the result here, and leave FILE as it is.
+    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    pub output: Option<PathBuf>,
+    /// Replace OUT if it is there.
+    #[arg(short, long, requires = "output")]
+    pub force: bool,
+    /// Bytes of room for later changes that the header has then: what is set later within them is written in place. 0 takes
+    /// them away. Without it the room that is there is used.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=1 << 30))]
+    pub header_slack: Option<u64>,
+    /// Say what would change, and write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The report as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Nothing on stderr but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Changes the metadata of a file.
+///
+/// # Errors
+/// What `change` says, and what is wrong with the file, the output or the disk.
+pub fn edit(
+    args: &EditArgs,
+    ui: &Ui,
+    change: impl FnOnce(&mut Metadata) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let path = args.file.as_path();
+    let file = show::open(path)?;
+    let failed = |error: gguf::Error| {
+        let hint = hints::gguf(&error);
+        match error {
+            // These carry a path.
+            error @ (gguf::Error::Io { .. }
+            | gguf::Error::Exists { .. }
+            | gguf::Error::NotAFile { .. }
+            | gguf::Error::DeadLink { .. }
+            | gguf::Error::Changed { .. }
+            | gguf::Error::UnfinishedEdit { .. }
+            | gguf::Error::Length { .. }) => Failure::new(error),
+            error => Failure::at(path, error),
+        }
+        .hint(hint)
+    };
+    let old = file.metadata().clone();
+    let mut new = old.clone();
+    change(&mut new)?;
+    let slack = args.header_slack.map_or(Slack::Use, Slack::Set);
+    let edit = Edit::new(&file, new, slack).map_err(failed)?;
+    if let Some(output) = &args.output {
+        check_outputs(&[output], &[path], args.force || args.dry_run)?;
+    } else if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+        // In the Hub's cache a file under a link is named by its content.
+        return Err(Failure::at(path, "it is a link, and what it leads to may be others' file too")
+            .hint(["write the result elsewhere with --output OUT, or name the file itself"]));
+    }
+    let in_place = args.output.is_none() && edit.is_in_place();
+    let report = Report { path, old: &old, edit: &edit, in_place, dry_run: args.dry_run };
+    if !args.dry_run {
+        file.bytes().check_unchanged().map_err(failed)?;
+        // Nobody writes into a file that is mapped.
+        drop(file);
+        match &args.output {
+            Some(output) => edit.write_new(path, output, args.force),
+            None if edit.changes_nothing() => Ok(()),
+            None if in_place => edit.write_in_place(path),
+            None => edit.write_new(path, path, true),
+        }
+        .map_err(failed)?;
+    }
+    if args.json {
+        return ui.data(&format!("{}\n", report.json()));
+    }
+    for line in report.lines() {
+        ui.data(&line)?;
+    }
+    ui.status(&report.summary(args.output.as_deref()));
+    Ok(())
+}
+
+/// What changed.
+struct Report<'a> {
+    path: &'a Path,
+    old: &'a Metadata,
+    edit: &'a Edit,
+    in_place: bool,
+    dry_run: bool,
+}
+
+impl Report<'_> {
+    /// Keys with their old and new values; none on one side where there is no such key. Room in the header is no key of a model.
+    fn changes(&self) -> Vec<(&str, Option<&gguf::Value>, Option<&gguf::Value>)> {
+        let new = self.edit.metadata();
+        let changed = self.old.iter().map(|(key, value)| (key.as_str(), Some(value), new.get(key)));
+        let added = new.iter().filter(|(key, _)| !self.old.contains(key));
+        changed
+            .chain(added.map(|(key, value)| (key.as_str(), None, Some(value))))
+            .filter(|(key, old, new)| old != new && *key != SLACK_KEY)
+            .collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let shown = |value: &gguf::Value| {
+            let text = match value {
+                gguf::Value::Array(array) => format!("[{} items]", array.len()),
+                value => value.to_string(),
+            };
+            let short: String = text.chars().take(80).collect();
+            let dots = if short.len() < text.len() { "..." } else { "" };
+            printable(&format!("{short}{dots}"))
+        };
+        let line = |(key, old, new): (&str, Option<&gguf::Value>, Option<&gguf::Value>)| {
+            let key = printable(key);
+            match (old, new) {
+                (Some(old), Some(new)) => format!("{key}: {} -> {}\n", shown(old), shown(new)),
+                (None, Some(new)) => format!("{key}: set to {}\n", shown(new)),
+                (Some(old), None) => format!("{key}: taken out, it was {}\n", shown(old)),
+                (None, None) => String::new(),
+            }
+        };
+        self.changes().into_iter().map(line).collect()
+    }
+
+    fn json(&self) -> Json {
+        let change = |(key, old, new): (&str, Option<&gguf::Value>, Option<&gguf::Value>)| json!({"key": key, "old": old.map(entry), "new": new.map(entry)});
+        json!({
+            "file": self.path.display().to_string(),
+            "changes": self.changes().into_iter().map(change).collect::<Vec<_>>(),
+            "in_place": self.in_place,
+            "written": !self.dry_run && !(self.in_place && self.edit.changes_nothing()),
+            "slack": slack_of(self.edit.metadata()),
+            "file_bytes": self.edit.file_len(),
+        })
+    }
+
+    fn summary(&self, output: Option<&Path>) -> String {
+        let (path, n_bytes) = (output.unwrap_or(self.path).display(), self.edit.file_len());
+        let how = match (self.in_place, self.dry_run) {
+            (true, _) if self.edit.changes_nothing() => return format!("{path}: nothing changes"),
+            (true, true) => "would be changed in place".to_owned(),
+            (true, false) => "changed in place".to_owned(),
+            (false, true) => format!("would be written anew, {}", human_bytes(n_bytes)),
+            (false, false) => format!("written anew, {}", human_bytes(n_bytes)),
+        };
+        let slack = slack_of(self.edit.metadata());
+        let slack = slack.map_or(String::new(), |n| format!("; {n} bytes of room in the header"));
+        format!("{path}: {how}{slack}")
+    }
+}
+
+/// Bytes of room that a header has.
+fn slack_of(metadata: &Metadata) -> Option<usize> {
+    match metadata.get(SLACK_KEY) {
+        Some(gguf::Value::String(text)) => Some(text.len()),
+        _ => None,
+    }
+}

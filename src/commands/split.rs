@@ -1,0 +1,77 @@
+//! `gguf-inspect split FILE PREFIX`: a file in several.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use gguf::{CopyPlan, SplitLimits, shard_file_name};
+
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            copy_files::{CopyArgs, copy, open_model},
+            quantize_options::parse_size,
+        },
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("split"),
+    define: |command| {
+        SplitArgs::augment_args(command).about("Splits a GGUF file into shards.").after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect split model.gguf model --max-size 2G
+  gguf-inspect split model.gguf shards/model --max-tensors 128 --no-tensor-first-split
+  gguf-inspect split model.gguf model --max-size 500M --dry-run
+
+The files are PREFIX-00001-of-00003.gguf and so on, the bytes those of llama-gguf-split. A shard holds one tensor at least,
+however large. The first gets its name last. Sizes are in bytes, or with K, M or G in thousands of them.";
+
+#[derive(Debug, Args)]
+struct SplitArgs {
+    /// A GGUF file; of a split model, one of its shards: all are split anew.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// The beginning of the names of the shards, with their folder.
+    #[arg(value_name = "PREFIX", value_hint = ValueHint::AnyPath)]
+    prefix: String,
+    /// Bytes of tensors that a shard holds at most.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "max_tensors")]
+    max_size: Option<u64>,
+    /// Tensors that a shard holds at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tensors: Option<u64>,
+    /// The first shard has metadata alone.
+    #[arg(long)]
+    no_tensor_first_split: bool,
+    #[command(flatten)]
+    copy: CopyArgs,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = SplitArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    if PathBuf::from(&args.prefix).file_name().is_none() || args.prefix.ends_with('/') {
+        return Err(Failure::usage(format_args!("`{}` is no beginning of a file name", args.prefix)));
+    }
+    let model = open_model(&args.file)?;
+    let limits = SplitLimits {
+        max_bytes: args.max_size,
+        max_tensors: args.max_tensors,
+        no_tensor_first: args.no_tensor_first_split,
+    };
+    let names = |count: usize| {
+        let count = count as u32;
+        (1..=count).map(|no| PathBuf::from(shard_file_name(&args.prefix, no, count))).collect()
+    };
+    copy(&args.file, &model, CopyPlan::split(&model, limits), names, &args.copy, ui)
+}

@@ -1,0 +1,323 @@
+//! `gguf-inspect verify FILE [--against SRC]`: whether a file is what it should be, and whether it is what its source makes.
+
+mod against;
+mod blocks;
+mod prompts;
+mod report;
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
+use convert::recipes::{StatedType, TensorFacts, stated_type};
+use gguf::{File, Metadata, Model, Value};
+
+use self::report::{Check, Finding, Report};
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            input_kind::{self, Wanted},
+            threads::parse_threads,
+        },
+    },
+    failure::Failure,
+    hints,
+    ui::{Ui, human_bytes},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("verify"),
+    define: |command| {
+        VerifyArgs::augment_args(command)
+            .about("Checks that a GGUF file is whole and right, by itself or against its source.")
+            .after_help(EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect verify model-Q4_K_M.gguf
+  gguf-inspect verify model-Q4_K_M.gguf --against Llama-3.2-1B
+  gguf-inspect verify model-Q4_K_M.gguf --against model-BF16.gguf --json
+  gguf-inspect verify model-Q4_K_M-00001-of-00003.gguf --only structure,blocks
+
+By itself: structure (header, offsets, padding, shards), blocks (scales that are numbers, codes that exist),
+architecture (keys, tensors and shapes that the model needs), tokenizer, chat template, file type. What this
+program does not know is said, and is no error.
+With --against: every tensor is made again from the source and compared, prompts of both templates are
+compared over fixed conversations, and so are special tokens and the keys of the model.
+
+Exit codes: 0 nothing is wrong (warnings may have been given), 1 something is, 2 wrong call.";
+
+#[derive(Debug, Args)]
+struct VerifyArgs {
+    /// A GGUF file; of a split model, one of its shards: all are checked.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// What the file was made of: a checkpoint folder, hf://OWNER/MODEL[@REVISION], or a GGUF file.
+    #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
+    against: Option<PathBuf>,
+    /// Only these checks, divided by commas.
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    only: Vec<Which>,
+    /// Warnings are errors.
+    #[arg(long)]
+    strict: bool,
+    /// The report as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Threads to work with; all cores by default.
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<NonZeroUsize>,
+    /// No progress on stderr.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// A check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// Header, offsets, padding, shards.
+    Structure,
+    /// Numbers that are finite, codes that exist.
+    Blocks,
+    /// Keys, tensors and shapes that the model needs.
+    Architecture,
+    /// Lists that go together, ids that exist.
+    Tokenizer,
+    /// Chat templates that parse and render.
+    Template,
+    /// `general.file_type` against the types of the tensors.
+    FileType,
+    /// Everything that --against compares.
+    Source,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = VerifyArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    if args.only.contains(&Which::Source) && args.against.is_none() {
+        return Err(Failure::usage("--only source needs --against SRC"));
+    }
+    // What is not there is no verdict on a file.
+    if let Err(error) = std::fs::metadata(&args.file) {
+        return Err(
+            Failure::cannot_open(&args.file, error).hint(input_kind::advice(&args.file, Wanted::Gguf))
+        );
+    }
+    let wants = |which| args.only.is_empty() || args.only.contains(&which);
+    let mut report = Report::new(&args.file, args.strict);
+    match Model::open(&args.file) {
+        Err(error) => report.push(unreadable(&error)),
+        Ok(model) => {
+            if wants(Which::Structure) {
+                report.push(structure(&model));
+            }
+            if wants(Which::Blocks) {
+                report.push(blocks::check(&model, args.threads, ui)?);
+            }
+            if wants(Which::Architecture) {
+                report.push(architecture(&model));
+            }
+            if wants(Which::Tokenizer) {
+                report.push(tokenizer(&model));
+            }
+            if wants(Which::Template) {
+                report.push(prompts::check(model.metadata()));
+            }
+            if wants(Which::FileType) {
+                report.push(file_type(&model));
+            }
+            if let Some(source) = args.against.as_deref().filter(|_| wants(Which::Source)) {
+                report.extend(against::check(&model, source, args.threads, ui)?);
+            }
+        }
+    }
+    ui.data(&if args.json { report.json()? } else { report.text() })?;
+    report.verdict()
+}
+
+/// A file whose header or shards are wrong.
+fn unreadable(error: &gguf::Error) -> Check {
+    let mut check = Check::new("structure");
+    check.push(Finding::error("unreadable", error));
+    check.findings.extend(hints::gguf(error).map(|hint| Finding::note("hint", hint)));
+    check
+}
+
+fn structure(model: &Model) -> Check {
+    let mut check = Check::new("structure");
+    for (path, file) in model.shards() {
+        // The path matters only where there are several.
+        let named = |finding: &gguf::Finding| match model.shards().len() {
+            1 => finding.to_string(),
+            _ => format!("{}: {finding}", file_name(path)),
+        };
+        check.findings.extend(gguf::check(file).iter().map(|finding| Finding {
+            severity: finding.severity().into(),
+            code: finding.code(),
+            message: named(finding),
+        }));
+    }
+    let n_bytes: u64 = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
+    let (n_tensors, n_keys) = (model.tensors().count(), model.metadata().len());
+    let files = match model.shards().len() {
+        1 => String::new(),
+        n => format!("{n} files, "),
+    };
+    check.summary = format!("{files}{n_tensors} tensors, {n_keys} keys, {}", human_bytes(n_bytes));
+    check
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// What a file is that is no model.
+fn other_kind(metadata: &Metadata) -> Option<&str> {
+    metadata.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model")
+}
+
+fn architecture(model: &Model) -> Check {
+    let mut check = Check::new("architecture");
+    if let Some(kind) = other_kind(model.metadata()) {
+        return check.skipped(&format!("the file is of the kind `{kind}`, whose needs are not known here"));
+    }
+    let name = match model.metadata().text("general.architecture") {
+        Ok(Some(name)) => name,
+        Ok(None) if model.metadata().is_empty() && model.tensors().count() == 0 => {
+            return check.skipped("the file is empty");
+        }
+        Ok(None) => {
+            check.push(Finding::error("missing_key", "metadata key `general.architecture` is missing"));
+            return check;
+        }
+        Err(error) => {
+            check.push(Finding::error("key", error));
+            return check;
+        }
+    };
+    if model.tensors().count() == 0 {
+        return check.skipped("the file has no tensors: a vocabulary");
+    }
+    check.summary = name.to_owned();
+    let n_tensors = model.tensors().count();
+    let lacking = arch::lacking(model.metadata(), n_tensors, |name| model.tensor(name).is_some());
+    for name in lacking.iter().flatten() {
+        check.push(Finding::error("missing_tensor", format!("tensor `{name}` is missing")));
+    }
+    check.findings.extend(wrong_lengths(model, name));
+    match eval::check_parts(model) {
+        Ok(()) => {}
+        Err(eval::Error::UnknownArchitecture { name }) if lacking.is_none() => {
+            return check.skipped(&format!("what `{name}` needs is not known here"));
+        }
+        Err(eval::Error::UnknownArchitecture { .. }) => {
+            check.summary += ", names of tensors alone: no graph of it is known here";
+        }
+        // Named above.
+        Err(eval::Error::MissingTensor { name }) if lacking.iter().flatten().any(|it| *it == name) => {}
+        Err(error) => check.push(Finding::error(code_of(&error), error)),
+    }
+    check
+}
+
+/// Feed-forward parts of another width than the keys say, which the graph takes from the tensors themselves and llama.cpp does not.
+fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
+    let key = format!("{name}.feed_forward_length");
+    let width = |layer: usize| match model.get(&key)? {
+        Value::Array(gguf::Array::U32(widths)) => widths.get(layer).copied().map(u64::from),
+        Value::Array(gguf::Array::I32(widths)) => {
+            widths.get(layer).and_then(|width| u64::try_from(*width).ok())
+        }
+        value => value.as_u64(),
+    };
+    let wrong = |(_, info): (&File, &gguf::TensorInfo)| {
+        let layer = info.name.strip_prefix("blk.")?.strip_suffix(".ffn_down.weight")?.parse().ok()?;
+        let (expected, found) = (width(layer)?, info.shape.row_elems());
+        let message = format!("tensor `{}` has rows of {found} elements, `{key}` is {expected}", info.name);
+        (expected != found).then(|| Finding::error("tensor_shape", message))
+    };
+    model.tensors().filter_map(wrong).collect()
+}
+
+/// A name for programs.
+fn code_of(error: &eval::Error) -> &'static str {
+    match error {
+        eval::Error::Key(gguf::KeyError::Missing { .. }) => "missing_key",
+        eval::Error::Key(_) => "key",
+        eval::Error::MissingTensor { .. } => "missing_tensor",
+        eval::Error::TensorShape { .. } => "tensor_shape",
+        eval::Error::TensorType { .. } => "tensor_type",
+        eval::Error::UnusedTensors { .. } => "extra_tensor",
+        _ => "architecture",
+    }
+}
+
+fn tokenizer(model: &Model) -> Check {
+    let mut check = Check::new("tokenizer");
+    let Some(problems) = eval::tokenize::check(model.metadata()) else {
+        return check.skipped("the file has no tokenizer");
+    };
+    check.findings.extend(problems.iter().map(|problem| match problem.is_minor() {
+        true => Finding::warning(problem.code(), problem),
+        false => Finding::error(problem.code(), problem),
+    }));
+    let metadata = model.metadata();
+    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
+    // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
+    if let Some((_, embedding)) = model.tensor("token_embd.weight")
+        && tokens > 0
+        && embedding.shape.dim(1) != tokens as u64
+    {
+        let rows = embedding.shape.dim(1);
+        let message = format!("`token_embd.weight` has {rows} rows for {tokens} tokens");
+        check.push(Finding::error("tokenizer_length", message));
+    }
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
+    check.summary = format!("{}, {tokens} tokens", text("tokenizer.ggml.model"));
+    if metadata.contains("tokenizer.ggml.pre") {
+        check.summary += &format!(", pre-tokenizer {}", text("tokenizer.ggml.pre"));
+    }
+    check
+}
+
+fn file_type(model: &Model) -> Check {
+    let mut check = Check::new("file type");
+    let facts = |(_, info): (&File, &'_ gguf::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
+    let tensors: Vec<_> = model.tensors().map(facts).collect();
+    let tensors: Vec<TensorFacts<'_>> = tensors
+        .iter()
+        .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })
+        .collect();
+    match stated_type(model.metadata(), &tensors) {
+        StatedType::Agrees { name } => check.summary = name.to_owned(),
+        StatedType::Absent => return check.skipped("`general.file_type` is absent"),
+        StatedType::NoMatrices => return check.skipped("there are no matrices"),
+        StatedType::Unknown { id } => {
+            check.push(Finding::error(
+                "file_type",
+                format!("`general.file_type` is {id}, which is not known"),
+            ));
+        }
+        StatedType::Differs { name, expected, found } => {
+            let message = format!(
+                "`general.file_type` says {name}, whose weights are {expected}; most weights are {found}"
+            );
+            check.push(Finding::error("file_type", message));
+        }
+        StatedType::OfOther { name, other } => {
+            let message =
+                format!("`general.file_type` says {name}; the types of all tensors are those of {other}");
+            check.push(Finding::warning("file_type", message));
+        }
+        _ => {}
+    }
+    check
+}

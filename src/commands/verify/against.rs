@@ -1,0 +1,213 @@
+//! Whether a file is what its source makes: tensors, keys, special tokens, prompts.
+
+use std::{fs, io::Read, num::NonZeroUsize, path::Path};
+
+use convert::{
+    Agreement, CheckpointInput, Distance, Input, ModelInput, Request, RunOptions, Watch, compare,
+    recipes::Recipe,
+};
+use gguf::{Array, Metadata, Model, Value};
+
+use super::{
+    prompts,
+    report::{Check, Finding},
+};
+use crate::{
+    commands::shared::{conversion_run, cpu_level::cpu_level, hub},
+    failure::Failure,
+    hints,
+    ui::{Ui, cancel_on_interrupt},
+};
+
+/// Compares a file with its source.
+///
+/// # Errors
+/// A source that cannot be opened or read, an interruption.
+pub fn check(
+    model: &Model,
+    source: &Path,
+    threads: Option<NonZeroUsize>,
+    ui: &Ui,
+) -> Result<Vec<Check>, Failure> {
+    let options = RunOptions::default().threads(threads).level(cpu_level()?);
+    let failed = |error| conversion_run::failure(source, error);
+    if is_gguf(source) {
+        let opened = Model::open(source).map_err(|error| {
+            let hint = hints::gguf(&error);
+            Failure::at(source, error).hint(hint)
+        })?;
+        let input = ModelInput::new(opened);
+        let metadata = input.model().metadata();
+        return Ok(vec![
+            tensors(model, &input, &options, ui).map_err(failed)?,
+            keys(model.metadata(), metadata),
+            prompts::compare(model.metadata(), metadata),
+        ]);
+    }
+    let wanted = hub::Wanted { weights: true, keep: false, out: None };
+    let folder = hub::input(source, wanted, ui)?;
+    let input = CheckpointInput::open(folder.folder.clone(), &arch::Options::default()).map_err(failed)?;
+    let metadata = &input.layout().metadata;
+    let checks = vec![
+        tensors(model, &input, &options, ui).map_err(failed)?,
+        keys(model.metadata(), metadata),
+        prompts::compare(model.metadata(), metadata),
+    ];
+    folder.finish(ui)?;
+    Ok(checks)
+}
+
+fn is_gguf(path: &Path) -> bool {
+    let mut start = [0; 4];
+    path.is_file()
+        && fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+        && start == gguf::MAGIC
+}
+
+fn tensors(
+    model: &Model,
+    input: &impl Input,
+    options: &RunOptions,
+    ui: &Ui,
+) -> Result<Check, convert::Error> {
+    // Names, shapes and rows are the same for every recipe.
+    let recipe = Recipe::from_name("f32").map_err(convert::Error::Recipe)?;
+    let (facts, tasks) = (input.tensors(recipe), input.tasks(&Request::default())?);
+    let n_bytes = tasks.iter().map(|task| task.rows.input_bytes(task.rows.view().n_rows)).sum();
+    let cancel = cancel_on_interrupt();
+    let progress = ui.progress(n_bytes);
+    let sources =
+        [input.sources(), model.shards().iter().map(|(_, file)| file.bytes().clone()).collect()].concat();
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &sources };
+    let compared = compare(&tasks, &facts, model, options, watch);
+    drop(progress);
+
+    let mut check = Check::new("tensors");
+    let (mut n_equal, mut near) = (0, Vec::new());
+    for (name, agreement) in compared? {
+        let error = |code, message: String| Finding::error(code, format!("tensor `{name}` {message}"));
+        check.findings.push(match agreement {
+            Agreement::Equal => {
+                n_equal += 1;
+                continue;
+            }
+            Agreement::Near(distance) => {
+                near.push((name, distance));
+                continue;
+            }
+            Agreement::Damaged(distance) => error(
+                "damaged",
+                format!(
+                    "({}): {} of {} rows are not what the source makes, row {} first among them; all others are, bit for bit",
+                    distance.dtype, distance.n_different, distance.n_rows, distance.worst_row
+                ),
+            ),
+            Agreement::Differs(distance) => error("differs", far(&distance)),
+            Agreement::Shape { expected, found } => {
+                error("tensor_shape", format!("has the shape {found}, the source makes {expected}"))
+            }
+            Agreement::Missing => error("missing_tensor", "is in the source and not in the file".to_owned()),
+            Agreement::Extra => error("extra_tensor", "is in the file and not in the source".to_owned()),
+            Agreement::Unknown(dtype) => {
+                Finding::note("not_compared", format!("tensor `{name}` is {dtype} and was not compared"))
+            }
+            _ => continue,
+        });
+    }
+    // One line for all: files that were made with an importance matrix have hardly a tensor that is bit for bit the same.
+    if let Some((name, worst)) = near.iter().max_by(|a, b| a.1.error.total_cmp(&b.1.error)) {
+        let message = format!(
+            "{} tensors are not bit for bit what the source makes, and as near to it: `{name}` ({}) by {:.4} of its \
+             size, where an encoding without weights is off by {:.4}",
+            near.len(),
+            worst.dtype,
+            worst.error,
+            worst.own_error
+        );
+        let is_weighted = model.metadata().iter().any(|(key, _)| key.starts_with("quantize.imatrix."));
+        check.push(match is_weighted {
+            true => Finding::note("near", message),
+            false => Finding::warning("near", message),
+        });
+    }
+    check.summary = format!("{n_equal} bit for bit, {} near, {} made of the source", near.len(), tasks.len());
+    Ok(check)
+}
+
+fn far(distance: &Distance) -> String {
+    format!(
+        "({}) is off by {:.4} of its size, where an encoding is off by {:.4}; {} of {} rows differ, row {} most, by {:.4}",
+        distance.dtype,
+        distance.error,
+        distance.own_error,
+        distance.n_different,
+        distance.n_rows,
+        distance.worst_row,
+        distance.worst_error
+    )
+}
+
+/// Keys that say how a file was written, not what the model is.
+fn is_of_the_file(key: &str) -> bool {
+    let of_file = ["general.file_type", "general.quantization_version", "general.alignment", gguf::SLACK_KEY];
+    of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
+}
+
+/// Compares metadata. Templates are compared by what they render.
+fn keys(file: &Metadata, source: &Metadata) -> Check {
+    let mut check = Check::new("keys");
+    let is_compared = |key: &str| !is_of_the_file(key) && !key.starts_with("tokenizer.chat_template");
+    let mut n_equal = 0;
+    for (key, expected) in source.iter().filter(|(key, _)| is_compared(key)) {
+        let message = match file.get(key) {
+            Some(found) if same(found, expected) => {
+                n_equal += 1;
+                continue;
+            }
+            Some(found) => format!("`{key}` is {}, the source makes {}", short(found), short(expected)),
+            None => format!("`{key}` is missing; the source makes {}", short(expected)),
+        };
+        let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
+        check.push(match key.as_str() {
+            "general.architecture" => Finding::error("key", message),
+            // Names and where a model comes from may be told anew when it is published.
+            key if key.starts_with("general.") => Finding::warning("general_key", message),
+            _ if is_special => Finding::error("special_id", message),
+            _ => Finding::error(if file.contains(key) { "key" } else { "missing_key" }, message),
+        });
+    }
+    for (key, value) in file.iter().filter(|(key, _)| is_compared(key) && !source.contains(key)) {
+        let message = format!("`{key}` is {} and not in the source", short(value));
+        let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
+        check.push(match is_special {
+            true => Finding::error("special_id", message),
+            false if key.starts_with("general.") => Finding::note("extra_key", message),
+            false => Finding::warning("extra_key", message),
+        });
+    }
+    check.summary = format!("{n_equal} equal");
+    check
+}
+
+/// Whether values mean the same: integers of different widths may.
+fn same(a: &Value, b: &Value) -> bool {
+    let numbers = |value: &Value| value.as_u64().map(|number| number as f64).or(value.as_f64());
+    a == b || numbers(a).is_some_and(|number| numbers(b) == Some(number))
+}
+
+/// A value for a message.
+fn short(value: &Value) -> String {
+    match value {
+        Value::Array(array) => {
+            let kind = match array {
+                Array::String(_) => "texts",
+                _ => "numbers",
+            };
+            format!("a list of {} {kind}", array.len())
+        }
+        value => {
+            let text: String = value.to_string().chars().take(60).collect();
+            format!("`{text}`")
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether the blocks of all tensors can be what an encoder wrote.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use gguf::{Advice, File, Model, TensorInfo};
+use quant::first_bad_block;
+
+use super::report::{Check, Finding};
+use crate::{
+    commands::shared::threads::useful_threads,
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt},
+};
+
+/// Bytes that a thread takes at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// A run of blocks of one tensor.
+struct Piece<'a> {
+    tensor: usize,
+    file: &'a File,
+    info: &'a TensorInfo,
+    /// In the data of the tensor.
+    from: u64,
+    to: u64,
+}
+
+/// Looks at every block.
+///
+/// # Errors
+/// An interruption, and a file that changes meanwhile.
+pub fn check(model: &Model, threads: Option<NonZeroUsize>, ui: &Ui) -> Result<Check, Failure> {
+    let mut pieces = Vec::new();
+    for (tensor, (file, info)) in model.tensors().enumerate() {
+        // Whole blocks, so that each piece stands for itself.
+        let step = PIECE_BYTES / info.dtype.block_bytes() * info.dtype.block_bytes();
+        let starts = (0..info.n_bytes).step_by(step as usize);
+        pieces.extend(starts.map(|from| {
+            let to = (from + step).min(info.n_bytes);
+            Piece { tensor, file, info, from, to }
+        }));
+    }
+    let n_bytes: u64 = model.tensors().map(|(_, info)| info.n_bytes).sum();
+    let cancel = cancel_on_interrupt();
+    let progress = ui.progress(n_bytes);
+    let next = AtomicUsize::new(0);
+    // The first bad block of each tensor that has one, by the place of its piece.
+    let found: Mutex<Vec<(usize, usize, String)>> = Mutex::new(Vec::new());
+    let work = || {
+        while !cancel.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = pieces.get(index) else { break };
+            if let Some(message) = look(piece) {
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.push((piece.tensor, index, message));
+            }
+            progress.add(piece.to - piece.from);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..useful_threads(threads) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    drop(progress);
+    if cancel.load(Ordering::Relaxed) {
+        return Err(Failure::interrupted());
+    }
+    for (_, file) in model.shards() {
+        file.bytes().check_unchanged().map_err(Failure::new)?;
+    }
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_unstable();
+    found.dedup_by_key(|(tensor, ..)| *tensor);
+    let mut check = Check::new("blocks");
+    check.summary = format!("{} tensors", model.tensors().count());
+    check.findings.extend(found.into_iter().map(|(.., message)| Finding::error("bad_block", message)));
+    Ok(check)
+}
+
+/// What is wrong with the first bad block of a piece.
+fn look(piece: &Piece<'_>) -> Option<String> {
+    let Piece { file, info, from, to, .. } = *piece;
+    let range = file.range(info).ok()?;
+    let range = range.start + from as usize..range.start + to as usize;
+    let blocks = file.endian().to_little(info.dtype, file.bytes().get(range.clone())?);
+    let bad = first_bad_block(info.dtype, &blocks);
+    file.bytes().advise(Advice::DoneWith, range);
+    let bad = bad?;
+    let block = from / info.dtype.block_bytes() + bad.block as u64;
+    let row = block * info.dtype.block_elems() / info.shape.row_elems().max(1);
+    let what = if info.dtype.is_quantized() { "block" } else { "element" };
+    Some(format!("tensor `{}` ({}): {what} {block} (row {row}): {}", info.name, info.dtype, bad.problem))
+}

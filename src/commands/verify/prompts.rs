@@ -1,0 +1,145 @@
+//! Chat templates: whether they parse and render, and whether two say the same.
+
+use eval::chat::{ChatError, Conversation, render};
+use gguf::{Metadata, Value};
+
+use super::report::{Check, Finding};
+
+/// The key of the template, and the beginning of the keys of named ones.
+const TEMPLATE: &str = "tokenizer.chat_template";
+
+/// All templates of a file: key and text.
+fn templates(metadata: &Metadata) -> impl Iterator<Item = (&str, &Value)> {
+    let is_template =
+        |key: &str| key.strip_prefix(TEMPLATE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    metadata.iter().filter(move |(key, _)| is_template(key)).map(|(key, value)| (key.as_str(), value))
+}
+
+/// The texts of the tokens that begin and end a text.
+fn ends(metadata: &Metadata) -> (String, String) {
+    let token = |key: &str| {
+        let id = metadata.get(key).and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok());
+        let tokens = metadata.texts("tokenizer.ggml.tokens").ok().flatten();
+        let text = id.and_then(|id| tokens.as_ref()?.get(id).map(<[u8]>::to_vec)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    (token("tokenizer.ggml.bos_token_id"), token("tokenizer.ggml.eos_token_id"))
+}
+
+/// Parses and renders every template of a file.
+pub fn check(metadata: &Metadata) -> Check {
+    let mut check = Check::new("template");
+    let (bos, eos) = ends(metadata);
+    let conversations = Conversation::fixed();
+    let (mut n_templates, mut n_rendered) = (0, 0);
+    for (key, value) in templates(metadata) {
+        n_templates += 1;
+        let Some(template) = value.as_str() else {
+            check.push(Finding::error("template", format!("`{key}` is no text")));
+            continue;
+        };
+        if template.trim().is_empty() {
+            check.push(Finding::error("template", format!("`{key}` is empty")));
+            continue;
+        }
+        let mut failures = Vec::new();
+        for conversation in &conversations {
+            match render(template, conversation, &bos, &eos) {
+                Ok(_) => n_rendered += 1,
+                Err(error) => failures.push((conversation, error)),
+            }
+        }
+        check.findings.extend(judge(key, conversations.len(), failures));
+    }
+    if n_templates == 0 {
+        return check.skipped("the file has no chat template");
+    }
+    check.summary = format!("{n_rendered} of {} prompts rendered", n_templates * conversations.len());
+    check
+}
+
+/// What failures of a template mean: one that renders nothing is wrong, one that refuses a kind of conversation may be right.
+fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> Vec<Finding> {
+    let problem = |error: &ChatError| match error {
+        ChatError::Syntax(problem) | ChatError::Refused(problem) | ChatError::Template(problem) => {
+            problem.clone()
+        }
+        error => error.to_string(),
+    };
+    let is_wrong = failures.len() == n;
+    let found = failures.iter().map(|(conversation, error)| {
+        let message = format!("`{key}`: {}: {}", conversation.name, problem(error));
+        match error {
+            ChatError::Refused(_) => Finding::note("template_refuses", message),
+            _ => Finding::warning("template", message),
+        }
+    });
+    match failures.first() {
+        // Once is enough for what always fails.
+        Some((_, error @ ChatError::Syntax(_))) => {
+            vec![Finding::error("template", format!("`{key}` does not parse: {}", problem(error)))]
+        }
+        Some((_, error)) if is_wrong => {
+            vec![Finding::error("template", format!("`{key}` renders no conversation: {}", problem(error)))]
+        }
+        _ => found.collect(),
+    }
+}
+
+/// Compares the prompts of the templates of a file and of its source, template by template.
+pub fn compare(file: &Metadata, source: &Metadata) -> Check {
+    let mut check = Check::new("prompts");
+    let ((bos, eos), (source_bos, source_eos)) = (ends(file), ends(source));
+    let conversations = Conversation::fixed();
+    let mut n_compared = 0;
+    for (key, value) in templates(source) {
+        let Some(template) = value.as_str() else { continue };
+        let Some(own) = file.get(key).and_then(Value::as_str) else {
+            check.push(Finding::error(
+                "missing_template",
+                format!("the source has `{key}`, the file has not"),
+            ));
+            continue;
+        };
+        let same = own == template;
+        let mut n_different = 0;
+        for conversation in &conversations {
+            n_compared += 1;
+            let ours = render(own, conversation, &bos, &eos);
+            let theirs = render(template, conversation, &source_bos, &source_eos);
+            let different = match (&ours, &theirs) {
+                (Ok(ours), Ok(theirs)) => difference(ours, theirs),
+                (Err(_), Err(_)) => None,
+                (Err(error), Ok(_)) => Some(format!("only the source renders it: {error}")),
+                (Ok(_), Err(error)) => Some(format!("only the file renders it: {error}")),
+            };
+            if let Some(different) = different {
+                n_different += 1;
+                check.push(Finding::error("prompt", format!("`{key}`: {}: {different}", conversation.name)));
+            }
+        }
+        if !same && n_different == 0 {
+            let message =
+                format!("`{key}` is another text than the source's; all prompts that were tried are equal");
+            check.push(Finding::warning("template_text", message));
+        }
+    }
+    for (key, _) in templates(file).filter(|(key, _)| !source.contains(key)) {
+        check.push(Finding::warning("extra_template", format!("the file has `{key}`, the source has not")));
+    }
+    if n_compared == 0 && check.findings.is_empty() {
+        return check.skipped("neither has a chat template");
+    }
+    check.summary = format!("{n_compared} prompts compared");
+    check
+}
+
+/// Where two texts part, with what is around.
+fn difference(ours: &str, theirs: &str) -> Option<String> {
+    if ours == theirs {
+        return None;
+    }
+    let at = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| text.chars().skip(at.saturating_sub(10)).take(40).collect::<String>();
+    Some(format!("at character {at} the file has {:?}, the source {:?}", around(ours), around(theirs)))
+}

@@ -1,0 +1,133 @@
+//! `gguf-inspect verify` on every GGUF file of the repository, on files that llama.cpp's own tests make, and on what checkpoints
+//! become: good files pass, bad ones do not.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{Sandbox, golden, sha256};
+use serde_json::Value as Json;
+
+/// Findings of a file by their codes, and the exit code.
+fn verify(sandbox: &Sandbox, args: &[&str]) -> (Option<i32>, BTreeSet<String>, String) {
+    let ran = sandbox.inspect(&[&["verify", "--json", "-q"], args].concat());
+    let report: Json =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{args:?}: {}", ran.stderr));
+    let findings =
+        report["checks"].as_array().unwrap().iter().flat_map(|check| check["findings"].as_array().unwrap());
+    let grave = findings.filter(|finding| finding["severity"] != "note");
+    let codes = grave.map(|finding| finding["code"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(report["good"], ran.code == Some(0), "{args:?}");
+    (ran.code, codes, ran.stdout)
+}
+
+fn gguf_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            gguf_files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "gguf") {
+            found.push(path);
+        }
+    }
+}
+
+/// Goldens that are not as they should be, and why.
+const EXCEPTIONS: &[(&str, &[&str])] = &[
+    // No program of today loads version 1.
+    ("byte-orders/model-v1.gguf", &["old_version"]),
+    // Random bits in blocks of every type: codes among them that no encoder writes, in types that no file has.
+    ("byte-orders/blocks.gguf", &["activation_type", "bad_block"]),
+    ("byte-orders/blocks-big.gguf", &["activation_type", "bad_block"]),
+    ("byte-orders/listed.gguf", &["bad_block"]),
+    ("byte-orders/listed-big.gguf", &["bad_block"]),
+    // Some tensors that pass through llama-quantize, under the name of an architecture that needs others.
+    ("cli/passed.gguf", &["missing_tensor"]),
+    // Arrays in arrays, which gguf-py writes and llama.cpp does not read.
+    ("gguf/py-little.gguf", &["nested_array"]),
+    ("gguf/py-big.gguf", &["nested_array"]),
+];
+
+#[test]
+fn every_golden_passes() {
+    let (sandbox, root) = (Sandbox::new(), golden(""));
+    let mut files = Vec::new();
+    gguf_files(&root, &mut files);
+    assert!(files.len() > 30);
+    let mut wrong = Vec::new();
+    for path in files {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        let expected = EXCEPTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, codes)| codes);
+        let (code, found, report) = verify(&sandbox, &[path.to_str().unwrap()]);
+        let is_bad =
+            expected.iter().any(|code| ["old_version", "bad_block", "missing_tensor"].contains(code));
+        let is_expected = found.iter().map(String::as_str).eq(expected.iter().copied());
+        if !is_expected || code != Some(is_bad.into()) {
+            wrong.push(format!("{name}: {found:?}\n{report}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Against what `tests/test-gguf.cpp` expects: files that it loads whole have no error of structure, the others have one. It loads
+/// headers without data too, which are files that are cut.
+#[test]
+fn handcrafted_files_get_the_verdict_of_the_reference() {
+    let (sandbox, folder) = (Sandbox::new(), golden("gguf-handcrafted"));
+    let list = fs::read_to_string(folder.join("list.tsv")).unwrap();
+    let mut n_files = 0;
+    for row in list.lines() {
+        let [name, verdict, n_data, digest] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let mut bytes = fs::read(folder.join(format!("{name}.header"))).unwrap();
+        bytes.extend((0..n_data.parse::<usize>().unwrap()).map(|i| i as u8));
+        assert_eq!(sha256(&bytes), digest, "{name}");
+        fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+        let (code, codes, report) = verify(&sandbox, &["x.gguf", "--only", "structure"]);
+        let is_cut = ["TENSORS_SUCCESS", "TENSORS_CUSTOM_ALIGN"].contains(&name);
+        assert_eq!(code, Some(i32::from(verdict == "refused" || is_cut)), "{name}: {report}");
+        if is_cut {
+            assert!(report.contains("do not fit a file of"), "{name}: {report}");
+        }
+        // Whatever is checked, no file ends the program in another way.
+        let (code, ..) = verify(&sandbox, &["x.gguf"]);
+        assert!(matches!(code, Some(0 | 1)), "{name}");
+        assert!(!codes.is_empty() || code == Some(0) || verdict == "loads", "{name}");
+        n_files += 1;
+    }
+    assert_eq!(n_files, 35);
+}
+
+/// Files of all families, in the bytes that the reference writes (other tests hold them to its digests), by themselves and
+/// against the checkpoints that they are made of.
+#[test]
+fn what_checkpoints_become_passes() {
+    let sandbox = Sandbox::new();
+    let names = testkit::checkpoint_names();
+    let wanted = std::env::var("VERIFY").unwrap_or_default();
+    let mut wrong = Vec::new();
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| name.contains(&wanted)) {
+        let folder = testkit::checkpoint(name);
+        let folder = folder.to_str().unwrap();
+        let kind = ["f32", "bf16", "q8_0", "q4_k_m"][index % 4];
+        let ran = sandbox.convert(&[folder, "x.gguf", "-t", kind, "-q", "--force"]);
+        if ran.code != Some(0) {
+            // Some checkpoints are goldens of refusals.
+            continue;
+        }
+        let (code, found, report) = verify(&sandbox, &["x.gguf", "--against", folder]);
+        let is_good = code == Some(0) && found.is_empty();
+        // The converter writes four times the width of a row for Phi 2, whatever the config says; llama.cpp refuses such a file.
+        let is_refused = name.starts_with("phi2") && report.contains("`phi2.feed_forward_length` is 64");
+        if is_good == is_refused {
+            wrong.push(format!("{name} {kind}: {found:?}\n{report}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
