@@ -155,7 +155,7 @@ impl Report<'_> {
             "file": self.path.display().to_string(),
             "changes": self.changes().into_iter().map(change).collect::<Vec<_>>(),
             "in_place": self.in_place,
-            "written": !self.dry_run && !(self.in_place && self.edit.changes_nothing()),
+            "written": !(self.dry_run || self.in_place && self.edit.changes_nothing()),
             "slack": slack_of(self.edit.metadata()),
             "file_bytes": self.edit.file_len(),
         })
