@@ -260,8 +260,8 @@ fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
 /// The digest of `FILE:TENSOR`; none where there is no such file or tensor.
 fn of_named_tensor(name: &str, known: &mut (String, Vec<Line>), ui: &Ui) -> Result<Option<String>, Failure> {
     // Both names may hold colons: the file is the longest beginning that is one.
-    let ends = name.match_indices(':').map(|(at, _)| at);
-    let Some(at) = ends.filter(|at| Path::new(&name[..*at]).is_file()).next_back() else { return Ok(None) };
+    let mut ends = name.match_indices(':').map(|(at, _)| at);
+    let Some(at) = ends.rfind(|at| Path::new(&name[..*at]).is_file()) else { return Ok(None) };
     let file = &name[..at];
     if known.0 != file {
         *known = (file.to_owned(), of_tensors(file, &show::open(Path::new(file))?, ui)?);
