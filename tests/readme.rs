@@ -1,10 +1,10 @@
-//! The tables of `docs/architectures.md` and the counts in the README are printed from the registries.
+//! The tables of `docs/architectures.md` and `docs/projectors.md` and the counts in the README are printed from the registries.
 //! `BLESS=1 cargo test --test readme` writes them anew.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-use arch::ARCHES;
+use arch::{ARCHES, PROJECTORS};
 use convert::recipes::RECIPES;
 use source::FORMATS;
 
@@ -41,6 +41,17 @@ fn table() -> String {
     out
 }
 
+fn projectors() -> String {
+    let mut out = String::from("| projector | classes | images | sound | example |\n|---|---|---|---|---|\n");
+    let yes = |has: bool| if has { "yes" } else { "" };
+    for row in PROJECTORS {
+        let (vision, audio) = (yes(row.vision.is_some()), yes(row.audio.is_some()));
+        let classes = joined(row.classes.iter().copied());
+        let _ = writeln!(out, "| `{}` | {classes} | {vision} | {audio} | {} |", row.name, row.example);
+    }
+    out
+}
+
 fn counts() -> String {
     let classes = ARCHES.iter().flat_map(|arch| arch.classes.iter().map(|class| class.name));
     let n_classes = classes.collect::<std::collections::BTreeSet<_>>().len();
@@ -72,5 +83,6 @@ fn check(file: &str, name: &str, want: &str) {
 #[test]
 fn documents_are_printed_from_the_registries() {
     check("docs/architectures.md", "table", &table());
+    check("docs/projectors.md", "projectors", &projectors());
     check("README.md", "counts", &counts());
 }

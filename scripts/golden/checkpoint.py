@@ -131,7 +131,7 @@ def described(path: Path) -> dict:
         is_constant = len(set(body[i:i + 2] for i in range(0, len(body), 2))) == 1
         first = name if is_constant else seen.setdefault(body, name)
         values = values_of(name, entry["dtype"]) if first == name else f"={first}"
-        shape, dtype = "x".join(map(str, entry["shape"])), entry["dtype"]
+        shape, dtype = "x".join(map(str, entry["shape"])) or "-", entry["dtype"]
         tensors[name] = f"{values} {shape}" if dtype == "BF16" else f"{values} {shape} {dtype}"
     return tensors
 

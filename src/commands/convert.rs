@@ -2,11 +2,12 @@
 //! with `--to hf`, export.
 
 use std::{
+    collections::HashSet,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
-use arch::{Layout, UnaskedKey};
+use arch::{Data, Layout, UnaskedKey};
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     CheckpointInput, NonFinite, RunOptions,
@@ -66,6 +67,8 @@ Examples:
   gguf-convert ggml-model-q4_0.bin llama.gguf --eps 1e-6
   gguf-convert my-adapter adapter.gguf --base Llama-3.2-1B
   gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
+  gguf-convert Qwen3-VL-4B --type q4_k_m --with-mmproj
+  gguf-convert Qwen3-VL-4B --type f16 --mmproj
   gguf-convert --list-architectures
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
@@ -160,6 +163,15 @@ struct ConvertArgs {
     /// Weights are rounded once, to their type in the file. Metadata and tokenizer stay those of the checkpoint.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter, conflicts_with_all = ["base", "to", "vocab_only"])]
     lora: Vec<LoraArg>,
+    /// Write the projector only: the towers that make embeddings of images or sound, for `--mmproj` of llama.cpp.
+    #[arg(long, conflicts_with_all = ["with_mmproj", "to", "vocab_only", "base", "lora", "fp8_as", "repack", "arch_as", "recipe", "save_recipe"])]
+    mmproj: bool,
+    /// Write the projector beside the model, in one run: its file has the name of the model's with `mmproj-` before it.
+    #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"])]
+    with_mmproj: bool,
+    /// With --with-mmproj: the file type of the projector; the first --type where that is a float or q8_0, else f16.
+    #[arg(long, value_name = "TYPE", requires = "with_mmproj", value_parser = values::file_type(), hide_possible_values = true)]
+    mmproj_type: Option<&'static Recipe>,
     /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
     /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
     #[arg(long, conflicts_with_all = ["to", "via", "recipe"])]
@@ -303,6 +315,9 @@ fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
 }
 
 fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+    if args.mmproj || args.with_mmproj {
+        return Err(Failure::usage("an adapter has no projector"));
+    }
     let fits = |recipe: &&&Recipe| recipe.default.is_float() || recipe.file_type == FileType::Q8_0;
     if args.options.any() || !args.types.iter().all(|recipe| fits(&recipe)) {
         return Err(Failure::usage(
@@ -327,6 +342,9 @@ fn legacy(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), F
         return Err(Failure::usage(
             "a file from before GGUF takes no --vocab-only, --base, --lora and --fp8-as",
         ));
+    }
+    if args.mmproj || args.with_mmproj {
+        return Err(Failure::usage("a file from before GGUF has no projector"));
     }
     let settings = args.options.read(OtherSettings { allow_requantize: true, ..args.other_settings() })?;
     let types = if args.options.has_recipe() { None } else { Some(&args.types[..]) };
@@ -408,9 +426,9 @@ fn to_gguf(
         scale: *scale,
     });
     let adapters: Vec<LoraAdapter> = adapters.collect();
-    let input = CheckpointInput::open_with_adapters(folder.clone(), &adapters, &args.arch_options())
-        .map_err(|error| failure(args.src(), error))?;
+    let input = open(args, folder, &adapters).map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
+    let layouts: Vec<_> = [layout].into_iter().chain(input.projector()).collect();
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
@@ -420,9 +438,17 @@ fn to_gguf(
         files: Vec::new(),
         format: checkpoint.format,
         architecture: layout.architecture.to_owned(),
-        notes: [checkpoint.notes.clone(), layout.notes.clone(), unasked].concat(),
-        dropped: layout.dropped.clone(),
-        stored_as: layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect(),
+        notes: layouts
+            .iter()
+            .fold(checkpoint.notes.clone(), |notes, layout| [notes, layout.notes.clone()].concat())
+            .into_iter()
+            .chain(unasked)
+            .collect(),
+        dropped: dropped(&layouts),
+        stored_as: layouts
+            .iter()
+            .flat_map(|layout| layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)))
+            .collect(),
         repacked: match args.repack {
             true => input.repacked().map_err(|error| failure(args.src(), error))?.to_vec(),
             false => Vec::new(),
@@ -430,7 +456,51 @@ fn to_gguf(
         input,
     };
     let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
-    conversion_run::run(open, args.types.clone(), &settings, &run_args, ui)
+    let projector = args.with_mmproj.then(|| projector_type(args)).transpose()?;
+    conversion_run::run_with(open, args.types.clone(), projector, &settings, &run_args, ui)
+}
+
+/// The folder with what is wanted of it.
+fn open(
+    args: &ConvertArgs,
+    folder: &Folder,
+    adapters: &[LoraAdapter],
+) -> Result<CheckpointInput, convert::Error> {
+    let options = args.arch_options();
+    if args.mmproj {
+        return CheckpointInput::open_projector(folder.clone(), &options);
+    }
+    let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, &options)?;
+    if args.with_mmproj { input.with_projector(&options) } else { Ok(input) }
+}
+
+/// The type of the projector beside a model.
+fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
+    let fits = |recipe: &&&Recipe| recipe.default.is_float() || recipe.file_type == FileType::Q8_0;
+    match args.mmproj_type.or(args.types.first().filter(|recipe| fits(recipe)).copied()) {
+        Some(recipe) => Ok(recipe),
+        None => Recipe::from_name("f16").map_err(Failure::new),
+    }
+}
+
+/// What has no place in any of the files. A tensor that one of them leaves out may be in the other.
+fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
+    let is_used = |name: &str| {
+        layouts.iter().flat_map(|layout| &layout.tensors).any(|tensor| match &tensor.data {
+            Data::Rows { sources, .. } => sources.iter().any(|source| source == name),
+            Data::Columns { source, .. } => source == name,
+            Data::Computed(_) => false,
+        })
+    };
+    let dropped = layouts.iter().flat_map(|layout| &layout.dropped);
+    let mut dropped: Vec<arch::Dropped> = match layouts {
+        [_] => dropped.cloned().collect(),
+        _ => dropped.filter(|dropped| !is_used(&dropped.name)).cloned().collect(),
+    };
+    // Once, if both leave it out.
+    let mut seen = HashSet::new();
+    dropped.retain(|dropped| seen.insert(dropped.name.clone()));
+    dropped
 }
 
 /// Tells which keys of the config nobody asked for: those that may change what a model computes as a note, or as a warning

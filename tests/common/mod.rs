@@ -53,6 +53,14 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same of `golden/projectors/NAME`, a checkpoint with a projector.
+    pub fn with_projector(name: &str) -> Sandbox {
+        let sandbox = Sandbox::new();
+        copy_folder(&testkit::projector(name), &sandbox.path(name));
+        fs::create_dir(sandbox.path("out")).unwrap();
+        sandbox
+    }
+
     /// The same of `golden/forms/NAME`, a quantized checkpoint.
     pub fn with_form(name: &str) -> Sandbox {
         let sandbox = Sandbox::new();

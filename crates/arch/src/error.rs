@@ -25,6 +25,25 @@ pub enum ArchError {
         /// Tensors of the checkpoint.
         n_tensors: usize,
     },
+    /// No row of [`crate::PROJECTORS`] has the class that the config names.
+    #[error("class `{class}` has no projector; nearest of those that have one: {}", nearest.join(", "))]
+    NoProjector {
+        /// The class as the config names it.
+        class: String,
+        /// Known classes with the most similar names, nearest first.
+        nearest: Vec<&'static str>,
+    },
+    /// A checkpoint of a class with a projector that holds no tensor of one.
+    #[error("no tensor of a projector (`{projector}`) among the {n_tensors} tensors of the checkpoint")]
+    EmptyProjector {
+        /// The family.
+        projector: &'static str,
+        /// Tensors of the checkpoint.
+        n_tensors: usize,
+    },
+    /// A tower of images, and no file that says how these are prepared.
+    #[error("no preprocessor_config.json and no processor_config.json, which say how images are prepared")]
+    NoPreprocessor,
     /// A person named an architecture that is not there.
     #[error("no architecture or class is called `{name}`; nearest known: {}", nearest.join(", "))]
     UnknownName {
@@ -153,6 +172,9 @@ impl ArchError {
             ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
                 format!("it can be taken for a {name}; whether it computes as one, its names do not say")
             }),
+            ArchError::EmptyProjector { .. } => {
+                Some("what has been taken out of the checkpoint is to be had from the model it was made of".into())
+            }
             ArchError::MissingTensors { .. } => {
                 Some("a shard may be missing, or `num_hidden_layers` in config.json too large".into())
             }
@@ -184,6 +206,16 @@ pub(crate) fn bad_in(file: &'static str, key: &str, found: &Json, expected: &'st
         found.push_str("...");
     }
     ArchError::BadKey { file, key: key.into(), found, expected }
+}
+
+/// A [`ArchError::MissingKey`] of the tokenizer's added tokens.
+pub(crate) fn missing_token(content: &str) -> ArchError {
+    missing_in("tokenizer.json", &format!("added_tokens.{content}"))
+}
+
+/// A [`ArchError::MissingKey`] of another file.
+pub(crate) fn missing_in(file: &'static str, key: &str) -> ArchError {
+    ArchError::MissingKey { file, key: key.into() }
 }
 
 /// A [`ArchError::MissingKey`] of config.json.

@@ -81,8 +81,9 @@ pub struct SourceTensor {
     pub name: String,
     /// Its shape, row length first. Where the checkpoint has more dimensions than ggml, the outer ones are one.
     pub shape: Shape,
-    /// Whether it has more dimensions than ggml: what is not left out needs a row that knows how to cut it.
-    pub folded: bool,
+    /// Where it has more dimensions than ggml, the innermost of those that the last one of its shape is the product
+    /// of. What is not left out needs a row that knows how to cut it.
+    pub folded: Option<u64>,
 }
 
 impl Input<'_> {

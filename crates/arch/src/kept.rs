@@ -12,7 +12,7 @@ use tensor::{DType, Shape};
 use crate::ArchError;
 use crate::config::Hparams;
 use crate::input::{Input, Kept};
-use crate::layout::{Data, OutTensor};
+use crate::layout::{Data, FloatType, OutTensor};
 
 /// Puts tensors that stay in blocks before all others, each with its scales.
 ///
@@ -92,7 +92,13 @@ fn with_scales(mut tensor: OutTensor, of_sources: &[&Kept]) -> Result<Vec<OutTen
         let name = tensor.name.replace(".weight", ending);
         let shape = Shape::new(&[values.len() as u64])
             .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-        group.push(OutTensor { name, shape, data: Data::Computed(values), keep_f32: true, kept: None });
+        group.push(OutTensor {
+            name,
+            shape,
+            data: Data::Computed(values),
+            float: FloatType::F32,
+            kept: None,
+        });
     }
     group.insert(0, tensor);
     Ok(group)

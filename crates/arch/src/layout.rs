@@ -63,11 +63,37 @@ pub struct OutTensor {
     pub shape: Shape,
     /// Where its rows come from.
     pub data: Data,
-    /// Whether the reference converter keeps it in f32 whatever the file type.
-    pub keep_f32: bool,
+    /// The type that the reference converter gives it in files of floats.
+    pub float: FloatType,
     /// The type of the blocks that the file has of it whatever its type, where the checkpoint holds blocks
     /// that the reference converter leaves as they are.
     pub kept: Option<DType>,
+}
+
+/// Of which type a tensor is in files of floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FloatType {
+    /// The type of the file.
+    OfFile,
+    /// F32 in every file.
+    F32,
+    /// F16 in every file.
+    F16,
+    /// F16 in files of F16, F32 in all others.
+    F16OrF32,
+}
+
+impl FloatType {
+    /// The type in a file of `file`.
+    pub fn dtype(self, file: DType) -> DType {
+        match self {
+            FloatType::OfFile => file,
+            FloatType::F32 => DType::F32,
+            FloatType::F16 => DType::F16,
+            FloatType::F16OrF32 if file == DType::F16 => DType::F16,
+            FloatType::F16OrF32 => DType::F32,
+        }
+    }
 }
 
 /// How the elements of a tensor fall into the rows that a [`RowMap`] speaks of.
@@ -85,6 +111,11 @@ impl OutTensor {
     /// any other vector is one row.
     pub fn row_view(&self) -> RowView {
         let moves = matches!(&self.data, Data::Rows { rows, .. } if *rows != RowMap::Concat);
+        // These say themselves how long a row is; the shape may be another.
+        if let Data::Rows { rows: RowMap::TileColumns { groups, per_group, elems }, .. } = &self.data {
+            let row_elems = groups.saturating_mul(*per_group).saturating_mul(*elems).max(1);
+            return RowView { n_rows: self.shape.n_elems() / row_elems, row_elems };
+        }
         let by_element =
             matches!(&self.data, Data::Rows { rows: RowMap::Elements { .. } | RowMap::FirstHead { .. }, .. });
         if by_element || self.shape.n_dims() <= 1 && moves {
@@ -257,6 +288,16 @@ pub enum RowMap {
         /// Rows of a head.
         rows: u64,
     },
+    /// Within each of the first heads, pairs of neighbouring rows that belong to height and to width in turns are put into
+    /// halves. Rows behind these heads stay.
+    ///
+    /// Source: `KimiK25Model.permute` in `conversion/kimivl.py`.
+    PairHalves {
+        /// Number of heads.
+        n_heads: u64,
+        /// Rows of a head, a multiple of 4.
+        rows: u64,
+    },
     /// As [`RowMap::TileHeads`] within each row: of every row the pieces of `elems` elements change their places.
     /// The rows that this map counts are these pieces, [`RowMap::pieces`] of each row.
     TileColumns {
@@ -373,6 +414,17 @@ impl RowMap {
                 None => row,
                 Some(row) => start + grouped(row / rows, groups, per_group) * rows + row % rows,
             },
+            // A head of 8 rows:
+            //   source  h0 h1 w0 w1 h2 h3 w2 w3
+            //   output  h0 h1 h2 h3 w0 w1 w2 w3
+            RowMap::PairHalves { n_heads, rows } => {
+                if row >= n_heads * rows {
+                    return row;
+                }
+                let (head, within) = (row / rows, row % rows);
+                let (half, pair, last) = (within / (rows / 2), within % (rows / 2) / 2, within % 2);
+                head * rows + pair * 4 + half * 2 + last
+            }
             RowMap::TileColumns { groups, per_group, .. } => {
                 let pieces = groups * per_group;
                 row / pieces * pieces + grouped(row % pieces, groups, per_group)
@@ -398,6 +450,7 @@ impl RowMap {
             | RowMap::Ungroup { .. }
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
+            | RowMap::PairHalves { .. }
             | RowMap::TileColumns { .. } => n_rows,
         }
     }
@@ -462,6 +515,13 @@ impl RowMap {
             RowMap::TileHeads { start, groups, per_group, rows } => {
                 RowMap::TileHeads { start, groups: per_group, per_group: groups, rows }
                     .source_row(row, n_rows)
+            }
+            RowMap::PairHalves { n_heads, rows } => {
+                if row >= n_heads * rows {
+                    return row;
+                }
+                let (head, within) = (row / rows, row % rows);
+                head * rows + within % 4 / 2 * (rows / 2) + within / 4 * 2 + within % 2
             }
             RowMap::TileColumns { groups, per_group, elems } => {
                 RowMap::TileColumns { groups: per_group, per_group: groups, elems }.source_row(row, n_rows)

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use gguf::{Array, Metadata, Strings};
 use tensor::Shape;
 
-use crate::{ArchError, Data, Dropped, ElementMap, Layout, OutTensor, RowMap, SourceTensor};
+use crate::{ArchError, Data, Dropped, ElementMap, FloatType, Layout, OutTensor, RowMap, SourceTensor};
 
 /// The epsilon that the reference takes where none is given: between that of LLaMA 1 (1e-6) and of LLaMA 2 (1e-5).
 pub const DEFAULT_EPSILON: f32 = 5e-6;
@@ -362,5 +362,6 @@ fn out_tensor(name: &str, source: &SourceTensor) -> Result<OutTensor, ArchError>
     let shape = shape.map_err(|source| ArchError::Shape { name: name.to_owned(), source })?;
     let (sources, rows, element) = (vec![source.name.clone()], RowMap::Concat, ElementMap::Identity);
     let data = Data::Rows { sources, rows, element };
-    Ok(OutTensor { name: name.to_owned(), shape, data, keep_f32: shape.n_dims() <= 1, kept: None })
+    let float = if shape.n_dims() <= 1 { FloatType::F32 } else { FloatType::OfFile };
+    Ok(OutTensor { name: name.to_owned(), shape, data, float, kept: None })
 }

@@ -1,6 +1,6 @@
 //! The default name of an output file.
 
-use gguf::{Kind, Metadata, NameParts, naming_convention};
+use gguf::{Kind, Metadata, NameParts, Sidecar, naming_convention};
 
 /// The file name that the reference gives when the output is a folder: by the naming
 /// convention, from `general.*` keys and the name of the file type (`Q4_K_M`, in any case).
@@ -11,6 +11,18 @@ pub fn default_file_name(metadata: &Metadata, file_type: &str) -> String {
     let parts = NameParts {
         size_label: text(metadata, "general.size_label"),
         output_type: Some(file_type),
+        ..parts(metadata, None)
+    };
+    naming_convention(&parts) + ".gguf"
+}
+
+/// The file name of a projector, which begins with `mmproj-` and has no size.
+///
+/// Source: `MmprojModel.prepare_metadata` in `conversion/base.py`.
+pub fn projector_file_name(metadata: &Metadata, file_type: &str) -> String {
+    let parts = NameParts {
+        output_type: Some(file_type),
+        sidecar: Some(Sidecar::Projector),
         ..parts(metadata, None)
     };
     naming_convention(&parts) + ".gguf"
@@ -40,6 +52,7 @@ fn parts(metadata: &Metadata, kind: Option<Kind>) -> NameParts<'_> {
         size_label: None,
         output_type: None,
         kind,
+        sidecar: None,
     }
 }
 

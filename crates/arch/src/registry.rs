@@ -5,7 +5,10 @@ use serde_json::Value as Json;
 use crate::arch::{Arch, Class};
 use crate::config::Hparams;
 use crate::config::classes::{self, ConfigClass};
+use crate::error::missing;
 use crate::models;
+use crate::projector::Projector;
+use crate::projectors;
 use crate::{ArchError, Input};
 
 /// Every architecture, sorted by name. What is not in this table is not supported.
@@ -120,6 +123,38 @@ pub const ARCHES: &[Arch] = &[
     models::roberta::XLM_ROBERTA,
 ];
 
+/// Every family of projectors, sorted by name.
+pub const PROJECTORS: &[Projector] = &[
+    projectors::whisper::AUDIOFLAMINGO3,
+    projectors::cogvlm::COGVLM,
+    projectors::dotsocr::DOTSOCR,
+    projectors::exaone4_5::EXAONE4_5,
+    projectors::gemma3::GEMMA3,
+    projectors::gemma4::GEMMA4,
+    projectors::glm4v::GLM4V,
+    projectors::glm4v::GLM5V,
+    projectors::glmasr::GLMASR,
+    projectors::hunyuanvl::HUNYUANVL,
+    projectors::idefics3::IDEFICS3,
+    projectors::internvl::INTERNVL,
+    projectors::kimik25::KIMIK25,
+    projectors::kimivl::KIMIVL,
+    projectors::lfm2vl::LFM2VL,
+    projectors::lightonocr::LIGHTONOCR,
+    projectors::ling3vl::LING3VL,
+    projectors::llama4::LLAMA4,
+    projectors::meralion::MERALION,
+    projectors::minicpmv::MINICPMV,
+    projectors::paddleocr::PADDLEOCR,
+    projectors::llava::PIXTRAL,
+    projectors::whisper::QWEN2AUDIO,
+    projectors::qwen2vl::QWEN2VL,
+    projectors::qwen3vl::QWEN3VL,
+    projectors::whisper::ULTRAVOX,
+    projectors::whisper::VOXTRAL,
+    projectors::youtuvl::YOUTUVL,
+];
+
 /// The architecture of a class name, and the class; of several with that class the one whose checkpoint this is.
 pub fn find(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
     let rows = || classes().filter(|(_, known)| known.name == class);
@@ -157,6 +192,31 @@ pub fn named(name: &str, input: &Input<'_>) -> Result<(&'static Arch, Class), Ar
     })
 }
 
+/// The projector of a checkpoint: by the class of its tower of images, or else its own.
+///
+/// Source: `get_model_architecture` in `conversion/base.py`.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`] without a class, [`ArchError::NoProjector`].
+pub fn projector(config: &Json) -> Result<&'static Projector, ArchError> {
+    let first = |config: &Json| {
+        let classes = config.get("architectures")?;
+        if classes.is_string() { classes.as_str() } else { classes.get(0)?.as_str() }.map(str::to_owned)
+    };
+    let of_tower = config.get("vision_config").and_then(first);
+    let of_whole = first(config);
+    let row = |class: &str| PROJECTORS.iter().find(|row| row.classes.contains(&class));
+    let named = || of_tower.iter().chain(&of_whole);
+    named().find_map(|class| row(class)).ok_or_else(|| match of_whole.as_ref().or(of_tower.as_ref()) {
+        None => missing("architectures"),
+        Some(class) => {
+            let classes = PROJECTORS.iter().flat_map(|row| row.classes.iter().copied());
+            ArchError::NoProjector { class: class.clone(), nearest: nearest(class, classes) }
+        }
+    })
+}
+
 /// The three class names that are most similar to one that no architecture has.
 pub fn nearest_classes(class: &str) -> Vec<&'static str> {
     nearest(class, class_names())
@@ -184,6 +244,34 @@ const WRAPPERS: &[(&str, &str)] = &[
     ("voxtral", "llama"),
 ];
 
+/// `config.json` with the defaults of the class that its `model_type` names, the text part beside the others, and
+/// whether transformers takes the file. What it does not take stays as it stands.
+pub fn standardized(config: &Json) -> (Json, bool) {
+    let model_type = config.get("model_type").and_then(Json::as_str);
+    let known = match model_type.and_then(config_class) {
+        Some(class) => config.as_object().map(|raw| classes::standardize(raw, class).map(Json::Object)),
+        None => with_text_defaults(config, model_type),
+    };
+    match known {
+        Some(Ok(config)) => (config, true),
+        Some(Err(_)) => (config.clone(), false),
+        None => (config.clone(), true),
+    }
+}
+
+/// A model of several kinds of [`WRAPPERS`] with the defaults of its text part; why transformers does not take it.
+fn with_text_defaults(config: &Json, model_type: Option<&str>) -> Option<Result<Json, String>> {
+    let (_, usual) = WRAPPERS.iter().find(|(wrapper, _)| Some(*wrapper) == model_type)?;
+    let text = config.get("text_config")?.as_object()?;
+    let text_type = text.get("model_type").and_then(Json::as_str).unwrap_or(usual);
+    let text = classes::standardize(text, config_class(text_type)?);
+    Some(text.map(|text| {
+        let mut config = config.clone();
+        config["text_config"] = text.into();
+        config
+    }))
+}
+
 /// The hyperparameters of a config: with the defaults of the config class that its `model_type` names, of
 /// whatever architecture that is, or as it stands where `arch` or the lack of a class says so.
 ///
@@ -202,18 +290,9 @@ pub fn hparams(arch: &Arch, config: &Json) -> Result<Hparams, ArchError> {
         return Hparams::load(config, Some(class));
     }
     // A model of several kinds, whose text part is read by the class of that part's own `model_type`.
-    let wrapper = WRAPPERS.iter().find(|(wrapper, _)| Some(*wrapper) == model_type);
-    let text = config.get("text_config").and_then(Json::as_object);
-    let standardized = wrapper.zip(text).and_then(|((_, usual), text)| {
-        let text_type = text.get("model_type").and_then(Json::as_str).unwrap_or(usual);
-        Some(classes::standardize(text, config_class(text_type)?))
-    });
+    let standardized = with_text_defaults(config, model_type);
     let reason = match standardized {
-        Some(Ok(text)) => {
-            let mut config = config.clone();
-            config["text_config"] = text.into();
-            return Hparams::load(&config, None);
-        }
+        Some(Ok(config)) => return Hparams::load(&config, None),
         Some(Err(reason)) => reason,
         None => match model_type {
             Some(model_type) => format!("no defaults are known for `model_type` `{model_type}`"),

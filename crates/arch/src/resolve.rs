@@ -10,7 +10,7 @@ use crate::general::{self, FileKind};
 use crate::json::text_config;
 use crate::kept;
 use crate::keys::Keys;
-use crate::layout::{Data, Dropped, Layout, OutTensor, UnaskedKey};
+use crate::layout::{Data, Dropped, FloatType, Layout, OutTensor, UnaskedKey};
 use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
@@ -216,6 +216,7 @@ pub(crate) fn context<'a>(
         table: arch.tensors,
         index: Index::new(arch.tensors),
         decoder_layers: arch.decoder_layers,
+        towers: None,
         prefix: class.prefix,
         hparams,
         drops: arch.drops,
@@ -237,7 +238,7 @@ fn all_tensors(
         let shape = tensor::Shape::new(&[values.len() as u64])
             .map_err(|source| ArchError::Shape { name: name.into(), source })?;
         let data = Data::Computed(values);
-        tensors.push(OutTensor { name: name.into(), shape, data, keep_f32: true, kept: None });
+        tensors.push(OutTensor { name: name.into(), shape, data, float: FloatType::F32, kept: None });
     }
     tensors.extend(mapped.tensors);
     Ok((kept::first(tensors, hparams, input)?, mapped.dropped))

@@ -32,7 +32,7 @@ fn tensors(config: &Json) -> Vec<SourceTensor> {
         names.extend(layer_names.iter().map(|name| format!("model.layers.{layer}.{name}")));
     }
     let shape = Shape::new(&[64, 64]).unwrap();
-    names.into_iter().map(|name| SourceTensor { name: name + ".weight", shape, folded: false }).collect()
+    names.into_iter().map(|name| SourceTensor { name: name + ".weight", shape, folded: None }).collect()
 }
 
 fn resolve(config: &Json) -> Result<Layout, ArchError> {

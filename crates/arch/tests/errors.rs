@@ -22,7 +22,7 @@ fn mixtral() -> Json {
 }
 
 fn tensor(name: &str, dims: &[u64]) -> SourceTensor {
-    SourceTensor { name: name.into(), shape: Shape::new(dims).unwrap(), folded: false }
+    SourceTensor { name: name.into(), shape: Shape::new(dims).unwrap(), folded: None }
 }
 
 /// The tensors of [`config`], or of [`mixtral`].

@@ -121,7 +121,8 @@ fn output_rows_invert_source_rows() {
     for (n_head, n_rows) in [(1, 8), (3, 24), (4, 64)] {
         let tiled = |start, rows| arch::RowMap::TileHeads { start, groups: 2, per_group: n_head, rows };
         let columns = arch::RowMap::TileColumns { groups: 2, per_group: n_head, elems: 5 };
-        let maps = [arch::RowMap::RopePermute { n_head }, arch::RowMap::Concat];
+        let pairs = arch::RowMap::PairHalves { n_heads: n_head, rows: 4 };
+        let maps = [arch::RowMap::RopePermute { n_head }, arch::RowMap::Concat, pairs];
         for map in
             maps.into_iter().chain([tiled(0, n_rows / (2 * n_head)), tiled(n_rows - 2 * n_head, 1), columns])
         {

@@ -214,7 +214,7 @@ fn checkpoints_resolve_as_in_the_reference() {
                     return json!([tensor.name, tensor.shape.dims(), "mxfp4", "blocks", "mxfp4"]);
                 };
                 let bytes: Vec<u8> = elements.iter().flat_map(|value| value.to_le_bytes()).collect();
-                let low = if tensor.keep_f32 { "f32" } else { "bf16" };
+                let low = tensor.float.dtype(tensor::DType::BF16).name();
                 json!([tensor.name, tensor.shape.dims(), "f32", sha256(&bytes), low])
             })
             .collect();

@@ -36,7 +36,7 @@ fn input(class: &str) -> Input<'static> {
         }),
         tensors: names
             .into_iter()
-            .map(|name| SourceTensor { name: name + ".weight", shape, folded: false })
+            .map(|name| SourceTensor { name: name + ".weight", shape, folded: None })
             .collect(),
         ..Input::default()
     }

@@ -11,12 +11,12 @@ const FLOORS: &[&[&str]] = &[
     &["config"],
     &["keys", "quantile", "tensors", "rope_llama3"],
     &["text_keys", "pooling", "general", "kept", "unasked"],
-    &["arch"],
-    &["models"],
+    &["arch", "projector"],
+    &["models", "projectors"],
     &["registry"],
     &["nearest", "needed"],
     &["resolve"],
-    &["adapter", "export", "legacy"],
+    &["adapter", "export", "legacy", "resolve_projector"],
 ];
 
 #[test]

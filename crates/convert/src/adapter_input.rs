@@ -16,7 +16,7 @@ use crate::{
     input::Input,
     job::TensorTask,
     output::check_output,
-    planned::{Choice, PlannedFile},
+    planned::{Choice, FileOf, PlannedFile},
     recipes::{Reason, Recipe, TensorFacts},
     request::{OutputRequest, Request},
 };
@@ -65,8 +65,8 @@ impl Input for AdapterInput {
         self.adapter.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
-    fn file_name(&self, recipe: &Recipe) -> String {
-        arch::adapter_file_name(&self.layout.metadata, recipe.canonical_name())
+    fn file_name(&self, file: &PlannedFile) -> String {
+        arch::adapter_file_name(&self.layout.metadata, file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
@@ -82,11 +82,7 @@ impl Input for AdapterInput {
         for (index, tensor) in layout.tensors.iter().enumerate() {
             // Rows of the second matrix of a pair are as long as the rank, mostly less than a block of q8_0.
             let fits = tensor.shape.row_elems().is_multiple_of(recipe.default.block_elems());
-            let dtype = match (tensor.keep_f32, fits) {
-                (true, _) => DType::F32,
-                (false, true) => recipe.default,
-                (false, false) => DType::F16,
-            };
+            let dtype = tensor.float.dtype(if fits { recipe.default } else { DType::F16 });
             let (reason, fallback) = (Reason::Default, None);
             choices.push(Choice {
                 tensor: index,
@@ -100,7 +96,7 @@ impl Input for AdapterInput {
         }
         let metadata = converted_metadata(layout, recipe.file_type.id());
         let plan = Plan::new(&metadata, tensors, request.endian, DEFAULT_ALIGNMENT)?;
-        Ok(vec![PlannedFile { recipe, plan, choices, shard: None }])
+        Ok(vec![PlannedFile { recipe, of: FileOf::Model, plan, choices, shard: None }])
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {

@@ -11,11 +11,12 @@
 //! llama-cpp-python 0.3.36.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use arch::{Data, Layout, OutTensor};
+use arch::{Data, FloatType, Layout, OutTensor};
 use gguf::{Mapped, Metadata};
 use source::{Checkpoint, Folder};
 use tensor::DType;
@@ -27,12 +28,12 @@ use crate::{
     job::TensorTask,
     merge::{LoraAdapter, merge},
     output::check_output,
-    planned::PlannedFile,
+    planned::{FileOf, PlannedFile},
     recipes::{
         FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
     },
     repack::{self, Repacked},
-    request::{OutputRequest, Request},
+    request::{OutputRequest, Request, Shards},
     rows::{CheckpointRows, ColumnRows, RowSource, RowsFor, ValueRows},
 };
 
@@ -44,6 +45,8 @@ pub struct CheckpointInput {
     adapters: Vec<PathBuf>,
     checkpoint: Checkpoint,
     layout: Layout,
+    /// What becomes of the projector beside it, where that is wanted too.
+    projector: Option<Layout>,
     /// What becomes of its codes, once that is known.
     repacked: OnceLock<Vec<Repacked>>,
 }
@@ -73,7 +76,36 @@ impl CheckpointInput {
         let layout = resolve(&checkpoint, options)?;
         let adapters = adapters.iter().map(|adapter| adapter.folder.path().to_owned()).collect();
         let (folder, repacked) = (folder.path().to_owned(), OnceLock::new());
-        Ok(CheckpointInput { folder, adapters, checkpoint, layout, repacked })
+        Ok(CheckpointInput { folder, adapters, checkpoint, layout, projector: None, repacked })
+    }
+
+    /// Opens a folder and resolves its projector; the text model is left alone.
+    ///
+    /// # Errors
+    /// As [`CheckpointInput::open`].
+    pub fn open_projector(
+        folder: impl Into<Folder>,
+        options: &arch::Options,
+    ) -> Result<CheckpointInput, Error> {
+        let folder = folder.into();
+        let checkpoint = source::open(folder.clone())?;
+        let layout = resolve_projector(&checkpoint, options)?;
+        let (folder, adapters, repacked) = (folder.path().to_owned(), Vec::new(), OnceLock::new());
+        Ok(CheckpointInput { folder, adapters, checkpoint, layout, projector: None, repacked })
+    }
+
+    /// This input with the projector beside its model, for [`OutputRequest::projector`].
+    ///
+    /// # Errors
+    /// [`Error::Arch`], [`Error::Source`].
+    pub fn with_projector(self, options: &arch::Options) -> Result<CheckpointInput, Error> {
+        let projector = Some(resolve_projector(&self.checkpoint, options)?);
+        Ok(CheckpointInput { projector, ..self })
+    }
+
+    /// What becomes of the projector beside the model, where that was asked for.
+    pub fn projector(&self) -> Option<&Layout> {
+        self.projector.as_ref()
     }
 
     /// The checkpoint.
@@ -121,7 +153,8 @@ impl CheckpointInput {
 
 impl Input for CheckpointInput {
     fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
-        layout_tensors(&self.layout, float_of(recipe))
+        let layouts = [Some(&self.layout), self.projector.as_ref()].into_iter().flatten();
+        layouts.flat_map(|layout| layout_tensors(layout, float_of(recipe))).collect()
     }
 
     fn sources(&self) -> Vec<Mapped> {
@@ -129,10 +162,15 @@ impl Input for CheckpointInput {
     }
 
     /// The name of weights that stay as they are where the reference's converter says so.
-    fn file_name(&self, recipe: &Recipe) -> String {
-        let packed = self.layout.packed_file_type.filter(|_| is_converted(recipe));
+    fn file_name(&self, file: &PlannedFile) -> String {
+        let recipe = file.recipe;
+        let layout = self.projector.as_ref().filter(|_| file.of == FileOf::Projector).unwrap_or(&self.layout);
+        if layout.architecture == arch::PROJECTOR_ARCHITECTURE {
+            return arch::projector_file_name(&layout.metadata, recipe.canonical_name());
+        }
+        let packed = layout.packed_file_type.filter(|_| is_converted(recipe));
         let type_name = packed.map_or(recipe.canonical_name(), |(_, name)| name);
-        arch::default_file_name(&self.layout.metadata, type_name)
+        arch::default_file_name(&layout.metadata, type_name)
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
@@ -141,40 +179,67 @@ impl Input for CheckpointInput {
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
-        let (layout, recipe) = (&self.layout, output.recipe);
-        if recipe.copy {
+        if output.recipe.copy {
             return Err(Error::CopyOfCheckpoint);
         }
-        let converted = is_converted(recipe);
-        let tensors = self.tensors(recipe);
-        let (metadata, order) = if converted {
-            let file_type = layout.packed_file_type.map_or(recipe.file_type.id(), |(id, _)| id);
-            // The converter writes tensors as it finds them; llama-quantize sorts them.
-            (converted_metadata(layout, file_type), (0..tensors.len()).collect())
-        } else {
-            // The file between the two steps of the reference is bf16; its keys pass through llama-quantize, which moves two of
-            // them to the end.
-            let metadata = converted_metadata(layout, FileType::BF16.id());
-            let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
-            let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
-            (metadata, reference_order(&names))
-        };
-        let of_fp8 = layout.tensors.iter().map(|tensor| self.is_of_fp8(tensor)).collect();
-        let base = Base {
-            metadata,
-            tensors: &tensors,
-            order,
-            converted,
-            of_fp8,
-            repacked: self.kept(request)?,
-            shard_of: None,
-        };
-        files::plan(&base, output, request)
+        match (&self.projector, output.of) {
+            (Some(projector), FileOf::Projector) => {
+                // What names layers, keys and importance of the model says nothing of the projector.
+                let plain = Request {
+                    importance: None,
+                    prune: BTreeSet::new(),
+                    keys: Vec::new(),
+                    shards: Shards::One,
+                    ..request.clone()
+                };
+                let mut files = plan_layout(projector, Vec::new(), Vec::new(), output, &plain)?;
+                for file in &mut files {
+                    file.of = FileOf::Projector;
+                    file.choices.iter_mut().for_each(|choice| choice.tensor += self.layout.tensors.len());
+                }
+                Ok(files)
+            }
+            _ => {
+                let of_fp8 = self.layout.tensors.iter().map(|tensor| self.is_of_fp8(tensor)).collect();
+                plan_layout(&self.layout, of_fp8, self.kept(request)?, output, request)
+            }
+        }
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
-        layout_tasks(&self.checkpoint, &self.layout, request.via, &self.kept(request)?)
+        let mut tasks = layout_tasks(&self.checkpoint, &self.layout, request.via, &self.kept(request)?)?;
+        if let Some(projector) = &self.projector {
+            tasks.extend(layout_tasks(&self.checkpoint, projector, request.via, &[])?);
+        }
+        Ok(tasks)
     }
+}
+
+/// Plans the files of one layout.
+fn plan_layout(
+    layout: &Layout,
+    of_fp8: Vec<bool>,
+    repacked: Vec<Option<DType>>,
+    output: &OutputRequest,
+    request: &Request<'_>,
+) -> Result<Vec<PlannedFile>, Error> {
+    let recipe = output.recipe;
+    let converted = is_converted(recipe);
+    let tensors = layout_tensors(layout, float_of(recipe));
+    let (metadata, order) = if converted {
+        let file_type = layout.packed_file_type.map_or(recipe.file_type.id(), |(id, _)| id);
+        // The converter writes tensors as it finds them; llama-quantize sorts them.
+        (converted_metadata(layout, file_type), (0..tensors.len()).collect())
+    } else {
+        // The file between the two steps of the reference is bf16; its keys pass through llama-quantize, which moves two of
+        // them to the end.
+        let metadata = converted_metadata(layout, FileType::BF16.id());
+        let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+        let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
+        (metadata, reference_order(&names))
+    };
+    let base = Base { metadata, tensors: &tensors, order, converted, of_fp8, repacked, shard_of: None };
+    files::plan(&base, output, request)
 }
 
 /// A checkpoint as architectures see it.
@@ -225,7 +290,19 @@ fn kept(tensor: &source::Tensor) -> Option<(String, arch::Kept)> {
 /// # Errors
 /// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for a weight that is codes nobody has decoded.
 pub fn resolve(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layout, Error> {
-    let layout = arch::resolve(&arch_input(checkpoint)?, options)?;
+    decoded(checkpoint, arch::resolve(&arch_input(checkpoint)?, options)?)
+}
+
+/// Resolves the projector of a checkpoint.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_projector(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layout, Error> {
+    decoded(checkpoint, arch::resolve_projector(&arch_input(checkpoint)?, options)?)
+}
+
+/// A layout, unless it has weights that are codes nobody has decoded.
+fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
     // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
     let sources = layout.tensors.iter().flat_map(|tensor| match &tensor.data {
         Data::Rows { sources, .. } => sources.as_slice(),
@@ -252,14 +329,10 @@ fn is_converted(recipe: &Recipe) -> bool {
 pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
     let tensors = layout.tensors.iter();
     tensors
-        .map(|OutTensor { name, shape, keep_f32, kept, .. }| TensorFacts {
+        .map(|OutTensor { name, shape, float: own, kept, .. }| TensorFacts {
             name,
             shape: *shape,
-            dtype: match kept {
-                Some(dtype) => *dtype,
-                None if *keep_f32 => DType::F32,
-                None => float,
-            },
+            dtype: kept.unwrap_or_else(|| own.dtype(float)),
         })
         .collect()
 }
@@ -292,8 +365,12 @@ pub(crate) fn layout_tasks<'a>(
 ) -> Result<Vec<TensorTask<'a>>, Error> {
     let task = |(index, tensor): (usize, &'a OutTensor)| {
         let kept = tensor.kept.or(kept.get(index).copied().flatten());
-        // What the converter keeps in f32 or as blocks is not rounded on its way.
-        let via = via.filter(|_| !tensor.keep_f32 && kept.is_none());
+        // What the converter keeps in f32 or as blocks is not rounded on its way; what it always has in f16 is.
+        let via = match tensor.float {
+            FloatType::F16 => Some(DType::F16),
+            FloatType::OfFile => via.filter(|_| kept.is_none()),
+            FloatType::F32 | FloatType::F16OrF32 => None,
+        };
         Ok(TensorTask { via, ..TensorTask::new(tensor.name.clone(), rows_of(checkpoint, tensor, kept)?) })
     };
     layout.tensors.iter().enumerate().map(task).collect()

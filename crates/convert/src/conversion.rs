@@ -27,7 +27,7 @@ use crate::{
     job::TensorTask,
     model_input::ModelInput,
     output::{output_path, real_output, shard_path, write},
-    planned::PlannedFile,
+    planned::{FileOf, PlannedFile},
     recipes::Recipe,
     request::{OutputRequest, Request},
     run::{RunOptions, Watch},
@@ -136,9 +136,16 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     pub fn paths(&self, out: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
         // Checked here and not by the system: outputs get their names only at the end, one over the other.
         let (mut paths, mut seen) = (Vec::with_capacity(self.files.len()), HashSet::new());
+        let has_models = self.files.iter().any(|file| file.of == FileOf::Model);
         for file in &self.files {
-            let default_name = self.input().file_name(file.recipe);
-            let path = output_path(out, &default_name, file.recipe.canonical_name())?;
+            let default_name = self.input().file_name(file);
+            let mut path = output_path(out, &default_name, file.recipe.canonical_name())?;
+            // Beside a file that was named, its projector has that name with the prefix of the convention.
+            let is_named = path.file_name().is_some_and(|name| name != default_name.as_str());
+            if file.of == FileOf::Projector && is_named && has_models {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                path.set_file_name(gguf::Sidecar::Projector.prefix().to_owned() + &name);
+            }
             let path = shard_path(&path, file.shard);
             // Two links to one file are one name.
             if !seen.insert(real_output(&path)) {

@@ -12,7 +12,7 @@ use tensor::{DType, Shape};
 use crate::{
     Error,
     imatrix::{MissingPolicy, provenance, raised},
-    planned::{Choice, PlannedFile},
+    planned::{Choice, FileOf, PlannedFile},
     prune::Pruning,
     recipes::{
         Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, assign, requires_imatrix,
@@ -153,12 +153,11 @@ fn choose(
     kept.iter().zip(assignments).map(choice).collect()
 }
 
-/// The converter keeps more tensors in f32 than recipes leave alone, and weights that are blocks
+/// The converter keeps more tensors in a type of their own than recipes leave alone, and weights that are blocks
 /// already stay so.
 fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
     for (assignment, facts) in assignments.iter_mut().zip(facts) {
-        let stays = facts.dtype == DType::F32 || facts.dtype.is_quantized();
-        if stays && assignment.reason == Reason::Default {
+        if assignment.reason == Reason::Default {
             assignment.dtype = facts.dtype;
         }
     }
@@ -222,7 +221,7 @@ fn into_files(
         let tensors = tensors.into_iter().map(|it| (it.name, it.shape, it.choice.dtype)).collect();
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
         let shard = is_split.then_some((no as u32 + 1, count as u32));
-        Ok(PlannedFile { recipe, plan, choices, shard })
+        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard })
     };
     groups.into_iter().enumerate().map(file).collect()
 }

@@ -24,8 +24,8 @@ pub trait Input {
     /// The files with its weights.
     fn sources(&self) -> Vec<Mapped>;
 
-    /// The name of a file of this recipe, where none is given.
-    fn file_name(&self, recipe: &Recipe) -> String;
+    /// The name of a file, where none is given.
+    fn file_name(&self, file: &PlannedFile) -> String;
 
     /// Checks that `path` can be written without touching what is read.
     ///

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use arch::{Data, Layout, LegacyHeader, LegacyOptions, OutTensor, SourceTensor};
+use arch::{Data, FloatType, Layout, LegacyHeader, LegacyOptions, OutTensor, SourceTensor};
 use gguf::Mapped;
 use source::{Blocks, LegacyModel};
 use tensor::{DType, Shape};
@@ -97,7 +97,7 @@ fn header(model: &LegacyModel) -> Result<LegacyHeader<'_>, Error> {
     let tensor = |tensor: &source::LegacyTensor| {
         let dims = [tensor.row_elems, tensor.n_rows.unwrap_or(1)];
         match Shape::new(&dims[..1 + usize::from(tensor.n_rows.is_some())]) {
-            Ok(shape) => Ok(SourceTensor { name: tensor.name.clone(), shape, folded: false }),
+            Ok(shape) => Ok(SourceTensor { name: tensor.name.clone(), shape, folded: None }),
             Err(source) => Err(Error::Shape { tensor: tensor.name.clone(), source }),
         }
     };
@@ -151,8 +151,8 @@ impl Input for LegacyInput {
         self.model.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
-    fn file_name(&self, recipe: &Recipe) -> String {
-        arch::default_file_name(&self.layout.metadata, recipe.canonical_name())
+    fn file_name(&self, file: &PlannedFile) -> String {
+        arch::default_file_name(&self.layout.metadata, file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
@@ -181,7 +181,7 @@ impl Input for LegacyInput {
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
         let task = |(tensor, source): (&'a OutTensor, &usize)| {
             let rows = LegacyRows::new(&self.model, &self.model.tensors[*source]);
-            let via = request.via.filter(|_| !tensor.keep_f32);
+            let via = request.via.filter(|_| tensor.float == FloatType::OfFile);
             TensorTask { via, ..TensorTask::new(tensor.name.clone(), Box::new(rows)) }
         };
         Ok(self.layout.tensors.iter().zip(&self.sources).map(task).collect())

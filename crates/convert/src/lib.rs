@@ -47,10 +47,10 @@ mod vocab_only;
 pub use compare::{Agreement, Distance, compare};
 pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
 pub use error::Error;
-pub use planned::{Choice, PlannedFile};
+pub use planned::{Choice, FileOf, PlannedFile};
 // What goes in.
 pub use adapter_input::AdapterInput;
-pub use checkpoint_input::{CheckpointInput, arch_input, resolve};
+pub use checkpoint_input::{CheckpointInput, arch_input, resolve, resolve_projector};
 pub use input::Input;
 pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;

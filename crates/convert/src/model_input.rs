@@ -52,8 +52,8 @@ impl Input for ModelInput {
         self.model.shards().iter().map(|(_, file)| file.bytes().clone()).collect()
     }
 
-    fn file_name(&self, recipe: &Recipe) -> String {
-        arch::default_file_name(self.model.metadata(), recipe.canonical_name())
+    fn file_name(&self, file: &PlannedFile) -> String {
+        arch::default_file_name(self.model.metadata(), file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {

@@ -5,12 +5,24 @@ use tensor::DType;
 
 use crate::recipes::{Fallback, Reason, Recipe};
 
+/// Which file of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FileOf {
+    /// That of the model, or whatever the only one is.
+    #[default]
+    Model,
+    /// That of the projector beside it.
+    Projector,
+}
+
 /// One file to be written, with every offset fixed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PlannedFile {
     /// What it was planned by.
     pub recipe: &'static Recipe,
+    /// What it is the file of.
+    pub of: FileOf,
     /// Header, offsets, length.
     pub plan: Plan,
     /// What becomes of each tensor, in the order of the file.

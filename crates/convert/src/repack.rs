@@ -3,7 +3,7 @@
 //! Rows may move on the way, elements may not change: then a block holds what the checkpoint means, bit for bit, and
 //! nothing is quantized a second time.
 
-use arch::{Data, ElementMap, Layout, OutTensor};
+use arch::{Data, ElementMap, FloatType, Layout, OutTensor};
 use source::{Checkpoint, Repacks};
 use tensor::DType;
 
@@ -56,7 +56,7 @@ fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Er
         0 => return Ok(Repacked::Plain),
         n if n < sources.len() => return decoded("a part of it is not quantized"),
         _ if element != ElementMap::Identity => return decoded("its elements change on the way"),
-        _ if tensor.keep_f32 => return decoded("it stays in f32"),
+        _ if tensor.float != FloatType::OfFile => return decoded("it stays in f32"),
         _ => {}
     }
     let mut common: Option<Vec<DType>> = None;

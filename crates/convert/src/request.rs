@@ -9,6 +9,7 @@ use crate::{
     Error,
     imatrix::{Imatrix, MissingPolicy},
     key_override::KeyOverride,
+    planned::FileOf,
     recipes::{Overrides, Recipe, TensorFacts},
 };
 
@@ -89,16 +90,23 @@ pub struct OutputRequest {
     pub recipe: &'static Recipe,
     /// Dtypes decided before, by the names in the input: no rule of the recipe applies then.
     pub dtypes: Option<BTreeMap<String, DType>>,
+    /// What file of the input is meant.
+    pub of: FileOf,
 }
 
 impl OutputRequest {
     /// What the rules of a recipe make.
     pub fn by_rules(recipe: &'static Recipe) -> OutputRequest {
-        OutputRequest { recipe, dtypes: None }
+        OutputRequest { recipe, dtypes: None, of: FileOf::Model }
     }
 
     /// What was decided before.
     pub fn decided(recipe: &'static Recipe, dtypes: BTreeMap<String, DType>) -> OutputRequest {
-        OutputRequest { recipe, dtypes: Some(dtypes) }
+        OutputRequest { recipe, dtypes: Some(dtypes), of: FileOf::Model }
+    }
+
+    /// What the rules of a recipe make of the projector beside a model.
+    pub fn projector(recipe: &'static Recipe) -> OutputRequest {
+        OutputRequest { of: FileOf::Projector, ..OutputRequest::by_rules(recipe) }
     }
 }

@@ -175,8 +175,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     }
     let again = convert::resolve(&returned, &options(&returned)).expect("it has resolved");
     let tensors = |layout: &Layout| {
-        let mut tensors: Vec<_> =
-            layout.tensors.iter().map(|t| (t.name.clone(), t.shape, t.keep_f32)).collect();
+        let mut tensors: Vec<_> = layout.tensors.iter().map(|t| (t.name.clone(), t.shape, t.float)).collect();
         tensors.sort_by(|a, b| a.0.cmp(&b.0));
         tensors
     };

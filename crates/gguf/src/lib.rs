@@ -37,7 +37,7 @@ pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped, SparseFile, exit_on_bus_error, remove_temporary_files};
 pub use metadata::{KeyError, Metadata};
-pub use names::{FileName, Kind, NameParts, naming_convention, rounded_count, size_label};
+pub use names::{FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, size_label};
 pub use output::{Leftover, Output, kept_name};
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{

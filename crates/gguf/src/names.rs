@@ -28,9 +28,34 @@ impl Kind {
     }
 }
 
+/// What a file is that stands beside the file of a whole model, by how its name begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sidecar {
+    /// A projector, `mmproj-` in file names.
+    Projector,
+    /// Layers that predict further tokens, `mtp-` in file names.
+    Prediction,
+}
+
+impl Sidecar {
+    /// All of them.
+    pub const ALL: [Sidecar; 2] = [Sidecar::Projector, Sidecar::Prediction];
+
+    /// How a file name begins.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Sidecar::Projector => "mmproj-",
+            Sidecar::Prediction => "mtp-",
+        }
+    }
+}
+
 /// The parts of a file name that keeps the convention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
+    /// Set when the file stands beside that of a whole model.
+    pub sidecar: Option<Sidecar>,
     /// `Mixtral`, `Hermes-2-Pro-Llama-3`.
     pub base_name: String,
     /// `8x7B`, `3.8B-ContextLength4k`.
@@ -80,10 +105,13 @@ impl FileName {
     /// The parts of a file name (no folder before it), or `None` if it does not keep the
     /// convention: at least a base name, a size label and a version, and `.gguf`.
     pub fn parse(file_name: &str) -> Option<FileName> {
-        let parts = PATTERN.as_ref()?.captures(file_name)?;
+        let sidecar = Sidecar::ALL.into_iter().find(|sidecar| file_name.starts_with(sidecar.prefix()));
+        let rest = sidecar.and_then(|sidecar| file_name.strip_prefix(sidecar.prefix())).unwrap_or(file_name);
+        let parts = PATTERN.as_ref()?.captures(rest)?;
         let part = |name| parts.name(name).map(|part| part.as_str().to_owned());
         let number = |name| parts.name(name).and_then(|part| part.as_str().parse().ok());
         Some(FileName {
+            sidecar,
             base_name: part("base")?,
             size_label: part("size"),
             fine_tune: part("tune"),
@@ -101,7 +129,7 @@ impl FileName {
 impl fmt::Display for FileName {
     /// The file name, `.gguf` included.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.base_name)?;
+        write!(f, "{}{}", self.sidecar.map_or("", Sidecar::prefix), self.base_name)?;
         // The pattern has the dash in front of a missing size label too.
         match (&self.size_label, &self.fine_tune) {
             (None, _) => write!(f, "-")?,
@@ -139,6 +167,8 @@ pub struct NameParts<'a> {
     pub output_type: Option<&'a str>,
     /// Set when the file is not a whole model.
     pub kind: Option<Kind>,
+    /// Set when the file stands beside that of a whole model.
+    pub sidecar: Option<Sidecar>,
 }
 
 /// The file name, without `.gguf`, that the reference's converter makes of these parts.
@@ -147,10 +177,11 @@ pub struct NameParts<'a> {
 /// Source: `naming_convention`.
 pub fn naming_convention(parts: &NameParts<'_>) -> String {
     let dashed = |text: &str| text.trim().replace(' ', "-");
-    let mut name = match parts.base_name.or(parts.model_name) {
+    let base = match parts.base_name.or(parts.model_name) {
         Some(name) => dashed(name).replace('/', "-"),
         None => "ggml-model".to_owned(),
     };
+    let mut name = parts.sidecar.map_or("", Sidecar::prefix).to_owned() + &base;
     let size = parts.size_label.map(str::to_owned);
     let encoding = parts.output_type.map(|encoding| dashed(encoding).to_uppercase());
     let kind = parts.kind.map(|kind| kind.name().to_owned());
@@ -215,6 +246,21 @@ mod tests {
                 shard,
             ]
         })
+    }
+
+    #[test]
+    fn names_of_files_beside_a_model() {
+        for (name, sidecar, base) in [
+            ("mmproj-Qwen3-VL-4B-Instruct-v1.0-F16.gguf", Some(Sidecar::Projector), "Qwen3-VL"),
+            ("mtp-Qwen3.gguf", None, ""),
+            ("mtp-Qwen3-4B-v1.0-BF16.gguf", Some(Sidecar::Prediction), "Qwen3"),
+            ("mmproj-4B-v1.gguf", None, ""),
+        ] {
+            let parsed = FileName::parse(name);
+            let have = parsed.as_ref().map(|parsed| (parsed.sidecar, parsed.base_name.as_str()));
+            assert_eq!(have, sidecar.map(|sidecar| (Some(sidecar), base)), "{name}");
+            assert!(parsed.is_none_or(|parsed| parsed.to_string() == name));
+        }
     }
 
     /// The specification's own table of examples.
@@ -284,9 +330,12 @@ mod tests {
             size_label: Some("135M"),
             output_type: Some("q4_k_m"),
             kind: Some(Kind::Lora),
+            sidecar: None,
         };
         assert_eq!(naming_convention(&parts), "Smol-LM-2-135M-In-struct-v0.1-Q4_K_M-LoRA");
         assert_eq!(naming_convention(&NameParts::default()), "ggml-model");
+        let beside = NameParts { sidecar: Some(Sidecar::Projector), kind: None, ..parts };
+        assert_eq!(naming_convention(&beside), "mmproj-Smol-LM-2-135M-In-struct-v0.1-Q4_K_M");
         let named =
             NameParts { model_name: Some("a/b c"), output_type: Some("{ftype}"), ..NameParts::default() };
         assert_eq!(naming_convention(&named), "a-b-c-{FTYPE}");

@@ -112,18 +112,18 @@ impl Tensor {
         Error::CodesOfNoMethod { tensor, dtype, shape }
     }
 
-    /// As [`Tensor::shape`], with the outer dimensions of one that has more than ggml counted as one, and whether
-    /// there were such: kernels over time, height and width have five, and text models leave them out.
+    /// As [`Tensor::shape`], with the outer dimensions of one that has more than ggml counted as one, and the innermost
+    /// of these where there were such: kernels over time, height and width have five, and text models leave them out.
     ///
     /// # Errors
     /// [`ShapeError`].
-    pub fn folded_shape(&self) -> Result<(Shape, bool), ShapeError> {
+    pub fn folded_shape(&self) -> Result<(Shape, Option<u64>), ShapeError> {
         let Some(n_outer) = self.shape.len().checked_sub(MAX_DIMS - 1).filter(|n| *n > 1) else {
-            return Ok((self.shape()?, false));
+            return Ok((self.shape()?, None));
         };
         let (outer, inner) = self.shape.split_at(n_outer);
-        let outer = outer.iter().fold(1, |product: u64, dim| product.saturating_mul(*dim));
-        Ok((Shape::from_row_major(&[&[outer], inner].concat())?, true))
+        let product = outer.iter().fold(1, |product: u64, dim| product.saturating_mul(*dim));
+        Ok((Shape::from_row_major(&[&[product], inner].concat())?, outer.last().copied()))
     }
 
     /// Its bytes in the file; those of its codes where values are decoded.

@@ -50,6 +50,14 @@ pub fn form_names() -> Vec<String> {
     names_in("forms")
 }
 
+/// Names of the checkpoints of `golden/projectors`, sorted.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn projector_names() -> Vec<String> {
+    names_in("projectors")
+}
+
 fn names_in(parent: &str) -> Vec<String> {
     let entries = fs::read_dir(golden_path(parent)).expect("goldens are part of the repository");
     let mut names: Vec<String> = entries
@@ -76,6 +84,14 @@ pub fn checkpoint(name: &str) -> PathBuf {
 /// As [`checkpoint`].
 pub fn form(name: &str) -> PathBuf {
     whole("forms", name)
+}
+
+/// As [`checkpoint`], of `golden/projectors/NAME`.
+///
+/// # Panics
+/// As [`checkpoint`].
+pub fn projector(name: &str) -> PathBuf {
+    whole("projectors", name)
 }
 
 fn whole(parent: &str, name: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use convert::{
-    Conversion, Error, Input, PlannedFile, Repacked, RunOptions,
+    Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions,
     recipes::{Recipe, TensorFacts},
 };
 
@@ -67,8 +67,24 @@ pub fn run<I: Input>(
     args: &RunArgs<'_>,
     ui: &Ui,
 ) -> Result<(), Failure> {
+    run_with(open, recipes, None, settings, args, ui)
+}
+
+/// As [`run`], with the projector beside the model in a type of its own.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with<I: Input>(
+    open: OpenInput<'_, I>,
+    recipes: Vec<&'static Recipe>,
+    projector: Option<&'static Recipe>,
+    settings: &Settings,
+    args: &RunArgs<'_>,
+    ui: &Ui,
+) -> Result<(), Failure> {
     let failed = |error| failure(open.path, error);
-    let outputs = settings.outputs(recipes)?;
+    let mut outputs = settings.outputs(recipes)?;
+    outputs.extend(projector.map(OutputRequest::projector));
     // Names and shapes are the same for all types.
     let first_recipe = outputs.first().map(|output| output.recipe);
     let conversion = Conversion::new(open.input).outputs(outputs).request(settings.request());
@@ -92,7 +108,12 @@ pub fn run<I: Input>(
     for dropped in &open.dropped {
         ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
     }
-    let coverage = settings.report_coverage(&tensors, &files, ui)?;
+    // Of the projector an importance matrix says nothing.
+    let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
+    let n_of_models = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
+    let n_of_models = n_of_models.flat_map(|(_, file)| file.choices.iter().map(|choice| choice.tensor)).min();
+    let tensors_of_models = &tensors[..n_of_models.unwrap_or(tensors.len())];
+    let coverage = settings.report_coverage(tensors_of_models, &of_models, ui)?;
     let origin = Origin {
         input: open.path,
         format: open.format,

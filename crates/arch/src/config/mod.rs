@@ -82,6 +82,17 @@ impl Hparams {
         Ok(hparams)
     }
 
+    /// The hyperparameters of a part of a model, as they stand.
+    pub fn of_part(map: Map<String, Json>) -> Hparams {
+        let (notes, asked, derived) = (Vec::new(), Asked::default(), Derived::default());
+        Hparams { map, rope: Map::new(), notes, asked, derived }
+    }
+
+    /// Sets a key.
+    pub fn set(&mut self, key: &str, value: Json) {
+        self.map.insert(key.into(), value);
+    }
+
     /// Notes that no defaults were filled in, and why.
     pub fn note_no_defaults(&mut self, reason: &str) {
         self.notes.push(format!("config.json taken as it stands, without defaults: {reason}"));

@@ -87,6 +87,7 @@ impl ExportPart {
             | RowMap::Ungroup { .. }
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
+            | RowMap::PairHalves { .. }
             | RowMap::TileColumns { .. } => true,
         }
     }

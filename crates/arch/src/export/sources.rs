@@ -80,7 +80,7 @@ pub fn sources(
     for (name, made) in shared {
         let fits = |dims: &Vec<u64>| {
             let source =
-                Shape::new(dims).ok().map(|shape| SourceTensor { name: name.clone(), shape, folded: false });
+                Shape::new(dims).ok().map(|shape| SourceTensor { name: name.clone(), shape, folded: None });
             source.is_some_and(|source| {
                 made.iter().all(|made| {
                     let again = context.one(&made.found, &source);
@@ -98,7 +98,7 @@ pub fn sources(
             let name = (arch.export_name)(context.hparams, class, &name).unwrap_or(name);
             // Where there is no class but that of the inner part, its names are what is left of the table's.
             let name = name.strip_prefix(class.prefix).unwrap_or(&name).to_owned();
-            Ok(SourceTensor { name, shape, folded: false })
+            Ok(SourceTensor { name, shape, folded: None })
         }
         Err(_) => Err(ExportError::NotExpressible { what: format!("tensor `{name}` of shape {dims:?}") }),
     };
@@ -115,7 +115,7 @@ pub fn names(file: &ArchFile<'_>) -> Vec<SourceTensor> {
         Shape::new(&[1]).ok().map(|shape| SourceTensor {
             name: spelled(&found, 0, found.xid),
             shape,
-            folded: false,
+            folded: None,
         })
     };
     input.tensors.iter().filter_map(|(tensor, _)| name(tensor)).collect()

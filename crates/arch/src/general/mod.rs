@@ -51,6 +51,8 @@ pub enum FileKind {
     Model,
     /// A LoRA adapter.
     Lora,
+    /// What turns images or sound into embeddings.
+    Projector,
 }
 
 /// Writes `general.type` and all that follows it up to the hyperparameters. `tensors` are the
@@ -101,6 +103,7 @@ pub fn keys(
 
     match kind {
         FileKind::Model => keys.set("general.type", "model".into()),
+        FileKind::Projector => keys.set("general.type", "mmproj".into()),
         FileKind::Lora => {
             keys.set("general.type", "adapter".into());
             keys.set("adapter.type", "lora".into());

@@ -5,6 +5,7 @@ use gguf::Array;
 use super::known::text;
 use super::model_id::{ModelId, title};
 use super::*;
+use crate::layout::FloatType;
 
 /// What the reference makes of a list of names, some of them odd, at several model sizes.
 #[test]
@@ -54,7 +55,7 @@ fn cards_give_the_keys_of_the_reference() {
             name: "x.weight".into(),
             shape: tensor::Shape::new(&[entry["total_params"].as_u64().unwrap()]).unwrap(),
             data: crate::Data::Computed(Vec::new()),
-            keep_f32: true,
+            float: FloatType::F32,
             kept: None,
         };
         let mut keys = Keys::new("llama");

@@ -33,7 +33,8 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.blocks.{bid}.norm_attn_norm.norm_2"], "blk.{bid}.attn_output_norm"),
     TensorRule::copy(&["transformer.blocks.{bid}.norm_attn_norm.attn.Wqkv"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["transformer.blocks.{bid}.norm_attn_norm.attn.out_proj"], "blk.{bid}.attn_output"),
-    TensorRule::copy(&["transformer.blocks.{bid}.ffn.router.layer"], "blk.{bid}.ffn_gate_inp").may_shrink(),
+    TensorRule::copy(&["transformer.blocks.{bid}.ffn.router.layer"], "blk.{bid}.ffn_gate_inp")
+        .float(FloatType::OfFile),
 ];
 
 const EXPERTS: &[TensorRule] = &[

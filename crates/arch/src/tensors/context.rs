@@ -10,11 +10,20 @@ use super::index::{CORRECTION_BIAS, Found, Index};
 use super::rules::{self, RowRule, TensorRule};
 use super::transposed;
 use crate::config::Hparams;
-use crate::layout::{Data, ElementMap, OutTensor, RowMap};
+use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
 use crate::{ArchError, SameValues, SourceTensor};
 
 /// Experts of one layer that wait for the rest: by output pattern and expert.
 pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
+
+/// Numbers of layers of what stands beside a text model.
+#[derive(Debug, Clone, Copy)]
+pub struct TowerLayers {
+    /// Those of images.
+    pub vision: u64,
+    /// Those of sound.
+    pub audio: u64,
+}
 
 /// What a table is applied with.
 pub struct Context<'a> {
@@ -24,6 +33,8 @@ pub struct Context<'a> {
     pub index: Index,
     /// The key of the number of layers of the decoder, where it has its own.
     pub decoder_layers: Option<&'static str>,
+    /// The layers of towers, where the table is that of a projector.
+    pub towers: Option<TowerLayers>,
     /// What is put before every name of the checkpoint before it is looked up.
     pub prefix: &'a str,
     /// The config.
@@ -43,6 +54,11 @@ impl Context<'_> {
 
     /// How many layers have the tensors of a rule.
     pub fn n_layers(&self, rule: &TensorRule) -> u64 {
+        if let Some(towers) = self.towers {
+            // What stands in no layer counts as the only one of its kind.
+            let of_tower = if rule.gguf.starts_with("a.") { towers.audio } else { towers.vision };
+            return if rule.gguf.contains("{bid}") { of_tower } else { 1 };
+        }
         // T5 and Whisper have layers of two kinds under one table.
         let of_decoder = self.decoder_layers.filter(|_| rule.gguf.starts_with("dec."));
         let of_decoder = of_decoder.and_then(|key| self.hparams.get_u64(key).ok().flatten());
@@ -101,7 +117,7 @@ impl Context<'_> {
         dims.push(parts.len() as u64);
         let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
         Ok(OutTensor {
-            keep_f32: drops::keep_f32(&name, shape.n_dims()),
+            float: drops::float(&name, shape.n_dims()),
             kept: None,
             name,
             shape,
@@ -144,6 +160,7 @@ impl Context<'_> {
             RowRule::Columns(_) if found.suffix == ".bias" => RowMap::Concat,
             RowRule::Columns(rows) | RowRule::Blocks(rows) => rows,
             RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
+            RowRule::Frame(_) | RowRule::TokenRow(_) => return self.cut(found, source),
         };
         let wrong =
             |expected| ArchError::TensorShape { name: source.name.clone(), found: source.shape, expected };
@@ -170,7 +187,7 @@ impl Context<'_> {
         };
         let name_of = || source.name.clone();
         let out = OutTensor {
-            keep_f32: drops::keep_f32(&name, shape.n_dims()) && !found.rule.may_shrink,
+            float: self.float(found, &name, shape.n_dims()),
             kept: None,
             name,
             shape,
@@ -190,6 +207,49 @@ impl Context<'_> {
             return Err(wrong(format!("rows in {n_head} heads of two halves")));
         }
         Ok(out)
+    }
+
+    /// The type of a tensor in files of floats.
+    fn float(&self, found: &Found, name: &str, n_dims: usize) -> FloatType {
+        match found.rule.float {
+            Some(FloatType::OfFile) => FloatType::OfFile,
+            // What is said of a weight is not said of vectors of its name.
+            Some(own) if n_dims > 1 && found.suffix != ".bias" => own,
+            _ => drops::float(name, n_dims),
+        }
+    }
+
+    /// A tensor that is a piece of another shape than its source.
+    fn cut(&self, found: &Found, source: &SourceTensor) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        let wrong = |expected: &str| ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected: expected.to_owned(),
+        };
+        let (dims, rows) = match (found.rule.rows, source.shape.dims(), source.folded) {
+            // (out, in, 2, height, width): rows of one frame are `height` of every 2 height.
+            (RowRule::Frame(frame), &[width, height, 2, outer], Some(channels))
+                if channels > 0 && outer.is_multiple_of(channels) =>
+            {
+                let rows =
+                    RowMap::Groups { group: 2 * height, start: frame * height, rows: height, n_head: 0 };
+                (vec![width, height, channels, outer / channels], rows)
+            }
+            (RowRule::Frame(_), ..) => return Err(wrong("kernels of two frames, in five dimensions")),
+            // A vector is counted element by element.
+            (RowRule::TokenRow(token), &[width, n_tokens], None) => {
+                let token = token(self.hparams);
+                if token >= n_tokens {
+                    return Err(wrong(&format!("a row for token {token}")));
+                }
+                (vec![width], RowMap::Slice { start: token * width })
+            }
+            _ => return Err(wrong("a matrix")),
+        };
+        let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        let data = Data::Rows { sources: vec![source.name.clone()], rows, element: ElementMap::Identity };
+        Ok(OutTensor { float: self.float(found, &name, shape.n_dims()), kept: None, name, shape, data })
     }
 
     /// Makes the tensors of a layer's experts.
@@ -217,7 +277,7 @@ impl Context<'_> {
             let shape =
                 Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
             tensors.push(OutTensor {
-                keep_f32: drops::keep_f32(&name, shape.n_dims()),
+                float: drops::float(&name, shape.n_dims()),
                 kept: None,
                 name,
                 shape,
@@ -305,6 +365,12 @@ fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
                 || all.and_then(|all| all.checked_sub(start)) != heads
             {
                 return Err(format!("{start} rows and {groups} groups of {per_group} heads of {rows} rows"));
+            }
+        }
+        RowMap::PairHalves { n_heads, rows } => {
+            let heads = n_heads.checked_mul(rows).filter(|heads| *heads <= *dim);
+            if heads.is_none_or(|heads| heads == 0) || !rows.is_multiple_of(4) {
+                return Err(format!("{n_heads} heads of {rows} rows, in pairs of two kinds"));
             }
         }
         RowMap::TileColumns { groups, per_group, elems } => {

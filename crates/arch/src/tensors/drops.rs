@@ -1,5 +1,7 @@
 //! Source tensors that no text model needs, and tensors that stay in single precision.
 
+use crate::layout::FloatType;
+
 /// Why a source tensor is left out whatever the architecture, if it is.
 ///
 /// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`. The
@@ -56,11 +58,24 @@ pub fn is_dense_module(name: &str) -> bool {
     ["1_Dense.", "2_Dense.", "3_Dense."].iter().any(|start| name.starts_with(start))
 }
 
+/// The type of an output tensor in the reference's files of floats, by its name: F32 where [`keep_f32`] says so;
+/// kernels that take pictures apart are F16 at most in files of F16.
+///
+/// Source: `MmprojModel.tensor_force_quant` in `conversion/base.py`.
+pub fn float(name: &str, n_dims: usize) -> FloatType {
+    let is_kernel = [".patch_embd.weight", ".patch_merger.weight"].iter().any(|part| name.contains(part));
+    match () {
+        () if n_dims > 1 && is_kernel => FloatType::F16OrF32,
+        () if keep_f32(name, n_dims) => FloatType::F32,
+        () => FloatType::OfFile,
+    }
+}
+
 /// Whether the reference converter keeps an output tensor in f32 whatever the file type:
 /// vectors, norms, everything that is not a `.weight`, and a list of small tensors.
 ///
 /// Source: `ModelBase.prepare_tensors` in `conversion/base.py`.
-pub fn keep_f32(name: &str, n_dims: usize) -> bool {
+fn keep_f32(name: &str, n_dims: usize) -> bool {
     const BLOCK: [&str; 16] = [
         "ffn_gate_inp",
         "ffn_gate_inp_shexp",
@@ -80,8 +95,16 @@ pub fn keep_f32(name: &str, n_dims: usize) -> bool {
         "indexer.proj",
     ];
     // The last four are Whisper's, of which the reference knows nothing.
-    const WHOLE: [&str; 6] =
-        ["position_embd", "token_types", "enc.pos_embd", "dec.pos_embd", "enc.conv1d.1", "enc.conv1d.2"];
+    const WHOLE: [&str; 8] = [
+        "position_embd",
+        "token_types",
+        "v.position_embd",
+        "a.position_embd",
+        "enc.pos_embd",
+        "dec.pos_embd",
+        "enc.conv1d.1",
+        "enc.conv1d.2",
+    ];
     if n_dims <= 1 || name.ends_with("_norm.weight") {
         return true;
     }
@@ -109,6 +132,9 @@ mod tests {
             assert!(keep_f32(name, 2), "{name}");
         }
         assert!(keep_f32("blk.0.attn_q.weight", 1));
+        assert_eq!(float("mm.patch_merger.weight", 2), FloatType::F16OrF32);
+        assert_eq!(float("v.patch_embd.weight.1", 4), FloatType::F16OrF32);
+        assert_eq!(float("v.patch_embd.bias", 1), FloatType::F32);
         for name in
             ["blk.3.ffn_gate.weight", "token_embd.weight", "output.weight", "blk.1.ffn_gate_exps.weight"]
         {

@@ -13,7 +13,7 @@ use super::index::Found;
 use super::missing::check_same_output;
 use super::rules::{self, RowRule};
 use super::{drops, transposed};
-use crate::layout::{Data, Dropped, ElementMap, OutTensor, RowMap};
+use crate::layout::{Data, Dropped, ElementMap, FloatType, OutTensor, RowMap};
 use crate::{ArchError, SourceTensor};
 
 /// What is known of the matrices of the base model.
@@ -209,7 +209,7 @@ fn pair(
     };
     for (half, (shape, data)) in [("a", a), ("b", (whole.shape, whole.data))] {
         let name = format!("{}.lora_{half}", whole.name);
-        tensors.push(OutTensor { name, shape, data, keep_f32: false, kept: None });
+        tensors.push(OutTensor { name, shape, data, float: FloatType::OfFile, kept: None });
     }
     Ok(())
 }
@@ -250,7 +250,13 @@ fn stacked(
             let dims = [first.shape.dims(), &[n_experts]].concat();
             let shape =
                 Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-            tensors.push(OutTensor { name, shape, data: rows(&sources), keep_f32: false, kept: None });
+            tensors.push(OutTensor {
+                name,
+                shape,
+                data: rows(&sources),
+                float: FloatType::OfFile,
+                kept: None,
+            });
         }
     }
     Ok(())

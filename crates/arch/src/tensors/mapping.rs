@@ -33,7 +33,9 @@ type Parts<'a> = BTreeMap<usize, &'a SourceTensor>;
 /// [`ArchError::UnusedTensors`], [`ArchError::MissingTensors`], [`ArchError::SameOutput`],
 /// [`ArchError::TensorShape`], [`ArchError::MissingKey`] for what the rows need.
 pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, ArchError> {
-    context.hparams.n_layers()?;
+    if context.towers.is_none() {
+        context.hparams.n_layers()?;
+    }
     let mut pass = Pass {
         context,
         n_experts: context.hparams.n_experts()?,
@@ -80,7 +82,8 @@ impl<'a> Pass<'a, '_> {
     fn place(&mut self, source: &'a SourceTensor) -> Result<(), ArchError> {
         let context = self.context;
         let name = source.name.as_str();
-        if let Some(reason) = drops::reason(name).or_else(|| (context.drops)(context.hparams, name)) {
+        let of_others = drops::reason(name).filter(|_| context.towers.is_none());
+        if let Some(reason) = of_others.or_else(|| (context.drops)(context.hparams, name)) {
             self.dropped.push(Dropped { name: name.to_owned(), reason });
             return Ok(());
         }
@@ -94,7 +97,7 @@ impl<'a> Pass<'a, '_> {
             self.unused.push(name.to_owned());
             return Ok(());
         };
-        if source.folded {
+        if source.folded.is_some() && !matches!(found.rule.rows, RowRule::Frame(_)) {
             return Err(ArchError::TensorShape {
                 name: source.name.clone(),
                 found: source.shape,

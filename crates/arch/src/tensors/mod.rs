@@ -12,7 +12,7 @@ mod missing;
 pub mod rules;
 mod transposed;
 
-pub use context::Context;
+pub use context::{Context, TowerLayers};
 pub use index::{CORRECTION_BIAS, Found, Index};
 pub use lora::{Base, adapt};
 pub use mapping::map;

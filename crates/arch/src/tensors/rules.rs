@@ -7,7 +7,7 @@
 use tensor::Shape;
 
 use crate::config::Hparams;
-use crate::{ArchError, ElementMap, Matrix, RowMap};
+use crate::{ArchError, ElementMap, FloatType, Matrix, RowMap};
 
 /// One row of a tensor table.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +30,8 @@ pub struct TensorRule {
     pub bare: Option<&'static str>,
     /// Another shape for the same elements.
     pub shape: Option<Reshape>,
-    /// Whether it may leave f32 although tensors of its name otherwise stay there.
-    pub may_shrink: bool,
+    /// The type of the `.weight` in files of floats, where its name and shape do not decide.
+    pub float: Option<FloatType>,
     /// The output tensor whose values make this one needless: it is left out where they are equal.
     pub twin: Option<&'static str>,
 }
@@ -64,6 +64,11 @@ pub enum RowRule {
     /// Nothing but the map: rows of a tensor that the checkpoint holds in blocks. Another rule names the same
     /// tensor in floats, which is what it is exported to.
     Blocks(RowMap),
+    /// One frame of the kernels of a convolution over time, height and width, (out, in, frames, height, width), counted
+    /// from 0. There must be two.
+    Frame(u64),
+    /// The row of a token, by its number, as a vector.
+    TokenRow(fn(&Hparams) -> u64),
     /// Stacks several source tensors of the same shape along a new outer dimension. The sources are either the
     /// first `n` names of `hf`, or the only name with `{xid}` = 0 .. n; the function gives n. Unlike in other
     /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last
@@ -165,7 +170,7 @@ impl TensorRule {
             element_of: None,
             bare: None,
             shape: None,
-            may_shrink: false,
+            float: None,
             twin: None,
         }
     }
@@ -200,9 +205,9 @@ impl TensorRule {
         TensorRule { bare: Some(ending), ..self }
     }
 
-    /// This row, for a tensor that gets the type of the file although others of its name do not.
-    pub const fn may_shrink(self) -> TensorRule {
-        TensorRule { may_shrink: true, ..self }
+    /// This row, for a weight that has its own type in files of floats.
+    pub const fn float(self, float: FloatType) -> TensorRule {
+        TensorRule { float: Some(float), ..self }
     }
 
     /// This row with another shape.

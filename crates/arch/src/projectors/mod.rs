@@ -1,0 +1,29 @@
+//! One file for each family of projectors. [`crate::PROJECTORS`] lists them.
+
+pub mod cogvlm;
+pub mod dotsocr;
+pub mod exaone4_5;
+pub mod gemma3;
+pub mod gemma4;
+pub mod glm4v;
+pub mod glmasr;
+pub mod hunyuanvl;
+pub mod idefics3;
+pub mod internvl;
+pub mod kimik25;
+pub mod kimivl;
+pub mod lfm2vl;
+pub mod lightonocr;
+pub mod ling3vl;
+pub mod llama4;
+pub mod llava;
+pub mod meralion;
+pub mod minicpmv;
+pub mod paddleocr;
+pub mod parts;
+pub mod prelude;
+pub mod qwen2vl;
+pub mod qwen3vl;
+pub mod siglip;
+pub mod whisper;
+pub mod youtuvl;

@@ -1,0 +1,152 @@
+//! From a checkpoint to the layout of its projector: what the rows of [`PROJECTORS`](crate::PROJECTORS) are applied
+//! with.
+
+use serde_json::{Map, Value as Json};
+
+use crate::config::{Hparams, classes};
+use crate::error::{bad_in, missing};
+use crate::general::{self, FileKind};
+use crate::json::{list, text_config};
+use crate::keys::Keys;
+use crate::layout::{Data, FloatType, Layout, OutTensor};
+use crate::projector::{PREPROCESSORS, Projector, Tower, Towers, WRITTEN, preprocessor};
+use crate::registry;
+use crate::tensors::{self, Context, Index};
+use crate::{ArchError, Input, Options, SourceTensor};
+
+/// Resolves the projector of a checkpoint. Tensors of the text model are not looked at.
+///
+/// The order of keys and tensors is the reference's, as in [`crate::resolve`].
+///
+/// # Errors
+///
+/// [`ArchError::NoProjector`], [`ArchError::EmptyProjector`], [`ArchError::NoPreprocessor`], and see [`ArchError`].
+pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
+    let row = registry::projector(&input.config)?;
+    let quantization = input.config.get("quantization_config").filter(|value| !value.is_null());
+    if let Some(quantization) = quantization.filter(|_| !input.decoded) {
+        let method = quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
+        return Err(ArchError::Prequantized { method: method.into() });
+    }
+    let mut towers = towers(row, input)?;
+    (row.prepare)(&mut towers)?;
+
+    let hparams = towers.main();
+    let own: Vec<SourceTensor> =
+        input.tensors.iter().filter(|tensor| (row.owns)(hparams, &tensor.name)).cloned().collect();
+    let (projector, n_tensors) = (row.name, input.tensors.len());
+    if own.iter().all(|tensor| (row.drops)(hparams, &tensor.name).is_some()) {
+        return Err(ArchError::EmptyProjector { projector, n_tensors });
+    }
+    let context = Context {
+        table: row.tensors,
+        index: Index::new(row.tensors),
+        decoder_layers: None,
+        towers: Some(towers.layers()),
+        prefix: "",
+        hparams,
+        drops: row.drops,
+        rename: row.rename,
+        same: None,
+    };
+    let mapped = tensors::map(&context, &own)?;
+    let mut tensors = computed(row, &towers)?;
+    tensors.extend(mapped.tensors);
+
+    let mut keys = Keys::new(WRITTEN);
+    general::keys(input, options, FileKind::Projector, &tensors, &mut keys)?;
+    if towers.vision.is_some() && PREPROCESSORS.iter().all(|name| input.file(name).is_none()) {
+        return Err(ArchError::NoPreprocessor);
+    }
+    (row.keys)(&towers, &mut keys)?;
+    keys.check_numbers()?;
+    let keys = keys.finish();
+    Ok(Layout {
+        architecture: WRITTEN,
+        file_type_at: keys.file_type_at,
+        packed_file_type: None,
+        quantization_version_at: keys.metadata.len(),
+        metadata: keys.metadata,
+        tensors,
+        dropped: mapped.dropped,
+        notes: keys.notes,
+        unasked: Vec::new(),
+    })
+}
+
+/// The configs of a checkpoint, with the defaults of transformers' classes where it takes the file.
+fn towers(row: &Projector, input: &Input<'_>) -> Result<Towers, ArchError> {
+    let (whole, is_taken) = registry::standardized(&input.config);
+    let Json::Object(map) = &whole else {
+        return Err(bad_in("config.json", "", &whole, "an object"));
+    };
+    let tower = |tower: Option<Tower>| -> Option<Hparams> {
+        let tower = tower?;
+        let raw = tower
+            .at
+            .iter()
+            .find_map(|path| path.split('.').try_fold(&whole, |config, key| config.get(key))?.as_object())?;
+        // The class of a tower goes by its own type where the whole can have several, else by that of the whole.
+        let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);
+        let class_of = |model_type: Option<String>| {
+            let model_type = model_type?;
+            tower.classes.iter().find(|class| class.model_type == model_type)
+        };
+        let class = class_of(type_of(raw)).or_else(|| class_of(type_of(map))).or(tower.classes.first());
+        let filled = class.filter(|_| is_taken).and_then(|class| classes::standardize(raw, class).ok());
+        Some(Hparams::of_part(filled.unwrap_or_else(|| raw.clone())))
+    };
+    let (vision, audio) = (tower(row.vision), tower(row.audio));
+    if vision.is_none() && audio.is_none() {
+        let place = row.vision.or(row.audio).and_then(|tower| tower.at.last().copied());
+        return Err(missing(place.unwrap_or("vision_config")));
+    }
+    let mut text = map.clone();
+    text.extend(text_config(&whole).and_then(Json::as_object).cloned().unwrap_or_default());
+    let file = |name: &'static str| -> Result<Option<Json>, ArchError> {
+        let Some(bytes) = input.file(name) else { return Ok(None) };
+        let no_object = |found: &Json| bad_in(name, "", found, "an object");
+        match serde_json::from_slice(bytes) {
+            Ok(config @ Json::Object(_)) => Ok(Some(config)),
+            Ok(other) => Err(no_object(&other)),
+            Err(error) => Err(no_object(&error.to_string().into())),
+        }
+    };
+    let [first, second] = PREPROCESSORS;
+    Ok(Towers {
+        whole: Hparams::of_part(map.clone()),
+        is_taken,
+        text: Hparams::of_part(text),
+        vision,
+        audio,
+        preprocessor: Hparams::of_part(preprocessor([file(first)?, file(second)?])),
+        added_tokens: match row.asks_tokens {
+            true => added_tokens(file("tokenizer_config.json")?.as_ref(), file("tokenizer.json")?.as_ref()),
+            false => Vec::new(),
+        },
+    })
+}
+
+/// Added tokens: those of tokenizer_config.json, then those of tokenizer.json.
+///
+/// Source: `LlavaVisionModel.get_token_id` in `conversion/llava.py`.
+fn added_tokens(config: Option<&Json>, tokenizer: Option<&Json>) -> Vec<(String, u64)> {
+    let content = |token: &Json| Some(token.get("content")?.as_str()?.to_owned());
+    let of_config = config.and_then(|config| config.get("added_tokens_decoder")).and_then(Json::as_object);
+    let of_config = of_config.into_iter().flatten();
+    let of_config = of_config.filter_map(|(number, token)| Some((content(token)?, number.parse().ok()?)));
+    let of_tokenizer = tokenizer.map_or(&[][..], |tokenizer| list(tokenizer, "added_tokens")).iter();
+    let of_tokenizer = of_tokenizer.filter_map(|token| Some((content(token)?, token.get("id")?.as_u64()?)));
+    of_config.chain(of_tokenizer).collect()
+}
+
+/// Matrices that are computed from the config.
+fn computed(row: &Projector, towers: &Towers) -> Result<Vec<OutTensor>, ArchError> {
+    let tensor = |(name, dims, values): (&str, Vec<u64>, Vec<f32>)| {
+        let shape =
+            tensor::Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.into(), source })?;
+        let data = Data::Computed(values);
+        Ok(OutTensor { name: name.into(), shape, data, float: FloatType::F32, kept: None })
+    };
+    (row.computed)(towers)?.into_iter().map(tensor).collect()
+}
