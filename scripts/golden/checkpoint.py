@@ -113,7 +113,8 @@ def values_of(name: str, dtype: str) -> str:
         return "exponents" if name.endswith("_scales") else "bytes"
     if name.endswith("A_log"):
         return "logarithms"
-    if dtype == "F32" and name.endswith("inv_freq"):
+    # Of whole numbers torch's softplus is the rounded one; of others it depends on the processor.
+    if dtype == "F32" and name.endswith("inv_freq") or name.endswith("per_dim_scale"):
         return "index"
     return "near-one" if NORM.search(name) else "normal"
 

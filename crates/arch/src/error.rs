@@ -172,6 +172,9 @@ impl ArchError {
             ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
                 format!("it can be taken for a {name}; whether it computes as one, its names do not say")
             }),
+            ArchError::NoPreprocessor => {
+                Some("fine-tunes often lack it: that of the model it was made of is the same".into())
+            }
             ArchError::EmptyProjector { .. } => {
                 Some("what has been taken out of the checkpoint is to be had from the model it was made of".into())
             }

@@ -546,6 +546,10 @@ pub enum ElementMap {
     MinusExp,
     /// e to the power of the element, rounded as by [`ElementMap::MinusExp`].
     Exp,
+    /// ln(1 + e^x), as torch has it: the element itself above 20.
+    ///
+    /// What is said of [`ElementMap::MinusExp`] holds for both of its steps.
+    Softplus,
     /// It is multiplied by the first factor, the product by the second.
     Scale([f32; 2]),
     /// It is multiplied by the factor, the product by that of its band of output rows.
@@ -569,6 +573,11 @@ impl ElementMap {
             // In double precision, so that the result is the correctly rounded f32.
             ElementMap::MinusExp => -round(f64::from(value).exp() as f32),
             ElementMap::Exp => round(f64::from(value).exp() as f32),
+            ElementMap::Softplus if value > 20.0 => value,
+            ElementMap::Softplus => {
+                let exponential = f64::from(value).exp() as f32;
+                round(f64::from(exponential).ln_1p() as f32)
+            }
             ElementMap::Scale([first, second]) => round(round(value * first) * second),
             ElementMap::ScaleBands { factor, bands } => {
                 let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
@@ -589,6 +598,8 @@ impl ElementMap {
             ElementMap::AddOne => return value - 1.0,
             ElementMap::MinusExp => (-f64::from(value)).ln(),
             ElementMap::Exp => f64::from(value).ln(),
+            ElementMap::Softplus if value > 20.0 => return value,
+            ElementMap::Softplus => f64::from(value).exp_m1().ln(),
             ElementMap::Scale([first, second]) => f64::from(value) / f64::from(first) / f64::from(second),
             ElementMap::ScaleBands { factor, bands } => {
                 let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);

@@ -110,10 +110,10 @@ pub fn run_with<I: Input>(
     }
     // Of the projector an importance matrix says nothing.
     let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
-    let n_of_models = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
-    let n_of_models = n_of_models.flat_map(|(_, file)| file.choices.iter().map(|choice| choice.tensor)).min();
-    let tensors_of_models = &tensors[..n_of_models.unwrap_or(tensors.len())];
-    let coverage = settings.report_coverage(tensors_of_models, &of_models, ui)?;
+    let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
+    let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
+    let n_tensors = first_of_them.unwrap_or(tensors.len());
+    let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, ui)?;
     let origin = Origin {
         input: open.path,
         format: open.format,

@@ -1,12 +1,14 @@
-//! Tower of images of Gemma 4.
+//! Towers of Gemma 4: of images, and of sound in its small models.
 //!
 //! Config keys: those of every tower.
 //!
 //! Transforms: the matrix of patches, whose columns are (height, width, channel), becomes a kernel of (channel, height,
-//! width). Bounds of clipped matrices are vectors of one number.
+//! width). Bounds of clipped matrices are vectors of one number. Scales of the dimensions of a head are stored as what
+//! softplus is taken of.
 //!
 //! Source: `Gemma4VisionAudioModel` in `conversion/gemma.py`.
 
+use super::gemma4_audio;
 use super::prelude::*;
 
 /// The row.
@@ -15,7 +17,16 @@ pub const GEMMA4: Projector = Projector {
     classes: &["Gemma4ForConditionalGeneration"],
     example: "google/gemma-4-31B-it",
     vision: Some(Tower { classes: &[CONFIG], ..VISION }),
-    tensors: &[EMBEDDINGS, NORMS, MATRICES, PROJECTION],
+    audio: Some(Tower { classes: &[gemma4_audio::CONFIG], ..AUDIO }),
+    tensors: &[
+        EMBEDDINGS,
+        NORMS,
+        MATRICES,
+        PROJECTION,
+        gemma4_audio::ENDS,
+        gemma4_audio::LAYERS,
+        gemma4_audio::MATRICES,
+    ],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
         ["vision_tower.", "embed_vision.", "audio_tower.", "embed_audio."]
@@ -28,30 +39,36 @@ pub const GEMMA4: Projector = Projector {
     ..BASE
 };
 
-/// A matrix, and the bounds of what goes in and comes out where it is clipped.
-macro_rules! matrices {
+/// Matrices, each with the bounds of what goes in and comes out where it is clipped.
+macro_rules! clipped {
     ($(($hf:literal, $gguf:literal)),* $(,)?) => {
         &[$(
-            TensorRule::copy(&[concat!("layers.{bid}.", $hf)], concat!("v.blk.{bid}.", $gguf)),
-            bound(&[concat!("layers.{bid}.", $hf, ".input_max")], concat!("v.blk.{bid}.", $gguf), ".input_max"),
-            bound(&[concat!("layers.{bid}.", $hf, ".input_min")], concat!("v.blk.{bid}.", $gguf), ".input_min"),
-            bound(&[concat!("layers.{bid}.", $hf, ".output_max")], concat!("v.blk.{bid}.", $gguf), ".output_max"),
-            bound(&[concat!("layers.{bid}.", $hf, ".output_min")], concat!("v.blk.{bid}.", $gguf), ".output_min"),
+            TensorRule::copy(&[$hf], $gguf),
+            bound(&[concat!($hf, ".input_max")], $gguf, ".input_max"),
+            bound(&[concat!($hf, ".input_min")], $gguf, ".input_min"),
+            bound(&[concat!($hf, ".output_max")], $gguf, ".output_max"),
+            bound(&[concat!($hf, ".output_min")], $gguf, ".output_min"),
         )*]
     };
 }
+pub(super) use clipped;
 
-const MATRICES: &[TensorRule] = matrices![
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.o_proj", "attn_out"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
+const MATRICES: &[TensorRule] = clipped![
+    ("layers.{bid}.self_attn.q_proj", "v.blk.{bid}.attn_q"),
+    ("layers.{bid}.self_attn.k_proj", "v.blk.{bid}.attn_k"),
+    ("layers.{bid}.self_attn.v_proj", "v.blk.{bid}.attn_v"),
+    ("layers.{bid}.self_attn.o_proj", "v.blk.{bid}.attn_out"),
+    ("layers.{bid}.mlp.gate_proj", "v.blk.{bid}.ffn_gate"),
+    ("layers.{bid}.mlp.up_proj", "v.blk.{bid}.ffn_up"),
+    ("layers.{bid}.mlp.down_proj", "v.blk.{bid}.ffn_down"),
 ];
 
-const fn bound(hf: &'static [&'static str], gguf: &'static str, ending: &'static str) -> TensorRule {
+/// One bound.
+pub(super) const fn bound(
+    hf: &'static [&'static str],
+    gguf: &'static str,
+    ending: &'static str,
+) -> TensorRule {
     TensorRule::copy(hf, gguf).bare(ending).shape(SCALAR).need(Need::Optional)
 }
 
@@ -94,16 +111,23 @@ const NORMS: &[TensorRule] = &[
 const PROJECTION: &[TensorRule] =
     &[TensorRule::copy(&["embed_vision.embedding_projection"], "mm.input_projection")];
 
+/// Under this key it stands beside the config whether there is a tower of sound.
+pub const HAS_AUDIO: &str = "has_audio_tower";
+
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     let name = name.strip_prefix("model.").unwrap_or(name);
     let name = name.strip_prefix("vision_tower.encoder.").unwrap_or(name);
-    Some(name.replace(".linear.weight", ".weight"))
+    Some(name.replace(".linear.", "."))
 }
 
 fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
-    if let Some(audio) = towers.whole.get("audio_config") {
-        return Err(bad("audio_config", audio, "null: Gemma 4's tower of sound is not supported yet"));
+    let has_audio = towers.audio.is_some();
+    if let Some(audio) = &mut towers.audio
+        && let Some(width) = audio.get_u64("hidden_size")?
+    {
+        audio.set("intermediate_size", width.saturating_mul(4).into());
     }
+    towers.vision_mut()?.set(HAS_AUDIO, has_audio.into());
     // Images may have any size; the reference writes this one.
     towers.vision_mut()?.set("image_size", 224.into());
     Ok(())
@@ -112,7 +136,15 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
 fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     tower_keys(towers, keys)?;
     keys.set_prefixed("vision.projector_type", "gemma4v".into());
-    parts::epsilon(keys, "layer_norm_eps", towers.vision()?, 1e-6)
+    parts::epsilon(keys, "layer_norm_eps", towers.vision()?, 1e-6)?;
+    if let Some(audio) = &towers.audio {
+        keys.set_prefixed("audio.projector_type", "gemma4a".into());
+        let n_bands = audio.get_u64("input_feat_size")?.unwrap_or(128);
+        keys.set_derived("audio.num_mel_bins", "input_feat_size", n_bands)?;
+        let epsilon = audio.get_f64("layer_norm_eps")?.unwrap_or(1e-6) as f32;
+        keys.set_prefixed("audio.attention.layer_norm_epsilon", Value::F32(epsilon));
+    }
+    Ok(())
 }
 
 /// `Gemma4VisionConfig` of transformers 5.23.

@@ -5,6 +5,7 @@ pub mod dotsocr;
 pub mod exaone4_5;
 pub mod gemma3;
 pub mod gemma4;
+pub mod gemma4_audio;
 pub mod glm4v;
 pub mod glmasr;
 pub mod hunyuanvl;

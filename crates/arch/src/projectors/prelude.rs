@@ -10,7 +10,7 @@ pub(crate) use crate::config::classes::FieldDefault::{Bool, Float, Int, Text};
 pub(crate) use crate::config::classes::{BASE as CLASS, BOOL, ConfigClass, FLOAT, INT, INTS, TEXT};
 pub(crate) use crate::error::{bad, missing, missing_in, missing_token};
 pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
-pub(crate) use crate::layout::{FloatType, RowMap};
+pub(crate) use crate::layout::{ElementMap, FloatType, RowMap};
 pub(crate) use crate::projector::{
     AUDIO, BASE, PREPROCESSORS, Projector, Tower, Towers, VISION, count, tower_keys,
 };
