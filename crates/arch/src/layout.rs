@@ -737,7 +737,7 @@ mod tests {
             name: "blk.0.ssm_out.weight".into(),
             shape: Shape::new(&[1024, 4]).expect("four rows"),
             data: Data::Rows { sources: vec!["a".into()], rows, element },
-            keep_f32: false,
+            float: FloatType::OfFile,
             kept: None,
         };
         let whole = of(RowMap::RopePermute { n_head: 2 }, ElementMap::Identity);
