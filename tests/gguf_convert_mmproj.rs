@@ -89,7 +89,7 @@ fn what_has_no_projector_is_said_and_nothing_written() {
     let cut = Sandbox::with_golden("llama");
     change(&cut, "llama", |config| {
         config["architectures"] = json!(["Qwen3VLForConditionalGeneration"]);
-        config["vision_config"] = json!({"depth": 2, "num_heads": 2});
+        config["vision_config"] = json!({"depth": 2, "num_heads": 2, "deepstack_visual_indexes": []});
     });
     let ran = cut.convert(&["llama", "out/x", "--mmproj", "-t", "f16"]);
     refused(&cut, &ran, "no tensor of a projector (`qwen3vl`) among the ");
@@ -102,7 +102,7 @@ fn what_has_no_projector_is_said_and_nothing_written() {
 fn configs_that_contradict_the_tower_are_refused() {
     for (key, value, says) in [
         ("depth", json!(5), "missing tensor(s)"),
-        ("depth", json!(2), "without a place"),
+        ("depth", json!(3), "without a place"),
         ("depth", json!("x"), "`depth`"),
         ("depth", Json::Null, "`vision_config.depth`"),
         ("deepstack_visual_indexes", json!([0, 9]), "`vision_config.deepstack_visual_indexes`"),

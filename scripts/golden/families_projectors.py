@@ -271,7 +271,7 @@ PROJECTORS = {
         model_type="bailing_moe_v3_vl", text_config=dict(ONE, rms_norm_eps=1e-5), vision_config=dict(
             QWEN35, disable_merger_proj=True, spatial_merge_size=2))),
     "kimik25": dict(tokenizer="bpe", preprocessor=dict(media_proc_cfg=dict(in_patch_limit=64, image_mean=[0.25, 0.5, 1.0])),
-        hand=moon_vit_3d, config=dict(architectures=["KimiK25ForConditionalGeneration"], model_type="kimi_k25",
+        hand=moon_vit_3d, config=dict(architectures=["KimiK25ForConditionalGeneration"],
             text_config=dict(ONE, model_type="kimi_k2"), vision_config=dict(
                 vt_hidden_size=16, vt_intermediate_size=24, vt_num_hidden_layers=3, vt_num_attention_heads=2,
                 num_attention_heads=2, patch_size=4, init_pos_emb_height=4, init_pos_emb_width=4, init_pos_emb_time=2,

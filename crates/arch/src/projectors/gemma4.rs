@@ -39,21 +39,7 @@ pub const GEMMA4: Projector = Projector {
     ..BASE
 };
 
-/// Matrices, each with the bounds of what goes in and comes out where it is clipped.
-macro_rules! clipped {
-    ($(($hf:literal, $gguf:literal)),* $(,)?) => {
-        &[$(
-            TensorRule::copy(&[$hf], $gguf),
-            bound(&[concat!($hf, ".input_max")], $gguf, ".input_max"),
-            bound(&[concat!($hf, ".input_min")], $gguf, ".input_min"),
-            bound(&[concat!($hf, ".output_max")], $gguf, ".output_max"),
-            bound(&[concat!($hf, ".output_min")], $gguf, ".output_min"),
-        )*]
-    };
-}
-pub(super) use clipped;
-
-const MATRICES: &[TensorRule] = clipped![
+const MATRICES: &[TensorRule] = parts::clipped![
     ("layers.{bid}.self_attn.q_proj", "v.blk.{bid}.attn_q"),
     ("layers.{bid}.self_attn.k_proj", "v.blk.{bid}.attn_k"),
     ("layers.{bid}.self_attn.v_proj", "v.blk.{bid}.attn_v"),
@@ -62,18 +48,6 @@ const MATRICES: &[TensorRule] = clipped![
     ("layers.{bid}.mlp.up_proj", "v.blk.{bid}.ffn_up"),
     ("layers.{bid}.mlp.down_proj", "v.blk.{bid}.ffn_down"),
 ];
-
-/// One bound.
-pub(super) const fn bound(
-    hf: &'static [&'static str],
-    gguf: &'static str,
-    ending: &'static str,
-) -> TensorRule {
-    TensorRule::copy(hf, gguf).bare(ending).shape(SCALAR).need(Need::Optional)
-}
-
-/// A number without dimensions as a vector.
-const SCALAR: Reshape = Reshape { forward: |_, _| Ok(vec![1]), inverse: |_| Vec::new() };
 
 const EMBEDDINGS: &[TensorRule] = &[
     TensorRule::part(&["vision_tower.patch_embedder.input_proj.weight"], "v.patch_embd", |_, shape| {
@@ -111,9 +85,6 @@ const NORMS: &[TensorRule] = &[
 const PROJECTION: &[TensorRule] =
     &[TensorRule::copy(&["embed_vision.embedding_projection"], "mm.input_projection")];
 
-/// Under this key it stands beside the config whether there is a tower of sound.
-pub const HAS_AUDIO: &str = "has_audio_tower";
-
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     let name = name.strip_prefix("model.").unwrap_or(name);
     let name = name.strip_prefix("vision_tower.encoder.").unwrap_or(name);
@@ -127,7 +98,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     {
         audio.set("intermediate_size", width.saturating_mul(4).into());
     }
-    towers.vision_mut()?.set(HAS_AUDIO, has_audio.into());
+    towers.vision_mut()?.set(gemma4_audio::HAS_AUDIO, has_audio.into());
     // Images may have any size; the reference writes this one.
     towers.vision_mut()?.set("image_size", 224.into());
     Ok(())

@@ -1,6 +1,5 @@
 //! Tower of sound of Gemma 4: the table of a conformer beside [`super::gemma4`].
 
-use super::gemma4::{bound, clipped};
 use super::prelude::*;
 use crate::tensors::rules::SQUEEZE_CHANNEL;
 
@@ -18,7 +17,7 @@ pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["audio_tower.subsample_conv_projection.input_proj_linear"], "a.input_projection")
         .float(FloatType::F32)
         .need(HAS),
-    TensorRule::copy(&["audio_tower.output_proj"], "mm.a.fc").need(HAS),
+    TensorRule::copy(&["audio_tower.output_proj"], "a.pre_encode.out").need(HAS),
     TensorRule::copy(&["embed_audio.embedding_projection"], "mm.a.input_projection").need(HAS),
 ];
 
@@ -49,7 +48,7 @@ pub const LAYERS: &[TensorRule] = &[
 ];
 
 /// Matrices, and the bounds of those that are clipped.
-pub const MATRICES: &[TensorRule] = clipped![
+pub const MATRICES: &[TensorRule] = parts::clipped![
     ("audio_tower.layers.{bid}.self_attn.q_proj", "a.blk.{bid}.attn_q"),
     ("audio_tower.layers.{bid}.self_attn.k_proj", "a.blk.{bid}.attn_k"),
     ("audio_tower.layers.{bid}.self_attn.v_proj", "a.blk.{bid}.attn_v"),
@@ -63,7 +62,10 @@ pub const MATRICES: &[TensorRule] = clipped![
 ];
 
 /// Large models have no such tower.
-const HAS: Need = Need::If(|hparams, _| hparams.is_true(super::gemma4::HAS_AUDIO));
+const HAS: Need = Need::If(|hparams, _| hparams.is_true(HAS_AUDIO));
+
+/// Under this key it stands beside the config whether there is a tower of sound.
+pub const HAS_AUDIO: &str = "has_audio_tower";
 
 /// `Gemma4AudioConfig` of transformers 5.23.
 pub const CONFIG: ConfigClass = ConfigClass {

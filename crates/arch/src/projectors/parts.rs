@@ -134,3 +134,25 @@ pub fn pixels(keys: &mut Keys, towers: &Towers, pairs: [(&str, &'static str); 2]
     }
     Ok(())
 }
+
+/// Matrices, each with the bounds of what goes in and comes out where it is clipped.
+macro_rules! clipped {
+    ($(($hf:literal, $gguf:literal)),* $(,)?) => {
+        &[$(
+            TensorRule::copy(&[$hf], $gguf),
+            $crate::projectors::parts::bound(&[concat!($hf, ".input_max")], $gguf, ".input_max"),
+            $crate::projectors::parts::bound(&[concat!($hf, ".input_min")], $gguf, ".input_min"),
+            $crate::projectors::parts::bound(&[concat!($hf, ".output_max")], $gguf, ".output_max"),
+            $crate::projectors::parts::bound(&[concat!($hf, ".output_min")], $gguf, ".output_min"),
+        )*]
+    };
+}
+pub(super) use clipped;
+
+/// One bound.
+pub const fn bound(hf: &'static [&'static str], gguf: &'static str, ending: &'static str) -> TensorRule {
+    TensorRule::copy(hf, gguf).bare(ending).shape(SCALAR).need(Need::Optional)
+}
+
+/// A number without dimensions as a vector.
+const SCALAR: Reshape = Reshape { forward: |_, _| Ok(vec![1]), inverse: |_| Vec::new() };
