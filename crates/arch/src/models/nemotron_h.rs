@@ -164,7 +164,7 @@ const EXPERTS: &[TensorRule] = &[
 const PREDICTION: &[TensorRule] = &[
     // The reference looks for tensors that stay in f32 by the layer of the checkpoint, and does not find this one.
     TensorRule::copy(&["backbone.layers.{bid}.predicted_gate"], "blk.{bid}.ffn_gate_inp")
-        .may_shrink()
+        .float(FloatType::OfFile)
         .need(IS_PREDICTION),
     TensorRule::copy(&["backbone.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(IS_PREDICTION),
     TensorRule::copy(&["backbone.layers.{bid}.hnorm"], "blk.{bid}.nextn.hnorm").need(IS_PREDICTION),
