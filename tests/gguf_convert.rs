@@ -379,7 +379,7 @@ const BAD: &[Bad] = &[
         name: "no weights",
         golden: "llama",
         damage: |sandbox| fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap(),
-        stderr: "error: llama: no weights found; looked for model*.safetensors, pytorch_model*.bin, consolidated*.safetensors, consolidated.*.pth, adapter_model.*, *.gguf\n",
+        stderr: "error: llama: no weights found; looked for model*.safetensors, pytorch_model*.bin, consolidated*.safetensors, consolidated.*.pth, consolidated.*.pt, adapter_model.*, *.gguf\n",
     },
     Bad {
         name: "no tokenizer",

@@ -383,6 +383,7 @@ mod tests {
             "F32 =",
             "F32 divisor",
             "F32 index",
+            "F32 normal",
             "F32 one",
             "F32 positive",
             "F8_E4M3 f8",
