@@ -30,6 +30,9 @@ pub fn arch(error: &ArchError) -> Option<String> {
         ArchError::NotAsThis { arch, .. } => {
             Some(format!("`--arch-as {arch}` converts it all the same, as a model that generates text"))
         }
+        ArchError::NoTarget { .. } => {
+            Some("`--target-model-dir DIR` names the folder of the model that it drafts for".to_owned())
+        }
         ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
             format!(
                 "`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say"

@@ -1,4 +1,4 @@
-//! `gguf-convert --vocab-only`, `--arch-as`, `--list-architectures`.
+//! `gguf-convert --vocab-only`, `--arch-as`, `--list-architectures`, `--mtp`, `--no-mtp`, `--target-model-dir`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -32,6 +32,87 @@ fn a_vocabulary_alone_is_byte_for_byte_the_reference() {
         n += 1;
     }
     assert!(n >= 6, "{n} checkpoints");
+}
+
+/// Names of the tensors of a file.
+fn tensors(sandbox: &Sandbox, file: &str) -> Vec<String> {
+    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    file.tensors().iter().map(|tensor| tensor.name.clone()).collect()
+}
+
+#[test]
+fn layers_of_prediction_are_left_out_or_taken_alone() {
+    let sandbox = Sandbox::with_golden("glm4moe-old");
+    let convert = |more: &[&str]| {
+        let args = ["glm4moe-old", "out", "-t", "f32", "-q", "-f", "--pre", "llama-bpe"];
+        sandbox.convert(&[&args, more].concat())
+    };
+    for more in [&[][..], &["--mtp"]] {
+        assert_eq!(convert(more).code, Some(0), "{more:?}: {}", convert(more).stderr);
+    }
+    // The prediction is a file of its own beside that of the whole model, under the name that it has by convention.
+    let outputs = sandbox.outputs();
+    let [whole, alone] = outputs.iter().collect::<Vec<_>>()[..] else { panic!("{outputs:?}") };
+    assert!(!whole.starts_with("mtp-") && alone.starts_with("mtp-"), "{outputs:?}");
+    let whole = tensors(&sandbox, &format!("out/{whole}"));
+    let alone = tensors(&sandbox, &format!("out/{alone}"));
+    assert_eq!(convert(&["--no-mtp"]).code, Some(0));
+    let outputs = sandbox.outputs();
+    let without = outputs.iter().find(|name| !name.starts_with("mtp-")).unwrap();
+    let without = tensors(&sandbox, &format!("out/{without}"));
+    let is_predicted = |name: &&String| name.starts_with("blk.2.");
+    assert!(whole.iter().any(|name| name == "blk.2.nextn.eh_proj.weight"));
+    assert_eq!(
+        whole.iter().filter(|name| !is_predicted(name)).collect::<Vec<_>>(),
+        without.iter().collect::<Vec<_>>()
+    );
+    assert!(alone.iter().all(|name| is_predicted(&name) || !name.starts_with("blk.")), "{alone:?}");
+    assert!(
+        ["token_embd.weight", "output_norm.weight"].iter().all(|name| alone.contains(&(*name).to_owned()))
+    );
+    // Announced and absent: nothing to take alone.
+    let sandbox = Sandbox::with_golden("glm4moe");
+    let ran = sandbox.convert(&["glm4moe", "out/x.gguf", "-t", "f32", "-q", "--mtp", "--pre", "llama-bpe"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr.contains("the checkpoint has no layers that predict more than the next token"),
+        "{}",
+        ran.stderr
+    );
+    let sandbox = Sandbox::with_golden("llama");
+    for option in ["--mtp", "--no-mtp"] {
+        let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", option]);
+        assert_eq!(ran.code, Some(1), "{option}");
+        assert!(ran.stderr.contains("architecture `llama` has no layers that predict"), "{}", ran.stderr);
+        assert!(sandbox.outputs().is_empty());
+    }
+    let both = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "--mtp", "--no-mtp"]);
+    assert_eq!(both.code, Some(2));
+}
+
+#[test]
+fn a_draft_needs_the_model_that_it_drafts_for() {
+    let sandbox = Sandbox::with_golden("eagle3");
+    common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("target"));
+    let args = ["eagle3", "out/x.gguf", "-t", "f32", "-q", "--pre", "llama-bpe"];
+    let ran = sandbox.convert(&args);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("a draft, which takes tokenizer and sizes"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: `--target-model-dir DIR`"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+    // Weights of the target are not looked at.
+    fs::remove_file(sandbox.path("target/model.safetensors")).unwrap();
+    let with = |more: &[&str]| sandbox.convert(&[&args, more].concat());
+    let ran = with(&["--target-model-dir", "target"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(tensors(&sandbox, "out/x.gguf").contains(&"d2t".to_owned()));
+    // One token of the target for two of the draft's, or one beyond its vocabulary, is a broken table.
+    sandbox.edit("target/config.json", "\"vocab_size\": 384", "\"vocab_size\": 100");
+    let ran = with(&["--target-model-dir", "target", "-f"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("tensor `d2t`: token "), "{}", ran.stderr);
+    let ran = with(&["--target-model-dir", "nowhere", "-f"]);
+    assert_ne!(ran.code, Some(0));
 }
 
 #[test]

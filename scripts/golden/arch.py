@@ -11,6 +11,7 @@ of the reference's file:
   f32 file_name {outtype: name that the reference gives when the output is a folder}
 """
 
+import contextlib
 import io
 import json
 import shutil
@@ -24,6 +25,7 @@ import checkpoint
 from families import FAMILIES, SMALL
 from families_encoders import ENCODERS, TOKENIZERS
 from families_hybrids import HYBRIDS
+from families_giants import EXTRA as EXTRA_GIANTS, GIANTS
 from families_moe import EXTRA, MOE
 from families_spec import SPEC
 from families_wrappers import WRAPPERS
@@ -107,7 +109,8 @@ Noise.
                         config=dict(num_local_experts=3, num_experts_per_tok=1)),
 }
 
-FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS
+FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS | GIANTS
+EXTRA |= EXTRA_GIANTS
 CHECKPOINTS |= FAMILIES
 
 # What the reference's two steps are run for, with the main checkpoint.
@@ -215,6 +218,22 @@ def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
     return name
 
 
+def blank(text: str):
+    """A tensor of what `VALUES SHAPE DTYPE` says, before it gets its values."""
+    import torch
+    _, shape, dtype = (text.split(" ") + ["BF16"])[:3]
+    kinds = dict(BF16=torch.bfloat16, F32=torch.float32, I64=torch.int64, I32=torch.int32, U8=torch.uint8, I8=torch.int8,
+                 F8_E4M3=torch.float8_e4m3fn, F8_E8M0=torch.float8_e8m0fnu)
+    return torch.zeros([int(n) for n in shape.split("x") if n != "-"], dtype=kinds[dtype])
+
+
+def kinds_of(spec: dict) -> dict:
+    """The values of the tensors of which a family says them."""
+    shapes = spec.get("hand", {})
+    shapes = shapes(spec["config"]) if callable(shapes) else shapes
+    return {name: shape.split(" ")[0] for name, shape in shapes.items() if isinstance(shape, str)}
+
+
 def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
     """Writes a checkpoint, with any weights; the name of its tokenizer."""
     import torch
@@ -229,15 +248,16 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
             if key not in spec.get("remove", ())}
         shapes = spec["hand"]
         shapes = shapes(spec["config"]) if callable(shapes) else shapes
-        save_file({key: (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
+        save_file({key: blank(shape) if isinstance(shape, str) else
+                   (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
                    for key, shape in shapes.items()}, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
         for copy, other in spec.get("same", {}).items():
             tensors = load_file(folder / "model.safetensors")
             save_file(tensors | {copy: tensors[other].clone()}, folder / "model.safetensors",
                 metadata={"format": "pt"})
-        vocab_size = SMALL["vocab_size"] if name in SPEC else spec["config"].get("text_config",
-            spec["config"])["vocab_size"]
+        vocab_size = spec.get("vocab_size") or (SMALL["vocab_size"] if name in SPEC else spec["config"].get(
+            "text_config", spec["config"])["vocab_size"])
         return make_tokenizer(folder, vocab_size, spec)
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -299,7 +319,7 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
         written["text_config"].pop("architectures", None)
     path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
 
-    tokenizer = make_tokenizer(folder, config.get_text_config().vocab_size, spec)
+    tokenizer = make_tokenizer(folder, spec.get("vocab_size") or config.get_text_config().vocab_size, spec)
     if card := spec.get("card"):
         (folder / "README.md").write_text(card)
     if generation := spec.get("generation"):
@@ -307,11 +327,29 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
     return tokenizer
 
 
-def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: str | None = None, **options) -> Path:
+@contextlib.contextmanager
+def as_it_stands(spec: dict):
+    """Lets the reference read config.json without the config class of transformers, where the family says so, and
+    without a question to the tokenizer that transformers 5 answers wrongly."""
+    import conversion.base
+    from conversion.deepseek import DeepseekV32Model
+    kept = conversion.base.AutoConfig, DeepseekV32Model.set_vocab
+    if spec.get("raw_config"):
+        conversion.base.AutoConfig = None
+    if spec.get("adds_bos"):
+        DeepseekV32Model.set_vocab = lambda model: model._set_vocab_gpt2()
+    try:
+        yield
+    finally:
+        conversion.base.AutoConfig, DeepseekV32Model.set_vocab = kept
+
+
+def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: str | None = None,
+            prediction: str | None = None, **options) -> Path:
     """Runs the reference converter in this process; its tokenizer hash list is bypassed with `pre`.
 
-    `given` are keys of an older config.json that it insists on and transformers does not write; `hand` names a
-    converter of by_hand.py; `options` are the reference's own."""
+    `prediction` is `only` or `without` for `--mtp` and `--no-mtp`. `given` are keys of an older config.json that it insists
+    on and transformers does not write; `hand` names a converter of by_hand.py; `options` are the reference's own."""
     import gguf
     import torch
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
@@ -326,7 +364,8 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
             model_class = get_model_class(get_model_architecture(config, ModelType.TEXT))
         # Without this flag the reference insists on layers that transformers does not save.
         model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj")
-            for path in folder.glob("*.safetensors"))
+            for path in folder.glob("*.safetensors")) or prediction == "without"
+        model_class.mtp_only = prediction == "only"
         # Lists of the class, which every model of a process adds to.
         for name, empty in (("module_paths", []), ("dense_features_dims", {})):
             if hasattr(model_class, name):
@@ -416,11 +455,14 @@ def listing(path: Path) -> tuple[list, list]:
 def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
     """Writes what the reference makes of a checkpoint."""
     metadata, tensors, file_names = None, {}, {}
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as copies:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as copies, as_it_stands(spec):
         given = spec.get("given", {})
         copy = for_reference(folder, spec, Path(copies))
+        target = dict(target_model_dir=checkpoint.whole(spec["target"], GOLDEN, Path(copies) / "target")) \
+            if "target" in spec else {}
         for outtype in ("f32", "bf16"):
-            path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"), **spec.get("options", {}))
+            path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"), spec.get("prediction"),
+                           **target, **spec.get("options", {}))
             file_names[outtype] = path.name
             have, listed = listing(path)
             if metadata is None:
@@ -434,7 +476,7 @@ def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
         if digests["bf16"] == digests["f32"]:
             del digests["bf16"]
     lines = ['{', '  "pre": %s,' % json.dumps(pre), *(['  "given": %s,' % json.dumps(given)] if given else []),
-        *(['  "options": %s,' % json.dumps(spec["options"])] if "options" in spec else []),
+        *(['  "%s": %s,' % (key, json.dumps(spec[key])) for key in ("target", "prediction", "options") if key in spec]),
         '  "outtype_of_metadata": "f32",',
              '  "file_name": %s,' % json.dumps(file_names), '  "metadata": [']
     lines.append(",\n".join("    " + json.dumps(entry, ensure_ascii=False) for entry in metadata))
@@ -475,7 +517,7 @@ def make(ctx) -> None:
             if name in checkpoint.STORED:
                 shutil.copytree(folder, ctx.golden / "arch" / name, dirs_exist_ok=True)
             else:
-                files = checkpoint.seed_weights(folder, seed_of(name))
+                files = checkpoint.seed_weights(folder, seed_of(name), kinds_of(spec))
                 checkpoint.store(folder, seed_of(name), files, tokenizer, "tokenizer_config" in spec, ctx.golden)
         try:
             pre = dict(bpe="llama-bpe", wordpiece="jina-v2-en").get(spec.get("tokenizer"), "default")

@@ -65,6 +65,9 @@ VALUES_OF = {
                                          for k in range(32 // int(bits))), U(0)).astype(np.uint32),
     "in-order": lambda size, seed, i: (i // U(int(size))).astype(np.uint32),
     "in-no-order": lambda size, seed, i: (i * U(37) % U(len(i)) // U(int(size))).astype(np.uint32),
+    # Multiples of a number in order, and numbers below one.
+    "steps": lambda number, seed, i: (i * U(int(number))).astype(np.int64),
+    "below": lambda number, seed, i: (mix(seed, i) % U(int(number))).astype(np.int64),
     "numbers": lambda numbers, seed, i: np.array([int(n) for n in numbers.split("x")], np.int64),
 }
 NORM = re.compile(r"(norm|Norm|(^|[._])(pre_|emb_)?ln(_?\w*)?)[^.]*\.(weight|gamma)$|norm[^.]*(\.\d+)?\.weight$")
@@ -119,8 +122,9 @@ def values_of(name: str, dtype: str) -> str:
     return "near-one" if NORM.search(name) else "normal"
 
 
-def described(path: Path) -> dict:
-    """The tensors of a safetensors file as checkpoint.json lists them; equal ones as copies."""
+def described(path: Path, kinds: dict | None = None) -> dict:
+    """The tensors of a safetensors file as checkpoint.json lists them; equal ones as copies. `kinds` are the values of
+    those that do not go by their names."""
     data = path.read_bytes()
     n = struct.unpack("<Q", data[:8])[0]
     tensors, seen = {}, {}
@@ -131,17 +135,17 @@ def described(path: Path) -> dict:
         # Of tensors that are constant it is chance that they are equal.
         is_constant = len(set(body[i:i + 2] for i in range(0, len(body), 2))) == 1
         first = name if is_constant else seen.setdefault(body, name)
-        values = values_of(name, entry["dtype"]) if first == name else f"={first}"
+        values = (kinds or {}).get(name) or values_of(name, entry["dtype"]) if first == name else f"={first}"
         shape, dtype = "x".join(map(str, entry["shape"])) or "-", entry["dtype"]
         tensors[name] = f"{values} {shape}" if dtype == "BF16" else f"{values} {shape} {dtype}"
     return tensors
 
 
-def seed_weights(folder: Path, seed: int) -> dict:
+def seed_weights(folder: Path, seed: int, kinds: dict | None = None) -> dict:
     """Replaces all weights of a checkpoint by seeded ones; what checkpoint.json says of its files."""
     files = {}
     for path in sorted(folder.glob("**/*.safetensors")):
-        tensors = described(path)
+        tensors = described(path, kinds)
         data = file_bytes(seed, tensors)
         path.write_bytes(data)
         files[path.relative_to(folder).as_posix()] = dict(sha256=sha256(data), tensors=tensors)

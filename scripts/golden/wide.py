@@ -65,6 +65,13 @@ WIDE |= {
                   num_key_value_heads=4),
     "gemma3n-old": dict(SIZES, head_dim=64, laurel_rank=64, intermediate_size=[512] * 5),
 }
+# The largest.
+SPARSE = dict(LATENT, q_lora_rank=256, index_head_dim=64)
+TEXT = lambda name, **sizes: dict(text_config=dict(arch.FAMILIES[name]["config"]["text_config"], **SIZES, **sizes))
+WIDE |= {
+    "glm-dsa": SPARSE, "muse-glimmer": TEXT("muse-glimmer", head_dim=64), "mistral4": dict(text_config=dict(
+        arch.FAMILIES["mistral4"]["config"]["text_config"], **{**SIZES, **LATENT}, q_lora_rank=256)),
+}
 TYPES = ["q8_0", "q4_k_m"]
 # What is quantized already is not quantized again.
 TYPES_OF = {"gpt-oss-mxfp4": ["mxfp4_moe"]}
@@ -112,8 +119,9 @@ def make_one(name: str, sizes: dict, ctx) -> None:
                 shutil.copy(ctx.checkpoint(name) / file.name, file)
         shapes = fill(folder / "model.safetensors")
         pre = "llama-bpe" if spec.get("tokenizer") == "bpe" else "default"
-        base = arch.convert(arch.for_reference(folder, spec, Path(scratch) / "for-reference"),
-            Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
+        copy = arch.for_reference(folder, spec, Path(scratch) / "for-reference")
+        with arch.as_it_stands(spec):
+            base = arch.convert(copy, Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
         files = {}
         for kind in TYPES_OF.get(name, TYPES):
             path = Path(scratch) / f"{kind}.gguf"

@@ -5,6 +5,7 @@ use std::{
     collections::HashSet,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use arch::{Data, Layout, UnaskedKey};
@@ -153,6 +154,17 @@ struct ConvertArgs {
     /// whatever class its config names.
     #[arg(long, value_name = "NAME")]
     arch_as: Option<String>,
+    /// Leave out the layers that predict more than the next token (multi-token prediction).
+    #[arg(long, conflicts_with_all = ["mtp", "to", "base"])]
+    no_mtp: bool,
+    /// Write the layers that predict more than the next token alone, with embedding, last norm and output: the draft
+    /// for a file made with --no-mtp. The default name begins with mtp-.
+    #[arg(long, conflicts_with_all = ["to", "base"])]
+    mtp: bool,
+    /// For a draft (EAGLE 3, DFlash, DSpark): the folder of the model that it drafts for, from which tokenizer and sizes are
+    /// taken. It need not have weights.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "base"])]
+    target_model_dir: Option<PathBuf>,
     /// For a LoRA adapter (adapter_config.json, adapter_model.safetensors): the folder of its base
     /// model, whose config says what the matrices are; with its weights, shapes are checked. The
     /// --type is f32 (the default), f16, bf16 or q8_0.
@@ -275,8 +287,22 @@ impl ConvertArgs {
         }
     }
 
-    fn arch_options(&self) -> arch::Options {
-        arch::Options {
+    /// How to resolve; the folder of a draft's target is read.
+    fn arch_options(&self, ui: &Ui) -> Result<arch::Options, Failure> {
+        let target = self.target_model_dir.as_deref().map(|dir| {
+            let wanted = hub::Wanted { weights: false, keep: false, out: None };
+            let input = hub::input(dir, wanted, ui)?;
+            let target = convert::target(input.folder.clone()).map_err(|error| failure(dir, error))?;
+            input.finish(ui)?;
+            Ok::<_, Failure>(Arc::new(target))
+        });
+        Ok(arch::Options {
+            target: target.transpose()?,
+            prediction: match (self.mtp, self.no_mtp) {
+                (true, _) => arch::Prediction::Only,
+                (_, true) => arch::Prediction::Without,
+                _ => arch::Prediction::With,
+            },
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
@@ -285,7 +311,7 @@ impl ConvertArgs {
             arch_as: self.arch_as.clone(),
             vocab_only: self.vocab_only,
             ..arch::Options::default()
-        }
+        })
     }
 }
 
@@ -306,7 +332,7 @@ fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
         out: args.out.as_deref(),
         file_type,
         endian: byte_order(args.big_endian),
-        options: &args.arch_options(),
+        options: &args.arch_options(ui)?,
         force: args.force,
         dry_run: args.dry_run,
         json: args.json,
@@ -332,7 +358,7 @@ fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) 
         base: base.as_ref().map(|base| &base.folder),
         types: &args.types,
         endian: byte_order(args.big_endian),
-        arch: &args.arch_options(),
+        arch: &args.arch_options(ui)?,
     };
     convert_lora::run(&job, &args.run_args(run_options.clone()), ui)
 }
@@ -353,7 +379,7 @@ fn legacy(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), F
         args: &args.legacy,
         types,
         settings: &settings,
-        arch: &args.arch_options(),
+        arch: &args.arch_options(ui)?,
     };
     let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
     convert_legacy::run(&job, &run_args, ui)
@@ -426,7 +452,8 @@ fn to_gguf(
         scale: *scale,
     });
     let adapters: Vec<LoraAdapter> = adapters.collect();
-    let input = open(args, folder, &adapters).map_err(|error| failure(args.src(), error))?;
+    let input =
+        open(args, folder, &adapters, &args.arch_options(ui)?).map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     let layouts: Vec<_> = [layout].into_iter().chain(input.projector()).collect();
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
@@ -465,13 +492,13 @@ fn open(
     args: &ConvertArgs,
     folder: &Folder,
     adapters: &[LoraAdapter],
+    options: &arch::Options,
 ) -> Result<CheckpointInput, convert::Error> {
-    let options = args.arch_options();
     if args.mmproj {
-        return CheckpointInput::open_projector(folder.clone(), &options);
+        return CheckpointInput::open_projector(folder.clone(), options);
     }
-    let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, &options)?;
-    if args.with_mmproj { input.with_projector(&options) } else { Ok(input) }
+    let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, options)?;
+    if args.with_mmproj { input.with_projector(options) } else { Ok(input) }
 }
 
 /// The type of the projector beside a model.
@@ -487,8 +514,8 @@ fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
 fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
     let is_used = |name: &str| {
         layouts.iter().flat_map(|layout| &layout.tensors).any(|tensor| match &tensor.data {
-            Data::Rows { sources, .. } => sources.iter().any(|source| source == name),
-            Data::Columns { source, .. } => source == name,
+            Data::Rows { sources, .. } | Data::Product { sources } => sources.iter().any(|source| source == name),
+            Data::Columns { source, .. } | Data::Integers { source, .. } => source == name,
             Data::Computed(_) => false,
         })
     };

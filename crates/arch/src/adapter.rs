@@ -74,6 +74,8 @@ pub fn resolve_adapter(
     let keys = keys.finish();
     notes.extend(keys.notes);
     Ok(Layout {
+        prediction_only: false,
+        source_types: false,
         architecture: model.layout.architecture,
         file_type_at: None,
         packed_file_type: None,

@@ -56,6 +56,16 @@ pub struct Arch {
     pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
     /// Of a reranker, the tokens whose rows of the output are its answers.
     pub answers: Option<[&'static str; 2]>,
+    /// Whether float files have the types of the checkpoint, of FP8 Q8_0, whatever type is asked for.
+    pub source_types: bool,
+    /// Whether the chat template stands before all other keys of the model.
+    pub template_first: bool,
+    /// Tensors of integers that are hyperparameters: the end of their names, and the key under which `keys` finds them.
+    pub constants: &'static [(&'static str, &'static str)],
+    /// The layers that predict more than the next token, where they can be left out or taken alone.
+    pub prediction: Option<Predicted>,
+    /// Whether it drafts for another model, whose tokenizer and sizes it takes over.
+    pub draft: Option<Draft>,
     /// Ways to quantize whose weights are stored as they are.
     pub packed: &'static [Packed],
     /// The kinds of tokenizers of its checkpoints.
@@ -105,6 +115,26 @@ pub struct Packed {
     pub file_type: (u32, &'static str),
 }
 
+/// How the layers that predict more than the next token are told from the others.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Predicted {
+    /// The config keys that announce them.
+    pub keys: &'static [&'static str],
+    /// Whether a tensor, by its name without `language_model.`, is one of theirs.
+    pub is_part: fn(&Hparams, &str) -> bool,
+}
+
+/// What a draft takes of the model that it drafts for.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Draft {
+    /// Whether the tokenizer is read by the route of the target's architecture, or by that of the draft's.
+    pub route_of_target: bool,
+    /// The id of the token that stands for one that is to be predicted.
+    pub mask: fn(&Hparams) -> Option<u64>,
+}
+
 impl Arch {
     /// The value of `general.architecture`.
     pub fn written(&self) -> &'static str {
@@ -137,6 +167,11 @@ pub const DECODER: Arch = Arch {
     export_name: |_, _, _| None,
     prepare: |hparams, _| Ok(hparams),
     answers: None,
+    source_types: false,
+    template_first: false,
+    constants: &[],
+    prediction: None,
+    draft: None,
     packed: &[],
     vocab: Route::Gpt2,
     harmless: &[],

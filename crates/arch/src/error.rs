@@ -106,6 +106,28 @@ pub enum ArchError {
         /// What the checkpoint is.
         reason: &'static str,
     },
+    /// A draft without the model that it drafts for.
+    #[error(
+        "architecture `{arch}`: a draft, which takes tokenizer and sizes from the model that it drafts for; none is named"
+    )]
+    NoTarget {
+        /// The architecture.
+        arch: &'static str,
+    },
+    /// A table of ids of the target's tokens that are not, or not all different.
+    #[error("tensor `{name}`: {reason}")]
+    BadIds {
+        /// The tensor.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Layers of a prediction are to be left out, or taken alone, where there are none.
+    #[error("{what} layers that predict more than the next token")]
+    NoPrediction {
+        /// Who has none.
+        what: String,
+    },
     /// Tensors that the architecture needs are not in the checkpoint.
     #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
     MissingTensors {

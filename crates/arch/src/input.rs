@@ -32,6 +32,33 @@ pub struct Input<'a> {
     pub kept: HashMap<String, Kept>,
     /// Whether two tensors hold the same values; where nobody can say, no two do.
     pub same: Option<SameValues<'a>>,
+    /// The values of tensors of integers, which are not weights: tables of ids.
+    pub integers: Option<Integers<'a>>,
+}
+
+/// The integers of a tensor, by its name, from whoever opened the files; none where it holds no integers.
+#[derive(Clone)]
+pub struct Integers<'a>(Arc<ReadIntegers<'a>>);
+
+/// Reads a tensor of integers by its name.
+type ReadIntegers<'a> = dyn Fn(&str) -> Option<Vec<i64>> + 'a;
+
+impl<'a> Integers<'a> {
+    /// Reads with `read`.
+    pub fn new(read: impl Fn(&str) -> Option<Vec<i64>> + 'a) -> Integers<'a> {
+        Integers(Arc::new(read))
+    }
+
+    /// The integers of tensor `name`.
+    pub fn read(&self, name: &str) -> Option<Vec<i64>> {
+        (self.0)(name)
+    }
+}
+
+impl fmt::Debug for Integers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Integers")
+    }
 }
 
 /// A question about weights to whoever opened the files: whether two tensors, by their names in the

@@ -14,7 +14,7 @@ use crate::config::Hparams;
 use crate::input::{Input, Kept};
 use crate::layout::{Data, FloatType, OutTensor};
 
-/// Puts tensors that stay in blocks before all others, each with its scales.
+/// Puts tensors that stay in blocks before all others but integers, each with its scales; `by_layer` in the order of layers.
 ///
 /// # Errors
 ///
@@ -23,6 +23,7 @@ pub fn first(
     tensors: Vec<OutTensor>,
     hparams: &Hparams,
     input: &Input<'_>,
+    by_layer: bool,
 ) -> Result<Vec<OutTensor>, ArchError> {
     if input.kept.is_empty() {
         return Ok(tensors);
@@ -41,6 +42,7 @@ pub fn first(
         let places = sources.iter().filter_map(|name| places.get(name.as_str()).copied());
         let is_stack = sources.len() > 1;
         let place = match is_stack && !counts_experts {
+            _ if by_layer => (layer_of(&tensor.name), None),
             true => (1, places.min()),
             false => (0, places.max()),
         };
@@ -49,7 +51,16 @@ pub fn first(
     }
     // A stable sort: parts of one source stay in the order of the table.
     kept.sort_by_key(|(place, _)| *place);
-    Ok(kept.into_iter().flat_map(|(_, group)| group).chain(others).collect())
+    let is_integers = |tensor: &OutTensor| matches!(tensor.data, Data::Integers { .. });
+    let n_first = others.iter().take_while(|tensor| is_integers(tensor)).count();
+    let rest = others.split_off(n_first);
+    Ok(others.into_iter().chain(kept.into_iter().flat_map(|(_, group)| group)).chain(rest).collect())
+}
+
+/// The layer in the name of a tensor of the file.
+fn layer_of(name: &str) -> usize {
+    let layer = || name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok();
+    layer().unwrap_or(0)
 }
 
 fn sources(tensor: &OutTensor) -> &[String] {

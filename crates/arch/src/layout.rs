@@ -31,6 +31,10 @@ pub struct Layout {
     pub notes: Vec<String>,
     /// Keys of the config that the architecture does not ask for.
     pub unasked: Vec<UnaskedKey>,
+    /// Whether float files have the types of the checkpoint, of FP8 Q8_0, whatever type is asked for.
+    pub source_types: bool,
+    /// Whether only the layers that predict more than the next token are here.
+    pub prediction_only: bool,
 }
 
 /// A source tensor that has no place in the output.
@@ -166,6 +170,18 @@ pub enum Data {
     },
     /// Values that the architecture computes from the config (`rope_freqs.weight`).
     Computed(Vec<f32>),
+    /// The product of two vectors, element by element, in f32.
+    Product {
+        /// Both.
+        sources: Vec<String>,
+    },
+    /// Integers, which are no weights: ids of tokens or experts. [`OutTensor::kept`] is their type.
+    Integers {
+        /// The source tensor.
+        source: String,
+        /// The integers.
+        values: Vec<i64>,
+    },
 }
 
 /// Rows of a tensor that are a matrix to be transposed: of every `group` rows some neighbours, as
@@ -298,6 +314,20 @@ pub enum RowMap {
         /// Rows of a head, a multiple of 4.
         rows: u64,
     },
+    /// As [`RowMap::RopePermute`] of the first heads; the rows behind them stay (keys and queries of a fused matrix).
+    PermuteHeads {
+        /// Number of heads.
+        heads: u64,
+        /// Rows of a head.
+        rows: u64,
+    },
+    /// Rows of zeros, then those of the only source (adapters, of which the first is none).
+    AfterZeros {
+        /// Rows of zeros.
+        zeros: u64,
+        /// Rows of a head in which rotary halves are then interleaved as by [`RowMap::RopePermute`]; 0 for none.
+        head: u64,
+    },
     /// As [`RowMap::TileHeads`] within each row: of every row the pieces of `elems` elements change their places.
     /// The rows that this map counts are these pieces, [`RowMap::pieces`] of each row.
     TileColumns {
@@ -429,6 +459,18 @@ impl RowMap {
                 let pieces = groups * per_group;
                 row / pieces * pieces + grouped(row % pieces, groups, per_group)
             }
+            RowMap::PermuteHeads { heads, rows } => match row < heads * rows {
+                true => RowMap::RopePermute { n_head: heads }.source_row(row, heads * rows),
+                false => row,
+            },
+            // No source has a row of that number.
+            RowMap::AfterZeros { zeros, head } => match row.checked_sub(zeros) {
+                None => u64::MAX,
+                Some(row) if head > 0 => {
+                    row / head * head + RowMap::RopePermute { n_head: 1 }.source_row(row % head, head)
+                }
+                Some(row) => row,
+            },
         }
     }
 
@@ -440,6 +482,7 @@ impl RowMap {
             RowMap::Slice { start } => start.saturating_add(n_rows),
             RowMap::Pad { rows, .. } => rows,
             RowMap::Pick { of, .. } => of,
+            RowMap::AfterZeros { zeros, .. } => n_rows.saturating_sub(zeros),
             RowMap::Groups { group, rows, .. } => of_groups(rows, group),
             RowMap::Regroup { group, parts } => of_groups(parts.iter().map(|(_, rows)| rows).sum(), group),
             RowMap::Elements { step, .. } => n_rows.saturating_mul(step),
@@ -451,7 +494,8 @@ impl RowMap {
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
             | RowMap::PairHalves { .. }
-            | RowMap::TileColumns { .. } => n_rows,
+            | RowMap::TileColumns { .. }
+            | RowMap::PermuteHeads { .. } => n_rows,
         }
     }
 
@@ -525,6 +569,14 @@ impl RowMap {
             }
             RowMap::TileColumns { groups, per_group, elems } => {
                 RowMap::TileColumns { groups: per_group, per_group: groups, elems }.source_row(row, n_rows)
+            }
+            RowMap::PermuteHeads { heads, rows } => match row < heads * rows {
+                true => RowMap::RopePermute { n_head: heads }.output_row(row, heads * rows),
+                false => row,
+            },
+            RowMap::AfterZeros { zeros, head: 0 } => zeros + row,
+            RowMap::AfterZeros { zeros, head } => {
+                zeros + row / head * head + RowMap::RopePermute { n_head: 1 }.output_row(row % head, head)
             }
         }
     }
@@ -717,6 +769,24 @@ mod tests {
         let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
         assert_eq!(rows, [6, 7, 2, 3, 4, 5, 0, 1, 8, 9]);
         assert!((0..10).all(|row| map.output_row(rows[row as usize], 10) == row));
+    }
+
+    #[test]
+    fn heads_are_permuted_and_the_rest_stays() {
+        // Two heads of halves x x y y, then two rows of values.
+        let map = RowMap::PermuteHeads { heads: 2, rows: 4 };
+        let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7, 8, 9]);
+        assert!((0..10).all(|row| map.output_row(rows[row as usize], 10) == row));
+    }
+
+    #[test]
+    fn zeros_come_before_the_rows_of_the_source() {
+        let map = RowMap::AfterZeros { zeros: 2, head: 4 };
+        let rows: Vec<u64> = (0..6).map(|row| map.source_row(row, 6)).collect();
+        assert_eq!(rows, [u64::MAX, u64::MAX, 0, 2, 1, 3]);
+        assert!((2..6).all(|row| map.output_row(rows[row as usize], 6) == row));
+        assert_eq!(map.n_source_rows(6), 4);
     }
 
     #[test]

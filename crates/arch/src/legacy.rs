@@ -81,6 +81,8 @@ pub fn resolve_legacy(
         None => keys(header, options, n_ff, n_head_kv, &mut notes)?,
     };
     Ok(Layout {
+        prediction_only: false,
+        source_types: false,
         architecture: "llama",
         file_type_at: None,
         quantization_version_at: metadata.len(),

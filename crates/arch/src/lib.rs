@@ -53,18 +53,20 @@ mod unasked;
 pub mod vocab;
 
 pub use adapter::resolve_adapter;
-pub use arch::{Arch, Class, Computed, Export, Packed};
+pub use arch::{Arch, Class, Computed, Draft, Export, Packed, Predicted};
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
-pub use input::{Input, Kept, SameValues, SourceTensor};
+pub use input::{Input, Integers, Kept, SameValues, SourceTensor};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{
     Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnaskedKey,
 };
 pub use legacy::{DEFAULT_CONTEXT, DEFAULT_EPSILON, LegacyHeader, LegacyOptions, resolve_legacy};
-pub use naming::{adapter_file_name, default_file_name, projector_file_name, vocab_file_name};
+pub use naming::{
+    adapter_file_name, default_file_name, prediction_file_name, projector_file_name, vocab_file_name,
+};
 pub use needed::lacking;
-pub use options::Options;
+pub use options::{Options, Prediction, Target};
 pub use projector::{Projector, Tower, Towers, WRITTEN as PROJECTOR_ARCHITECTURE};
 pub use registry::{ARCHES, PROJECTORS};
 pub use resolve::{resolve, resolve_weights, row_of};

@@ -28,6 +28,18 @@ pub fn projector_file_name(metadata: &Metadata, file_type: &str) -> String {
     naming_convention(&parts) + ".gguf"
 }
 
+/// The file name of layers that predict more than the next token, alone: `mtp-` and a name without a size.
+///
+/// Source: `prepare_metadata` of `_QwenMtpMixin` in `conversion/qwen.py`.
+pub fn prediction_file_name(metadata: &Metadata, file_type: &str) -> String {
+    let parts = NameParts {
+        output_type: Some(file_type),
+        sidecar: Some(Sidecar::Prediction),
+        ..parts(metadata, None)
+    };
+    naming_convention(&parts) + ".gguf"
+}
+
 /// The file name of a file of metadata only, which has neither size nor type.
 pub fn vocab_file_name(metadata: &Metadata) -> String {
     naming_convention(&parts(metadata, Some(Kind::Vocab))) + ".gguf"

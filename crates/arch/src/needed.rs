@@ -4,7 +4,7 @@ use gguf::{Metadata, Value};
 
 use crate::arch::Arch;
 use crate::registry::ARCHES;
-use crate::tensors::rules::{self, Need};
+use crate::tensors::rules::{self, Need, TensorRule};
 
 /// The tensors that a file lacks: those that the table of its architecture asks for whatever the config says. None where no table
 /// is of this architecture. `n_tensors` bounds the layers that are looked at, since their number comes out of the file.
@@ -26,6 +26,11 @@ fn lacking_of(
     let n_experts = count("expert_count").unwrap_or(0);
     // Layers that predict further tokens are counted and have tensors of their own.
     let layers = count("block_count").unwrap_or(0).saturating_sub(count("nextn_predict_layers").unwrap_or(0));
+    // A prediction alone has none of the layers before it.
+    let is_first = |rule: &&TensorRule| rule.gguf.contains("{bid}");
+    let has_first =
+        || arch.rules().filter(is_first).any(|rule| has(&(rules::fill(rule.gguf, 0, 0) + rule.ending())));
+    let layers = if arch.prediction.is_none() || has_first() { layers } else { 0 };
     let of_decoder = count("decoder_block_count").unwrap_or(layers);
     let mut names = Vec::new();
     for rule in arch.rules() {
@@ -35,7 +40,7 @@ fn lacking_of(
             Need::Experts => n_experts > 0,
             // What a config decides cannot be told from a file.
             Need::If(_) | Need::Optional => false,
-        };
+        } && rule.layers.is_none();
         // Equal tensors are stored once.
         let is_shared = rule.twin.is_some() || arch.rules().any(|other| other.twin == Some(rule.gguf));
         if !is_needed || is_shared {

@@ -1,5 +1,7 @@
 //! What a person may choose about the resolving of a checkpoint.
 
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 
 /// What a person may choose.
@@ -23,4 +25,31 @@ pub struct Options {
     pub arch_as: Option<String>,
     /// Metadata only: no tensor is looked at, and the layout has none.
     pub vocab_only: bool,
+    /// What becomes of layers that predict more than the next token.
+    pub prediction: Prediction,
+    /// The model that a draft drafts for.
+    pub target: Option<Arc<Target>>,
+}
+
+/// What becomes of layers that predict more than the next token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prediction {
+    /// They follow the others, where the checkpoint has them.
+    #[default]
+    With,
+    /// They are left out.
+    Without,
+    /// The file has them alone, with embedding, last norm and output.
+    Only,
+}
+
+/// What is taken of the model that a draft drafts for: its sizes and its tokenizer.
+#[derive(Debug, Clone, Default)]
+pub struct Target {
+    /// `config.json`.
+    pub config: Json,
+    /// `generation_config.json`, if there is one.
+    pub generation_config: Option<Json>,
+    /// Small files of its folder by name.
+    pub files: Vec<(String, Vec<u8>)>,
 }

@@ -1,9 +1,11 @@
 //! From a checkpoint to a layout: what the rows of [`ARCHES`](crate::ARCHES) are applied with.
 
+use std::borrow::Cow;
+
 use gguf::{Metadata, Value};
 use serde_json::Value as Json;
 
-use crate::arch::{Arch, Class};
+use crate::arch::{Arch, Class, Draft, Predicted};
 use crate::config::Hparams;
 use crate::error::missing;
 use crate::general::{self, FileKind};
@@ -15,7 +17,7 @@ use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, Route, VocabContext};
-use crate::{ArchError, Input, Options, SourceTensor, pooling, unasked};
+use crate::{ArchError, Input, Options, Prediction, SourceTensor, Target, pooling, unasked};
 
 /// Resolves a checkpoint.
 ///
@@ -32,10 +34,14 @@ use crate::{ArchError, Input, Options, SourceTensor, pooling, unasked};
 pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
     let resolved = Resolved::new(input, options)?;
     let embedding = resolved.layout.tensors.iter().find(|tensor| tensor.name == resolved.arch.embedding);
+    let (route, of_target) = match (resolved.arch.draft, options.target.as_deref()) {
+        (Some(draft), Some(target)) => draft_tokenizer(resolved.arch, draft, target)?,
+        _ => (resolved.arch.vocab, None),
+    };
     let vocab = vocab::metadata(
-        input,
+        of_target.as_ref().unwrap_or(input),
         &VocabContext {
-            route: resolved.arch.vocab,
+            route,
             vocab_size: resolved.hparams.get_u64("vocab_size")?,
             embedding_rows: embedding.map(|tensor| tensor.shape.n_rows()),
             pre: options.pre.clone(),
@@ -47,6 +53,10 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
     let unasked = unasked_keys(&resolved, input, options);
     let mut layout = Layout { unasked, ..resolved.layout };
     let mut vocab = vocab;
+    let mask = resolved.arch.draft.and_then(|draft| (draft.mask)(&resolved.hparams));
+    if let Some(id) = mask.and_then(|id| u32::try_from(id).ok()) {
+        vocab.entries.set("tokenizer.ggml.mask_token_id".to_owned(), Value::U32(id));
+    }
     if resolved.arch.vocab == Route::Mistral {
         let key = format!("{}.vocab_size", resolved.arch.written());
         size_by_tokenizer(&layout.metadata, key, &mut vocab.entries);
@@ -54,6 +64,9 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
     // As in the reference's writer, a key that is there keeps its place and takes the new value.
     layout.metadata.extend(vocab.entries);
     layout.notes.extend(vocab.notes);
+    if resolved.arch.template_first {
+        template_first(&mut layout);
+    }
     Ok(layout)
 }
 
@@ -67,6 +80,41 @@ fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Ve
         None => model_type.and_then(registry::config_class).copied(),
     };
     unasked::unasked(&resolved.hparams, &input.config, class.as_ref(), resolved.arch.harmless)
+}
+
+/// Moves the chat template behind `general.architecture`, where the reference puts one of its own before it has read that
+/// of the checkpoint.
+fn template_first(layout: &mut Layout) {
+    let key = "tokenizer.chat_template";
+    match layout.metadata.remove(key) {
+        Some(template) => {
+            layout.metadata.set_at(1, key, template);
+            layout.file_type_at = layout.file_type_at.map(|at| at + 1);
+            layout.quantization_version_at += 1;
+        }
+        None => layout.notes.push(
+            "no chat template: the reference puts one of its own into files of this architecture".into(),
+        ),
+    }
+}
+
+/// The tokenizer of a draft: the files of the target, and the route by which they are read.
+fn draft_tokenizer<'a>(
+    arch: &Arch,
+    draft: Draft,
+    target: &'a Target,
+) -> Result<(Route, Option<Input<'a>>), ArchError> {
+    let input = Input {
+        config: target.config.clone(),
+        generation_config: target.generation_config.clone(),
+        files: target.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
+        ..Input::default()
+    };
+    let route = match draft.route_of_target {
+        true => row_of(&input)?.vocab,
+        false => arch.vocab,
+    };
+    Ok((route, Some(input)))
 }
 
 /// Puts the number of tokens behind their types, where no config has said it.
@@ -157,7 +205,14 @@ impl Resolved {
         // pass.
         check_needs(&input.config, arch.needs)?;
         let hparams = registry::hparams(arch, &input.config)?;
-        let mut hparams = (arch.prepare)(hparams, &input.tensors)?;
+        if arch.draft.is_some() && options.target.is_none() {
+            return Err(ArchError::NoTarget { arch: arch.name });
+        }
+        let hparams = hparams.with_target(options.target.clone());
+        let (hparams, constants) = with_constants(arch, hparams, input)?;
+        let Selected { hparams, tensors: sources, left_out, first_layer } =
+            select(arch, hparams, input, options)?;
+        let mut hparams = (arch.prepare)(hparams, &sources)?;
         hparams.derived.pooling = pooling::read(input)?;
         hparams.derived.dense_modules = options.dense_modules;
         if let Some(texts) = arch.answers.filter(|_| !options.vocab_only) {
@@ -171,8 +226,12 @@ impl Resolved {
         // Tensors come before keys, because `general.size_label` counts their elements.
         let (tensors, dropped) = match options.vocab_only {
             true => (Vec::new(), Vec::new()),
-            false => all_tensors(arch, class, &hparams, input)?,
+            false => {
+                let context = Context { first_layer, ..context(arch, class, &hparams, input) };
+                all_tensors(arch, &context, input, &sources)?
+            }
         };
+        let dropped = constants.into_iter().chain(left_out).chain(dropped).collect();
         let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
@@ -200,6 +259,8 @@ impl Resolved {
             dropped,
             notes,
             unasked: Vec::new(),
+            prediction_only: options.prediction == Prediction::Only,
+            source_types: arch.source_types,
         };
         Ok(Resolved { arch, class, hparams, layout })
     }
@@ -222,17 +283,105 @@ pub(crate) fn context<'a>(
         drops: arch.drops,
         rename: arch.rename,
         same: input.same.as_ref(),
+        integers: input.integers.as_ref(),
+        first_layer: 0,
     }
+}
+
+/// The key of a tensor that is a hyperparameter.
+fn constant(arch: &Arch, name: &str) -> Option<&'static str> {
+    arch.constants.iter().find(|(end, _)| name.ends_with(end)).map(|(_, key)| *key)
+}
+
+/// Takes integers of the checkpoint into the hyperparameters.
+fn with_constants(
+    arch: &Arch,
+    mut hparams: Hparams,
+    input: &Input<'_>,
+) -> Result<(Hparams, Vec<Dropped>), ArchError> {
+    // More than there are heads of anything is no list of constants.
+    const MOST: u64 = 1 << 16;
+    let mut taken = Vec::new();
+    for tensor in &input.tensors {
+        let Some(key) = constant(arch, &tensor.name) else { continue };
+        let read = input.integers.as_ref().filter(|_| tensor.shape.n_elems() <= MOST);
+        let Some(values) = read.and_then(|integers| integers.read(&tensor.name)) else {
+            return Err(ArchError::BadIds {
+                name: tensor.name.clone(),
+                reason: "no short list of integers".into(),
+            });
+        };
+        hparams = hparams.with(key, values.into());
+        taken.push(Dropped { name: tensor.name.clone(), reason: "integers, which are a key of the file" });
+    }
+    Ok((hparams, taken))
+}
+
+/// What a conversion takes of a checkpoint whose layers of prediction may be left out or taken alone.
+struct Selected<'a> {
+    hparams: Hparams,
+    tensors: Cow<'a, [SourceTensor]>,
+    left_out: Vec<Dropped>,
+    /// The first layer that must be there.
+    first_layer: u64,
+}
+
+/// Source: `filter_tensors` of the classes with `supports_mtp_export` in `conversion/`.
+fn select<'a>(
+    arch: &Arch,
+    hparams: Hparams,
+    input: &'a Input<'_>,
+    options: &Options,
+) -> Result<Selected<'a>, ArchError> {
+    let is_constant = |tensor: &SourceTensor| constant(arch, &tensor.name).is_some();
+    let all = match input.tensors.iter().any(is_constant) {
+        true => input.tensors.iter().filter(|tensor| !is_constant(tensor)).cloned().collect(),
+        false => Cow::Borrowed(input.tensors.as_slice()),
+    };
+    if options.prediction == Prediction::With {
+        return Ok(Selected { hparams, tensors: all, left_out: Vec::new(), first_layer: 0 });
+    }
+    let Some(Predicted { keys, is_part }) = arch.prediction else {
+        return Err(ArchError::NoPrediction { what: format!("architecture `{}` has no", arch.name) });
+    };
+    let only = options.prediction == Prediction::Only;
+    let plain = |tensor: &SourceTensor| tensor.name.replacen("language_model.", "", 1);
+    let is_part = |tensor: &SourceTensor| is_part(&hparams, &plain(tensor));
+    if only && !options.vocab_only && !all.iter().any(is_part) {
+        return Err(ArchError::NoPrediction { what: "the checkpoint has no".into() });
+    }
+    // Embedding, norm and output are what both parts have.
+    const SHARED: [&str; 5] = [
+        "model.embed_tokens.weight",
+        "model.norm.weight",
+        "lm_head.weight",
+        "embed_tokens.weight",
+        "norm.weight",
+    ];
+    let stays = |tensor: &SourceTensor| match only {
+        true => is_part(tensor) || SHARED.contains(&plain(tensor).as_str()),
+        false => !is_part(tensor),
+    };
+    let (tensors, left_out): (Vec<_>, Vec<_>) = all.iter().cloned().partition(stays);
+    let reason = if only { "no part of the prediction" } else { "a part of the prediction" };
+    let left_out = left_out.into_iter().map(|tensor| Dropped { name: tensor.name, reason }).collect();
+    let first_layer = if only { hparams.n_layers()? } else { 0 };
+    let hparams = match only {
+        true => hparams,
+        false => keys.iter().fold(hparams, |hparams, key| hparams.without(key)),
+    };
+    Ok(Selected { hparams, tensors: tensors.into(), left_out, first_layer })
 }
 
 /// Computed tensors, and those that the checkpoint's become; what is left out of it.
 fn all_tensors(
     arch: &Arch,
-    class: Class,
-    hparams: &Hparams,
+    context: &Context<'_>,
     input: &Input<'_>,
+    sources: &[SourceTensor],
 ) -> Result<(Vec<OutTensor>, Vec<Dropped>), ArchError> {
-    let mapped = tensors::map(&context(arch, class, hparams, input), &input.tensors)?;
+    let hparams = context.hparams;
+    let mapped = tensors::map(context, sources)?;
     let mut tensors = Vec::with_capacity(mapped.tensors.len() + 1);
     for (name, values) in (arch.computed)(hparams)? {
         let shape = tensor::Shape::new(&[values.len() as u64])
@@ -241,7 +390,7 @@ fn all_tensors(
         tensors.push(OutTensor { name: name.into(), shape, data, float: FloatType::F32, kept: None });
     }
     tensors.extend(mapped.tensors);
-    Ok((kept::first(tensors, hparams, input)?, mapped.dropped))
+    Ok((kept::first(tensors, hparams, input, arch.source_types)?, mapped.dropped))
 }
 
 /// Whether a model that has an output of its own comes without it. The reference says nothing;

@@ -39,6 +39,8 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         return Err(ArchError::EmptyProjector { projector, n_tensors });
     }
     let context = Context {
+        first_layer: 0,
+        integers: None,
         table: row.tensors,
         index: Index::new(row.tensors),
         decoder_layers: None,
@@ -62,6 +64,8 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     keys.check_numbers()?;
     let keys = keys.finish();
     Ok(Layout {
+        prediction_only: false,
+        source_types: false,
         architecture: WRITTEN,
         file_type_at: keys.file_type_at,
         packed_file_type: None,

@@ -16,7 +16,7 @@ use std::{
     sync::OnceLock,
 };
 
-use arch::{Data, FloatType, Layout, OutTensor};
+use arch::{Data, ElementMap, FloatType, Layout, OutTensor, RowMap};
 use gguf::{Mapped, Metadata};
 use source::{Checkpoint, Folder};
 use tensor::DType;
@@ -34,7 +34,7 @@ use crate::{
     },
     repack::{self, Repacked},
     request::{OutputRequest, Request, Shards},
-    rows::{CheckpointRows, ColumnRows, RowSource, RowsFor, ValueRows},
+    rows::{CheckpointRows, ColumnRows, IntegerRows, ProductRows, RowSource, RowsFor, ValueRows},
 };
 
 /// A checkpoint folder and what becomes of it.
@@ -139,6 +139,28 @@ impl CheckpointInput {
         }
     }
 
+    /// The type that a float file has of a tensor whatever is asked for.
+    ///
+    /// Source: `DeepseekV4Model.tensor_force_quant` in `conversion/deepseek.py`.
+    fn forced(&self, tensor: &OutTensor) -> Option<DType> {
+        if !self.layout.source_types || tensor.kept.is_some() {
+            return None;
+        }
+        let source = || match &tensor.data {
+            Data::Rows { sources, .. } => self.checkpoint.tensor(sources.first()?).map(|source| source.dtype),
+            _ => None,
+        };
+        match () {
+            () if tensor.shape.n_dims() <= 1 || tensor.name.ends_with("_norm.weight") => Some(DType::F32),
+            () if self.is_of_fp8(tensor) => Some(DType::Q8_0),
+            () => match source()? {
+                source::Dtype::F32 => Some(DType::F32),
+                source::Dtype::BF16 => Some(DType::BF16),
+                _ => None,
+            },
+        }
+    }
+
     /// Whether a tensor of the layout is made of floats of 8 bits with scales. Of several sources the last decides, as in
     /// the reference, which knows a stack by it.
     pub fn is_of_fp8(&self, tensor: &OutTensor) -> bool {
@@ -170,7 +192,10 @@ impl Input for CheckpointInput {
         }
         let packed = layout.packed_file_type.filter(|_| is_converted(recipe));
         let type_name = packed.map_or(recipe.canonical_name(), |(_, name)| name);
-        arch::default_file_name(&layout.metadata, type_name)
+        match layout.prediction_only {
+            true => arch::prediction_file_name(&layout.metadata, type_name),
+            false => arch::default_file_name(&layout.metadata, type_name),
+        }
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
@@ -192,7 +217,7 @@ impl Input for CheckpointInput {
                     shards: Shards::One,
                     ..request.clone()
                 };
-                let mut files = plan_layout(projector, Vec::new(), Vec::new(), output, &plain)?;
+                let mut files = plan_layout(projector, Vec::new(), Vec::new(), Vec::new(), output, &plain)?;
                 for file in &mut files {
                     file.of = FileOf::Projector;
                     file.choices.iter_mut().for_each(|choice| choice.tensor += self.layout.tensors.len());
@@ -201,7 +226,11 @@ impl Input for CheckpointInput {
             }
             _ => {
                 let of_fp8 = self.layout.tensors.iter().map(|tensor| self.is_of_fp8(tensor)).collect();
-                plan_layout(&self.layout, of_fp8, self.kept(request)?, output, request)
+                let forced = match is_converted(output.recipe) {
+                    true => self.layout.tensors.iter().map(|tensor| self.forced(tensor)).collect(),
+                    false => Vec::new(),
+                };
+                plan_layout(&self.layout, of_fp8, forced, self.kept(request)?, output, request)
             }
         }
     }
@@ -219,6 +248,7 @@ impl Input for CheckpointInput {
 fn plan_layout(
     layout: &Layout,
     of_fp8: Vec<bool>,
+    forced: Vec<Option<DType>>,
     repacked: Vec<Option<DType>>,
     output: &OutputRequest,
     request: &Request<'_>,
@@ -238,7 +268,8 @@ fn plan_layout(
         let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
         (metadata, reference_order(&names))
     };
-    let base = Base { metadata, tensors: &tensors, order, converted, of_fp8, repacked, shard_of: None };
+    let base =
+        Base { metadata, tensors: &tensors, order, converted, of_fp8, forced, repacked, shard_of: None };
     files::plan(&base, output, request)
 }
 
@@ -267,6 +298,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
     };
     Ok(arch::Input {
         same: Some(arch::SameValues::new(same)),
+        integers: Some(arch::Integers::new(|name| integers(checkpoint, name))),
         decoded: checkpoint.settled,
         kept: checkpoint.tensors.iter().filter_map(kept).collect(),
         config: checkpoint.config.clone(),
@@ -276,6 +308,32 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
         folder_name: checkpoint.folder_name.clone(),
         tensors: checkpoint.tensors.iter().map(tensor).collect::<Result<_, _>>()?,
     })
+}
+
+/// What a draft takes of the folder of the model that it drafts for; weights need not be there.
+///
+/// # Errors
+/// [`Error::Source`].
+pub fn target(folder: impl Into<Folder>) -> Result<arch::Target, Error> {
+    let source::Checkpoint { config, generation_config, files, .. } =
+        source::open_without_weights(folder).map_err(Error::Source)?;
+    Ok(arch::Target { config, generation_config, files })
+}
+
+/// The integers of a tensor of integers.
+fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
+    let view = checkpoint.view(checkpoint.tensor(name)?).ok()?;
+    match view.dtype {
+        source::Dtype::I64 => {
+            let words = view.bytes.as_chunks::<8>().0;
+            Some(words.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
+        }
+        source::Dtype::I32 => {
+            let words = view.bytes.as_chunks::<4>().0;
+            Some(words.iter().map(|bytes| i64::from(i32::from_le_bytes(*bytes))).collect())
+        }
+        _ => None,
+    }
 }
 
 /// A tensor that stays in blocks, by name.
@@ -305,9 +363,9 @@ pub fn resolve_projector(checkpoint: &Checkpoint, options: &arch::Options) -> Re
 fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
     // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
     let sources = layout.tensors.iter().flat_map(|tensor| match &tensor.data {
-        Data::Rows { sources, .. } => sources.as_slice(),
+        Data::Rows { sources, .. } | Data::Product { sources } => sources.as_slice(),
         Data::Columns { source, .. } => std::slice::from_ref(source),
-        Data::Computed(_) => &[],
+        Data::Computed(_) | Data::Integers { .. } => &[],
     });
     match sources.filter_map(|name| checkpoint.tensor(name)).find(|tensor| tensor.is_code()) {
         Some(tensor) => Err(Error::Source(tensor.undecoded())),
@@ -392,6 +450,12 @@ fn rows_of<'a>(
     };
     Ok(match &tensor.data {
         Data::Computed(values) => Box::new(ValueRows(values)),
+        Data::Product { sources } => {
+            Box::new(ProductRows::new(wanted(RowMap::Concat, ElementMap::Identity), sources)?)
+        }
+        Data::Integers { values, .. } => {
+            Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.kept })
+        }
         Data::Rows { sources, rows, element } => {
             Box::new(CheckpointRows::new(wanted(*rows, *element), sources)?)
         }

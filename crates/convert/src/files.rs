@@ -34,6 +34,8 @@ pub(crate) struct Base<'a> {
     pub(crate) of_fp8: Vec<bool>,
     /// The type whose blocks hold what the input stores of each, where that is wanted and there is one.
     pub(crate) repacked: Vec<Option<DType>>,
+    /// For each tensor the type that a float file has of it whatever is asked for, empty where none has one.
+    pub(crate) forced: Vec<Option<DType>>,
     /// The input's file that holds each tensor, where that matters.
     pub(crate) shard_of: Option<Vec<usize>>,
 }
@@ -125,6 +127,14 @@ fn choose(
             let mut made = assign(output.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
             if base.converted {
                 keep_stored(&mut made, facts);
+            }
+            for (assignment, (index, _)) in made.iter_mut().zip(kept) {
+                if let Some(dtype) = base.forced.get(*index).copied().flatten()
+                    && !is_requested(assignment.reason)
+                {
+                    assignment.dtype = dtype;
+                    assignment.fallback = None;
+                }
             }
             if let Some(dtype) = request.fp8_as {
                 let of_fp8 = kept.iter().map(|(index, _)| base.of_fp8.get(*index).copied().unwrap_or(false));

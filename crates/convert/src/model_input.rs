@@ -86,6 +86,7 @@ impl Input for ModelInput {
             converted: false,
             of_fp8: Vec::new(),
             repacked: Vec::new(),
+            forced: Vec::new(),
             shard_of: Some(shard_of),
         };
         files::plan(&base, output, request)

@@ -24,6 +24,13 @@ fn options(checkpoint: &source::Checkpoint) -> arch::Options {
     arch::Options { pre, ..arch::Options::default() }
 }
 
+/// What the reference was told of a golden: its target, or which part of it is meant.
+fn told(dir: &Path, key: &str) -> Option<String> {
+    let text = fs::read(dir.join("expected.json")).ok()?;
+    let expected: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    expected[key].as_str().map(str::to_owned)
+}
+
 /// Converts a folder to one file of the type `recipe`.
 fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
     let checkpoint = source::open(dir).expect("a golden opens");
@@ -110,6 +117,13 @@ const OTHER_SPELLING: &[&str] = &[
     "qwen2vl",
     "qwen3vl",
     "qwen3vlmoe",
+    "dots3",
+    "glm5-next",
+    "glm5-next-mtp",
+    "minicpmv4.6",
+    "mistral4",
+    "qwen3asr",
+    "qwen3omni",
     "smolvlm",
     "voxtral",
     "qwen2-embedding-old",
@@ -188,8 +202,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
 /// The row of [`arch::ARCHES`] that a checkpoint belongs to.
 fn row_of(dir: &Path) -> &'static str {
     let checkpoint = source::open(dir).expect("a golden opens");
-    let (config, folder_name) = (checkpoint.config, checkpoint.folder_name);
-    let input = arch::Input { config, folder_name, ..arch::Input::default() };
+    let input = convert::arch_input(&checkpoint).expect("shapes of at most four dimensions");
     arch::row_of(&input).expect("a known class").name
 }
 
@@ -204,6 +217,14 @@ fn export_inverts_conversion() {
         let dir = testkit::checkpoint(&name);
         let architecture = row_of(&dir);
         let lost = lost.entry(architecture).or_default();
+        // A part of a model is no model.
+        if told(&dir, "prediction").is_some() {
+            continue;
+        }
+        if told(&dir, "target").is_some() {
+            lost.push(format!("{name}: a draft"));
+            continue;
+        }
         match round_trip(&dir, &name, temporary.path()) {
             Ok(()) => n += 1,
             Err(reason) => lost.push(format!("{name}: {reason}")),

@@ -5,6 +5,7 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use convert::{CheckpointInput, Conversion, RunOptions};
@@ -14,11 +15,24 @@ fn checkpoints() -> Vec<PathBuf> {
     testkit::checkpoint_names().iter().map(|name| testkit::checkpoint(name)).collect()
 }
 
+/// What the reference was asked for.
+fn options(expected: &Json) -> arch::Options {
+    let target = expected["target"].as_str().map(|name| convert::target(testkit::checkpoint(name).as_path()));
+    arch::Options {
+        pre: expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned),
+        dense_modules: expected["options"]["sentence_transformers_dense_modules"] == true,
+        prediction: match expected["prediction"].as_str() {
+            Some("only") => arch::Prediction::Only,
+            Some("without") => arch::Prediction::Without,
+            _ => arch::Prediction::With,
+        },
+        target: target.map(|target| Arc::new(target.expect("a golden opens"))),
+        ..arch::Options::default()
+    }
+}
+
 fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
-    let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
-    let dense_modules = expected["options"]["sentence_transformers_dense_modules"] == true;
-    let options = arch::Options { pre, dense_modules, ..arch::Options::default() };
-    let input = CheckpointInput::open(folder, &options)?;
+    let input = CheckpointInput::open(folder, &options(expected))?;
     let conversion = Conversion::new(input).recipe(recipe)?;
     conversion.plan()?.check()?.write(path, &RunOptions::default())?;
     Ok(())

@@ -311,6 +311,15 @@ fn extend_with_numbers(body: &mut Vec<u8>, seed: u64, values: &str, n_elems: u64
         return body.extend(numbers.flat_map(i64::to_le_bytes));
     }
     let argument: u64 = argument.parse().expect("a number");
+    // Multiples of a number in order, and numbers below one.
+    let whole: Option<fn(u64, u64, u64) -> u64> = match kind {
+        "steps" => Some(|_, i, number| i * number),
+        "below" => Some(|seed, i, number| mix(seed, i) % number),
+        _ => None,
+    };
+    if let Some(whole) = whole {
+        return body.extend((0..n_elems).flat_map(|i| whole(seed, i, argument).to_le_bytes()));
+    }
     let word = |i: u64| match kind {
         "fields" => {
             let n_fields = 32 / argument;

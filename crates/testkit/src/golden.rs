@@ -186,6 +186,10 @@ pub fn golden_value(value: &Value) -> (String, Json) {
             let bytes = items.iter().flat_map(|item| item.to_le_bytes());
             ("i32", items.iter().map(|item| json!(item)).collect(), bytes.collect())
         }
+        Array::U64(items) => {
+            let bytes = items.iter().flat_map(|item| item.to_le_bytes());
+            ("u64", items.iter().map(|item| json!(item)).collect(), bytes.collect())
+        }
         Array::Bool(items) => (
             "bool",
             items.iter().map(|item| json!(item)).collect(),

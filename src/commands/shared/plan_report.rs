@@ -291,6 +291,8 @@ fn reason(choice: &Choice) -> String {
 pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
     match data {
         Data::Computed(_) => "computed".to_owned(),
+        Data::Integers { .. } => "integers".to_owned(),
+        Data::Product { .. } => "a product".to_owned(),
         Data::Columns { source, .. } => {
             let tensor = checkpoint.tensor(source);
             tensor.map_or_else(String::new, source::Tensor::stored_as)

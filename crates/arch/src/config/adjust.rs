@@ -22,6 +22,23 @@ pub fn layer_types(map: &mut Map<String, Json>, sliding: impl Fn(u64) -> bool) -
     Ok(())
 }
 
+/// Fills in a list of words, one for each layer, where it is null.
+pub fn kinds(
+    map: &mut Map<String, Json>,
+    key: &str,
+    kind: impl Fn(u64) -> &'static str,
+) -> Result<(), String> {
+    if map.get(key).is_some_and(|kinds| !kinds.is_null()) {
+        return Ok(());
+    }
+    let n_layers = count(map, "num_hidden_layers").unwrap_or(0);
+    if n_layers > MAX_LAYERS {
+        return Err(format!("{n_layers} layers"));
+    }
+    map.insert(key.into(), (0..n_layers).map(kind).collect());
+    Ok(())
+}
+
 /// Every `pattern`th layer is full, the others slide; the pattern is an older key of the file.
 pub fn layer_pattern(map: &mut Map<String, Json>, default: u64) -> Result<(), String> {
     let pattern = count(map, "sliding_window_pattern").unwrap_or(default);

@@ -12,11 +12,14 @@ mod asked;
 pub mod classes;
 mod rope;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
 use crate::error::{bad, missing};
 use crate::json::text_config;
+use crate::options::Target;
 use asked::Asked;
 use classes::ConfigClass;
 
@@ -32,6 +35,7 @@ pub struct Hparams {
     rope: Map<String, Json>,
     notes: Vec<String>,
     asked: Asked,
+    target: Option<Arc<Target>>,
     /// What follows from other files or from the tensors.
     pub derived: Derived,
 }
@@ -75,7 +79,7 @@ impl Hparams {
         };
         let rope = rope::mirror(&map)?;
         let (notes, asked, derived) = (Vec::new(), Asked::default(), Derived::default());
-        let mut hparams = Hparams { map, rope, notes, asked, derived };
+        let mut hparams = Hparams { map, rope, notes, asked, target: None, derived };
         if let Some(reason) = refused {
             hparams.note_no_defaults(&reason);
         }
@@ -85,12 +89,46 @@ impl Hparams {
     /// The hyperparameters of a part of a model, as they stand.
     pub fn of_part(map: Map<String, Json>) -> Hparams {
         let (notes, asked, derived) = (Vec::new(), Asked::default(), Derived::default());
-        Hparams { map, rope: Map::new(), notes, asked, derived }
+        Hparams { map, rope: Map::new(), notes, asked, derived, target: None }
     }
 
     /// Sets a key.
     pub fn set(&mut self, key: &str, value: Json) {
         self.map.insert(key.into(), value);
+    }
+
+    /// These hyperparameters of a draft with the model that it drafts for.
+    pub fn with_target(self, target: Option<Arc<Target>>) -> Hparams {
+        Hparams { target, ..self }
+    }
+
+    /// The config of the model that this one drafts for, keys of its text part before those of the whole.
+    pub fn target(&self, key: &str) -> Option<&Json> {
+        let config = &self.target.as_ref()?.config;
+        let text = text_config(config).and_then(|text| text.get(key));
+        text.or_else(|| config.get(key)).filter(|value| !value.is_null())
+    }
+
+    /// The number of tokens of the model that this one drafts for.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingKey`].
+    pub fn target_vocab_size(&self) -> Result<u64, ArchError> {
+        self.target("vocab_size").and_then(Json::as_u64).ok_or_else(|| missing("vocab_size"))
+    }
+
+    /// These hyperparameters with those of an inner object in their place.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`] where its rotary parameters are none.
+    pub fn with_inner(&self, key: &str) -> Result<Hparams, ArchError> {
+        let Some(Json::Object(inner)) = self.get(key) else { return Ok(self.clone()) };
+        let mut hparams = self.clone();
+        hparams.map.extend(inner.clone());
+        hparams.rope = rope::mirror(&hparams.map)?;
+        Ok(hparams)
     }
 
     /// Notes that no defaults were filled in, and why.

@@ -62,6 +62,21 @@ const SHOWN: &[(Option<&str>, Show)] = &[
     (Some("mlp_bias"), |file| Ok(vec![("mlp_bias", file.has_tensor(".ffn_up.bias").into())])),
     (Some("use_bias"), |file| Ok(vec![("use_bias", file.has_tensor(".attn_q.bias").into())])),
     (Some("layer_types"), layer_types),
+    // Which layers have an indexer of their own.
+    (Some("indexer_types"), |file| {
+        let flags = file.get("attention.indexer.types").and_then(flags_of);
+        let names =
+            |flags: Vec<bool>| flags.iter().map(|full| if *full { "full" } else { "shared" }).collect();
+        Ok(flags.map(|flags| ("indexer_types", names(flags))).into_iter().collect())
+    }),
+    // A mixture has a router.
+    (Some("mlp_layer_types"), |file| {
+        let (all, predicted) = (file.count("block_count")?, file.count("nextn_predict_layers")?);
+        let own = all.map(|all| all.saturating_sub(predicted.unwrap_or(0))).filter(|own| *own <= 10_000);
+        let is_mixture = |bid: u64| file.shape(&format!("blk.{bid}.ffn_gate_inp.weight")).is_some();
+        let kinds = |own| (0..own).map(|bid| if is_mixture(bid) { "sparse" } else { "dense" }).collect();
+        Ok(own.map(|own| ("mlp_layer_types", kinds(own))).into_iter().collect())
+    }),
     // Counts for each layer: layers without attention have none.
     (None, |file| {
         let most = head_counts(file).map(|counts| counts.iter().max().copied().unwrap_or(0));
@@ -179,6 +194,8 @@ fn layer_types(file: &ArchFile<'_>) -> Result<Shown, ExportError> {
     let Some((mut flags, [if_so, if_not])) = kinds else { return Ok(Vec::new()) };
     let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
     flags.truncate((flags.len() as u64).saturating_sub(predicted) as usize);
+    // Layers without key heads are convolutions, or Kimi's delta attention, which has three of these.
+    let if_not = if file.has_tensor(".ssm_conv1d_q.weight") { "linear_attention" } else { if_not };
     let names = flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect();
     Ok(vec![("layer_types", names)])
 }
@@ -244,8 +261,10 @@ fn rotary(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), Exp
         .zip(count("num_attention_heads"))
         .and_then(|(width, heads)| width.checked_div(heads));
     let head = file.count("attention.key_length")?.or(share);
+    // Latent attention has a length for what it turns.
     if let (Some(rotated), Some(head)) = (file.count("rope.dimension_count")?, head)
         && rotated < head
+        && file.count("attention.kv_lora_rank")?.is_none()
     {
         let part = Json::from(rotated as f64 / head as f64);
         if let Some(Json::Object(parameters)) = config.get_mut("rope_parameters") {

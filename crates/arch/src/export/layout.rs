@@ -88,7 +88,9 @@ impl ExportPart {
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
             | RowMap::PairHalves { .. }
-            | RowMap::TileColumns { .. } => true,
+            | RowMap::TileColumns { .. }
+            | RowMap::PermuteHeads { .. }
+            | RowMap::AfterZeros { .. } => true,
         }
     }
 }

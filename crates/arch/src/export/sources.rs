@@ -157,6 +157,7 @@ fn places(context: &Context<'_>, arch: &'static Arch, name: &str) -> Vec<Found> 
     let all: Vec<Found> = rules
         .filter_map(|rule| found(rule, name))
         .filter(|found| found.bid < context.n_layers(found.rule))
+        .filter(|found| found.rule.holds(context.hparams, found.bid))
         .collect();
     let stated = |found: &Found| matches!(found.rule.need, Need::If(_));
     let needed = |found: &&Found| stated(found) && found.rule.needed(context.hparams, n_experts, found.bid);

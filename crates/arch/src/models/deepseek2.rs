@@ -56,6 +56,30 @@ pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 
+/// Latent attention whose queries have a rank too, in some of the layers.
+pub const fn latent(layers: InLayers) -> [TensorRule; 8] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_proj"], "blk.{bid}.attn_q_a").in_layers(layers),
+        TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_layernorm"], "blk.{bid}.attn_q_a_norm")
+            .in_layers(layers),
+        TensorRule::copy(&["model.layers.{bid}.self_attn.q_b_proj"], "blk.{bid}.attn_q_b").in_layers(layers),
+        TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_proj_with_mqa"], "blk.{bid}.attn_kv_a_mqa")
+            .in_layers(layers),
+        TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm")
+            .in_layers(layers),
+        TensorRule::transposed(
+            &["model.layers.{bid}.self_attn.kv_b_proj"],
+            "blk.{bid}.attn_k_b",
+            keys_of_heads,
+        )
+        .in_layers(layers),
+        TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", values_of_heads)
+            .shape(BY_HEAD)
+            .in_layers(layers),
+        TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output").in_layers(layers),
+    ]
+}
+
 const HAS_Q_RANK: Need = Need::If(|hparams, _| hparams.get("q_lora_rank").is_some());
 
 /// What is added to the scores of the experts before some are chosen.
@@ -259,7 +283,7 @@ const LATENT_FIELDS: &[Field] = &[
 ];
 
 /// The rotated part of a head is what the class calls its size.
-fn rotated_part(map: &mut Map<String, Json>) -> Result<(), String> {
+pub fn rotated_part(map: &mut Map<String, Json>) -> Result<(), String> {
     let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or(Json::Null);
     map.insert("head_dim".into(), rotated);
     Ok(())

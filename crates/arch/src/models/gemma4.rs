@@ -27,7 +27,8 @@ pub const GEMMA4: Arch = Arch {
     ..DECODER
 };
 
-const NORMS: &[TensorRule] = &[
+/// Norms around both halves of a layer, and its scale.
+pub const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
     TensorRule::copy(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
@@ -36,7 +37,8 @@ const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.layer_scalar"], "blk.{bid}.layer_output_scale").bare(".weight"),
 ];
 
-const ATTENTION: &[TensorRule] = &[
+/// Attention, whose last layers may lack keys and values.
+pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
@@ -47,7 +49,8 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(HAS_VALUES),
 ];
 
-const DENSE: &[TensorRule] = &rules::gated_mlp(Need::Always);
+/// The dense part.
+pub const DENSE: &[TensorRule] = &rules::gated_mlp(Need::Always);
 
 /// An embedding of its own for every layer.
 const PER_LAYER: &[TensorRule] = &[
@@ -118,7 +121,12 @@ fn head_dim_of_full_layers(hparams: &Hparams) -> Result<u64, ArchError> {
     of_full_layers(hparams, "global_head_dim", "head_dim")?.ok_or_else(|| missing("global_head_dim"))
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of Gemma 3 and what differs between full and sliding layers.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     gemma3::keys(hparams, keys)?;
     let count = |key| hparams.get_u64(key).map(|count| count.unwrap_or(0));
     let shared = count("num_kv_shared_layers")?;
@@ -187,7 +195,7 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
 }
 
 /// `Gemma4TextConfig` of transformers 5.23.
-const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
+pub const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma4_text",
     fields: &[
         gemma::FIELDS,

@@ -33,13 +33,14 @@ pub const GLM4_MOE_LITE: Arch = Arch {
     },
     drops: deepseek2::drop_tied,
     prepare: glm4moe::count_predicted,
+    prediction: Some(glm4moe::PREDICTED_LAYERS),
     vocab: Route::Glm4Moe,
     ..DEEPSEEK2
 };
 
 /// Whether the feed-forward part of a layer is a mixture: as many are not as the Hub's files say, or those that newer
 /// ones list. A layer of the prediction is one.
-fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+pub fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("mlp_layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.map_or_else(|| deepseek2::is_mixture(hparams, bid), |kind| kind == "sparse")
 }

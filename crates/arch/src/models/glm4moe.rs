@@ -29,6 +29,7 @@ pub const GLM4MOE: Arch = Arch {
     ],
     keys,
     prepare: count_predicted,
+    prediction: Some(PREDICTED_LAYERS),
     vocab: Route::Glm4Moe,
     harmless: &["hidden_act=silu"],
     ..DECODER
@@ -57,6 +58,15 @@ pub const PREDICTION: &[TensorRule] = &[
 /// The number of layers that predict more than the next token, once they are counted.
 pub const PREDICTED: &str = "num_nextn_predict_layers";
 
+/// Layers of the prediction are numbered on from the last one that the config counts.
+pub const PREDICTED_LAYERS: Predicted = Predicted {
+    keys: &[PREDICTED],
+    is_part: |hparams, name| {
+        let layer = || name.strip_prefix("model.layers.")?.split_once('.')?.0.parse::<u64>().ok();
+        layer().is_some_and(|layer| hparams.n_layers().is_ok_and(|trunk| layer >= trunk))
+    },
+};
+
 /// Counts the layers of the prediction among the others, where the checkpoint has them.
 ///
 /// # Errors
@@ -69,10 +79,17 @@ pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hpa
     // layer's.
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
     let first = format!("model.layers.{trunk}.");
-    let is_first = |tensor: &SourceTensor| tensor.name.replace("language_model.", "").starts_with(&first);
-    if !tensors.iter().any(is_first) {
+    // The text part of a model of several kinds has another start.
+    let is_one = |tensor: &SourceTensor| tensor.name.replacen("language_model.", "", 1).starts_with(&first);
+    if !tensors.iter().any(is_one) {
         // Saved by transformers, which leaves that layer out: then the file has no key for it either.
-        return Ok(hparams.without(PREDICTED));
+        let mut hparams = hparams.without(PREDICTED);
+        if predicted > 0 {
+            hparams.note(format!(
+                "the config announces {predicted} layer(s) that predict more than the next token; the checkpoint has none"
+            ));
+        }
+        return Ok(hparams);
     }
     Ok(hparams.with("num_hidden_layers", trunk.saturating_add(predicted).into()))
 }

@@ -8,6 +8,7 @@
 //! Source: `Mistral3Model.Ministral3Model` in `conversion/mistral3.py`.
 
 use crate::models::llama::{self, LLAMA, MISTRAL_CONFIG};
+use crate::models::mistral4::MISTRAL4_CONFIG;
 use crate::models::prelude::*;
 
 /// The row.
@@ -17,13 +18,6 @@ pub const MISTRAL3: Arch = Arch {
     example: "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
     configs: &[MISTRAL3_CONFIG, MINISTRAL3_CONFIG],
     keys,
-    prepare: |hparams, _| match hparams.get("model_type") {
-        // Latent attention and experts: another architecture under the same wrapper.
-        Some(model_type) if model_type == "mistral4" => {
-            Err(bad("text_config.model_type", model_type, "mistral or ministral3"))
-        }
-        _ => Ok(hparams),
-    },
     export: Export::Verified,
     ..LLAMA
 };
@@ -97,6 +91,7 @@ const MISTRAL3_CONFIG: ConfigClass = ConfigClass {
         let text = map.get("text_config").and_then(|text| text.get("model_type")).and_then(Json::as_str);
         match text {
             Some("ministral3") => adjust::text_config(map, &MINISTRAL3_CONFIG),
+            Some("mistral4") => adjust::text_config(map, &MISTRAL4_CONFIG),
             Some("mistral") | None => adjust::text_config(map, &MISTRAL_CONFIG),
             Some(other) => Err(format!("no defaults are known for a text part of `model_type` `{other}`")),
         }

@@ -4,7 +4,7 @@ pub(crate) use gguf::{Array, Value};
 pub(crate) use serde_json::{Map, Value as Json, json};
 pub(crate) use tensor::Shape;
 
-pub(crate) use crate::arch::{Arch, Class, Computed, DECODER, Export, Packed};
+pub(crate) use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
 pub(crate) use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
 pub(crate) use crate::config::classes::{
     BASE, BOOL, ConfigClass, DECODER_FIELDS, DICT, FLOAT, Field, Fill, INT, INTS, NULL, TEXT, TEXTS,
@@ -14,7 +14,7 @@ pub(crate) use crate::error::{bad, missing};
 pub(crate) use crate::json::text_key;
 pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub(crate) use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
-pub(crate) use crate::tensors::rules::{self, Need, Reshape, RowRule, TensorRule, Transposed};
+pub(crate) use crate::tensors::rules::{self, InLayers, Need, Reshape, RowRule, TensorRule, Transposed};
 pub(crate) use crate::text_keys::text_keys;
 pub(crate) use crate::vocab::Route;
 pub(crate) use crate::{ArchError, Input, SourceTensor, pooling};

@@ -31,6 +31,7 @@ pub const QWEN35: Arch = Arch {
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
     prepare: qwen3next::prepare,
     harmless: &["rope_parameters.mrope_interleaved=true"],
+    prediction: Some(qwen3next::PREDICTED_LAYERS),
     ..DECODER
 };
 
@@ -53,7 +54,24 @@ pub const QWEN35MOE: Arch = Arch {
     ..QWEN35
 };
 
-const LINEAR_ATTENTION: &[TensorRule] = &[
+/// The row of MiniCPM-V 4.6, whose text part is a dense one without a prediction.
+pub const MINICPMV: Arch = Arch {
+    name: "minicpmv",
+    written: Some("qwen35"),
+    classes: &[Class::new("MiniCPMV4_6ForConditionalGeneration")],
+    example: "openbmb/MiniCPM-V-4_6",
+    configs: &[],
+    drops: |_, name| match name {
+        _ if name.starts_with("model.merger.") => Some("part of an image, sound or speech model"),
+        _ if name.starts_with("mtp") => Some("multi-token prediction of this architecture is not converted"),
+        _ => None,
+    },
+    prepare: |hparams, _| Ok(hparams.without("mtp_num_hidden_layers")),
+    ..QWEN35
+};
+
+/// Linear attention, whose value heads are tiled.
+pub const LINEAR_ATTENTION: &[TensorRule] = &[
     TensorRule::part(
         &["model.layers.{bid}.linear_attn.in_proj_qkv"],
         "blk.{bid}.attn_qkv",
@@ -135,7 +153,12 @@ fn one_a_head(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Heads::of(hparams)?.tiled(0, |_| 1)
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of Qwen 3 Next, and sections.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen3next::keys(hparams, keys)?;
     if hparams.rope().get("mrope_section").is_none() {
         // Without images all sections count the same positions; these are those of every released model.
@@ -145,7 +168,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// `Qwen3_5TextConfig` of transformers 5.23.
-const TEXT_CONFIG: ConfigClass = ConfigClass {
+pub const TEXT_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen3_5_text",
     fields: &[
         &[

@@ -31,6 +31,7 @@ pub const QWEN3NEXT: Arch = Arch {
     rename: |hparams, name| rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
     export_name: |hparams, _, name| export_name(hparams, name),
     prepare,
+    prediction: Some(PREDICTED_LAYERS),
     ..DECODER
 };
 
@@ -90,7 +91,7 @@ pub const IS_LINEAR: Need = Need::If(is_linear);
 const IS_FULL: Need = Need::If(|hparams, bid| !is_linear(hparams, bid));
 
 /// Whether a layer has linear attention, by `layer_types`; those that are not listed have not.
-fn is_linear(hparams: &Hparams, bid: u64) -> bool {
+pub fn is_linear(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.is_some_and(|kind| kind == "linear_attention")
 }
@@ -110,6 +111,12 @@ fn gates(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     let start = head.saturating_mul(2).saturating_add(values);
     Ok(RowMap::Groups { group: start.saturating_add(values), start, rows: values, n_head: 0 })
 }
+
+/// The prediction has a name of its own.
+pub const PREDICTED_LAYERS: Predicted = Predicted {
+    keys: &["mtp_num_hidden_layers"],
+    is_part: |_, name| name.strip_prefix("model.").unwrap_or(name).starts_with("mtp."),
+};
 
 /// Layers of the prediction beyond which a config is broken; known models have one.
 const MAX_PREDICTED: u64 = 1000;

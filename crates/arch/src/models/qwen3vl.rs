@@ -65,6 +65,41 @@ pub const QWEN3VLMOE: Arch = Arch {
     ..DECODER
 };
 
+/// The row of models that hear: no layer of a tower feeds the text part.
+pub const QWEN3ASR: Arch = Arch {
+    name: "qwen3-asr",
+    written: Some("qwen3vl"),
+    classes: &[Class::new("Qwen3ASRForConditionalGeneration")],
+    example: "Qwen/Qwen3-ASR-0.6B-hf",
+    configs: &[],
+    keys: |hparams, keys| {
+        qwen2::keys(hparams, keys)?;
+        keys.set_prefixed("n_deepstack_layers", Value::U32(0));
+        Ok(())
+    },
+    vocab: Route::Qwen3Asr,
+    ..QWEN3VL
+};
+
+/// The row of mixtures that see and hear, whose experts are stored one by one.
+pub const QWEN3OMNI: Arch = Arch {
+    name: "qwen3-omni-moe",
+    written: Some("qwen3vlmoe"),
+    classes: &[Class::new("Qwen3OmniMoeForConditionalGeneration")],
+    example: "Qwen/Qwen3-Omni-30B-A3B-Instruct",
+    configs: &[OMNI_CONFIG, OMNI_TEXT_CONFIG],
+    harmless: &["hidden_act=silu", "norm_topk_prob=true", "rope_parameters.interleaved=true"],
+    needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::QWEN_EXPERTS],
+    keys: |hparams, keys| {
+        qwen2moe::keys(hparams, keys)?;
+        keys.set_prefixed("n_deepstack_layers", Value::U32(0));
+        Ok(())
+    },
+    vocab: Route::Qwen3Omni,
+    ..QWEN3VLMOE
+};
+
 /// Of (experts, in, out), unlike those of Qwen 3, which are (experts, out, in).
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
@@ -155,6 +190,51 @@ const MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
     fill: &[Fill::HeadDim, Fill::KvHeads],
     // The class knows the number as `num_local_experts`, under which `text_keys` finds it first.
     renamed: &[("num_experts", "num_local_experts")],
+    ..BASE
+};
+
+/// `Qwen3OmniMoeTextConfig` of transformers 5.23.
+const OMNI_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_omni_moe_text",
+    default_theta: 1_000_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(3584)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(18944)),
+            ("num_hidden_layers", INT, Int(28)),
+            ("num_attention_heads", INT, Int(28)),
+            ("num_key_value_heads", INT, Int(4)),
+            ("max_position_embeddings", INT, Int(32768)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("sliding_window", INT | NULL, Null),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("decoder_sparse_step", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(768)),
+            ("num_experts_per_tok", INT, Int(8)),
+            ("num_experts", INT, Int(128)),
+            ("norm_topk_prob", BOOL, Bool(true)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("mlp_only_layers", NULL | INTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    ..BASE
+};
+
+/// `Qwen3OmniMoeConfig` of transformers 5.23: what listens and thinks, and what talks.
+const OMNI_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_omni_moe",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| match map.get_mut("thinker_config") {
+        Some(Json::Object(thinker)) => adjust::text_config(thinker, &OMNI_TEXT_CONFIG),
+        _ => Ok(()),
+    },
     ..BASE
 };
 

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Not as _;
 
-use tensor::Shape;
+use tensor::{DType, Shape};
 
 use super::drops;
 use super::index::{CORRECTION_BIAS, Found, Index};
-use super::rules::{self, RowRule, TensorRule};
+use super::rules::{self, IntegerRule, RowRule, TensorRule};
 use super::transposed;
 use crate::config::Hparams;
 use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
-use crate::{ArchError, SameValues, SourceTensor};
+use crate::{ArchError, Integers, SameValues, SourceTensor};
 
 /// Experts of one layer that wait for the rest: by output pattern and expert.
 pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
@@ -45,6 +46,10 @@ pub struct Context<'a> {
     pub rename: fn(&Hparams, &str) -> Option<String>,
     /// Who knows whether two tensors of the checkpoint are equal.
     pub same: Option<&'a SameValues<'a>>,
+    /// Who reads tensors of integers.
+    pub integers: Option<&'a Integers<'a>>,
+    /// The first layer that must be there.
+    pub first_layer: u64,
 }
 
 impl Context<'_> {
@@ -90,10 +95,12 @@ impl Context<'_> {
                 name = name.replace(from, to).into();
             }
         }
-        match (self.rename)(self.hparams, &name) {
+        let mut found = match (self.rename)(self.hparams, &name) {
             Some(renamed) => self.index.find(&renamed),
             None => self.index.find(&name),
-        }
+        };
+        found.retain(|found| found.rule.holds(self.hparams, found.bid));
+        found
     }
 
     /// One tensor of several that are alike.
@@ -102,6 +109,11 @@ impl Context<'_> {
         found: &Found,
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Result<OutTensor, ArchError> {
+        match found.rule.rows {
+            RowRule::Product => return self.product(found, parts),
+            RowRule::Append(_) => return self.append(found, parts),
+            _ => {}
+        }
         let mut all = parts.values();
         let Some(first) = all.next() else { return Err(ArchError::MissingTensors { names: Vec::new() }) };
         if let Some(other) = all.find(|part| part.shape != first.shape) {
@@ -117,7 +129,54 @@ impl Context<'_> {
         dims.push(parts.len() as u64);
         let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
         Ok(OutTensor {
-            float: drops::float(&name, shape.n_dims()),
+            float: self.float(found, &name, shape.n_dims()),
+            kept: None,
+            name,
+            shape,
+            data: Data::Rows {
+                sources: parts.values().map(|part| part.name.clone()).collect(),
+                rows: RowMap::Concat,
+                element: ElementMap::Identity,
+            },
+        })
+    }
+
+    /// The product of two vectors; one of them may be a matrix of one row.
+    fn product(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let n_elems = parts.values().map(|part| part.shape.n_elems()).max().unwrap_or(0);
+        if let Some(other) = parts.values().find(|part| part.shape.n_elems() != n_elems) {
+            return Err(ArchError::TensorShape {
+                name: other.name.clone(),
+                found: other.shape,
+                expected: format!("{n_elems} elements"),
+            });
+        }
+        let shape =
+            Shape::new(&[n_elems]).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        let data = Data::Product { sources: parts.values().map(|part| part.name.clone()).collect() };
+        Ok(OutTensor { name, shape, data, float: FloatType::F32, kept: None })
+    }
+
+    /// The rows of several tensors one after the other.
+    fn append(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let row_elems = parts.values().next().map_or(0, |part| part.shape.row_elems());
+        let mut n_rows = 0u64;
+        for part in parts.values() {
+            if part.shape.row_elems() != row_elems || part.shape.n_dims() != 2 {
+                return Err(ArchError::TensorShape {
+                    name: part.name.clone(),
+                    found: part.shape,
+                    expected: format!("rows of {row_elems} elements"),
+                });
+            }
+            n_rows = n_rows.saturating_add(part.shape.n_rows());
+        }
+        let shape = Shape::new(&[row_elems, n_rows])
+            .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        Ok(OutTensor {
+            float: self.float(found, &name, 2),
             kept: None,
             name,
             shape,
@@ -150,8 +209,22 @@ impl Context<'_> {
     /// [`ArchError`] where the rule does not fit the shape.
     pub fn one(&self, found: &Found, source: &SourceTensor) -> Result<OutTensor, ArchError> {
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        if let RowRule::Values(values) = found.rule.rows {
+            let values = values(self.hparams)?;
+            let shape = Shape::new(&[values.len() as u64])
+                .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+            return Ok(OutTensor {
+                name,
+                shape,
+                data: Data::Computed(values),
+                float: FloatType::F32,
+                kept: None,
+            });
+        }
         let rows = match found.rule.rows {
             RowRule::Copy | RowRule::First | RowRule::StackExperts | RowRule::Fuse(_) => RowMap::Concat,
+            RowRule::Values(_) | RowRule::Product | RowRule::Append(_) => RowMap::Concat,
+            RowRule::Integers(rule) => return self.integers_of(rule, name, source),
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
             RowRule::Part(part) => part(self.hparams, &source.shape)?,
@@ -250,6 +323,43 @@ impl Context<'_> {
         let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
         let data = Data::Rows { sources: vec![source.name.clone()], rows, element: ElementMap::Identity };
         Ok(OutTensor { float: self.float(found, &name, shape.n_dims()), kept: None, name, shape, data })
+    }
+
+    /// A tensor of integers.
+    fn integers_of(
+        &self,
+        rule: IntegerRule,
+        name: String,
+        source: &SourceTensor,
+    ) -> Result<OutTensor, ArchError> {
+        let bad = |reason: String| ArchError::BadIds { name: source.name.clone(), reason };
+        let read = self.integers.and_then(|integers| integers.read(&source.name));
+        let mut values = read.ok_or_else(|| bad("no tensor of integers".into()))?;
+        let mut shape = source.shape;
+        if let Some(n_tokens) = rule.distances {
+            for (place, value) in values.iter_mut().enumerate() {
+                *value = value.saturating_add(place as i64);
+            }
+            // Each token of the draft is another one of the target.
+            let n_tokens = n_tokens(self.hparams)?;
+            if let Some(id) = values.iter().find(|id| u64::try_from(**id).is_ok_and(|id| id < n_tokens).not())
+            {
+                return Err(bad(format!("token {id} of a vocabulary of {n_tokens}")));
+            }
+            let mut ids = values.clone();
+            ids.sort_unstable();
+            if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(bad(format!("token {} twice", pair[0])));
+            }
+            let n_elems = [values.len() as u64];
+            shape = Shape::new(&n_elems).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        } else if rule.dtype == DType::I32
+            && let Some(id) = values.iter().find(|id| i32::try_from(**id).is_err())
+        {
+            return Err(bad(format!("{id}, which 32 bits do not hold")));
+        }
+        let data = Data::Integers { source: source.name.clone(), values };
+        Ok(OutTensor { name, shape, data, float: FloatType::OfFile, kept: Some(rule.dtype) })
     }
 
     /// Makes the tensors of a layer's experts.
@@ -378,6 +488,22 @@ fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
             if groups == 0 || per_group == 0 || elems == 0 || columns != Some(source.row_elems()) {
                 return Err(format!("rows of {groups} groups of {per_group} heads of {elems} elements"));
             }
+        }
+        RowMap::PermuteHeads { heads, rows } => {
+            let permuted = heads.checked_mul(rows).filter(|permuted| *permuted > 0 && permuted <= dim);
+            if permuted.is_none() || !rows.is_multiple_of(2) {
+                return Err(format!("at least {heads} heads of {rows} rows"));
+            }
+        }
+        RowMap::AfterZeros { zeros, head } => {
+            // (n, 1, rows, columns) becomes (1 + n, rows, columns).
+            let [columns, rows, 1, n] = dims[..] else {
+                return Err("matrices of adapters, one dimension of 1 between".to_owned());
+            };
+            if zeros != rows || head > 0 && (!head.is_multiple_of(2) || !rows.is_multiple_of(head)) {
+                return Err(format!("{rows} rows in heads of {head}"));
+            }
+            dims = vec![columns, rows, n.saturating_add(1)];
         }
         RowMap::Chunks { order } => {
             // These may be matrices of their own.

@@ -42,6 +42,8 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
         n_stacked: context.stacked().count() as u64,
         tensors: Vec::with_capacity(sources.len()),
         outputs: HashMap::new(),
+        before: Vec::new(),
+        after: Vec::new(),
         dropped: Vec::new(),
         unused: Vec::new(),
         stacks: HashMap::new(),
@@ -69,6 +71,9 @@ struct Pass<'a, 'c> {
     tensors: Vec<OutTensor>,
     /// Index into `tensors` of those that later ones may repeat.
     outputs: HashMap<String, usize>,
+    /// Tensors of integers, which are written before the others and after them.
+    before: Vec<OutTensor>,
+    after: Vec<OutTensor>,
     dropped: Vec<Dropped>,
     unused: Vec<String>,
     /// Stacks that lack experts, by layer.
@@ -106,7 +111,10 @@ impl<'a> Pass<'a, '_> {
         }
         match found.rule.rows {
             RowRule::StackExperts => self.stack_expert(found, source),
-            RowRule::Fuse(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),
+            RowRule::Fuse(n_parts) | RowRule::Append(n_parts) => {
+                self.fuse_part(found, n_parts(context.hparams), source)
+            }
+            RowRule::Product => self.fuse_part(found, 2, source),
             _ => self.copy(&all, source),
         }
     }
@@ -159,6 +167,11 @@ impl<'a> Pass<'a, '_> {
     /// Makes a tensor of each row that the source fits: one, or the parts of a fused projection.
     fn copy(&mut self, all: &[Found], source: &SourceTensor) -> Result<(), ArchError> {
         for found in all {
+            if let RowRule::Integers(rule) = found.rule.rows {
+                let place = if rule.first { &mut self.before } else { &mut self.after };
+                place.push(self.context.one(found, source)?);
+                continue;
+            }
             let is_first = matches!(found.rule.rows, RowRule::First);
             let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
             let repeated = (is_first && self.outputs.contains_key(&name))
@@ -184,7 +197,9 @@ impl<'a> Pass<'a, '_> {
     }
 
     /// Checks that nothing is left over, missing or there twice.
-    fn finish(self) -> Result<Mapped, ArchError> {
+    fn finish(mut self) -> Result<Mapped, ArchError> {
+        self.tensors.splice(0..0, self.before.drain(..));
+        self.tensors.append(&mut self.after);
         let mut unfused: Vec<String> = self
             .fused
             .iter()

@@ -15,11 +15,15 @@ impl Context<'_> {
         bid: u64,
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Vec<String> {
-        let rule = self.rules().find(|rule| rule.gguf == gguf && matches!(rule.rows, RowRule::Fuse(_)));
-        let Some((rule, RowRule::Fuse(n_parts))) = rule.map(|rule| (rule, rule.rows)) else {
+        let of_rule = |rule: &'static TensorRule| match rule.rows {
+            RowRule::Fuse(n_parts) | RowRule::Append(n_parts) => Some((rule, n_parts(self.hparams))),
+            RowRule::Product => Some((rule, 2)),
+            _ => None,
+        };
+        let Some((rule, n_parts)) = self.rules().filter(|rule| rule.gguf == gguf).find_map(of_rule) else {
             return Vec::new();
         };
-        let absent = (0..n_parts(self.hparams)).filter(|part| !parts.contains_key(part));
+        let absent = (0..n_parts).filter(|part| !parts.contains_key(part));
         // The number comes out of a file and may be anything: no more are listed than were there.
         let absent = absent.take(parts.len() + 1);
         if rule.hf.iter().any(|name| name.contains("{xid}")) {
@@ -71,7 +75,8 @@ impl Context<'_> {
         // than it takes to show that something is missing.
         for rule in self.rules() {
             let layers = if rule.gguf.contains("{bid}") { self.n_layers(rule) } else { 1 };
-            let first_missing = (0..layers)
+            let first = if layers > 1 { self.first_layer.min(layers) } else { 0 };
+            let first_missing = (first..layers)
                 .take(tensors.len() + 1)
                 .filter(|bid| rule.needed(self.hparams, n_experts, *bid))
                 .filter(|bid| !have.contains((rules::fill(rule.gguf, *bid, 0) + rule.ending()).as_str()));
@@ -96,8 +101,11 @@ pub(super) fn check_same_output(tensors: &[OutTensor]) -> Result<(), ArchError> 
     for tensor in tensors {
         if let Some(first) = seen.insert(&tensor.name, tensor) {
             let source = |tensor: &OutTensor| match &tensor.data {
-                Data::Rows { sources, .. } => sources.first().cloned().unwrap_or_default(),
+                Data::Rows { sources, .. } | Data::Product { sources } => {
+                    sources.first().cloned().unwrap_or_default()
+                }
                 Data::Columns { source, .. } => source.clone(),
+                Data::Integers { source, .. } => source.clone(),
                 Data::Computed(_) => String::new(),
             };
             return Err(ArchError::SameOutput {

@@ -4,7 +4,7 @@
 //! rows, and whether the model can do without it. Patterns leave out `.weight` and `.bias`;
 //! `{bid}` stands for the layer and `{xid}` for the expert.
 
-use tensor::Shape;
+use tensor::{DType, Shape};
 
 use crate::config::Hparams;
 use crate::{ArchError, ElementMap, FloatType, Matrix, RowMap};
@@ -34,7 +34,12 @@ pub struct TensorRule {
     pub float: Option<FloatType>,
     /// The output tensor whose values make this one needless: it is left out where they are equal.
     pub twin: Option<&'static str>,
+    /// The layers in which the row holds, where another row has the same names in the others.
+    pub layers: Option<InLayers>,
 }
+
+/// Whether a row holds in a layer.
+pub type InLayers = fn(&Hparams, u64) -> bool;
 
 /// What happens to the rows of a tensor.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +79,31 @@ pub enum RowRule {
     /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last
     /// part was met.
     Fuse(fn(&Hparams) -> usize),
+    /// The product of two vectors, element by element; `hf` has the names of both. It appears where the second one was
+    /// met.
+    Product,
+    /// The rows of several source tensors one after the other, `{xid}` = 0 .. n in their name; the function gives n. The
+    /// result appears where the last part was met.
+    Append(fn(&Hparams) -> usize),
+    /// Integers of this type, each plus its place where the flag says so. They stand before or after all other tensors.
+    Integers(IntegerRule),
+    /// Values that the config says, where the source is met; of the source nothing is taken. Another rule names the
+    /// same tensor.
+    Values(fn(&Hparams) -> Result<Vec<f32>, ArchError>),
+}
+
+/// A number that a config gives.
+pub type CountOf = fn(&Hparams) -> Result<u64, ArchError>;
+
+/// How a tensor of integers is written.
+#[derive(Debug, Clone, Copy)]
+pub struct IntegerRule {
+    /// Its type in the file.
+    pub dtype: DType,
+    /// Where each is a distance from its place, and an id of a vocabulary once its place is added: the size of that.
+    pub distances: Option<CountOf>,
+    /// Whether it comes before all other tensors, or after them.
+    pub first: bool,
 }
 
 /// Which matrices of a tensor are transposed, from the config and the shape of the source.
@@ -172,6 +202,7 @@ impl TensorRule {
             shape: None,
             float: None,
             twin: None,
+            layers: None,
         }
     }
 
@@ -230,6 +261,16 @@ impl TensorRule {
         TensorRule { twin: Some(twin), ..self }
     }
 
+    /// This row, for some layers only.
+    pub const fn in_layers(self, layers: InLayers) -> TensorRule {
+        TensorRule { layers: Some(layers), ..self }
+    }
+
+    /// Whether the row holds in a layer.
+    pub fn holds(&self, hparams: &Hparams, bid: u64) -> bool {
+        self.layers.is_none_or(|holds| holds(hparams, bid))
+    }
+
     /// The ending of the tensor that a model cannot do without.
     pub fn ending(&self) -> &'static str {
         self.bare.unwrap_or(".weight")
@@ -242,6 +283,9 @@ impl TensorRule {
 
     /// Whether a model of this config cannot do without the tensor in a layer.
     pub fn needed(&self, hparams: &Hparams, n_experts: u64, bid: u64) -> bool {
+        if !self.holds(hparams, bid) {
+            return false;
+        }
         match self.need {
             Need::If(needed) => needed(hparams, bid),
             Need::Always => true,

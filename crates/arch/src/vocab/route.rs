@@ -52,6 +52,10 @@ routes! {
     LlamaHf = "llama_hf", waits for "no class alone: a part of other routes";
     /// tokenizer.model, else [`Route::Gpt2`]. Qwen 2 and 3, DeepSeek 1, Dream, Grok, RWKV-Qwen.
     SentencePieceOrGpt2 = "sentencepiece_or_gpt2";
+    /// Qwen 3 Omni: [`Route::SentencePieceOrGpt2`], where texts begin and end with the end of a turn.
+    Qwen3Omni = "qwen3_omni";
+    /// Qwen 3 ASR: [`Route::Qwen3Omni`] with a chat template of its own.
+    Qwen3Asr = "qwen3_asr";
     /// tokenizer.model, else [`Route::LlamaHf`]. Jamba.
     SentencePieceOrLlamaHf = "sentencepiece_or_llama_hf";
     /// [`Route::Gpt2`], else tokenizer.model with fixed ids. MPT, SEA-LION, Replit.
@@ -94,6 +98,8 @@ routes! {
     StableLm = "stable_lm";
     /// DeepSeek 2 and 3, Kimi: [`Route::Gpt2`], else Kimi's tiktoken file.
     DeepSeek2 = "deep_seek2";
+    /// Kimi K3: [`Route::DeepSeek2`], whose texts end where the config says, at the end of a turn.
+    KimiK3 = "kimi_k3";
     /// Hunyuan: [`Route::Gpt2`] where there is a tokenizer.json, else its tiktoken file.
     Hunyuan = "hunyuan", waits for "HunYuanMoEV1ForCausalLM";
     /// Phi 3: tokenizer.model with added tokens from three files; Phi 4: byte-level BPE.
@@ -125,7 +131,7 @@ routes! {
     /// Solar Open.
     SolarOpen = "solar_open", waits for "SolarOpenForCausalLM";
     /// dots 3.
-    Dots3 = "dots3", waits for "Dots3NoteForCausalLM";
+    Dots3 = "dots3";
     /// InternS1: byte-level BPE with a fixed bos.
     InternS1 = "interns1", waits for "InternS1ForConditionalGeneration";
     /// LLaDA: byte-level BPE with bos, added tokens as the file has them.
@@ -137,7 +143,7 @@ routes! {
     /// MiniMax: byte-level BPE, template from its own file.
     MiniMax = "minimax", waits for "MiniMaxM1ForCausalLM";
     /// Muse Glimmer: byte-level BPE with `<|eot|>`.
-    MuseGlimmer = "muse_glimmer", waits for "MuseGlimmerForConditionalGeneration";
+    MuseGlimmer = "muse_glimmer";
     /// Nemotron 3 and 4: tokenizer.model with fixed ids.
     Nemotron = "nemotron";
     /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.

@@ -1,6 +1,6 @@
 //! What each route does: which files are read, by which kind, with which keys around.
 
-use gguf::Value;
+use gguf::{Array, Value};
 use serde_json::Value as Json;
 
 use super::error::VocabError;
@@ -16,6 +16,9 @@ use crate::json::is_truthy;
 const NO_TOKENIZER: VocabError = VocabError::NoTokenizer {
     looked_for: "`tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`",
 };
+
+/// The template that the reference gives Qwen 3 ASR, whose own is for sound.
+const CHATML: &str = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /// Writes the keys of the writer's route.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
@@ -36,6 +39,8 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         // The reference tries the model first and takes a missing file for a no.
         Route::SentencePieceOrGpt2 if writer.has_spm() => writer.spm(spm::Style::Plain),
         Route::SentencePieceOrGpt2 => writer.gpt2(&Style::GPT2),
+        Route::Qwen3Omni => writer.qwen3(None),
+        Route::Qwen3Asr => writer.qwen3(Some(CHATML)),
         Route::SentencePieceOrLlamaHf if writer.has_spm() => writer.spm(spm::Style::Plain),
         Route::SentencePieceOrLlamaHf => writer.llama_hf(),
         Route::Mpt => writer.mpt(),
@@ -68,6 +73,21 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         Route::RwkvWorld => rwkv::write_keys(writer),
         Route::Qwen => tiktoken::write_keys(writer),
         Route::StableLm | Route::DeepSeek2 | Route::Hunyuan => writer.gpt2(&Style::GPT2),
+        Route::KimiK3 => {
+            writer.gpt2(&Style::GPT2)?;
+            let config = &writer.input.config;
+            let text = crate::json::text_config(config).and_then(|text| text.get("eos_token_id"));
+            let id = text.or_else(|| config.get("eos_token_id")).and_then(Json::as_u64);
+            if let Some(id) = id.and_then(|id| u32::try_from(id).ok()) {
+                writer.set(keys::EOS_ID, id);
+            }
+            if !writer.has(keys::CHAT_TEMPLATE) {
+                writer.note(
+                    "no chat template: the reference puts one of its own into files of this architecture",
+                );
+            }
+            Ok(())
+        }
         // Phi 4 has Phi 3's class and GPT-4's tokens; only the tokenizer's class tells them apart.
         Route::Phi3 if hf::class_of(writer.input) == "GPT2Tokenizer" => writer.gpt2(&Style::GPT2),
         Route::Phi3 => writer.spm(spm::Style::Phi3),
@@ -141,7 +161,14 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
             writer.gpt2(&Style::GPT2)?;
             writer.own_template()
         }
-        Route::MuseGlimmer => writer.gpt2(&Style { by_text: &[("eot", "<|eot|>")], ..Style::GPT2 }),
+        Route::MuseGlimmer => {
+            writer.gpt2(&Style::GPT2)?;
+            // Behind all others, where nothing else has said it.
+            if let Some(id) = writer.token_id("<|eot|>") {
+                writer.set(keys::EOT_ID, id);
+            }
+            Ok(())
+        }
         Route::Nemotron => {
             writer.spm(spm::Style::Plain)?;
             writer.set(keys::PAD_ID, 0u32);
@@ -206,6 +233,32 @@ impl TokenizerWriter<'_> {
             return llama_hf::write_ranked(self, &hf, style);
         }
         spm::write_keys(self, style)
+    }
+
+    /// The id of a token of the vocabulary that has been written.
+    fn token_id(&self, token: &str) -> Option<u32> {
+        let Value::Array(Array::String(tokens)) = self.entries.get(keys::TOKENS)? else { return None };
+        u32::try_from(tokens.iter().position(|have| have == token.as_bytes())?).ok()
+    }
+
+    /// `Qwen3ASRTextModel.set_vocab` and `Qwen3OmniMoeTextModel.set_vocab` in `conversion/qwen3vl.py`.
+    fn qwen3(&mut self, template: Option<&str>) -> Result<(), VocabError> {
+        match self.has_spm() {
+            true => self.spm(spm::Style::Plain)?,
+            false => self.gpt2(&bpe::Style::GPT2)?,
+        }
+        if let Some(template) = template {
+            self.set(keys::CHAT_TEMPLATE, template);
+        }
+        let config = hf::tokenizer_config(self.input)?.unwrap_or_default();
+        let listed = config.get("added_tokens_decoder").and_then(Json::as_object);
+        let is_it = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
+        let turn_end = listed.and_then(|listed| listed.iter().find(|(_, token)| is_it(token)));
+        if let Some(id) = turn_end.and_then(|(id, _)| id.parse::<u32>().ok()) {
+            self.set(keys::BOS_ID, id);
+            self.set(keys::EOS_ID, id);
+        }
+        Ok(())
     }
 
     fn wordpiece(&mut self) -> Result<(), VocabError> {

@@ -88,6 +88,7 @@ impl<'a> CheckpointRows<'a> {
             }
             let first_row = row - self.parts.get(part).map_or(0, |part| part.first_row);
             match runs.last_mut() {
+                Some(last) if last.part == part && part == self.parts.len() => last.n_rows += 1,
                 Some(last) if last.part == part && last.first_row + last.n_rows == first_row => {
                     last.n_rows += 1;
                 }
@@ -171,7 +172,7 @@ impl RowSource for CheckpointRows<'_> {
         if self.wanted.kept == Some(dtype) {
             return self.repacked(dtype, rows).map(Some);
         }
-        if self.stored_dtype() != Some(dtype) {
+        if self.stored_dtype() != Some(dtype) || matches!(self.wanted.map, RowMap::AfterZeros { .. }) {
             return Ok(None);
         }
         let runs = self.runs(rows);

@@ -8,6 +8,7 @@ mod columns;
 mod elements;
 mod gguf;
 mod legacy;
+mod product;
 mod row_source;
 mod values;
 
@@ -16,6 +17,7 @@ pub use self::{
     columns::ColumnRows,
     gguf::GgufRows,
     legacy::LegacyRows,
+    product::ProductRows,
     row_source::{Granularity, RowSource, RowsFor},
-    values::ValueRows,
+    values::{IntegerRows, ValueRows},
 };

@@ -13,8 +13,8 @@
 //!
 //! Codes are (.., out, in / 2) bytes where nothing else is said; how many bytes of codes a scale has tells the format: 8
 //! NVFP4, 16 MXFP4, 24 MXFP6, 32 MXFP8 (in words of MLX alone; other 8-bit codes have a type of their own and are
-//! `fp8.rs`). The reference's converter leaves MXFP4 of gpt-oss and all NVFP4 in blocks, with the scale of the tensor
-//! beside them; so do we with those that it does not read.
+//! `fp8.rs`). The reference's converter leaves MXFP4 of gpt-oss and of DeepSeek-V4 and all NVFP4 in
+//! blocks, with the scale of the tensor beside them; so do we with those that it does not read.
 //!
 //! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as vendored in
 //! llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4 (`fp_quantized.h`).
@@ -194,7 +194,8 @@ pub(super) fn take_with(
     wide_activations: impl Fn(&Tensor) -> bool,
 ) -> Result<(), Error> {
     // What the reference keeps of its publisher's files, whoever rewrote them.
-    let is_gpt_oss = assembly.quantized.model.get("model_type").and_then(Json::as_str) == Some("gpt_oss");
+    let model_type = assembly.quantized.model.get("model_type").and_then(Json::as_str);
+    let keeps_experts = matches!(model_type, Some("gpt_oss" | "deepseek_v4"));
     let mut n_decoded = 0;
     for codes in assembly.left() {
         let found = SPELLINGS.iter().find_map(|spelling| {
@@ -216,8 +217,10 @@ pub(super) fn take_with(
             tensor_scales: [tensor_scale, of_tensor(spelling.input_scale)],
             written: spelling.tensor_scale.map_or(Written::Factor, |(_, written)| written),
             columns: part(".pre_quant_scale"),
-            // MXFP4 of others than gpt-oss is decoded, as all weights are; what ggml cannot hold too.
-            stays: is_nvfp4 || spelling.codes == "_blocks" || is_gpt_oss && codes.name.contains(".experts."),
+            // MXFP4 of others is decoded, as all weights are; what ggml cannot hold too.
+            stays: is_nvfp4
+                || spelling.codes == "_blocks"
+                || keeps_experts && codes.name.contains(".experts."),
             wide_activations: is_nvfp4 && wide_activations(codes),
         };
         let is_kept = parts.put(assembly)?;
