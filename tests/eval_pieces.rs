@@ -17,13 +17,21 @@ use eval::{
 const ALLOWED: f32 = 2e-5;
 const ALLOWED_OF_STATE: f32 = 0.1;
 
-/// Families that can be run, and of which there is no tiny checkpoint, because the converter does not write them.
-const WITHOUT_CHECKPOINT: &[&str] = &["dream", "exaone", "qwen", "refact", "xverse"];
+/// Families that can be run, and whose files by the reference's converter lack a key that llama.cpp asks for.
+const WITHOUT_KEY: &[&str] = &["exaone", "qwen"];
+
+fn is_without_key(architecture: &str, error: &Error) -> bool {
+    error.to_string() == format!("metadata key `{architecture}.attention.layer_norm_rms_epsilon` is missing")
+}
 
 /// The checkpoint as a file in f32, opened; none where nothing runs its architecture.
 fn open(name: &str) -> Result<Option<Model>, String> {
     let sandbox = Sandbox::with_golden(name);
     let ran = sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+    // Drafts have no tokens without the model that they draft for, and no graph.
+    if ran.stderr.contains("a draft, which takes tokenizer and sizes") {
+        return Ok(None);
+    }
     if ran.code != Some(0) {
         return Err(format!("not converted: {}", ran.stderr));
     }
@@ -31,6 +39,11 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     match Model::open(&sandbox.path("x.gguf"), &options) {
         Ok(model) => Ok(Some(model)),
         Err(Error::UnknownArchitecture { .. }) => Ok(None),
+        Err(error) if WITHOUT_KEY.iter().any(|name| is_without_key(name, &error)) => Ok(None),
+        // Matrices of sentence-transformers behind a model: refused, and named.
+        Err(Error::UnusedTensors { names, .. }) if names.iter().all(|name| name.starts_with("dense_")) => {
+            Ok(None)
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -166,6 +179,6 @@ fn every_graph_has_a_tiny_checkpoint() {
         let seen: BTreeSet<&str> =
             checked().iter().flatten().map(|checked| checked.architecture.as_str()).collect();
         let unseen: Vec<&str> = eval::architectures().filter(|name| !seen.contains(name)).collect();
-        assert_eq!(unseen, WITHOUT_CHECKPOINT);
+        assert_eq!(unseen, WITHOUT_KEY);
     }
 }

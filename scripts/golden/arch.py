@@ -26,6 +26,7 @@ from families import FAMILIES, SMALL
 from families_encoders import ENCODERS, TOKENIZERS
 from families_hybrids import HYBRIDS
 from families_giants import EXTRA as EXTRA_GIANTS, GIANTS
+from families_houses import EXTRA as HOUSES_EXTRA, HOUSES, KINDS, as_it_can
 from families_moe import EXTRA, MOE
 from families_spec import SPEC
 from families_wrappers import WRAPPERS
@@ -109,8 +110,9 @@ Noise.
                         config=dict(num_local_experts=3, num_experts_per_tok=1)),
 }
 
-FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS | GIANTS
-EXTRA |= EXTRA_GIANTS
+FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS | GIANTS | HOUSES
+EXTRA |= EXTRA_GIANTS | HOUSES_EXTRA
+TOKENIZERS |= KINDS
 CHECKPOINTS |= FAMILIES
 
 # What the reference's two steps are run for, with the main checkpoint.
@@ -461,8 +463,9 @@ def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
         target = dict(target_model_dir=checkpoint.whole(spec["target"], GOLDEN, Path(copies) / "target")) \
             if "target" in spec else {}
         for outtype in ("f32", "bf16"):
-            path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"), spec.get("prediction"),
-                           **target, **spec.get("options", {}))
+            with as_it_can(spec, copy):
+                path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"), spec.get("prediction"),
+                               **target, **spec.get("options", {}))
             file_names[outtype] = path.name
             have, listed = listing(path)
             if metadata is None:
@@ -520,7 +523,7 @@ def make(ctx) -> None:
                 files = checkpoint.seed_weights(folder, seed_of(name), kinds_of(spec))
                 checkpoint.store(folder, seed_of(name), files, tokenizer, "tokenizer_config" in spec, ctx.golden)
         try:
-            pre = dict(bpe="llama-bpe", wordpiece="jina-v2-en").get(spec.get("tokenizer"), "default")
+            pre = dict(bpe="llama-bpe", wordpiece="jina-v2-en", qwen_tiktoken="qwen2").get(spec.get("tokenizer"), "default")
             expect(folder, pre, spec, ctx.golden / "arch" / name / "expected.json")
         except Exception as error:
             print(f"{name}: the reference fails: {error!r}", file=sys.stderr)

@@ -23,6 +23,7 @@ import numpy as np
 
 import arch
 from data import normal
+from families_houses import as_it_can
 from lib import sha256_of_file
 
 SIZES = dict(hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2)
@@ -72,6 +73,15 @@ WIDE |= {
     "glm-dsa": SPARSE, "muse-glimmer": TEXT("muse-glimmer", head_dim=64), "mistral4": dict(text_config=dict(
         arch.FAMILIES["mistral4"]["config"]["text_config"], **{**SIZES, **LATENT}, q_lora_rank=256)),
 }
+# Houses.
+MIXTURE = dict(head_dim=64, moe_intermediate_size=256)
+WIDE |= {
+    "xverse": dict(num_key_value_heads=4), "dream": {}, "apertus": {}, "jais2": {},
+    "nanbeige": dict(head_dim=64), "afmoe": MIXTURE, "hy_v3": MIXTURE, "mellum": MIXTURE,
+    "granite_swa": {}, "granitemoe_swa": dict(intermediate_size=256, shared_intermediate_size=256),
+    "smallthinker": dict(head_dim=64, moe_ffn_hidden_size=256), "maple": MIXTURE, "cohere2moe": dict(head_dim=64,
+        intermediate_size=256, prefix_dense_intermediate_size=512),
+}
 TYPES = ["q8_0", "q4_k_m"]
 # What is quantized already is not quantized again.
 TYPES_OF = {"gpt-oss-mxfp4": ["mxfp4_moe"]}
@@ -120,7 +130,7 @@ def make_one(name: str, sizes: dict, ctx) -> None:
         shapes = fill(folder / "model.safetensors")
         pre = "llama-bpe" if spec.get("tokenizer") == "bpe" else "default"
         copy = arch.for_reference(folder, spec, Path(scratch) / "for-reference")
-        with arch.as_it_stands(spec):
+        with arch.as_it_stands(spec), as_it_can(spec, copy):
             base = arch.convert(copy, Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
         files = {}
         for kind in TYPES_OF.get(name, TYPES):

@@ -514,7 +514,9 @@ fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
 fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
     let is_used = |name: &str| {
         layouts.iter().flat_map(|layout| &layout.tensors).any(|tensor| match &tensor.data {
-            Data::Rows { sources, .. } | Data::Product { sources } => sources.iter().any(|source| source == name),
+            Data::Rows { sources, .. } | Data::Product { sources } => {
+                sources.iter().any(|source| source == name)
+            }
             Data::Columns { source, .. } | Data::Integers { source, .. } => source == name,
             Data::Computed(_) => false,
         })

@@ -6,7 +6,7 @@
 use crate::config::Hparams;
 use crate::config::classes::ConfigClass;
 use crate::keys::Keys;
-use crate::tensors::rules::TensorRule;
+use crate::tensors::rules::{NumberRule, TensorRule};
 use crate::text_keys::text_keys;
 use crate::vocab::Route;
 use crate::{ArchError, Input, SourceTensor};
@@ -37,6 +37,8 @@ pub struct Arch {
     pub needs: &'static [&'static str],
     /// The tensor table, in parts that architectures share.
     pub tensors: &'static [&'static [TensorRule]],
+    /// Tensors of one number each that become keys.
+    pub numbers: &'static [NumberRule],
     /// For a model of encoder and decoder, the config key of the number of decoder layers (tensors whose
     /// names in the file begin with `dec.`). The usual key then counts the encoder's layers.
     pub decoder_layers: Option<&'static str>,
@@ -158,6 +160,7 @@ pub const DECODER: Arch = Arch {
     raw_config: false,
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[],
+    numbers: &[],
     decoder_layers: None,
     embedding: "token_embd.weight",
     keys: text_keys,

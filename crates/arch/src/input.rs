@@ -34,6 +34,8 @@ pub struct Input<'a> {
     pub same: Option<SameValues<'a>>,
     /// The values of tensors of integers, which are not weights: tables of ids.
     pub integers: Option<Integers<'a>>,
+    /// The values of small tensors, where somebody can read them.
+    pub values: Option<TensorValues<'a>>,
 }
 
 /// The integers of a tensor, by its name, from whoever opened the files; none where it holds no integers.
@@ -55,9 +57,35 @@ impl<'a> Integers<'a> {
     }
 }
 
+/// A question about weights to whoever opened the files: the values of a small tensor, by its name in the checkpoint.
+/// Asked only where the reference makes keys of them.
+#[derive(Clone)]
+pub struct TensorValues<'a>(Arc<ReadValues<'a>>);
+
+/// Reads a tensor by its name.
+type ReadValues<'a> = dyn Fn(&str) -> Option<Vec<f32>> + 'a;
+
+impl<'a> TensorValues<'a> {
+    /// Answers with `read`.
+    pub fn new(read: impl Fn(&str) -> Option<Vec<f32>> + 'a) -> TensorValues<'a> {
+        TensorValues(Arc::new(read))
+    }
+
+    /// The values of a tensor; none for one that is not there or cannot be read.
+    pub fn ask(&self, name: &str) -> Option<Vec<f32>> {
+        (self.0)(name)
+    }
+}
+
 impl fmt::Debug for Integers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Integers")
+    }
+}
+
+impl fmt::Debug for TensorValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TensorValues")
     }
 }
 

@@ -126,6 +126,11 @@ impl Keys {
         self.early.set(format!("{}.{key}", self.arch), value);
     }
 
+    /// As [`Keys::set_early`], by the whole name.
+    pub fn set_early_whole(&mut self, key: &str, value: Value) {
+        self.early.set(key, value);
+    }
+
     /// Marks the place of `general.file_type`.
     pub fn file_type_here(&mut self) {
         self.file_type_at = Some(self.entries.len());

@@ -589,6 +589,8 @@ pub enum ElementMap {
     Identity,
     /// One is added (norms whose weights are stored as their distance from one).
     AddOne,
+    /// The number is added (norms whose weights are stored as their distance from another number).
+    Add(f32),
     /// Minus e to the power of the element (the decay of state-space models, stored as a
     /// logarithm), rounded to the nearest.
     ///
@@ -622,6 +624,7 @@ impl ElementMap {
         match self {
             ElementMap::Identity => value,
             ElementMap::AddOne => round(value + 1.0),
+            ElementMap::Add(number) => round(value + number),
             // In double precision, so that the result is the correctly rounded f32.
             ElementMap::MinusExp => -round(f64::from(value).exp() as f32),
             ElementMap::Exp => round(f64::from(value).exp() as f32),
@@ -648,6 +651,7 @@ impl ElementMap {
         let guess = match self {
             ElementMap::Identity => return value,
             ElementMap::AddOne => return value - 1.0,
+            ElementMap::Add(number) => f64::from(value) - f64::from(number),
             ElementMap::MinusExp => (-f64::from(value)).ln(),
             ElementMap::Exp => f64::from(value).ln(),
             ElementMap::Softplus if value > 20.0 => return value,
@@ -686,6 +690,7 @@ mod tests {
             ElementMap::AddOne,
             ElementMap::MinusExp,
             ElementMap::Exp,
+            ElementMap::Add(0.2),
             ElementMap::Scale([0.390_625, 1.1]),
             ElementMap::Scale([0.235_702_26, 1.0]),
             ElementMap::ScaleBands { factor: 1.1, bands },

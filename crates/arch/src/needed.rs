@@ -26,6 +26,8 @@ fn lacking_of(
     let n_experts = count("expert_count").unwrap_or(0);
     // Layers that predict further tokens are counted and have tensors of their own.
     let layers = count("block_count").unwrap_or(0).saturating_sub(count("nextn_predict_layers").unwrap_or(0));
+    // HRM counts runs of its two stacks of layers.
+    let layers = count("hrm.layers_per_stack").map_or(layers, |stack| stack.saturating_mul(2));
     // A prediction alone has none of the layers before it.
     let is_first = |rule: &&TensorRule| rule.gguf.contains("{bid}");
     let has_first =

@@ -46,6 +46,7 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
             embedding_rows: embedding.map(|tensor| tensor.shape.n_rows()),
             pre: options.pre.clone(),
             type_vocab_size: resolved.hparams.get_u64("type_vocab_size")?,
+            end_of_document: resolved.hparams.get("eod_token_id").and_then(Json::as_u64),
             embed_json: options.embed_tokenizer_json,
             scores_from_merges: options.scores_from_merges,
         },
@@ -240,6 +241,11 @@ impl Resolved {
             );
         }
         let mut keys = Keys::new(arch.written());
+        if !options.vocab_only {
+            for (key, value) in context(arch, class, &hparams, input).number_keys(input)? {
+                keys.set_early_whole(key, value);
+            }
+        }
         general::keys(input, options, FileKind::Model, &tensors, &mut keys)?;
         (arch.keys)(&hparams, &mut keys)?;
         keys.check_numbers()?;
@@ -278,6 +284,7 @@ pub(crate) fn context<'a>(
         index: Index::new(arch.tensors),
         decoder_layers: arch.decoder_layers,
         towers: None,
+        numbers: arch.numbers,
         prefix: class.prefix,
         hparams,
         drops: arch.drops,

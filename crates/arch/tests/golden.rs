@@ -85,6 +85,12 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
             let bytes = |name| checkpoint.tensor(name).map(|tensor| checkpoint.view(tensor).unwrap().bytes);
             bytes(a) == bytes(b)
         })),
+        values: Some(arch::TensorValues::new(|name| {
+            let tensor =
+                checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
+            let mut values = vec![0.0];
+            checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
+        })),
         tensors: checkpoint
             .tensors
             .iter()
@@ -106,6 +112,8 @@ const TOLD: &[(&str, &str, &str)] = &[
     ("gemma2", "query_pre_attn_scalar", "8"),
     // llama.cpp takes the context length for it.
     ("minicpm-longrope", "rope_parameters.original_max_position_embeddings", "65536"),
+    // As of MiniCPM.
+    ("minicpm3-old", "rope_parameters.original_max_position_embeddings", "512"),
     // Attention sees all of the context in llama.cpp.
     ("mistral", "sliding_window", "128"),
     // The reference has no key for it in this architecture.
@@ -118,6 +126,7 @@ const TOLD: &[(&str, &str, &str)] = &[
     ("phimoe-old", "rope_parameters.long_mscale", "1.5"),
     ("phimoe-old", "rope_parameters.short_mscale", "1.25"),
     // As of Mistral.
+    ("plamo2", "attention_window_size", "2048"),
     ("starcoder2", "sliding_window", "128"),
 ];
 

@@ -296,9 +296,16 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
         }
         _ => false,
     };
+    // Of single numbers, which become keys.
+    let values = |name: &str| {
+        let tensor = checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
+        let mut values = vec![0.0];
+        checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
+    };
     Ok(arch::Input {
         same: Some(arch::SameValues::new(same)),
         integers: Some(arch::Integers::new(|name| integers(checkpoint, name))),
+        values: Some(arch::TensorValues::new(values)),
         decoded: checkpoint.settled,
         kept: checkpoint.tensors.iter().filter_map(kept).collect(),
         config: checkpoint.config.clone(),

@@ -88,6 +88,8 @@ const OTHER_SPELLING: &[&str] = &[
     "bert-mlm-old",
     "distilbert-mlm-old",
     "ernie4_5-fused",
+    "exaone4.5",
+    "exaone4.5-old",
     "ernie4_5-moe-old",
     "eurobert",
     "gemma3-images",
@@ -99,12 +101,16 @@ const OTHER_SPELLING: &[&str] = &[
     "gpt-oss-mxfp4-old",
     "gpt2-old",
     "granite-speech",
+    "grok2",
+    "hunyuan-vl",
+    "janus",
     "jina-bert-v2-code",
     "kimi-vl",
     "llama4-old",
     "mamba-old",
     "mamba-untied",
     "mamba2-codestral",
+    "minimax-m3",
     "ministral3",
     "mistral3",
     "paddleocr",
@@ -130,6 +136,7 @@ const OTHER_SPELLING: &[&str] = &[
     "qwen2moe-stacked",
     "qwen3moe-stacked",
     "roberta-classifier",
+    "sarashina2-vision",
     "t5-gated-old",
 ];
 
@@ -160,7 +167,9 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
         return Err("not cut into files".into());
     }
     let mut expected = weights(&original);
-    expected.retain(|tensor, _| !layout.dropped.iter().any(|dropped| dropped.name == *tensor));
+    // What is a key of the file comes back.
+    let is_lost = |dropped: &arch::Dropped| !dropped.reason.starts_with("a number");
+    expected.retain(|tensor, _| !layout.dropped.iter().any(|lost| lost.name == *tensor && is_lost(lost)));
     let returned_weights = weights(&returned);
     if !OTHER_SPELLING.contains(&name) && returned_weights != expected {
         let differ = |(name, values): &(&String, &(Vec<u64>, Vec<u32>))| {

@@ -48,6 +48,20 @@ pub fn layer_pattern(map: &mut Map<String, Json>, default: u64) -> Result<(), St
     layer_types(map, |layer| !(layer + 1).is_multiple_of(pattern))
 }
 
+/// Fills in `mlp_layer_types` where it is null: the first `dense` layers are dense, the others mixtures.
+pub fn dense_then_sparse(map: &mut Map<String, Json>, dense: u64) -> Result<(), String> {
+    if map.get("mlp_layer_types").is_some_and(|types| !types.is_null()) {
+        return Ok(());
+    }
+    let n_layers = count(map, "num_hidden_layers").unwrap_or(0);
+    if n_layers > MAX_LAYERS {
+        return Err(format!("{n_layers} layers"));
+    }
+    let types = (0..n_layers).map(|layer| if layer < dense { "dense" } else { "sparse" });
+    map.insert("mlp_layer_types".into(), types.collect());
+    Ok(())
+}
+
 /// No window unless `use_sliding_window` says so.
 pub fn window_if_used(map: &mut Map<String, Json>, otherwise: Json) {
     if map.get("use_sliding_window") != Some(&Json::Bool(true)) {

@@ -165,6 +165,13 @@ impl Hparams {
         self.asked.has(key)
     }
 
+    /// These hyperparameters with another rotary parameter.
+    pub fn with_rope(&self, key: &str, value: Json) -> Hparams {
+        let mut hparams = self.clone();
+        hparams.rope.insert(key.into(), value);
+        hparams
+    }
+
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.asked.note(key);

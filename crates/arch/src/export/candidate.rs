@@ -192,8 +192,10 @@ fn flags_of(value: &Value) -> Option<Vec<bool>> {
 fn layer_types(file: &ArchFile<'_>) -> Result<Shown, ExportError> {
     let kinds = LAYER_KINDS.iter().find_map(|(key, kind)| Some((flags_of(file.get(key)?)?, *kind)));
     let Some((mut flags, [if_so, if_not])) = kinds else { return Ok(Vec::new()) };
+    // Some patterns are of all layers, some of these only.
     let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
-    flags.truncate((flags.len() as u64).saturating_sub(predicted) as usize);
+    let n_layers = file.count("block_count")?.unwrap_or(flags.len() as u64).saturating_sub(predicted);
+    flags.truncate(usize::try_from(n_layers).unwrap_or(flags.len()));
     // Layers without key heads are convolutions, or Kimi's delta attention, which has three of these.
     let if_not = if file.has_tensor(".ssm_conv1d_q.weight") { "linear_attention" } else { if_not };
     let names = flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect();

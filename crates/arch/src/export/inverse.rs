@@ -5,9 +5,9 @@
 //! if every key and every tensor of the file comes out does the config stand, and the row maps of
 //! that layout, inverted, say where the rows of each tensor are.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use gguf::{Metadata, Value};
+use gguf::{Array, Metadata, Value};
 use serde_json::Value as Json;
 use tensor::Shape;
 
@@ -20,7 +20,8 @@ use crate::arch::Class;
 use crate::config::classes::{ConfigClass, FieldDefault};
 use crate::layout::{Data, Layout};
 use crate::resolve::{Resolved, context};
-use crate::{ArchError, Input, Options, SourceTensor, pooling, registry};
+use crate::tensors::rules::{self, NumberRule};
+use crate::{ArchError, Input, Options, SourceTensor, TensorValues, pooling, registry};
 
 /// The checkpoint of a file.
 ///
@@ -127,6 +128,11 @@ pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Resul
     let hparams = registry::hparams(arch, &given.config).map_err(ExportError::Conversion)?;
     let hparams = (arch.prepare)(hparams, names).map_err(ExportError::Conversion)?;
     given.tensors = sources(&context(arch, class, &hparams, &Input::default()), file, class)?;
+    let has_numbers = !arch.numbers.is_empty();
+    let read = |tensor: &SourceTensor| Some((tensor.name.clone(), number(file, &tensor.name)?));
+    let numbers: HashMap<String, f32> =
+        given.tensors.iter().filter(|_| has_numbers).filter_map(read).collect();
+    given.values = Some(TensorValues::new(move |name| numbers.get(name).map(|number| vec![*number])));
     let options = Options { arch_as: Some(class.name.to_owned()), ..Options::default() };
     let resolved = Resolved::new(&given, &options).map_err(|error| match error {
         // Named as the file would have them; the experts of a layer are one tensor there.
@@ -140,6 +146,18 @@ pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Resul
     })?;
     let metadata = resolved.layout.metadata.clone();
     Ok(Converted { config: given.config, metadata, layout: resolved.layout, sources: given.tensors })
+}
+
+/// The number of a checkpoint's tensor that is a key of the file, if it is one.
+fn number(file: &ArchFile<'_>, name: &str) -> Option<f32> {
+    let find = |rule: &NumberRule| {
+        let (bid, _) = rules::parse(rule.hf, name)?;
+        match file.input.metadata.get(rule.key) {
+            Some(Value::Array(Array::F32(numbers))) => numbers.get(usize::try_from(bid).ok()?).copied(),
+            _ => None,
+        }
+    };
+    file.arch.numbers.iter().find_map(find)
 }
 
 /// Whether conversion gives the same hyperparameters.
@@ -211,6 +229,10 @@ impl Converted {
             }
         }
         let exported = |source: &SourceTensor| {
+            if let Some(number) = number(file, &source.name) {
+                let (name, shape) = (source.name.clone(), source.shape);
+                return Ok(ExportTensor { name, shape, parts: Vec::new(), values: vec![number] });
+            }
             let parts = parts.remove(source.name.as_str()).unwrap_or_default();
             // Parts that have fewer elements than the source mean that conversion drops some.
             let of_parts: u64 = parts.iter().map(|part| part.n_rows.saturating_mul(part.row_elems)).sum();
@@ -219,7 +241,7 @@ impl Converted {
                     what: format!("tensor `{}`, of which rows are lost,", source.name),
                 });
             }
-            Ok(ExportTensor { name: source.name.clone(), shape: source.shape, parts })
+            Ok(ExportTensor { name: source.name.clone(), shape: source.shape, parts, values: Vec::new() })
         };
         self.sources.iter().map(exported).collect()
     }

@@ -42,6 +42,8 @@ pub struct ExportTensor {
     pub shape: Shape,
     /// Where its rows are; together these have all of them.
     pub parts: Vec<ExportPart>,
+    /// Its values, where a key of the file holds them.
+    pub values: Vec<f32>,
 }
 
 /// Rows of a checkpoint tensor that are in one GGUF tensor.

@@ -47,10 +47,12 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let metadata = input.metadata;
     let name = layout::text(metadata, "general.architecture")?.unwrap_or_default();
     // Several architectures may be written under one name; the one is meant whose conversion gives the file.
-    // Variants are tried first: they have less than what they are written as. Those that are never exported come last: their
-    // reason is of interest only where nothing else fits.
+    // Variants are tried first: they have less than what they are written as; but for the files of many programs, which are
+    // that before anything else. Those that are never exported come last: their reason is of interest only where nothing
+    // else fits.
     let mut written: Vec<&'static Arch> = ARCHES.iter().filter(|arch| arch.written() == name).collect();
-    written.sort_by_key(|arch| (arch.export.obstacle().is_some(), arch.written.is_none()));
+    let is_strict = |arch: &Arch| !matches!(arch.export, Export::Lenient { .. });
+    written.sort_by_key(|arch| (arch.export.obstacle().is_some(), is_strict(arch), arch.written.is_none()));
     if written.is_empty() {
         return Err(ExportError::Architecture { found: name, known: exportable() });
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gguf::{Array, Value};
 use tensor::Shape;
 
 use super::error::ExportError;
@@ -75,6 +76,12 @@ pub fn sources(
     }
     if !unused.is_empty() {
         return Err(ExportError::UnusedTensors { names: unused });
+    }
+    for rule in arch.numbers {
+        if let Some(Value::Array(Array::F32(numbers))) = input.metadata.get(rule.key) {
+            let name = |bid| rules::fill(rule.hf, bid, 0);
+            sources.extend((0..numbers.len() as u64).map(|bid| (name(bid), rule.dims.to_vec())));
+        }
     }
     // Try the shapes that may be meant, and take the first from which the rules make all of these outputs again.
     for (name, made) in shared {

@@ -43,7 +43,11 @@ fn third(shape: &Shape, part: u64, n_head: u64) -> RowMap {
 
 /// Groups that rows of K are permuted in. Files do not state key heads apart; where one does,
 /// the reference divides by them.
-fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
     let heads = hparams.n_heads()?;
     Ok(match hparams.get_u64("num_key_value_heads")? {
         // `_reverse_hf_permute` does `n_head //= n_kv_head` where they differ: kept, though it is one
@@ -53,7 +57,12 @@ fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
     })
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of every text model, the layout of the tensors and the rotated dimensions.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // After the keys of every text model, as `set_gguf_parameters` calls its parent first.
     keys.set_prefixed("tensor_data_layout", "Meta AI original pth".into());

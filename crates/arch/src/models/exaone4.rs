@@ -1,13 +1,16 @@
-//! EXAONE 4.
+//! EXAONE 4, and the text part of EXAONE 4.5.
 //!
-//! Config keys: those of every text model, `vocab_size`, `sliding_window` and which layers have it.
+//! Config keys: those of every text model, `vocab_size`, `sliding_window` and which layers have it; of 4.5 the layers of
+//! multi-token prediction.
 //!
-//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`. The prediction's tensors,
+//! `mtp.`, follow the last layer.
 //!
-//! Source: `Exaone4Model` in `conversion/exaone.py`.
+//! Source: `Exaone4Model` and `Exaone4_5_TextModel` in `conversion/exaone.py`.
 
-use crate::models::llama;
+use crate::models::glm4moe::{self, PREDICTED};
 use crate::models::prelude::*;
+use crate::models::{llama, qwen3next};
 
 /// The row.
 pub const EXAONE4: Arch = Arch {
@@ -19,6 +22,71 @@ pub const EXAONE4: Arch = Arch {
     keys,
     computed: llama::computed,
     ..DECODER
+};
+
+/// The row of EXAONE 4.5.
+pub const EXAONE4_5: Arch = Arch {
+    name: "exaone4_5",
+    written: Some("exaone4"),
+    classes: &[Class::new("Exaone4_5_ForConditionalGeneration")],
+    example: "LGAI-EXAONE/EXAONE-4.5-33B",
+    configs: &[EXAONE4_5_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::POST_NORMS,
+        rules::ATTENTION,
+        rules::QK_NORMS,
+        rules::GATED_MLP,
+        glm4moe::PREDICTION,
+    ],
+    keys: |hparams, keys| {
+        self::keys(hparams, keys)?;
+        keys.count("nextn_predict_layers", hparams, &[PREDICTED])
+    },
+    drops: |hparams, name| {
+        let is_announced = hparams.derived.trunk_layers.is_some();
+        (name.starts_with("mtp.") && !is_announced)
+            .then_some("the config announces no multi-token prediction")
+    },
+    rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
+    export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
+    prepare: count_predicted,
+    export: Export::NotExportable("which of its layers have windows is not read back where one predicts"),
+    ..EXAONE4
+};
+
+/// Counts the layer of the prediction among the others, where the config announces one and the checkpoint has it.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`]; [`ArchError::BadKey`] for more than one such layer: all would have the same tensors, and
+/// no released model does.
+pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
+    let trunk = hparams.n_layers()?;
+    let first = format!("model.layers.{trunk}.");
+    let is_part = |name: &str| name.starts_with("mtp.") || name.starts_with(&first);
+    // transformers leaves the prediction out on saving.
+    if !tensors.iter().any(|tensor| is_part(&tensor.name)) {
+        return Ok(hparams.without(PREDICTED));
+    }
+    match hparams.get_u64(PREDICTED)? {
+        None | Some(0) => Ok(hparams.without(PREDICTED)),
+        Some(1) => {
+            let mut hparams = hparams.with("num_hidden_layers", trunk.saturating_add(1).into());
+            hparams.derived.trunk_layers = Some(trunk);
+            Ok(hparams)
+        }
+        Some(more) => Err(bad(PREDICTED, &more.into(), "1")),
+    }
+}
+
+/// `Exaone4_5_Config` of transformers 5.23: text and images.
+const EXAONE4_5_CONFIG: ConfigClass = ConfigClass {
+    model_type: "exaone4_5",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| adjust::text_config(map, &EXAONE4_CONFIG),
+    ..BASE
 };
 
 /// `Exaone4Config` of transformers 5.23.
@@ -43,8 +111,12 @@ const EXAONE4_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// A pattern of letters, or none without a list of layers, is more than the class can compute.
-fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+/// Which layers slide. A pattern of letters, or none without a list of layers, is more than the class can compute.
+///
+/// # Errors
+///
+/// Why the class would not take the file.
+pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // The 1.2B model has no window: then no layer slides, and the class sets the pattern to 0.
     if map.get("sliding_window").is_none_or(Json::is_null) {
         map.insert("sliding_window_pattern".into(), 0.into());
@@ -60,7 +132,12 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     }
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of every text model, the size of the vocabulary, the window and which layers have it.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.vocab_size(hparams)?;
     if hparams.get("sliding_window").is_none() {
@@ -76,7 +153,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 /// Which layers slide, by `LLLG` or by a period.
 fn pattern(hparams: &Hparams) -> Result<Option<Vec<bool>>, ArchError> {
     // The number comes out of a file; no known model has a hundredth of this bound.
-    let n_layers = hparams.n_layers()?.min(10_000);
+    let n_layers = hparams.derived.trunk_layers.map_or_else(|| hparams.n_layers(), Ok)?.min(10_000);
     Ok(match hparams.get("sliding_window_pattern") {
         Some(Json::String(letters)) if !letters.is_empty() => {
             Some(letters.chars().cycle().take(n_layers as usize).map(|letter| letter == 'L').collect())

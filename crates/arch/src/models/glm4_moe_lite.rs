@@ -83,17 +83,6 @@ const GLM4_MOE_LITE_CONFIG: ConfigClass = ConfigClass {
         DECODER_FIELDS,
     ],
     renamed: &[("num_local_experts", "n_routed_experts")],
-    adjust: |map| {
-        if map.get("mlp_layer_types").is_none_or(Json::is_null) {
-            let n_layers = adjust::count(map, "num_hidden_layers").unwrap_or(0);
-            if n_layers > 10_000 {
-                return Err(format!("{n_layers} layers"));
-            }
-            let types: Json =
-                (0..n_layers).map(|layer| if layer == 0 { "dense" } else { "sparse" }).collect();
-            map.insert("mlp_layer_types".into(), types);
-        }
-        Ok(())
-    },
+    adjust: |map| adjust::dense_then_sparse(map, 1),
     ..BASE
 };

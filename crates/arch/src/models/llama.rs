@@ -25,6 +25,9 @@ pub const LLAMA: Arch = Arch {
         Class::new("VLlama3ForCausalLM"),
         Class::new("LlavaForConditionalGeneration"),
         Class::new("VoxtralForConditionalGeneration"),
+        Class::new("JanusForConditionalGeneration"),
+        Class::new("Sarashina2VisionForCausalLM"),
+        // Refused below.
         // Embedding models and other inner parts: names lack `model.` in front, which is put there
         // before the look-up.
         Class::inner("LlamaModel", "model."),
@@ -39,14 +42,34 @@ pub const LLAMA: Arch = Arch {
         rules::GATED_MLP,
         rules::MIXTRAL_EXPERTS,
     ],
-    // SmolVLM and Idefics 3.
-    rename: |_, name| name.contains("text_model.").then(|| name.replace("text_model.", "")),
+    // SmolVLM and Idefics 3; Sarashina 2 Vision.
+    rename: |_, name| match name.strip_prefix("llm.") {
+        Some(text) => Some(text.to_owned()),
+        None => name.contains("text_model.").then(|| name.replace("text_model.", "")),
+    },
+    drops: of_images,
     keys,
     computed,
     vocab: Route::Llama,
     export: Export::Lenient { understood: UNDERSTOOD },
     ..DECODER
 };
+
+/// Tensors of Janus and Sarashina 2 Vision that no text model has, beyond those whose names say so in all models.
+fn of_images(hparams: &Hparams, name: &str) -> Option<&'static str> {
+    const JANUS: [&str; 5] = [
+        "model.aligner.",
+        "model.vqmodel.",
+        "model.generation_embeddings.",
+        "model.generation_aligner.",
+        "model.generation_head.",
+    ];
+    // Of a model without images such names would be those of the last norm.
+    let has_images = || hparams.get("vision_config").is_some();
+    let is_one =
+        JANUS.iter().any(|start| name.starts_with(start)) || name.starts_with("norm.") && has_images();
+    is_one.then_some("part of an image model")
+}
 
 /// Keys of files of other programs, and of older converters, whose meaning is in the config all the same: the
 /// embedding counts the tokens, `scale_linear` is linear scaling before it had a type, the class has a window where

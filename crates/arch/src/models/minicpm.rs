@@ -17,7 +17,7 @@ pub const MINICPM: Arch = Arch {
     example: "openbmb/MiniCPM-2B-sft-bf16",
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys,
-    computed,
+    computed: |hparams| factors(hparams, hparams.head_share()?),
     vocab: Route::SentencePiece,
     ..DECODER
 };
@@ -40,13 +40,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
+/// The factors of long contexts for `dims` rotated dimensions, where the config has any.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn factors(hparams: &Hparams, dims: u64) -> Result<Vec<Computed>, ArchError> {
     // `generate_extra_tensors` writes factors where the config has any, whatever type of scaling it
     // names.
     let has = |key| hparams.rope().get(key).is_some();
-    if has("long_factor") || has("short_factor") {
-        phi3::long_factors(hparams, hparams.head_share()?)
-    } else {
-        Ok(Vec::new())
-    }
+    if has("long_factor") || has("short_factor") { phi3::long_factors(hparams, dims) } else { Ok(Vec::new()) }
 }

@@ -20,13 +20,14 @@ pub const MINIMAX_M2: Arch = Arch {
         rules::ATTENTION,
         rules::QK_NORMS,
         rules::MIXTRAL_EXPERTS,
-        CORRECTION,
+        &[CORRECTION],
     ],
     keys,
     ..DECODER
 };
 
-const CORRECTION: &[TensorRule] = &[TensorRule::copy(
+/// What is added to the scores of the experts before some are chosen.
+pub const CORRECTION: TensorRule = TensorRule::copy(
     // Two spellings, by release.
     &[
         "model.layers.{bid}.block_sparse_moe.e_score_correction",
@@ -34,7 +35,7 @@ const CORRECTION: &[TensorRule] = &[TensorRule::copy(
     ],
     "blk.{bid}.exp_probs_b",
 )
-.need(Need::Optional)];
+.need(Need::Optional);
 
 /// `MiniMaxM2Config` of transformers 5.23.
 const MINIMAX_M2_CONFIG: ConfigClass = ConfigClass {
@@ -66,7 +67,12 @@ const MINIMAX_M2_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Those of every text model, the length of the experts, the rotated dimensions.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // `intermediate_size` is the length of one expert: no layer is dense.
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])?;

@@ -13,7 +13,8 @@ use crate::models::prelude::*;
 /// The row.
 pub const PHI3: Arch = Arch {
     name: "phi3",
-    classes: &[Class::new("Phi3ForCausalLM")],
+    // The second: the text part of Phi 4 with eyes.
+    classes: &[Class::new("Phi3ForCausalLM"), Class::new("Phi4ForCausalLMV")],
     example: "microsoft/Phi-3-mini-4k-instruct",
     configs: &[PHI3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::FUSED_MLP],

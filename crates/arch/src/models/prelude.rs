@@ -14,7 +14,9 @@ pub(crate) use crate::error::{bad, missing};
 pub(crate) use crate::json::text_key;
 pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub(crate) use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
-pub(crate) use crate::tensors::rules::{self, InLayers, Need, Reshape, RowRule, TensorRule, Transposed};
+pub(crate) use crate::tensors::rules::{
+    self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed,
+};
 pub(crate) use crate::text_keys::text_keys;
 pub(crate) use crate::vocab::Route;
 pub(crate) use crate::{ArchError, Input, SourceTensor, pooling};

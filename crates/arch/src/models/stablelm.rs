@@ -13,12 +13,17 @@ use crate::models::prelude::*;
 /// The row.
 pub const STABLELM: Arch = Arch {
     name: "stablelm",
-    classes: &[Class::new("StableLmForCausalLM"), Class::new("StableLMEpochForCausalLM")],
+    classes: &[
+        Class::new("StableLmForCausalLM"),
+        Class::new("StableLMEpochForCausalLM"),
+        Class::new("LlavaStableLMEpochForCausalLM"),
+    ],
     example: "stabilityai/stablelm-2-1_6b",
     configs: &[STABLELM_CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, HEAD_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     vocab: Route::StableLm,
+    harmless: &["rms_norm_eps"],
     ..DECODER
 };
 

@@ -8,7 +8,7 @@ use tensor::{DType, Shape};
 
 use super::drops;
 use super::index::{CORRECTION_BIAS, Found, Index};
-use super::rules::{self, IntegerRule, RowRule, TensorRule};
+use super::rules::{self, IntegerRule, NumberRule, RowRule, TensorRule};
 use super::transposed;
 use crate::config::Hparams;
 use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
@@ -36,6 +36,8 @@ pub struct Context<'a> {
     pub decoder_layers: Option<&'static str>,
     /// The layers of towers, where the table is that of a projector.
     pub towers: Option<TowerLayers>,
+    /// Tensors that become keys.
+    pub numbers: &'static [NumberRule],
     /// What is put before every name of the checkpoint before it is looked up.
     pub prefix: &'a str,
     /// The config.
@@ -80,10 +82,15 @@ impl Context<'_> {
     }
 
     /// The rows that a tensor of the checkpoint fits. More than one where it is taken apart.
-    ///
+    pub(super) fn find(&self, name: &str) -> Vec<Found> {
+        let mut found = self.index.find(&self.name_in_table(name));
+        found.retain(|found| found.rule.holds(self.hparams, found.bid));
+        found
+    }
+
     /// Renames what the reference renames before it looks at its own table
     /// (`ModelBase.filter_tensors`).
-    pub(super) fn find(&self, name: &str) -> Vec<Found> {
+    pub(super) fn name_in_table<'n>(&self, name: &'n str) -> Cow<'n, str> {
         let mut name = Cow::Borrowed(name);
         if !self.prefix.is_empty() {
             name = format!("{}{name}", self.prefix).into();
@@ -95,12 +102,7 @@ impl Context<'_> {
                 name = name.replace(from, to).into();
             }
         }
-        let mut found = match (self.rename)(self.hparams, &name) {
-            Some(renamed) => self.index.find(&renamed),
-            None => self.index.find(&name),
-        };
-        found.retain(|found| found.rule.holds(self.hparams, found.bid));
-        found
+        (self.rename)(self.hparams, &name).map_or(name, Cow::Owned)
     }
 
     /// One tensor of several that are alike.

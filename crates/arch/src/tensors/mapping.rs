@@ -92,6 +92,11 @@ impl<'a> Pass<'a, '_> {
             self.dropped.push(Dropped { name: name.to_owned(), reason });
             return Ok(());
         }
+        if context.number(name).is_some() {
+            self.dropped
+                .push(Dropped { name: name.to_owned(), reason: "a number, which is a key of the file" });
+            return Ok(());
+        }
         let all = context.find(name);
         if all.is_empty() && drops::is_dense_module(name) {
             let reason = "a matrix behind the model that this architecture has no place for";

@@ -9,6 +9,7 @@ mod index;
 mod lora;
 mod mapping;
 mod missing;
+mod numbers;
 pub mod rules;
 mod transposed;
 

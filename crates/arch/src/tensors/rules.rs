@@ -188,6 +188,17 @@ pub enum Need {
     Optional,
 }
 
+/// A tensor of one number in each layer, which the file has as a key: the numbers of all layers, in their order.
+#[derive(Debug, Clone, Copy)]
+pub struct NumberRule {
+    /// Its name in the checkpoint, whole, with `{bid}` for the layer.
+    pub hf: &'static str,
+    /// The key, whole.
+    pub key: &'static str,
+    /// The dimensions that transformers gives it: one of 1, or none.
+    pub dims: &'static [u64],
+}
+
 impl TensorRule {
     /// A row that copies and that the model needs.
     pub const fn copy(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {

@@ -18,6 +18,8 @@ pub struct VocabContext {
     /// `type_vocab_size` of the config: kinds of sentences that a BERT tells apart; 1 if the
     /// config does not say.
     pub type_vocab_size: Option<u64>,
+    /// `eod_token_id` of the config: the token that ends a document.
+    pub end_of_document: Option<u64>,
     /// Whether the tokenizer's own file goes into the metadata as well, as it is
     /// (`tokenizer.huggingface.json`, `tokenizer.rwkv.world`).
     pub embed_json: bool,

@@ -61,7 +61,7 @@ routes! {
     /// [`Route::Gpt2`], else tokenizer.model with fixed ids. MPT, SEA-LION, Replit.
     Mpt = "mpt";
     /// `DeciModel`: byte-level BPE for Llama 3's vocabulary, else [`Route::LlamaHf`].
-    Deci = "deci", waits for "DeciLMForCausalLM";
+    Deci = "deci";
     /// Mamba: tokenizer.json before tokenizer.model; the vocabulary is rounded up to a multiple
     /// of `pad_vocab_size_multiple` in the config, or of 8.
     Mamba = "mamba";
@@ -93,7 +93,7 @@ routes! {
     /// RWKV 6 and 7: the world vocabulary.
     RwkvWorld = "rwkv_world";
     /// Qwen 1: its tiktoken file.
-    Qwen = "qwen", waits for "QWenLMHeadModel";
+    Qwen = "qwen";
     /// StableLM: [`Route::Gpt2`], else Qwen 1's kind of file.
     StableLm = "stable_lm";
     /// DeepSeek 2 and 3, Kimi: [`Route::Gpt2`], else Kimi's tiktoken file.
@@ -101,17 +101,20 @@ routes! {
     /// Kimi K3: [`Route::DeepSeek2`], whose texts end where the config says, at the end of a turn.
     KimiK3 = "kimi_k3";
     /// Hunyuan: [`Route::Gpt2`] where there is a tokenizer.json, else its tiktoken file.
-    Hunyuan = "hunyuan", waits for "HunYuanMoEV1ForCausalLM";
+    Hunyuan = "hunyuan";
+    /// Hunyuan, dense models: as [`Route::Hunyuan`], with `eod_token_id` of the config as eos and the first eos of
+    /// generation_config.json, where it has several, as `eot`.
+    HunyuanDense = "hunyuan_dense";
     /// Phi 3: tokenizer.model with added tokens from three files; Phi 4: byte-level BPE.
     Phi3 = "phi3";
     /// InternLM 2: as Phi 3, with its own end of turn.
     InternLm2 = "internlm2";
     /// InternLM 3: tokenizer.model, with its own end of turn.
-    InternLm3 = "internlm3", waits for "InternLM3ForCausalLM";
+    InternLm3 = "internlm3";
     /// Arctic: tokenizer.model with renamed pieces.
-    Arctic = "arctic", waits for "ArcticForCausalLM";
+    Arctic = "arctic";
     /// Xverse: a BPE as tokenizer.json, written as a llama tokenizer without scores.
-    Xverse = "xverse", waits for "XverseForCausalLM";
+    Xverse = "xverse";
     /// ChatGLM 3 (tokenizer.model) and GLM 4 (byte-level BPE) under their older class.
     ChatGlm = "chatglm";
     /// Gemma 1: tokenizer.model, no space in front, `eot` of CodeGemma.
@@ -129,15 +132,15 @@ routes! {
     /// GLM Edge and ASR (`_set_vocab_glmedge`).
     GlmEdge = "glm_edge", waits for "GlmasrModel";
     /// Solar Open.
-    SolarOpen = "solar_open", waits for "SolarOpenForCausalLM";
+    SolarOpen = "solar_open";
     /// dots 3.
     Dots3 = "dots3";
     /// InternS1: byte-level BPE with a fixed bos.
     InternS1 = "interns1", waits for "InternS1ForConditionalGeneration";
     /// LLaDA: byte-level BPE with bos, added tokens as the file has them.
-    Llada = "llada", waits for "LLaDAModelLM";
+    Llada = "llada";
     /// Refact: byte-level BPE (its fill-in-the-middle ids have no keys in the reference).
-    Refact = "refact", waits for "GPTRefactForCausalLM";
+    Refact = "refact";
     /// Laguna: byte-level BPE, template from its own file, the second eos as `eot`.
     Laguna = "laguna";
     /// MiniMax: byte-level BPE, template from its own file.
@@ -149,11 +152,11 @@ routes! {
     /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
     Mistral = "mistral";
     /// PLaMo 2: tokenizer.jsonl.
-    Plamo2 = "plamo2", waits for "Plamo2ForCausalLM";
+    Plamo2 = "plamo2";
     /// PLaMo 3: as [`Route::Plamo2`], with a chat template.
-    Plamo3 = "plamo3", waits for "Plamo3ForCausalLM";
+    Plamo3 = "plamo3";
     /// A model without text.
-    None = "none", waits for "WavTokenizerDec";
+    None = "none";
 }
 
 impl Route {

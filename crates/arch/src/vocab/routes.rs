@@ -72,6 +72,11 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         Route::T5 => unigram::write_t5(writer),
         Route::RwkvWorld => rwkv::write_keys(writer),
         Route::Qwen => tiktoken::write_keys(writer),
+        Route::HunyuanDense => {
+            writer.gpt2(&Style::GPT2)?;
+            writer.hunyuan_ends();
+            Ok(())
+        }
         Route::StableLm | Route::DeepSeek2 | Route::Hunyuan => writer.gpt2(&Style::GPT2),
         Route::KimiK3 => {
             writer.gpt2(&Style::GPT2)?;
@@ -473,6 +478,19 @@ impl TokenizerWriter<'_> {
         }
         self.set(keys::ADD_SPACE_PREFIX, false);
         Ok(())
+    }
+
+    /// The ends of texts and turns of `HunYuanModel.set_vocab` in `conversion/hunyuan.py`: other configs are wrong.
+    fn hunyuan_ends(&mut self) {
+        if let Some(id) = self.ctx.end_of_document.and_then(|id| u32::try_from(id).ok()) {
+            self.set(keys::EOS_ID, id);
+        }
+        let eos =
+            self.input.generation_config.as_ref().and_then(|config| config.get("eos_token_id")?.as_array());
+        let first = eos.filter(|eos| eos.len() >= 2).and_then(|eos| eos[0].as_u64());
+        if let Some(id) = first.and_then(|id| u32::try_from(id).ok()) {
+            self.set(keys::EOT_ID, id);
+        }
     }
 
     fn laguna(&mut self) -> Result<(), VocabError> {

@@ -20,6 +20,8 @@ const PANEL_ROWS: u64 = 256;
 pub struct ExportRows<'a> {
     parts: Vec<Part<'a>>,
     view: RowView,
+    /// All values, where no tensor of the file has them.
+    values: Vec<f32>,
 }
 
 /// Rows that are in one GGUF tensor.
@@ -45,7 +47,8 @@ impl<'a> ExportRows<'a> {
             let tensor = file.tensor(&part.source).ok_or_else(missing)?;
             Ok(Part { file, tensor, rows: GgufRows::new(file, tensor), part: part.clone() })
         };
-        Ok(ExportRows { parts: exported.parts.iter().map(part).collect::<Result<_, Error>>()?, view })
+        let parts = exported.parts.iter().map(part).collect::<Result<_, Error>>()?;
+        Ok(ExportRows { parts, view, values: exported.values.clone() })
     }
 
     /// The only part, where rows are in the order of the checkpoint.
@@ -101,6 +104,12 @@ impl RowSource for ExportRows<'_> {
             return part.read(rows, level, out);
         }
         let row_elems = self.view.row_elems.max(1);
+        if !self.values.is_empty() {
+            let range = (rows.start * row_elems) as usize..(rows.end * row_elems) as usize;
+            if let Some(values) = self.values.get(range).filter(|values| values.len() == out.len()) {
+                out.copy_from_slice(values);
+            }
+        }
         for part in &self.parts {
             if part.part.matrix.is_some() {
                 part.read_columns(rows.clone(), row_elems, level, out)?;

@@ -113,7 +113,7 @@ mod tests {
 
     fn tensor(name: &str, dims: &[u64]) -> ExportTensor {
         let shape = Shape::new(dims).expect("a small shape");
-        ExportTensor { name: name.into(), shape, parts: Vec::new() }
+        ExportTensor { name: name.into(), shape, parts: Vec::new(), values: Vec::new() }
     }
 
     #[test]

@@ -1,0 +1,116 @@
+//! K-EXAONE, mixtures of experts.
+//!
+//! Config keys: those of EXAONE 4, experts and their weights, leading dense layers, the layers of multi-token prediction.
+//!
+//! Transforms: experts become one tensor. The prediction's tensors, `mtp.`, follow the last layer.
+//!
+//! Source: `ExaoneMoEModel` in `conversion/exaone.py`.
+
+use crate::models::exaone4::{self, EXAONE4};
+use crate::models::glm4moe::{self, PREDICTED};
+use crate::models::prelude::*;
+use crate::models::qwen3next;
+
+/// The row.
+pub const EXAONE_MOE: Arch = Arch {
+    name: "exaone-moe",
+    // transformers 5.1 spells the name otherwise than files before it.
+    classes: &[Class::new("ExaoneMoeForCausalLM"), Class::new("ExaoneMoEForCausalLM")],
+    example: "LGAI-EXAONE/K-EXAONE-236B-A23B",
+    configs: &[EXAONE_MOE_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::PRE_NORMS,
+        rules::ATTENTION,
+        rules::QK_NORMS,
+        &rules::gated_mlp(Need::If(|hparams, bid| is_trunk(hparams, bid) && !is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(|hparams, bid| is_trunk(hparams, bid) && is_mixture(hparams, bid))),
+        &rules::shared_experts(Need::If(|hparams, bid| is_trunk(hparams, bid) && is_mixture(hparams, bid))),
+        CORRECTION,
+        glm4moe::PREDICTION,
+    ],
+    keys,
+    rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
+    export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
+    prepare: exaone4::count_predicted,
+    ..EXAONE4
+};
+
+const CORRECTION: &[TensorRule] = &[TensorRule::copy(
+    // Two spellings, by release.
+    &["model.layers.{bid}.mlp.e_score_correction", "model.layers.{bid}.mlp.gate.e_score_correction"],
+    "blk.{bid}.exp_probs_b",
+)
+.need(Need::Optional)];
+
+/// Leading dense layers under both of their names.
+const DENSE: [&str; 2] = ["first_k_dense_replace", "first_last_k_dense_replace"];
+
+/// Whether a layer is not one of the prediction, of which no key says what feed-forward part it has.
+fn is_trunk(hparams: &Hparams, bid: u64) -> bool {
+    hparams.derived.trunk_layers.is_none_or(|trunk| bid < trunk)
+}
+
+fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    let kind = hparams.get("mlp_layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
+    match kind {
+        Some(kind) => kind == "sparse",
+        None => bid >= hparams.find(&DENSE).and_then(|(_, count)| count.as_u64()).unwrap_or(0),
+    }
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    exaone4::keys(hparams, keys)?;
+    keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
+    let shared = hparams.need_u64(&["num_shared_experts"])?;
+    let length = hparams.need_u64(&["moe_intermediate_size"])?.saturating_mul(shared);
+    keys.set_derived("expert_shared_feed_forward_length", "", length)?;
+    keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
+    keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
+    let dense = hparams.find(&DENSE).and_then(|(_, count)| count.as_u64()).unwrap_or(0);
+    keys.set_derived("leading_dense_block_count", "first_k_dense_replace", dense)?;
+    keys.set_derived("nextn_predict_layers", PREDICTED, hparams.get_u64(PREDICTED)?.unwrap_or(0))?;
+    // Stated because llama.cpp takes a missing key for linear scaling.
+    keys.set_prefixed("rope.scaling.type", "none".into());
+    Ok(())
+}
+
+/// `ExaoneMoeConfig` of transformers 5.23.
+const EXAONE_MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "exaone_moe",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(102_400)),
+            ("intermediate_size", INT, Int(16384)),
+            ("num_key_value_heads", INT, Int(32)),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("bos_token_id", INT | NULL, Int(1)),
+            ("eos_token_id", INT | NULL | INTS, Int(53)),
+            ("pad_token_id", INT | NULL, Int(0)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("sliding_window", INT, Int(4096)),
+            ("sliding_window_pattern", INT | TEXT | NULL, Int(4)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("mlp_layer_types", NULL | TEXTS, Null),
+            ("first_k_dense_replace", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(1024)),
+            ("num_experts", INT, Int(64)),
+            ("num_experts_per_tok", INT, Int(8)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("num_shared_experts", INT, Int(1)),
+            ("norm_topk_prob", BOOL, Bool(true)),
+            ("routed_scaling_factor", FLOAT, Float(2.5)),
+            ("n_group", INT, Int(1)),
+            ("topk_group", INT, Int(1)),
+        ],
+        DECODER_FIELDS,
+    ],
+    adjust: |map| {
+        let dense = adjust::count(map, "first_k_dense_replace").unwrap_or(0);
+        adjust::dense_then_sparse(map, dense)?;
+        exaone4::config(map)
+    },
+    ..BASE
+};

@@ -1,0 +1,266 @@
+//! Hunyuan: dense models, mixtures of experts, and the text part of Hunyuan OCR and VL.
+//!
+//! Config keys: those of every text model; with rotary scaling of type `dynamic` a base that is made larger; of mixtures
+//! the lengths and counts of experts, which the config lists by layer and which are all the same; of the text part the
+//! sections of the rotated dimensions.
+//!
+//! Transforms: experts become one tensor. An output that is tied is left out.
+//!
+//! Source: `HunYuanModel`, `HunYuanMoEModel` and `HunyuanVLTextModel` in `conversion/hunyuan.py`.
+
+use crate::models::deepseek2::drop_tied;
+use crate::models::prelude::*;
+
+/// The row of the dense models.
+pub const HUNYUAN_DENSE: Arch = Arch {
+    name: "hunyuan-dense",
+    classes: &[Class::new("HunYuanDenseV1ForCausalLM")],
+    example: "tencent/Hunyuan-4B-Instruct",
+    configs: &[DENSE_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, rules::GATED_MLP],
+    keys: dense_keys,
+    drops: drop_tied,
+    vocab: Route::HunyuanDense,
+    export: Export::NotExportable("its rotary scaling has become another base"),
+    harmless: &[
+        "cla_share_factor",
+        "hidden_act=silu",
+        "norm_type=rms",
+        "rope_parameters.beta_fast",
+        "use_rotary_pos_emb=true",
+    ],
+    ..DECODER
+};
+
+/// The row of the text part of models with eyes.
+pub const HUNYUAN_VL: Arch = Arch {
+    name: "hunyuan_vl",
+    classes: &[Class::new("HunYuanVLForConditionalGeneration")],
+    example: "tencent/HunyuanOCR",
+    configs: &[VL_CONFIG],
+    keys: vl_keys,
+    ..HUNYUAN_DENSE
+};
+
+/// The row of the mixtures.
+pub const HUNYUAN_MOE: Arch = Arch {
+    name: "hunyuan-moe",
+    classes: &[Class::new("HunYuanMoEV1ForCausalLM")],
+    example: "tencent/Hunyuan-A13B-Instruct",
+    configs: &[MOE_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, EXPERTS],
+    keys: moe_keys,
+    vocab: Route::Hunyuan,
+    ..HUNYUAN_DENSE
+};
+
+const QK_NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.self_attn.query_layernorm"], "blk.{bid}.attn_q_norm"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.key_layernorm"], "blk.{bid}.attn_k_norm"),
+];
+
+const EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.gate.wg"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
+        .rows(RowRule::StackExperts),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
+        .rows(RowRule::StackExperts),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
+        .rows(RowRule::StackExperts),
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.gate_proj"], "blk.{bid}.ffn_gate_shexp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.up_proj"], "blk.{bid}.ffn_up_shexp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.down_proj"], "blk.{bid}.ffn_down_shexp"),
+];
+
+/// The length that models with `dynamic` scaling are good for; their configs say less.
+const LENGTH: u64 = 256 * 1024;
+
+/// Sets the base of rotary scaling with `alpha` over `dim` dimensions: with base b it becomes b alpha^(dim / (dim - 2)).
+fn scaled_base(hparams: &Hparams, keys: &mut Keys, dim: u64, alpha: f64) -> Result<(), ArchError> {
+    let rope = hparams.rope();
+    let (alpha, base) = (rope.f64_or("alpha", alpha)?, rope.f64_or("rope_theta", 10_000.0)?);
+    if dim <= 2 {
+        return Err(bad("head_dim", &dim.into(), "more than 2"));
+    }
+    let base = base * alpha.powf(dim as f64 / (dim as f64 - 2.0));
+    keys.derived_from("rope.freq_base", &["rope_parameters.alpha"]);
+    keys.set_prefixed("rope.freq_base", Value::F32(base as f32));
+    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.set_prefixed("rope.scaling.factor", Value::F32(1.0));
+    Ok(())
+}
+
+/// Sets the length of files with `dynamic` scaling, after the checks that the reference makes.
+fn fixed_length(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let base = hparams.rope().f64_or("rope_theta", 10_000.0)?;
+    if base != 10_000.0 {
+        return Err(bad("rope_parameters.rope_theta", &base.into(), "10000 with dynamic scaling"));
+    }
+    match hparams.need_u64(&["max_position_embeddings"])? {
+        32_768 | LENGTH => {}
+        other => {
+            return Err(bad(
+                "max_position_embeddings",
+                &other.into(),
+                "32768 or 262144 with dynamic scaling",
+            ));
+        }
+    }
+    keys.set_derived("rope.scaling.original_context_length", "", LENGTH)?;
+    keys.set_derived("context_length", "", LENGTH)
+}
+
+fn dense_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Some configs count one expert, which is no mixture.
+    text_keys(&hparams.without("num_experts"), keys)?;
+    match hparams.rope().kind() {
+        Some("dynamic") => {
+            scaled_base(hparams, keys, hparams.need_u64(&["head_dim"])?, 50.0)?;
+            fixed_length(hparams, keys)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn vl_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(&hparams.without("num_experts"), keys)?;
+    let rope = hparams.rope();
+    let sections = rope.get("mrope_section").or(rope.get("xdrope_section"));
+    // transformers writes `xdrope` as `dynamic` with sections.
+    let (Some("dynamic" | "xdrope"), Some(Json::Array(sections))) = (rope.kind(), sections) else {
+        return match rope.kind() {
+            Some("dynamic") => {
+                scaled_base(hparams, keys, hparams.need_u64(&["head_dim"])?, 50.0)?;
+                fixed_length(hparams, keys)
+            }
+            _ => Ok(()),
+        };
+    };
+    // The scaling is left to llama.cpp here: it gets the base as it is.
+    scaled_base(hparams, keys, hparams.need_u64(&["head_dim"])?, 50.0)?;
+    let alpha = rope.get("alpha").ok_or_else(|| missing("rope_parameters.alpha"))?;
+    keys.rope_number("rope.freq_base", rope, &["rope_theta"])?;
+    keys.derived_from("rope.scaling.alpha", &["rope_parameters.alpha"]);
+    keys.set_prefixed("rope.scaling.alpha", Value::F32(to_f32("rope_parameters.alpha", alpha)?));
+    keys.set_prefixed("rope.scaling.factor", Value::F32(rope.f64_or("factor", 1.0)? as f32));
+    keys.count("rope.scaling.original_context_length", hparams, &["max_position_embeddings"])?;
+    keys.count("context_length", hparams, &["max_position_embeddings"])?;
+    let sections: Result<Vec<i32>, ArchError> =
+        sections.iter().map(|item| to_i32("rope_parameters.mrope_section", item)).collect();
+    keys.set_prefixed("rope.dimension_sections", Value::Array(Array::I32(sections?)));
+    Ok(())
+}
+
+fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Published configs say `false` for no groups, which Python counts as 0.
+    let mut counted = hparams.clone();
+    for key in ["n_group", "topk_group"] {
+        if counted.get(key) == Some(&Json::Bool(false)) {
+            counted = counted.with(key, 0.into());
+        }
+    }
+    text_keys(&counted, keys)?;
+    keys.needed("expert_shared_feed_forward_length", hparams, &["intermediate_size"])?;
+    // transformers builds experts of the dense length, and one that all tokens pass, and says neither.
+    let length = same_in_all_layers(hparams, "moe_intermediate_size")?;
+    let length = length.map_or_else(|| hparams.need_u64(&["intermediate_size"]), Ok)?;
+    keys.set_derived("expert_feed_forward_length", "moe_intermediate_size", length)?;
+    let used = same_in_all_layers(hparams, "moe_topk")?.ok_or_else(|| missing("moe_topk"))?;
+    keys.set_derived("expert_used_count", "moe_topk", used)?;
+    let shared = same_in_all_layers(hparams, "num_shared_expert")?.unwrap_or(1);
+    keys.set_derived("expert_shared_count", "num_shared_expert", shared)?;
+    match hparams.rope().kind() {
+        Some("dynamic") => {
+            scaled_base(hparams, keys, hparams.head_share()?, 1000.0)?;
+            fixed_length(hparams, keys)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A count that the config states once, or for each layer.
+fn same_in_all_layers(hparams: &Hparams, key: &'static str) -> Result<Option<u64>, ArchError> {
+    let Some(Json::Array(counts)) = hparams.get(key) else { return hparams.get_u64(key) };
+    let first = counts.first().and_then(Json::as_u64);
+    match first.filter(|_| counts.windows(2).all(|pair| pair[0] == pair[1])) {
+        Some(first) => Ok(Some(first)),
+        None => Err(bad(key, &counts.clone().into(), "the same count for all layers")),
+    }
+}
+
+/// Fields that the classes have with the same defaults.
+const FIELDS: &[Field] = &[
+    ("vocab_size", INT, Int(290_943)),
+    ("intermediate_size", INT, Int(11008)),
+    ("num_key_value_heads", INT | NULL, Null),
+    ("max_position_embeddings", INT, Int(2048)),
+    ("rms_norm_eps", FLOAT, Float(1e-5)),
+    ("pad_token_id", INT | NULL, Int(0)),
+    ("eod_token_id", INT | NULL, Int(3)),
+    ("pretraining_tp", INT, Int(1)),
+    ("attention_bias", BOOL, Bool(false)),
+    ("attention_dropout", INT | FLOAT, Float(0.0)),
+];
+
+/// `HunYuanDenseV1Config` of transformers 5.23.
+const DENSE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "hunyuan_v1_dense",
+    fields: &[FIELDS, DECODER_FIELDS],
+    fill: &[Fill::KvHeads],
+    ..BASE
+};
+
+/// `HunYuanMoEV1Config` of transformers 5.23.
+const MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "hunyuan_v1_moe",
+    fields: &[
+        &[
+            ("sep_token_id", INT | NULL, Int(4)),
+            ("num_experts", INT, Int(1)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("moe_topk", INT | INTS, Int(1)),
+        ],
+        FIELDS,
+        DECODER_FIELDS,
+    ],
+    renamed: &[("num_experts_per_tok", "moe_topk"), ("num_local_experts", "num_experts")],
+    ..DENSE_CONFIG
+};
+
+/// `HunYuanVLTextConfig` of transformers 5.23.
+const VL_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "hunyuan_vl_text",
+    fields: &[
+        &[("tie_word_embeddings", BOOL, Bool(true)), ("sep_token_id", INT | NULL, Int(4))],
+        FIELDS,
+        DECODER_FIELDS,
+    ],
+    renamed: &[
+        ("attention_head_dim", "head_dim"),
+        ("org_vocab_size", "vocab_size"),
+        ("pad_id", "pad_token_id"),
+    ],
+    adjust: |map| {
+        for key in ["rope_scaling", "rope_parameters"] {
+            let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
+            if let Some(sections) = rope.remove("xdrope_section") {
+                rope.entry("mrope_section").or_insert(sections);
+            }
+            let kind = rope.get("rope_type").or_else(|| rope.get("type"));
+            if kind.is_some_and(|kind| kind == "xdrope") {
+                rope.insert("rope_type".into(), "dynamic".into());
+            }
+        }
+        Ok(())
+    },
+    ..DENSE_CONFIG
+};
+
+/// `HunYuanVLConfig` of transformers 5.23: text and images.
+const VL_CONFIG: ConfigClass = ConfigClass {
+    model_type: "hunyuan_vl",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| adjust::text_config_or_flat(map, &VL_TEXT_CONFIG),
+    ..BASE
+};

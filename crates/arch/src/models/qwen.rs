@@ -1,0 +1,37 @@
+//! Qwen 1.
+//!
+//! Config keys: those of every text model. `intermediate_size` counts gate and up together, and is written so.
+//!
+//! Transforms: none; Q, K and V stay one matrix.
+//!
+//! Source: `QwenModel` in `conversion/qwen.py`.
+
+use crate::models::prelude::*;
+
+/// The row.
+pub const QWEN: Arch = Arch {
+    name: "qwen",
+    classes: &[Class::new("QWenLMHeadModel")],
+    example: "Qwen/Qwen-7B",
+    tensors: &[ENDS, LAYERS],
+    vocab: Route::Qwen,
+    export: Export::NotExportable("its tokenizer is a tiktoken file, which is not written"),
+    harmless: &["scale_attn_weights=true"],
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.wte"], "token_embd"),
+    TensorRule::copy(&["transformer.ln_f"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["transformer.h.{bid}.attn.c_attn"], "blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["transformer.h.{bid}.attn.c_proj"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["transformer.h.{bid}.ln_2"], "blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.w1"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.w2"], "blk.{bid}.ffn_gate"),
+    TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
+];
