@@ -115,7 +115,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("qwen", &["missing_key", "tensor_shape"], "`qwen.feed_forward_length` is 48"),
     // It writes the epsilon under the name of another norm than llama.cpp asks for.
     ("exaone", &["missing_key"], "`exaone.attention.layer_norm_rms_epsilon` is missing"),
-    // It writes the width of experts, which in released models is that of the shared part.
+    // The shared part, which is all that a dense model has, is of another width than the one that becomes the key.
     ("granite4", &["tensor_shape"], "`granite.feed_forward_length` is 64"),
     ("granitehybrid", &["tensor_shape"], "`granitehybrid.feed_forward_length` is 64"),
     // It writes the number of the one token that the released tokenizers have.
