@@ -47,6 +47,7 @@ mod registry;
 mod resolve;
 mod resolve_projector;
 mod rope_llama3;
+mod row_map;
 mod tensors;
 mod text_keys;
 mod unasked;

@@ -36,6 +36,7 @@ fn lacking_of(
     let of_decoder = count("decoder_block_count").unwrap_or(layers);
     let mut names = Vec::new();
     for rule in arch.rules() {
+        // A row of some layers only (`rule.layers`) is never asked for: which these are, a config says.
         let is_needed = match rule.need {
             Need::Always => true,
             Need::Dense => n_experts == 0,
@@ -54,6 +55,7 @@ fn lacking_of(
             true => layers,
         };
         let spelled =
+            // A file of n tensors lacks one of n + 1, so the count of a broken file makes no endless list.
             (0..layers).take(n_tensors + 1).map(|bid| rules::fill(rule.gguf, bid, 0) + rule.ending());
         names.extend(spelled.filter(|name| !has(name)));
     }

@@ -116,7 +116,7 @@ pub struct Towers {
     pub vision: Option<Hparams>,
     /// The tower of sound.
     pub audio: Option<Hparams>,
-    /// How images and sound are prepared: [`PREPROCESSORS`], merged.
+    /// How images and sound are prepared: the files of `PREPROCESSORS`, merged.
     pub preprocessor: Hparams,
     /// Tokens that were added to the tokenizer, with their numbers, where the family asks for them.
     pub added_tokens: Vec<(String, u64)>,
@@ -204,6 +204,7 @@ pub fn tower_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     keys.file_type_here();
     if let Some(vision) = &towers.vision {
         keys.set_prefixed("has_vision_encoder", Value::Bool(true));
+        // What leaves the projector is as wide as the embeddings of the text model.
         keys.set_prefixed("vision.projection_dim", Value::U32(towers.text_width()?));
         for (key, names) in [
             ("vision.image_size", &["image_size"][..]),
@@ -219,6 +220,7 @@ pub fn tower_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
             count(keys, key, vision, "vision_config", names)?;
         }
         for key in ["image_mean", "image_std"] {
+            // No default stands in for these two: without them nothing is written.
             let value = towers.preprocessor.get(key).ok_or_else(|| missing_in(PREPROCESSORS[0], key))?;
             keys.set_prefixed(&format!("vision.{key}"), by_channel(key, value)?);
         }
@@ -275,8 +277,10 @@ pub fn preprocessor(files: [Option<Json>; 2]) -> Map<String, Json> {
     const LIFTED: [&str; 2] = ["media_proc_cfg", "image_processor"];
     let mut merged = Map::new();
     for (file, lifted) in files.into_iter().zip(LIFTED) {
+        // Either file may be absent.
         let Some(Json::Object(mut file)) = file else { continue };
         if let Some(Json::Object(inner)) = file.get(lifted).cloned() {
+            // Keys of the inner object win over those around it.
             file.extend(inner);
         }
         merged.extend(file);

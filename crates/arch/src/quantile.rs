@@ -19,6 +19,7 @@ fn erfinv(y: f64) -> f64 {
         return y;
     }
     // The error function rises: an interval that holds x is halved until it has no inside.
+    // y comes from f32, so |y| <= 1 - 2^-24 and |x| < 4: inside the interval.
     let (mut low, mut high) = (-6.0f64, 6.0f64);
     for _ in 0..200 {
         let middle = (low + high) / 2.0;
@@ -32,6 +33,7 @@ fn erf(x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (x, x, 0.0);
     while term.abs() > 1e-18 * sum.abs() {
         n += 1.0;
+        // t(n) = t(n - 1) * 2 x^2 / (2 n + 1), from t(0) = x.
         term *= 2.0 * x * x / (2.0 * n + 1.0);
         sum += term;
     }

@@ -35,6 +35,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     let own: Vec<SourceTensor> =
         input.tensors.iter().filter(|tensor| (row.owns)(hparams, &tensor.name)).cloned().collect();
     let (projector, n_tensors) = (row.name, input.tensors.len());
+    // True of no tensors too: nothing would be left to write.
     if own.iter().all(|tensor| (row.drops)(hparams, &tensor.name).is_some()) {
         return Err(ArchError::EmptyProjector { projector, n_tensors });
     }
@@ -58,6 +59,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
 
     let mut keys = Keys::new(WRITTEN);
     general::keys(input, options, FileKind::Projector, &tensors, &mut keys)?;
+    // A tower of sound alone does without those files.
     if towers.vision.is_some() && PREPROCESSORS.iter().all(|name| input.file(name).is_none()) {
         return Err(ArchError::NoPreprocessor);
     }
@@ -90,6 +92,7 @@ fn towers(row: &Projector, input: &Input<'_>) -> Result<Towers, ArchError> {
         let raw = tower
             .at
             .iter()
+            // Places are dotted paths; the first one with an object is the tower's.
             .find_map(|path| path.split('.').try_fold(&whole, |config, key| config.get(key))?.as_object())?;
         // The class of a tower goes by its own type where the whole can have several, else by that of the whole.
         let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);
@@ -107,6 +110,7 @@ fn towers(row: &Projector, input: &Input<'_>) -> Result<Towers, ArchError> {
         return Err(missing(place.unwrap_or("vision_config")));
     }
     let mut text = map.clone();
+    // Keys of the text part come over those of the whole.
     text.extend(text_config(&whole).and_then(Json::as_object).cloned().unwrap_or_default());
     let file = |name: &'static str| -> Result<Option<Json>, ArchError> {
         let Some(bytes) = input.file(name) else { return Ok(None) };
@@ -139,6 +143,7 @@ fn added_tokens(config: Option<&Json>, tokenizer: Option<&Json>) -> Vec<(String,
     let content = |token: &Json| Some(token.get("content")?.as_str()?.to_owned());
     let of_config = config.and_then(|config| config.get("added_tokens_decoder")).and_then(Json::as_object);
     let of_config = of_config.into_iter().flatten();
+    // {"7": {"content": ".."}}: the id is the key here, in tokenizer.json it is a field.
     let of_config = of_config.filter_map(|(number, token)| Some((content(token)?, number.parse().ok()?)));
     let of_tokenizer = tokenizer.map_or(&[][..], |tokenizer| list(tokenizer, "added_tokens")).iter();
     let of_tokenizer = of_tokenizer.filter_map(|token| Some((content(token)?, token.get("id")?.as_u64()?)));

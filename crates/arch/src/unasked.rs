@@ -79,12 +79,14 @@ pub(crate) fn unasked(
     let mut tell = |key: String, value: &Json| {
         let is_known = hparams.was_asked(&key)
             || HARMLESS.contains(&key.as_str())
+            // An entry of a row may be about one value only: `hidden_act=silu`.
             || harmless.iter().any(|entry| fits(entry, &key, value))
             || unasked.iter().any(|known| known.key == key);
         if is_known || value.is_null() {
             return;
         }
         let is_unused = has_no_window && key.contains("window");
+        // Parts of names decide, so that a key nobody has seen is told loudly too.
         let is_mathematics =
             !is_unused && !is_neutral(&key, value) && MATHEMATICS.iter().any(|part| key.contains(part));
         unasked.push(UnaskedKey { key, value: value.clone(), is_mathematics });
@@ -100,6 +102,7 @@ pub(crate) fn unasked(
             Json::Object(_) => {}
             _ if class.is_some_and(|class| class.has_default(key, value)) => {}
             _ => {
+                // Rows ask for the name of the class, a file may have the older one.
                 let renamed = class.and_then(|class| class.renamed.iter().find(|(from, _)| from == key));
                 tell(full_name(renamed.map_or(key.as_str(), |(_, to)| to)), value);
             }
@@ -111,6 +114,7 @@ pub(crate) fn unasked(
 /// Rotary parameters, those of each kind of layer too.
 fn by_layer_type(rope: &Map<String, Json>) -> impl Iterator<Item = (&String, &Json)> {
     rope.iter().flat_map(|(key, value)| match value {
+        // {"sliding_attention": {"rope_theta": ..}}: the keys inside count.
         Json::Object(inner) => inner.iter().collect(),
         _ => vec![(key, value)],
     })
@@ -120,6 +124,7 @@ fn by_layer_type(rope: &Map<String, Json>) -> impl Iterator<Item = (&String, &Js
 fn fits(entry: &str, key: &str, value: &Json) -> bool {
     match (entry.split_once('='), value) {
         (None, _) => entry == key,
+        // Text is compared as it stands, all else as JSON (`=true`).
         (Some((of, wanted)), Json::String(text)) => of == key && wanted == text,
         (Some((of, wanted)), value) => {
             of == key && serde_json::from_str::<Json>(wanted).is_ok_and(|wanted| wanted == *value)

@@ -5,6 +5,7 @@ use std::path::Path;
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
+    &["row_map"],
     &["input", "json", "layout", "options", "naming"],
     &["vocab"],
     &["error"],

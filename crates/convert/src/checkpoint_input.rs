@@ -151,6 +151,7 @@ impl CheckpointInput {
             _ => None,
         };
         match () {
+            // First of all: a norm is F32 even where it is stored as FP8.
             () if tensor.shape.n_dims() <= 1 || tensor.name.ends_with("_norm.weight") => Some(DType::F32),
             () if self.is_of_fp8(tensor) => Some(DType::Q8_0),
             () => match source()? {
@@ -220,6 +221,7 @@ impl Input for CheckpointInput {
                 let mut files = plan_layout(projector, Vec::new(), Vec::new(), Vec::new(), output, &plain)?;
                 for file in &mut files {
                     file.of = FileOf::Projector;
+                    // Tasks of the projector follow those of the model, and choices count both.
                     file.choices.iter_mut().for_each(|choice| choice.tensor += self.layout.tensors.len());
                 }
                 Ok(files)

@@ -125,6 +125,7 @@ fn choose(
             let has_imatrix = request.importance.is_some();
             let overrides = Overrides { has_imatrix, ..request.overrides.clone() };
             let mut made = assign(output.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
+            // Each step may replace the type that the one before it chose.
             if base.converted {
                 keep_stored(&mut made, facts);
             }
@@ -223,6 +224,7 @@ fn into_files(
         if is_split {
             describe_shard(&mut metadata, base, shards, [no, count, n_tensors])?;
         }
+        // Shards after the first have no key of alignment, hence the default, whatever the first states.
         let alignment = match metadata.get(ALIGNMENT_KEY) {
             Some(Value::U32(stated)) => *stated,
             _ => DEFAULT_ALIGNMENT,
@@ -230,6 +232,7 @@ fn into_files(
         let choices = tensors.iter().map(|tensor| tensor.choice).collect();
         let tensors = tensors.into_iter().map(|it| (it.name, it.shape, it.choice.dtype)).collect();
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
+        // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));
         Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard })
     };

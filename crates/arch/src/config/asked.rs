@@ -14,6 +14,7 @@ impl Asked {
     pub fn note(&self, key: &str) {
         // A set stays whole whatever panicked beside it.
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A key that is there already needs no copy.
         if !asked.contains(key) {
             asked.insert(key.to_owned());
         }

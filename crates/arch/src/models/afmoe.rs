@@ -35,6 +35,7 @@ pub const AFMOE: Arch = Arch {
 
 const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    // After attention, as it says; in llama this name is that of the norm before the feed-forward part.
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
     TensorRule::copy(&["model.layers.{bid}.pre_mlp_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_mlp_layernorm"], "blk.{bid}.post_ffw_norm"),
@@ -46,6 +47,7 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.expert_bias"], "blk.{bid}.exp_probs_b")
         .bare(".bias")
         .need(Need::Optional),
+    // n matrices (f, in) become one tensor (n, f, in).
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts)
         .need(IS_MIXTURE),
@@ -112,6 +114,7 @@ const AFMOE_CONFIG: ConfigClass = ConfigClass {
     adjust: |map| {
         let period = adjust::count(map, "global_attn_every_n_layers").filter(|period| *period > 0);
         let period = period.ok_or("`global_attn_every_n_layers` is 0")?;
+        // At a period of 4 layers 3, 7, 11, ... attend to all, and the others have the window.
         adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(period))
     },
     ..BASE

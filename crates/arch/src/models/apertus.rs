@@ -17,6 +17,7 @@ pub const APERTUS: Arch = Arch {
     configs: &[APERTUS_CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, rules::ATTENTION, rules::QK_NORMS, rules::UNGATED_MLP],
     numbers: &[
+        // Both alphas are vectors of one element; beta and eps have no dimensions.
         NumberRule { hf: "model.layers.{bid}.mlp.act_fn.alpha_n", key: "xielu.alpha_n", dims: &[1] },
         NumberRule { hf: "model.layers.{bid}.mlp.act_fn.alpha_p", key: "xielu.alpha_p", dims: &[1] },
         NumberRule { hf: "model.layers.{bid}.mlp.act_fn.beta", key: "xielu.beta", dims: &[] },

@@ -22,8 +22,10 @@ pub const ARCTIC: Arch = Arch {
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    // The dense part and the mixture beside it have a norm each.
     TensorRule::copy(&["model.layers.{bid}.residual_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm_exps"),
+    // w1 is the gate, w3 up, w2 down.
     TensorRule::copy(&["model.layers.{bid}.residual_mlp.w1"], "blk.{bid}.ffn_gate"),
     TensorRule::copy(&["model.layers.{bid}.residual_mlp.w2"], "blk.{bid}.ffn_down"),
     TensorRule::copy(&["model.layers.{bid}.residual_mlp.w3"], "blk.{bid}.ffn_up"),

@@ -67,6 +67,7 @@ const LATENT: &[TensorRule] = &[
         .need(IS_LATENT),
     TensorRule::copy(&["model.layers.{bid}.attention.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm")
         .need(IS_LATENT),
+    // kv_b_proj holds for each head W_uk above W_uv. attn_k_b is W_uk transposed, attn_v_b is W_uv, by head.
     TensorRule::transposed(
         &["model.layers.{bid}.attention.kv_b_proj"],
         "blk.{bid}.attn_k_b",
@@ -99,9 +100,11 @@ const DELTA: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.attention.v_conv1d"], "blk.{bid}.ssm_conv1d_v")
         .shape(kimi_linear::KERNEL)
         .need(IS_DELTA),
+    // One full matrix where Kimi Linear has two of a low rank: `keys` insists on `no_kda_lora`.
     TensorRule::copy(&["model.layers.{bid}.attention.f_proj"], "blk.{bid}.ssm_f_a").need(IS_DELTA),
     TensorRule::copy(&["model.layers.{bid}.attention.b_proj"], "blk.{bid}.ssm_beta").need(IS_DELTA),
     TensorRule::copy(&["model.layers.{bid}.attention.g_proj"], "blk.{bid}.ssm_g_a").need(IS_DELTA),
+    // w = exp(A_log), without the minus that Kimi Linear's has.
     TensorRule::copy(&["model.layers.{bid}.attention.A_log"], "blk.{bid}.ssm_a")
         .bare("")
         .shape(AS_COLUMN)
@@ -127,6 +130,7 @@ fn is_latent(hparams: &Hparams, bid: u64) -> bool {
     let predicted = hparams.get_u64(PREDICTED).ok().flatten().unwrap_or(0);
     let trunk = hparams.n_layers().unwrap_or(0).saturating_sub(predicted);
     let group = hparams.get_u64("layer_group_size").ok().flatten().unwrap_or(1).max(1);
+    // Of 20 layers in groups of 8: 7 and 15, then 16 to 19, which fill no group.
     bid >= trunk || (bid + 1).is_multiple_of(group) || bid >= trunk / group * group
 }
 
@@ -153,6 +157,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             return Err(bad(key, &found, "what Ling 3 has"));
         }
     }
+    // Latent attention caches one key for all heads.
     text_keys(&hparams.with("num_key_value_heads", 1.into()), keys)?;
     let n_layers = hparams.n_layers()?.min(10_000);
     let heads = (0..n_layers).map(|bid| i32::from(is_latent(hparams, bid))).collect();
@@ -166,8 +171,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])?;
     keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // What is cached of a token: the latent vector and the rotated part, side by side.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     let plain = hparams.need_u64(&["qk_nope_head_dim"])?;
+    // What a head sees: its plain part, expanded from the latent vector, and the rotated part.
     keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", plain.saturating_add(rotated))?;
     keys.needed("attention.value_length_mla", hparams, &["v_head_dim"])?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
@@ -191,6 +198,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         if counts.iter().map(|count| i64::from(*count) * 2).sum::<i64>() != rotated as i64 {
             return Err(bad("mrope_section", sections, "half of `qk_rope_head_dim` together"));
         }
+        // llama.cpp's key has four sections, of which the last is not used here.
         counts.resize(4, 0);
         keys.set_prefixed("rope.dimension_sections", Value::Array(Array::I32(counts)));
     }

@@ -20,10 +20,13 @@ pub const BAMBA: Arch = Arch {
     tensors: &[ENDS, LAYERS, granitehybrid::STATE, granitehybrid::ATTENTION],
     keys: |hparams, keys| {
         granitemoe::keys(hparams, keys)?;
+        // inner = expand * hidden: the width of the state-space part.
         let expand = hparams.need_u64(&["expand", "num_heads", "mamba_expand"])?;
         let inner = expand.saturating_mul(hparams.need_u64(&["hidden_size"])?);
+        // `true`: layers that attend are rotated.
         granitehybrid::state_keys(hparams, keys, inner, true)
     },
+    // Granite's two names of the feed-forward part are not found here: it is `feed_forward`.
     rename: |_, _| None,
     export_name: |_, _, _| None,
     ..GRANITEHYBRID

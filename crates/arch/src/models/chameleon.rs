@@ -18,6 +18,7 @@ pub const CHAMELEON: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, QK_NORMS, rules::GATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
+        // Whether norms stand behind attention and feed-forward part instead of before them.
         keys.flag("swin_norm", hparams, "swin_norm");
         Ok(())
     },
@@ -27,6 +28,7 @@ pub const CHAMELEON: Arch = Arch {
 };
 
 const QK_NORMS: &[TensorRule] = &[
+    // (heads, head_dim) becomes (head_dim), reordered as rows of permuted queries and keys are.
     TensorRule::part(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm", first_head),
     TensorRule::part(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm", first_head),
 ];

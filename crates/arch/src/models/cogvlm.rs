@@ -23,6 +23,7 @@ pub const COGVLM: Arch = Arch {
 };
 
 const LAYERS: &[TensorRule] = &[
+    // `language_expert_...` sees text; its twin for images is what is left out.
     TensorRule::copy(&["model.layers.{bid}.self_attn.language_expert_query_key_value"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.language_expert_dense"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["model.layers.{bid}.mlp.language_mlp.gate_proj"], "blk.{bid}.ffn_gate"),

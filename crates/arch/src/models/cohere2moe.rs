@@ -58,6 +58,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let slides = hparams.sliding_layers().ok_or_else(|| missing("layer_types"))?;
     keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
     keys.vocab_size(hparams)?;
+    // The plain length is that of an expert.
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])?;
     keys.set_derived("leading_dense_block_count", "first_k_dense_replace", dense_layers(hparams))?;
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
@@ -69,6 +70,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             return Err(bad("shared_expert_combination_strategy", how, "average"));
         }
         keys.set_derived("expert_shared_count", "num_shared_experts", shared)?;
+        // Shared experts side by side: n experts of length f are one of n f.
         let length = hparams.need_u64(&["intermediate_size"])?.saturating_mul(shared);
         keys.set_derived("expert_shared_feed_forward_length", "", length)?;
     }
@@ -134,6 +136,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     };
     let (of_dense, of_rest) =
         (period("prefix_dense_sliding_window_pattern")?, period("sliding_window_pattern")?);
+    // The last layer of each period attends to all. The second pattern starts at the first mixture.
     adjust::layer_types(map, |layer| match layer.checked_sub(dense) {
         None => !(layer + 1).is_multiple_of(of_dense),
         Some(layer) => !(layer + 1).is_multiple_of(of_rest),

@@ -32,10 +32,12 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm").need(Need::If(
         |hparams, bid| part(hparams, bid, "attention").is_none_or(|part| attends(part) || is_linear(part)),
     )),
+    // Rows n and n + dim / 2 of a head become neighbours, as llama.cpp rotates them.
     TensorRule::part(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q", interleaved).need(ATTENDS),
     TensorRule::part(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k", interleaved).need(ATTENDS),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(ATTENDS),
     TensorRule::copy(
+        // A matrix in the place of attention goes by the name of the output projection.
         &["model.layers.{bid}.self_attn.o_proj", "model.layers.{bid}.self_attn.linear_attn"],
         "blk.{bid}.attn_output",
     )
@@ -46,6 +48,7 @@ const FEEDS: Need =
     Need::If(|hparams, bid| part(hparams, bid, "ffn").is_none_or(|part| !part["ffn_mult"].is_null()));
 
 const FEED_FORWARD: &[TensorRule] = &[
+    // A layer without `ffn_mult` has no feed-forward part, and no norm before it.
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm").need(FEEDS),
     TensorRule::copy(&["model.layers.{bid}.mlp.gate_proj"], "blk.{bid}.ffn_gate").need(FEEDS),
     TensorRule::copy(&["model.layers.{bid}.mlp.up_proj"], "blk.{bid}.ffn_up").need(FEEDS),
@@ -112,11 +115,13 @@ fn block_keys(hparams: &Hparams, blocks: &[Json], keys: &mut Keys) -> Result<(),
     for block in blocks {
         let (attention, ffn) = (&block["attention"], &block["ffn"]);
         let (of_keys, of_all) = match &attention["n_heads_in_group"] {
+            // Heads without key heads: one matrix in the place of attention. None of both: no attention.
             Json::Null => (0, if is_linear(attention) { heads } else { 0 }),
             group => {
                 let group = group.as_u64().filter(|group| *group > 0);
                 let group =
                     group.ok_or_else(|| bad("block_configs", attention, "heads in a group above 0"))?;
+                // A group is the query heads that share one key head.
                 (heads / group, heads)
             }
         };

@@ -49,6 +49,7 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
 const CLASSES: &[&str] = &["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM"];
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Messages one after the other, without roles or marks.
     keys.set_first_text("tokenizer.chat_template", "{% for m in messages %}{{m['content']}}{% endfor %}");
     match hparams.get("rms_norm_eps") {
         Some(_) => text_keys(hparams, keys)?,
@@ -58,6 +59,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     deepseek2::expert_keys(hparams, keys)?;
     let rotated = hparams.get_u64("qk_rope_head_dim")?.unwrap_or(0);
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // The window has two names; 0 is none.
     let window = |key| hparams.get_u64(key).map(|window| window.filter(|window| *window > 0));
     keys.derived_from("attention.sliding_window", &["sliding_window"]);
     if let Some(window) =

@@ -93,6 +93,7 @@ const DEEPSEEK_V32_CONFIG: ConfigClass = ConfigClass {
     ],
     renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", glm4moe::PREDICTED)],
     adjust: |map| {
+        // Where both are stated, `num_experts` wins over `n_routed_experts`.
         if let Some(experts) = map.get("num_experts").filter(|experts| !experts.is_null()).cloned() {
             map.insert("n_routed_experts".into(), experts);
         }
@@ -128,6 +129,7 @@ pub const SPARSE_FIELDS: &[Field] = &[
 /// Which layers are mixtures, where the file does not say; the rotated part of a head is what the class calls its size.
 pub fn layer_kinds(map: &mut Map<String, Json>) -> Result<(), String> {
     let dense = adjust::count(map, "first_k_dense_replace").unwrap_or(0);
+    // At the default of 3 layers 0, 1 and 2 are dense.
     adjust::kinds(map, "mlp_layer_types", |layer| if layer < dense { "dense" } else { "sparse" })?;
     adjust::kinds(map, "layer_types", |_| "indexed_attention")?;
     deepseek2::rotated_part(map)

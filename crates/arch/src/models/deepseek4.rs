@@ -67,6 +67,7 @@ pub const DEEPSEEK4_DSPARK: Arch = Arch {
     },
     rename: |_, name| {
         let (stage, rest) = name.strip_prefix("mtp.")?.split_once('.')?;
+        // These stand under a stage but are of the whole draft; all else is a layer, `mtp.2.x` as `layers.2.x`.
         let is_root = ["main_", "markov_head.", "confidence_head.", "norm.", "hc_head_"];
         Some(match is_root.iter().any(|start| rest.starts_with(start)) {
             true => rest.to_owned(),
@@ -76,6 +77,7 @@ pub const DEEPSEEK4_DSPARK: Arch = Arch {
     prepare: |hparams, tensors| {
         let stage =
             |tensor: &SourceTensor| tensor.name.strip_prefix("mtp.")?.split_once('.')?.0.parse::<u64>().ok();
+        // Stages are the layers. None of them compresses keys, and no table chooses their experts.
         let n_layers = tensors.iter().filter_map(stage).max().map_or(1, |last| last.saturating_add(1));
         let ratios: Json = (0..n_layers.min(10_000)).map(|_| Json::from(0)).collect();
         let hparams = hparams.with("num_hidden_layers", n_layers.into()).with("compress_ratios", ratios);
@@ -118,6 +120,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["layers.{bid}.attn.wq_b"], "blk.{bid}.attn_q_b"),
     TensorRule::copy(&["layers.{bid}.attn.wkv"], "blk.{bid}.attn_kv"),
     TensorRule::copy(&["layers.{bid}.attn.kv_norm"], "blk.{bid}.attn_kv_a_norm"),
+    // Queries go through the rank `q_lora_rank`, the output through `o_lora_rank`.
     TensorRule::copy(&["layers.{bid}.attn.wo_a"], "blk.{bid}.attn_output_a"),
     TensorRule::copy(&["layers.{bid}.attn.wo_b"], "blk.{bid}.attn_output_b"),
     TensorRule::copy(&["layers.{bid}.attn_norm"], "blk.{bid}.attn_norm"),
@@ -169,6 +172,7 @@ const EXPERTS: &[TensorRule] = &[
         .bare(".weight")
         .rows(RowRule::Integers(IntegerRule { dtype: DType::I32, distances: None, first: true }))
         .need(Need::If(is_hashed)),
+    // w1 is the gate, w3 up, w2 down; so too in the shared experts.
     TensorRule::copy(&["layers.{bid}.ffn.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts),
     TensorRule::copy(&["layers.{bid}.ffn.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
@@ -202,6 +206,7 @@ fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("expert_shared_count", hparams, &["n_shared_experts"])?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
+    // One bound for all layers, of routed and of shared experts alike.
     let limit = hparams.need_f64("swiglu_limit")? as f32;
     glm5_next::clamps(keys, "swiglu_clamp_exp", limit, n_layers)?;
     glm5_next::clamps(keys, "swiglu_clamp_shexp", limit, n_layers)?;
@@ -222,6 +227,7 @@ fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     shared_keys(hparams, keys)?;
     let streams = hparams.need_u64(&["hc_mult"])?;
+    // All streams side by side: hc_mult * hidden_size.
     let width = hparams.need_u64(&["hidden_size"])?.saturating_mul(streams);
     keys.set_derived("embedding_length_out", "hidden_size", width)
 }

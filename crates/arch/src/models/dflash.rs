@@ -75,6 +75,7 @@ pub const DSPARK: Arch = Arch {
     rename: |hparams, name| if name == "d2t" { None } else { rename(hparams, name) },
     drops: |hparams, name| match name {
         "t2d" => Some("which tokens of the target the draft knows follows from `d2t`"),
+        // With the target's whole vocabulary the target's own output serves the draft.
         "lm_head.weight" | "model.lm_head.weight" if !has_own_vocabulary(hparams) => {
             Some("the output is the target's")
         }
@@ -136,6 +137,7 @@ pub const GEMMA4_DSPARK: Arch = Arch {
             return Ok(Vec::new());
         }
         let head = hparams.need_u64(&["global_head_dim"])?.min(1 << 16);
+        // rotated = global_head_dim * partial_rotary_factor numbers of a head turn, in half as many pairs.
         let rotated = head as f64 * hparams.rope().f64_or("partial_rotary_factor", 0.25)?;
         if !(rotated > 0.0 && rotated <= head as f64 && rotated % 2.0 == 0.0) {
             return Err(bad(
@@ -172,6 +174,7 @@ fn prepare_gemma4(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams,
     if types.len() as u64 != n_layers || types.iter().any(|kind| kind != "full_attention") {
         return Err(bad("layer_types", &types.to_vec().into(), "full_attention for each layer"));
     }
+    // Keys serve as values, which is why `v_proj` may be absent above.
     if !hparams.is_true("attention_k_eq_v") {
         let found = hparams.get("attention_k_eq_v").cloned().unwrap_or_default();
         return Err(bad("attention_k_eq_v", &found, "true"));
@@ -209,10 +212,13 @@ fn gemma4_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     for key in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
         keys.set_derived(key, "global_head_dim", head)?;
     }
+    // x = embedding * sqrt(hidden_size)
     let width = hparams.need_u64(&["hidden_size"])? as f64;
     keys.set_prefixed("embedding_scale", Value::F32(width.sqrt() as f32));
+    // Scores are q k^T times 1, not times 1 / sqrt(head).
     keys.set_prefixed("attention.scale", Value::F32(1.0));
     keys.set_prefixed("hidden_activation", "gelu_pytorch_tanh".into());
+    // Absent means true here; for other targets `prepare_spark` tells it from the config's spelling.
     let anchored = hparams.get("sample_from_anchor") != Some(&Json::Bool(false));
     keys.set_prefixed("sample_from_anchor", Value::Bool(anchored));
     if either(hparams, "target_layer_ids").is_none() {
@@ -295,6 +301,7 @@ pub fn target_layers(ids: Option<&Json>, keys: &mut Keys) -> Result<(), ArchErro
     if ids.is_empty() {
         return Ok(());
     }
+    // What leaves layer i is what enters layer i + 1.
     let next = |id: &Json| Ok(to_i32("target_layer_ids", id)?.saturating_add(1));
     let layers = ids.iter().map(next).collect::<Result<Vec<i32>, ArchError>>()?;
     keys.set_prefixed("target_layers", Value::Array(Array::I32(layers)));
@@ -320,6 +327,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     number(keys, "attention.value_scale", inner(hparams, "attention_value_scale"))?;
     let block = either(hparams, "block_size").map_or(Ok(16), |size| to_u32("block_size", size))?;
     keys.set_prefixed("block_size", Value::U32(block));
+    // Convolutions and selector come together: the first of the keys makes all four required.
     if inner(hparams, "conv_kernel_size").is_some() {
         for key in ["conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"] {
             let value = inner(hparams, key).ok_or_else(|| missing(&format!("dflash_config.{key}")))?;
@@ -327,6 +335,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         }
     }
     number(keys, "logit_scale", either(hparams, "output_multiplier"))?;
+    // A bound of 0 stands for none.
     let bound = either(hparams, "final_logit_softcapping");
     number(
         keys,
@@ -342,6 +351,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The target counts positions in sections; the draft has time alone.
     let rope = ["rope_parameters", "rope_scaling"].into_iter().find_map(|key| hparams.target(key));
     if rope.is_some_and(|rope| rope.get("mrope_section").is_some()) {
+        // All head_dim / 2 pairs count time; the other three sections are empty.
         let half = to_i32("head_dim", &(hparams.head_dim()? / 2).into())?;
         keys.set_prefixed("rope.dimension_sections", Value::Array(Array::I32(vec![half, 0, 0, 0])));
     }
@@ -358,6 +368,7 @@ fn window_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         (true, _) => vec![true; n_layers as usize],
         (false, Some(layers)) => layers,
         (false, None) => {
+            // The first `max_window_layers` layers see everything.
             let from = hparams.get_u64("max_window_layers")?.unwrap_or(n_layers);
             (0..n_layers).map(|layer| layer >= from).collect()
         }
@@ -378,6 +389,7 @@ fn prepare_spark(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, 
     }
     let mask = hparams.get("mask_token_id").cloned().unwrap_or_default();
     let aux = hparams.get("aux_hidden_state_layer_ids").and_then(Json::as_array);
+    // `aux_hidden_state_layer_ids` is further by one: i - 1 here, to which `target_layers` adds 1 again.
     let config = match aux {
         Some(ids) => {
             let ids: Json =
@@ -399,6 +411,7 @@ fn prepare_spark(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, 
         return Err(bad("draft_vocab_size", &own.into(), "at most `vocab_size`"));
     }
     let judges = tensors.iter().any(|tensor| tensor.name.contains("confidence_head.proj"));
+    // Without `d2t` nothing says which tokens of the target the draft's ids stand for.
     if has_own_vocabulary(&hparams)
         && !tensors.is_empty()
         && !tensors.iter().any(|tensor| tensor.name == "d2t")

@@ -48,6 +48,7 @@ pub const DOTS3NOTE: Arch = Arch {
             .or_else(|| deepseek2::drop_tied(hparams, name))
     },
     rename: |hparams, name| {
+        // Layers count from 0, so the number of those of the trunk is the place of the predicting one.
         let layer = hparams.derived.trunk_layers?;
         (name == EMBEDDING).then(|| format!("model.layers.{layer}.embed_tokens.weight"))
     },
@@ -70,6 +71,7 @@ const EMBEDDING: &str = "model.mtp.embed_tokens.weight";
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_proj"], "blk.{bid}.attn_q_a"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_layernorm"], "blk.{bid}.attn_q_a_norm")
+        // One rank of queries for both geometries, as `prepare` makes sure.
         .element_of(|hparams, _, _| rescaled(hparams, "q_lora_rank")),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_b_proj"], "blk.{bid}.attn_q_b"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_proj_with_mqa"], "blk.{bid}.attn_kv_a_mqa"),
@@ -77,6 +79,7 @@ const ATTENTION: &[TensorRule] = &[
         .element_of(|hparams, bid, _| {
             rescaled(hparams, if is_windowed(hparams, bid) { "swa_kv_lora_rank" } else { "kv_lora_rank" })
         }),
+    // Layers with a window have their rules for `kv_b_proj` in `WINDOWED`.
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
@@ -104,6 +107,7 @@ const WINDOWED: &[TensorRule] = &[
     TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", |hparams, shape| {
         deepseek2::values_of_heads(&windowed(hparams)?, shape)
     })
+    // (heads * values, rank) becomes (heads, values, rank), by the lengths of layers with a window.
     .shape(Reshape {
         forward: |hparams, dims| (deepseek2::BY_HEAD.forward)(&windowed(hparams)?, dims),
         inverse: rules::flat_rows,
@@ -138,6 +142,7 @@ fn rescaled(hparams: &Hparams, rank: &'static str) -> Result<ElementMap, ArchErr
     }
     let width = hparams.need_u64(&["hidden_size"])? as f64;
     let rank = hparams.need_u64(&[rank])?.max(1) as f64;
+    // s * (norm(x) * w) = norm(x) * (s w): the factor moves into the weight.
     Ok(ElementMap::Scale([(width / rank).sqrt() as f32, 1.0]))
 }
 
@@ -164,6 +169,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
             return Err(bad(key, found, name));
         }
     }
+    // The keys have one rotated length and one rank of queries for all layers.
     for (windowed, full) in [("swa_qk_rope_head_dim", "qk_rope_head_dim"), ("swa_q_lora_rank", "q_lora_rank")]
     {
         let found = hparams.get(windowed).ok_or_else(|| missing(windowed))?;
@@ -199,9 +205,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("attention.sliding_window", hparams, &["sliding_window_size", "sliding_window"])?;
     let trunk = hparams.derived.trunk_layers.unwrap_or(n_layers);
     let windows: Vec<bool> = (0..trunk).map(|bid| is_windowed(hparams, bid)).collect();
+    // Only layers without a window have an indexer.
     let without = windows.iter().map(|windowed| !windowed).collect();
     keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(windows)));
     keys.set_derived("attention.kv_lora_rank_swa", "swa_kv_lora_rank", rank)?;
+    // Absorbed: keys are rank + rotated, values the rank; `..._mla_swa` are the lengths of one head.
     keys.set_derived("attention.key_length_swa", "swa_kv_lora_rank", rank.saturating_add(rotated))?;
     keys.set_derived("attention.value_length_swa", "swa_kv_lora_rank", rank)?;
     keys.set_derived("attention.key_length_mla_swa", "swa_qk_nope_head_dim", plain.saturating_add(rotated))?;

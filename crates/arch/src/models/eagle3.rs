@@ -29,6 +29,7 @@ pub const EAGLE3: Arch = Arch {
         let config = &input.config;
         let named = config.get("architectures").and_then(|classes| classes.get(0)).and_then(Json::as_str);
         let layers = config.get("num_hidden_layers");
+        // By its class, or by what only a draft has: a vocabulary of its own, and a single layer.
         named.is_some_and(|class| class.to_lowercase().contains("eagle3"))
             || config.get("draft_vocab_size").is_some() && layers.is_some_and(|layers| *layers == 1)
     }),
@@ -75,6 +76,7 @@ const LAYERS: &[TensorRule] = &[
 /// Ids of the target's tokens, of which there are so many.
 pub const fn ids(n_tokens: fn(&Hparams) -> Result<u64, ArchError>) -> TensorRule {
     let rule = IntegerRule { dtype: DType::I64, distances: Some(n_tokens), first: false };
+    // id of the target = id of the draft + d2t[id of the draft].
     TensorRule::copy(&["d2t"], "d2t").bare("").need(HAS_OWN_VOCABULARY).rows(RowRule::Integers(rule))
 }
 
@@ -97,6 +99,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             let n_layers =
                 hparams.target("num_hidden_layers").ok_or_else(|| no_target("num_hidden_layers"))?;
             let n_layers = to_i32("num_hidden_layers", n_layers)?;
+            // Of 32 layers: 2, 16 and 29.
             vec![2, n_layers / 2, n_layers - 3]
         }
     };

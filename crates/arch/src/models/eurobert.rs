@@ -30,6 +30,7 @@ const ENDS: &[TensorRule] = &[
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
+    // An encoder: each token sees those after it, too.
     keys.set_prefixed("attention.causal", Value::Bool(false));
     keys.set_prefixed("rope.scaling.type", "none".into());
     // Classifiers that pool after their last step have no key; the reference refuses their files.

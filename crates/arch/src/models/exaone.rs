@@ -34,6 +34,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.attn.attention.v_proj"], "blk.{bid}.attn_v"),
     TensorRule::copy(&["transformer.h.{bid}.attn.attention.out_proj"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["transformer.h.{bid}.ln_2"], "blk.{bid}.ffn_norm"),
+    // y = c_proj (silu(c_fc_0 x) * c_fc_1 x): the first is the gate.
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_fc_0"], "blk.{bid}.ffn_gate"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_fc_1"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),

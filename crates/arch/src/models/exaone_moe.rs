@@ -30,6 +30,7 @@ pub const EXAONE_MOE: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
+    // `mtp.` becomes the layer after the last one.
     rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
     prepare: exaone4::count_predicted,
@@ -55,6 +56,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("mlp_layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     match kind {
         Some(kind) => kind == "sparse",
+        // Configs without a list: the first layers are dense, all others are mixtures.
         None => bid >= hparams.find(&DENSE).and_then(|(_, count)| count.as_u64()).unwrap_or(0),
     }
 }
@@ -63,6 +65,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     exaone4::keys(hparams, keys)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
+    // Shared experts lie side by side in one matrix: its length is theirs together.
     let shared = hparams.need_u64(&["num_shared_experts"])?;
     let length = hparams.need_u64(&["moe_intermediate_size"])?.saturating_mul(shared);
     keys.set_derived("expert_shared_feed_forward_length", "", length)?;

@@ -61,6 +61,7 @@ const ATTENTION: &[TensorRule] = &[
 
 const HAS_KEYS: Need = Need::If(|hparams, bid| {
     let shared = hparams.get_u64("num_kv_shared_layers").ok().flatten().unwrap_or(0);
+    // The first n_layers - num_kv_shared_layers layers have keys and values of their own.
     bid < hparams.n_layers().unwrap_or(0).saturating_sub(shared)
 });
 
@@ -75,10 +76,12 @@ const PER_LAYER: &[TensorRule] = &[
 
 /// Alternating updates: four states, of which a layer computes one and predicts the others.
 const ALTERNATING: &[TensorRule] = &[
+    // States 1 to 3 have a matrix each; the three become one tensor.
     TensorRule::copy(&["model.altup_projections.{xid}"], "altup_proj").rows(RowRule::Fuse(n_projections)),
     TensorRule::copy(&["model.altup_unembed_projections.{xid}"], "altup_unembd_proj")
         .rows(RowRule::Fuse(n_projections)),
     TensorRule::copy(&["model.layers.{bid}.altup.correction_coefs"], "blk.{bid}.altup_correct_coef"),
+    // A parameter without `.weight` in the checkpoint, which the file's name gets.
     TensorRule::copy(&["model.layers.{bid}.altup.correct_output_scale"], "blk.{bid}.altup_correct_scale")
         .bare(".weight"),
     TensorRule::copy(&["model.layers.{bid}.altup.prediction_coefs"], "blk.{bid}.altup_predict_coef"),
@@ -165,11 +168,14 @@ const GEMMA3N_TEXT_CONFIG: ConfigClass = ConfigClass {
         // Lists have an item for each layer of a number that comes out of a file.
         let n_layers = adjust::count(map, "num_hidden_layers").filter(|n_layers| *n_layers <= 10_000);
         let n_layers = n_layers.ok_or("no number of layers below 10000")?;
+        // Every fifth layer sees everything.
         adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(5))?;
+        // One length stands for that of every layer.
         if let Some(length) = map.get("intermediate_size").filter(|length| length.is_u64()).cloned() {
             map.insert("intermediate_size".into(), vec![length; n_layers as usize].into());
         }
         if map.get("activation_sparsity_pattern").is_none_or(Json::is_null) {
+            // By default the first ten layers set 95 % of their activations to zero, the others none.
             let sparse = if n_layers > 10 { 10 } else { 0 };
             let shares = (0..n_layers).map(|layer| if layer < sparse { 0.95 } else { 0.0 }).collect();
             map.insert("activation_sparsity_pattern".into(), shares);

@@ -18,6 +18,7 @@ pub const GEMMA4_ASSISTANT: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, PROJECTIONS, gemma4::NORMS, gemma4::ATTENTION, gemma4::DENSE],
     keys: |hparams, keys| {
         gemma4::keys(hparams, keys)?;
+        // The draft gives states of the large model's width, behind `post_projection`.
         keys.needed("embedding_length_out", hparams, &["backbone_hidden_size"])?;
         keys.set_derived("nextn_predict_layers", "num_hidden_layers", hparams.n_layers()?)
     },
@@ -28,6 +29,7 @@ pub const GEMMA4_ASSISTANT: Arch = Arch {
 /// From the widths of the large model's embedding and state to the own, and from the own to the large model's.
 const PROJECTIONS: &[TensorRule] = &[
     TensorRule::copy(&["pre_projection"], "nextn.pre_projection"),
+    // (backbone, hidden): back to the width of the large model.
     TensorRule::copy(&["post_projection"], "nextn.post_projection"),
 ];
 
@@ -66,6 +68,7 @@ fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     let model_type = map.get("text_config").and_then(|text| text.get("model_type")).cloned();
     adjust::text_config(map, &GEMMA4_TEXT_CONFIG)?;
     if let Some(Json::Object(text)) = map.get_mut("text_config") {
+        // What the checkpoint calls its text part is kept, whatever the class fills in.
         text.extend(model_type.map(|model_type| ("model_type".to_owned(), model_type)));
         if adjust::count(text, "num_kv_shared_layers").unwrap_or(0) == 0 {
             let n_layers = text.get("num_hidden_layers").cloned().unwrap_or_default();

@@ -25,6 +25,7 @@ pub const GLM5_NEXT: Arch = Arch {
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
+        // A layer has delta attention or latent attention, never both.
         &delta_attention(is_linear),
         GATES,
         &deepseek2::latent(|hparams, bid| !is_linear(hparams, bid)),
@@ -58,6 +59,7 @@ pub const fn delta_attention(layers: InLayers) -> [TensorRule; 13] {
         TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q").in_layers(layers),
         TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").in_layers(layers),
         TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").in_layers(layers),
+        // Queries, keys and values have a convolution each, with one kernel for each channel.
         TensorRule::copy(&["model.layers.{bid}.self_attn.q_conv1d"], "blk.{bid}.ssm_conv1d_q")
             .shape(KERNELS)
             .in_layers(layers),
@@ -67,9 +69,11 @@ pub const fn delta_attention(layers: InLayers) -> [TensorRule; 13] {
         TensorRule::copy(&["model.layers.{bid}.self_attn.v_conv1d"], "blk.{bid}.ssm_conv1d_v")
             .shape(KERNELS)
             .in_layers(layers),
+        // Decay of low rank, f = f_b (f_a x): f_a (rank, in), f_b (out, rank).
         TensorRule::copy(&["model.layers.{bid}.self_attn.f_a_proj"], "blk.{bid}.ssm_f_a").in_layers(layers),
         TensorRule::copy(&["model.layers.{bid}.self_attn.f_b_proj"], "blk.{bid}.ssm_f_b").in_layers(layers),
         TensorRule::copy(&["model.layers.{bid}.self_attn.b_proj"], "blk.{bid}.ssm_beta").in_layers(layers),
+        // A = -exp(A_log); (1, 1, heads, 1) in the checkpoint, a vector here.
         TensorRule::copy(&["model.layers.{bid}.self_attn.A_log"], "blk.{bid}.ssm_a")
             .bare("")
             .element(ElementMap::MinusExp)
@@ -85,6 +89,7 @@ pub const fn delta_attention(layers: InLayers) -> [TensorRule; 13] {
 
 /// The gate of the delta attention, of low rank.
 const GATES: &[TensorRule] = &[
+    // Two matrices in the place of one: g = g_b (g_a x).
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_a_proj"], "blk.{bid}.ssm_g_a").in_layers(is_linear),
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_b_proj"], "blk.{bid}.ssm_g_b").in_layers(is_linear),
 ];
@@ -92,6 +97,7 @@ const GATES: &[TensorRule] = &[
 /// (channels, 1, kernel) as (1, channels, 1, kernel).
 const KERNELS: Reshape = Reshape {
     forward: |_, dims| {
+        // Fastest dimension first: (kernel, 1, channels) becomes (kernel, 1, channels, 1).
         let channels = dims.iter().skip(1).product();
         Ok(vec![dims.first().copied().unwrap_or(0), 1, channels, 1])
     },
@@ -123,6 +129,7 @@ const POOLS: &[TensorRule] = &[
 /// How the residual streams of a layer are mixed before attention and before the feed-forward part. A layer of the
 /// prediction has one stream.
 const STREAMS: &[TensorRule] = &[
+    // Two mixers in each layer, of a matrix, a base and a scale; all stay f32 in files of any type.
     TensorRule::copy(&["model.layers.{bid}.hc_attn_fn"], "blk.{bid}.hc_attn_fn")
         .bare(".weight")
         .float(FloatType::F32)
@@ -163,6 +170,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 /// Whether a layer belongs to the prediction, which comes after all others.
 fn is_predicted(hparams: &Hparams, bid: u64) -> bool {
     let predicted = hparams.get_u64(glm4moe::PREDICTED).ok().flatten().unwrap_or(0);
+    // The number of layers counts those of the prediction, which are the last ones.
     bid >= hparams.n_layers().unwrap_or(0).saturating_sub(predicted)
 }
 
@@ -199,12 +207,15 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rank = hparams.need_u64(&["kv_lora_rank"])?;
     keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // rank + rotated, of which the second is 0: keys and values are both the latent vector.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank)?;
     keys.set_derived("attention.value_length", "kv_lora_rank", rank)?;
+    // Lengths of a head once `kv_b` has unpacked the latent vector.
     keys.needed("attention.key_length_mla", hparams, &["qk_nope_head_dim"])?;
     keys.needed("attention.value_length_mla", hparams, &["v_head_dim"])?;
     deepseek32::indexer_keys(hparams, keys)?;
     keys.needed("attention.indexer.kpool", hparams, &["index_kpool"])?;
+    // Only an outright false turns it off.
     let tail = hparams.get("index_kpool_always_select_tail") != Some(&Json::Bool(false));
     keys.derived_from("attention.indexer.kpool_select_tail", &["index_kpool_always_select_tail"]);
     keys.set_prefixed("attention.indexer.kpool_select_tail", Value::Bool(tail));
@@ -234,6 +245,7 @@ pub fn clamps(keys: &mut Keys, key: &str, limit: f32, n_layers: u64) -> Result<(
     if n_layers > 10_000 {
         return Err(bad("num_hidden_layers", &n_layers.into(), "at most 10000"));
     }
+    // The config has one bound for all; the file has it once for each layer.
     keys.derived_from(key, &["swiglu_limit"]);
     keys.set_prefixed(key, Value::Array(Array::F32(vec![limit; n_layers as usize])));
     Ok(())
@@ -264,6 +276,7 @@ pub fn linear_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> 
             .or_else(|| hparams.get(flat))
     };
     for (key, inner, flat) in [
+        // The Hub has `linear_attn_config.head_dim`, transformers `linear_head_dim` beside all other keys.
         ("ssm.conv_kernel", "short_conv_kernel_size", "linear_conv_kernel_dim"),
         ("kda.head_dim", "head_dim", "linear_head_dim"),
     ] {
@@ -335,6 +348,7 @@ const GLM5_NEXT_TEXT_CONFIG: ConfigClass = ConfigClass {
     has_rope: false,
     adjust: |map| {
         adjust::kinds(map, "mlp_layer_types", |layer| if layer < 3 { "dense" } else { "sparse" })?;
+        // Three linear layers, then one of latent attention with an indexer.
         adjust::kinds(map, "layer_types", |layer| {
             if layer % 4 == 3 { "indexed_attention" } else { "linear_attention" }
         })?;

@@ -37,6 +37,7 @@ pub const GLM_DSA: Arch = Arch {
 /// Whether a layer has an indexer: others use what the one before them has chosen. A layer of the prediction has one.
 pub fn has_indexer(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("indexer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
+    // A layer of the prediction lies beyond the list, which counts as `full`.
     kind.is_none_or(|kind| kind == "full")
 }
 
@@ -54,6 +55,7 @@ pub fn indexer_types(hparams: &Hparams, keys: &mut Keys) {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     deepseek2::keys(hparams, keys)?;
     let share = hparams.rope().f64_or("partial_rotary_factor", 1.0)?;
+    // A factor below 1 rotates only so much of the part that is kept for rotation; fractions are cut off.
     let rotated = (hparams.need_u64(&["qk_rope_head_dim"])? as f64 * share) as u64;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
     keys.count("nextn_predict_layers", hparams, &[glm4moe::PREDICTED])?;
@@ -113,6 +115,7 @@ pub fn indexers(map: &mut Map<String, Json>) -> Result<(), String> {
     let every = adjust::count(map, "index_topk_freq").unwrap_or(1).max(1);
     let from = adjust::count(map, "index_skip_topk_offset").unwrap_or(2);
     // Of the layers before `from` each has its own.
+    // With `every` 4 and `from` 2: layers 0, 1, 5, 9 and so on. With `every` 1: all.
     adjust::kinds(map, "indexer_types", |layer| {
         if (layer + 1).saturating_sub(from).is_multiple_of(every) { "full" } else { "shared" }
     })

@@ -52,6 +52,7 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.router"], "blk.{bid}.ffn_gate_inp"),
     TensorRule::copy(
         &[
+            // (experts, 2 f, hidden): gate and up in one, under either of two names
             "model.layers.{bid}.block_sparse_moe.experts.gate_up_proj",
             "model.layers.{bid}.block_sparse_moe.input_linear.weight",
         ],
@@ -66,6 +67,7 @@ const EXPERTS: &[TensorRule] = &[
         "blk.{bid}.ffn_down_exps",
     )
     .bare(".weight"),
+    // Gate and up of the shared expert, which stay together under the name of up.
     TensorRule::copy(&["model.layers.{bid}.shared_mlp.input_linear"], "blk.{bid}.ffn_up_shexp")
         .need(Need::If(has_shared)),
     TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
@@ -93,6 +95,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if let Some(Json::Array(rotated)) = hparams.get("no_rope_layers")
         && !rotated.is_empty()
     {
+        // The list says which layers are rotated, whatever its name: 0 or false means not.
         let rotated = rotated.iter().map(|flag| flag.as_u64() != Some(0) && *flag != false).collect();
         keys.set_prefixed("attention.rope_pattern", Value::Array(Array::Bool(rotated)));
     }

@@ -27,12 +27,14 @@ pub const GRANITE_SWITCH: Arch = Arch {
         match end {
             _ if is_switch => Some("the switch follows from the config"),
             "adapter_token_ids" | "control_to_substitute_lut" => Some("the switch follows from the config"),
+            // There is no rule for an output: the embedding is it.
             _ if name == "lm_head.weight" => Some("tied to the embedding"),
             _ => None,
         }
     },
     prepare: |hparams, _| {
         let n_layers = hparams.n_layers()?;
+        // The config counts the switch as a layer, which has no tensors.
         let own = n_layers.checked_sub(1).filter(|own| *own > 0);
         let own =
             own.ok_or_else(|| bad("num_hidden_layers", &n_layers.into(), "a layer beside the switch"))?;
@@ -58,9 +60,11 @@ const ATTENTION: &[TensorRule] = &[
             Ok(RowMap::PermuteHeads { heads, rows: head_rows(hparams)? })
         },
     ),
+    // Q, K and V are one matrix, but each has an A (rank, in) and a B (out, rank) of its own.
     adapter(&["model.layers.{bid}.self_attn.qkv_proj.lora_A_slices.0"], "blk.{bid}.attn_q", ".lora_a", plain),
     adapter(&["model.layers.{bid}.self_attn.qkv_proj.lora_A_slices.1"], "blk.{bid}.attn_k", ".lora_a", plain),
     adapter(&["model.layers.{bid}.self_attn.qkv_proj.lora_A_slices.2"], "blk.{bid}.attn_v", ".lora_a", plain),
+    // Rows of B are those of the matrix: heads of Q and K are permuted as there. Rows of A are ranks and stay.
     adapter(
         &["model.layers.{bid}.self_attn.qkv_proj.lora_B_slices.0"],
         "blk.{bid}.attn_q",
@@ -80,6 +84,7 @@ const ATTENTION: &[TensorRule] = &[
 ];
 
 const FEED_FORWARD: &[TensorRule] = &[
+    // (2 f, in): gate above up.
     TensorRule::part(
         &["model.layers.{bid}.shared_mlp.input_linear.base_layer"],
         "blk.{bid}.ffn_gate",
@@ -131,6 +136,7 @@ const fn adapter(
 
 /// Rows as they are.
 fn plain(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
+    // One adapter has as many rows as the one of zeros before it.
     Ok(RowMap::AfterZeros { zeros: shape.dim(1), head: 0 })
 }
 

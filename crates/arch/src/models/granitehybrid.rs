@@ -25,6 +25,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         state_keys(hparams, keys, inner_size(hparams)?, false)
     },
     rename: |hparams, name| {
+        // Where there are no experts, the shared one is all of the feed-forward part.
         (!has_experts(hparams)).then(|| name.replace(".shared_mlp.", ".mlp.")).filter(|new| new != name)
     },
     export_name: |hparams, _, name| (!has_experts(hparams)).then(|| name.replace(".mlp.", ".shared_mlp.")),
@@ -54,6 +55,7 @@ pub const GRANITE4_MOE: Arch = Arch {
 
 /// What layers have that are a state space.
 pub const STATE: &[TensorRule] = &[
+    // A = -exp(A_log), one for each head: (heads) becomes (heads, 1).
     TensorRule::copy(&["model.layers.{bid}.mamba.A_log"], "blk.{bid}.ssm_a")
         .bare("")
         .shape(rules::COLUMN)
@@ -64,6 +66,7 @@ pub const STATE: &[TensorRule] = &[
         .shape(rules::COLUMN)
         .need(IS_STATE),
     TensorRule::copy(&["model.layers.{bid}.mamba.dt_bias"], "blk.{bid}.ssm_dt").bare(".bias").need(IS_STATE),
+    // (channels, 1, kernel) becomes (channels, kernel).
     TensorRule::copy(&["model.layers.{bid}.mamba.conv1d"], "blk.{bid}.ssm_conv1d")
         .shape(rules::SQUEEZE_CHANNEL)
         .need(IS_STATE),
@@ -76,6 +79,7 @@ pub const STATE: &[TensorRule] = &[
 pub const BY_GROUP: Reshape = Reshape {
     forward: |hparams, dims| {
         let groups = count_or(hparams, GROUPS, 1)?;
+        // Fastest dimension first: rows of inner / groups elements, one for each group.
         Ok(vec![dims.iter().product::<u64>() / groups, groups])
     },
     inverse: rules::flat,
@@ -83,6 +87,7 @@ pub const BY_GROUP: Reshape = Reshape {
 
 /// What layers have that attend.
 pub const ATTENTION: &[TensorRule] = &[
+    // Rows are permuted in all of these, also where attention does not rotate.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q")
         .rows(RowRule::PermuteQ)
         .need(ATTENDS),
@@ -98,6 +103,7 @@ const EXPERTS: &[TensorRule] = &granitemoe::experts(Need::Experts);
 const SHARED: &[TensorRule] = &granitemoe::shared(Need::Experts);
 
 const DENSE: &[TensorRule] = &[
+    // (2 f, in): gate above up.
     TensorRule::part(&["model.layers.{bid}.mlp.input_linear"], "blk.{bid}.ffn_gate", rules::first_half)
         .need(Need::Dense),
     TensorRule::part(&["model.layers.{bid}.mlp.input_linear"], "blk.{bid}.ffn_up", rules::second_half)
@@ -116,6 +122,7 @@ pub fn attends(hparams: &Hparams, bid: u64) -> bool {
 /// Whether a layer attends, by its kind in a list, by a list of those that do, or by a period.
 fn layer_attends<'a>(get: impl Fn(&str) -> Option<&'a Json>, bid: u64) -> bool {
     let list = |key: &str| get(key).and_then(Json::as_array).filter(|list| !list.is_empty());
+    // The first that is there wins: a kind for each layer, numbers of layers, a period.
     if let Some(kinds) = list("layer_types").or_else(|| list("layers_block_type")) {
         let kind = usize::try_from(bid).ok().and_then(|bid| kinds.get(bid));
         return kind.is_some_and(|kind| kind == "attention" || kind == "full_attention");
@@ -193,6 +200,7 @@ pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool)
         keys.set_derived("context_length", "", 1 << 20)?;
     }
     let head = count_or(hparams, &["d_head", "mamba_d_head"], 64)?;
+    // inner = heads * head: what does not divide it is no length of a head.
     if !inner.is_multiple_of(head) {
         return Err(bad("mamba_d_head", &head.into(), "a divisor of the inner size"));
     }

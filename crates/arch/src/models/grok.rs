@@ -22,6 +22,7 @@ pub const GROK: Arch = Arch {
 };
 
 const ENDS: &[TensorRule] = &[
+    // Of two names the first is that of Grok 1, the second that of Grok 2.
     TensorRule::copy(&["transformer.in_out_embed", "model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["transformer.rms_norm", "model.norm"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
@@ -76,6 +77,7 @@ const EXPERTS: &[TensorRule] = &[
         &["transformer.decoder_layer.{bid}.router", "model.layers.{bid}.block_sparse_moe.gate"],
         "blk.{bid}.ffn_gate_inp",
     ),
+    // y = w2 (act(w1 x) * w3 x): w1 is the gate, w2 down, w3 up. Grok 1: linear, linear_1, linear_v.
     TensorRule::copy(
         &[
             "transformer.decoder_layer.{bid}.moe.{xid}.linear",
@@ -113,6 +115,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_prefixed(key, Value::F32(number as f32));
         Ok(())
     };
+    // Capped scores: s = cap tanh(s / cap).
     number(keys, "attn_logit_softcapping", "attn_logit_softcapping", 30.0)?;
     number(keys, "router_logit_softcapping", "router_logit_softcapping", 30.0)?;
     if hparams.get_f64("final_logit_softcapping")?.is_some_and(|cap| cap != 0.0) {
@@ -135,6 +138,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.count("attention.temperature_length", hparams, &["attn_temperature_len"])?;
     }
     keys.derived_from("attention.temperature_length", &["attn_temperature_len"]);
+    // 1 / sqrt(head_dim), the usual scale of scores, where the config has no other.
     let usual = (hparams.head_dim()? as f64).powf(-0.5);
     number(keys, "attention.output_scale", "attn_output_multiplier", usual)?;
     keys.needed_number("embedding_scale", hparams, &["embedding_multiplier_scale"])?;

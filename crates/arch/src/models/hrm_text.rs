@@ -35,11 +35,13 @@ const GQKV: &str = "model.layers.{bid}.attn.gqkv_proj";
 const GATE_UP: &str = "model.layers.{bid}.mlp.gate_up_proj";
 
 const LAYERS: &[TensorRule] = &[
+    // (4 * heads * head_dim, in): gate, queries, keys, values. Equal parts: each head has keys of its own.
     TensorRule::part(&[GQKV], "blk.{bid}.attn_gate", |_, shape| quarter(shape, 0)),
     TensorRule::part(&[GQKV], "blk.{bid}.attn_q", |_, shape| quarter(shape, 1)),
     TensorRule::part(&[GQKV], "blk.{bid}.attn_k", |_, shape| quarter(shape, 2)),
     TensorRule::part(&[GQKV], "blk.{bid}.attn_v", |_, shape| quarter(shape, 3)),
     TensorRule::copy(&["model.layers.{bid}.attn.o_proj"], "blk.{bid}.attn_output"),
+    // (2 f, in): gate above up.
     TensorRule::part(&[GATE_UP], "blk.{bid}.ffn_gate", rules::first_half),
     TensorRule::part(&[GATE_UP], "blk.{bid}.ffn_up", rules::second_half),
     TensorRule::copy(&["model.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down"),
@@ -67,6 +69,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     let (layer, rest) = rest.split_once('.')?;
     let first = match stack {
         "L" => 0,
+        // Layers of H are numbered behind those of L: layer i of H is stack + i.
         "H" => hparams.get(PER_STACK)?.as_u64()?,
         _ => return None,
     };
@@ -86,6 +89,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let stack = hparams.need_u64(&[PER_STACK])?;
     let (high, low) = (hparams.need_u64(&["H_cycles"])?, hparams.need_u64(&["L_cycles"])?);
     // A place in the cache for each run of each layer.
+    // For each cycle of H, L runs L_cycles times and H once: 2 * (3 + 1) runs by the config's defaults.
     let runs = stack.saturating_mul(high).saturating_mul(low.saturating_add(1));
     text_keys(&hparams.with("num_hidden_layers", runs.into()), keys)?;
     keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
@@ -127,6 +131,7 @@ const HRM_TEXT_CONFIG: ConfigClass = ConfigClass {
     heads_divide_hidden: true,
     adjust: |map| {
         if map.get("embedding_scale").is_none_or(Json::is_null) {
+            // The scale undoes the deviation that embeddings start with: 1 / 0.02 = 50.
             let range = map.get("initializer_range").and_then(Json::as_f64).unwrap_or(0.02);
             map.insert("embedding_scale".into(), (1.0 / range).into());
         }

@@ -60,6 +60,7 @@ const QK_NORMS: &[TensorRule] = &[
 ];
 
 const EXPERTS: &[TensorRule] = &[
+    // (experts, hidden): scores of the experts; `wg` is a matrix below the gate.
     TensorRule::copy(&["model.layers.{bid}.mlp.gate.wg"], "blk.{bid}.ffn_gate_inp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
         .rows(RowRule::StackExperts),
@@ -67,6 +68,7 @@ const EXPERTS: &[TensorRule] = &[
         .rows(RowRule::StackExperts),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .rows(RowRule::StackExperts),
+    // The expert that all tokens pass stays three matrices of its own.
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.gate_proj"], "blk.{bid}.ffn_gate_shexp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.up_proj"], "blk.{bid}.ffn_up_shexp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.down_proj"], "blk.{bid}.ffn_down_shexp"),
@@ -79,12 +81,15 @@ const LENGTH: u64 = 256 * 1024;
 fn scaled_base(hparams: &Hparams, keys: &mut Keys, dim: u64, alpha: f64) -> Result<(), ArchError> {
     let rope = hparams.rope();
     let (alpha, base) = (rope.f64_or("alpha", alpha)?, rope.f64_or("rope_theta", 10_000.0)?);
+    // The exponent dim / (dim - 2) has no value at 2, and is no enlargement below.
     if dim <= 2 {
         return Err(bad("head_dim", &dim.into(), "more than 2"));
     }
+    // Base 10000, alpha 1000, heads of 128: 10000 * 1000^(128 / 126), about 1.116e7.
     let base = base * alpha.powf(dim as f64 / (dim as f64 - 2.0));
     keys.derived_from("rope.freq_base", &["rope_parameters.alpha"]);
     keys.set_prefixed("rope.freq_base", Value::F32(base as f32));
+    // All of the scaling is in the base now: llama.cpp must not scale a second time.
     keys.set_prefixed("rope.scaling.type", "none".into());
     keys.set_prefixed("rope.scaling.factor", Value::F32(1.0));
     Ok(())
@@ -97,6 +102,7 @@ fn fixed_length(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         return Err(bad("rope_parameters.rope_theta", &base.into(), "10000 with dynamic scaling"));
     }
     match hparams.need_u64(&["max_position_embeddings"])? {
+        // Configs say the first, or the second, which is written in any case.
         32_768 | LENGTH => {}
         other => {
             return Err(bad(
@@ -125,6 +131,7 @@ fn dense_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 fn vl_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(&hparams.without("num_experts"), keys)?;
     let rope = hparams.rope();
+    // Two spellings: the second is the one that goes with `xdrope`.
     let sections = rope.get("mrope_section").or(rope.get("xdrope_section"));
     // transformers writes `xdrope` as `dynamic` with sections.
     let (Some("dynamic" | "xdrope"), Some(Json::Array(sections))) = (rope.kind(), sections) else {
@@ -171,6 +178,7 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("expert_shared_count", "num_shared_expert", shared)?;
     match hparams.rope().kind() {
         Some("dynamic") => {
+            // Unlike the dense models: a head is its share of the width, and alpha is 1000 where none is stated.
             scaled_base(hparams, keys, hparams.head_share()?, 1000.0)?;
             fixed_length(hparams, keys)
         }
@@ -182,6 +190,7 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 fn same_in_all_layers(hparams: &Hparams, key: &'static str) -> Result<Option<u64>, ArchError> {
     let Some(Json::Array(counts)) = hparams.get(key) else { return hparams.get_u64(key) };
     let first = counts.first().and_then(Json::as_u64);
+    // A file has one count for all layers, so lists are taken only where their items are equal.
     match first.filter(|_| counts.windows(2).all(|pair| pair[0] == pair[1])) {
         Some(first) => Ok(Some(first)),
         None => Err(bad(key, &counts.clone().into(), "the same count for all layers")),
@@ -244,6 +253,7 @@ const VL_TEXT_CONFIG: ConfigClass = ConfigClass {
         for key in ["rope_scaling", "rope_parameters"] {
             let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
             if let Some(sections) = rope.remove("xdrope_section") {
+                // The usual name has the last word where a config has both.
                 rope.entry("mrope_section").or_insert(sections);
             }
             let kind = rope.get("rope_type").or_else(|| rope.get("type"));

@@ -50,6 +50,7 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.expert_bias"], "blk.{bid}.exp_probs_b")
         .bare("")
         .need(Need::Optional),
+    // (f, in) of each expert become (experts, f, in).
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
         .rows(RowRule::StackExperts)
         .need(IS_MIXTURE),
@@ -59,6 +60,7 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .rows(RowRule::StackExperts)
         .need(IS_MIXTURE),
+    // The shared expert is not stacked: one matrix of n_shared * f rows.
     TensorRule::copy(
         &["model.layers.{bid}.mlp.shared_mlp.gate_proj", "model.layers.{bid}.mlp.shared_experts.gate_proj"],
         "blk.{bid}.ffn_gate_shexp",
@@ -81,6 +83,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let types = hparams.get("mlp_layer_types").and_then(Json::as_array);
     match types {
         Some(types) => {
+            // The list ends before layers of the prediction, so a layer beyond it is a mixture.
             usize::try_from(bid).ok().and_then(|bid| types.get(bid)).is_none_or(|kind| kind != "dense")
         }
         None => bid >= hparams.get("first_k_dense_replace").and_then(Json::as_u64).unwrap_or(0),
@@ -94,6 +97,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let length = hparams.need_u64(&["moe_intermediate_size"])?.saturating_mul(shared);
     keys.set_derived("expert_shared_feed_forward_length", "num_shared_experts", length)?;
     keys.derived_from("expert_weights_norm", &["route_norm"]);
+    // Weights of the chosen experts sum to 1 unless the config says `false`.
     let norm = hparams.get("route_norm") != Some(&Json::Bool(false));
     keys.set_prefixed("expert_weights_norm", Value::Bool(norm));
     keys.derived_from("expert_weights_scale", &["router_scaling_factor"]);

@@ -47,6 +47,7 @@ pub const HY_V4: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["model.norm"], "output_norm"),
+    // Two rules for one tensor: of the file's type, or in f32 where the config has `enable_lm_head_fp32`.
     TensorRule::copy(&["lm_head"], "output")
         .need(Need::Optional)
         .in_layers(|hparams, _| !hparams.is_true("enable_lm_head_fp32")),
@@ -92,9 +93,11 @@ const STREAMS: &[TensorRule] = &[
 
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
+    // Stacked experts are parameters without the ending `.weight`, which the file's names have.
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj"], "blk.{bid}.ffn_down_exps")
         .bare(".weight")
         .need(IS_MIXTURE),
+    // (experts, 2 f, in): of each expert the rows of the gate, then those of up.
     TensorRule::part(
         &["model.layers.{bid}.mlp.experts.gate_up_proj"],
         "blk.{bid}.ffn_gate_exps",
@@ -122,6 +125,7 @@ fn indexes(hparams: &Hparams, bid: u64) -> bool {
 fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
     let n_layers = hparams.n_layers()?;
     let mut hparams = hparams;
+    // Dense layers at the start, and whether one more comes later: `first_k_dense_replace` counts leading ones only.
     let listed = hparams.get("mlp_layer_types").and_then(Json::as_array).map(|kinds| {
         let dense = kinds.iter().take_while(|kind| *kind == "dense").count();
         (dense as u64, kinds.iter().skip(dense).any(|kind| kind == "dense"))
@@ -147,11 +151,13 @@ fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
         && let Some(Json::Array(types)) = hparams.get("layer_types")
         && types.iter().any(sparse)
     {
+        // `indexer_types` has two words: a layer of another kind has no indexer, so it counts as `shared`.
         let types = types.iter().map(|kind| if sparse(kind) { "full" } else { "shared" }).collect();
         hparams = hparams.with("indexer_types", types);
     }
     if let Some(Json::Array(types)) = hparams.get("indexer_types") {
         let known = types.iter().all(|kind| kind == "full" || kind == "shared");
+        // The first layer has none before it whose choice it could use.
         if !known || types.first().is_some_and(|first| first != "full") || (types.len() as u64) < n_layers {
             let types = Json::Array(types.clone());
             return Err(bad("indexer_types", &types, "full or shared for each layer, full for the first"));
@@ -235,6 +241,7 @@ const HY_V4_CONFIG: ConfigClass = ConfigClass {
         adjust::kinds(map, "mlp_layer_types", |layer| if layer == 0 { "dense" } else { "sparse" })?;
         adjust::kinds(map, "layer_types", |_| "indexed_attention")?;
         adjust::kinds(map, "indexer_types", |layer| {
+            // Layers 0, 1, 5, 9 and so on have an indexer.
             if layer == 0 || (layer - 1).is_multiple_of(4) { "full" } else { "shared" }
         })?;
         deepseek2::rotated_part(map)

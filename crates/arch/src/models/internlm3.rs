@@ -16,6 +16,7 @@ pub const INTERNLM3: Arch = Arch {
     classes: &[Class::new("InternLM3ForCausalLM")],
     example: "internlm/internlm3-8b-instruct",
     configs: &[INTERNLM3_CONFIG],
+    // Rows i and i + d / 2 of each head of Q and K become 2 i and 2 i + 1, as llama.cpp rotates neighbours.
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys: llama::keys,
     vocab: Route::InternLm3,

@@ -17,6 +17,7 @@ pub const JAIS2: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::UNGATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
+        // The whole head is rotated, 3328 / 26 = 128 by the defaults.
         keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)
     },
     ..DECODER

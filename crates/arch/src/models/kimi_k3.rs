@@ -32,6 +32,7 @@ pub const KIMI_K3: Arch = Arch {
         EXPERTS,
     ],
     keys,
+    // The row is of the text part alone.
     drops: |_, name| {
         ["vision_tower.", "mm_projector."]
             .iter()
@@ -46,6 +47,7 @@ pub const KIMI_K3: Arch = Arch {
 /// Scores of what the residual stream takes over: a norm's weight times a projection of one row.
 const RESIDUALS: &[TensorRule] = &[
     TensorRule::copy(
+        // proj (norm * x) = (proj * norm) x: with a projection of one row both vectors, (hidden), become one.
         &["model.layers.{bid}.self_attention_res_norm", "model.layers.{bid}.self_attention_res_proj"],
         "blk.{bid}.attn_res_score",
     )
@@ -74,12 +76,14 @@ const WITHOUT_QUERY_RANK: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm")
         .in_layers(has_no_query_rank),
     TensorRule::transposed(
+        // (heads (keys + values), rank): rows of keys of each head are transposed, (heads, rank, keys).
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
         deepseek2::keys_of_heads,
     )
     .in_layers(has_no_query_rank),
     TensorRule::part(
+        // Rows of values of each head stay as they are, (heads, values, rank).
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_v_b",
         deepseek2::values_of_heads,
@@ -95,12 +99,14 @@ const EXPERTS: &[TensorRule] = &[
         .need(IS_MIXTURE),
     TensorRule::copy(
         &[
+            // Two spellings: with the router and beside it.
             "model.layers.{bid}.block_sparse_moe.gate.e_score_correction",
             "model.layers.{bid}.block_sparse_moe.e_score_correction",
         ],
         "blk.{bid}.exp_probs_b",
     )
     .need(Need::Optional),
+    // A gated feed-forward part under other names: w1 is the gate, w3 goes up, w2 comes down.
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .need(IS_MIXTURE)
         .rows(RowRule::StackExperts),
@@ -179,9 +185,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(&hparams.with("num_key_value_heads", 1.into()), keys)?;
     keys.vocab_size(hparams)?;
     let n_layers = hparams.n_layers()?;
+    // A list by layer is built below: a count out of all reason must not become memory.
     if n_layers > 10_000 {
         return Err(bad("num_hidden_layers", &n_layers.into(), "at most 10000"));
     }
+    // One head of keys in latent layers; 0 says that a layer has delta attention.
     let heads = (0..n_layers).map(|bid| i32::from(is_latent(hparams, bid))).collect();
     keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(heads)));
     glm5_next::linear_keys(hparams, keys)?;
@@ -199,8 +207,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
     keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // What a position keeps: the latent vector (rank), which is the values too, then the part that all heads share.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     keys.set_derived("attention.value_length", "kv_lora_rank", rank)?;
+    // What a head has of it once it is expanded: its own part, then the shared part.
     keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", plain.saturating_add(rotated))?;
     keys.needed("attention.value_length_mla", hparams, &["v_head_dim"])?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
@@ -208,12 +218,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     keys.flag("expert_weights_norm", hparams, "moe_renormalize");
+    // What the architecture is written for; another router or activation is refused, not written wrongly.
     for (key, name) in [("moe_router_activation_func", "sigmoid"), ("hidden_act", "situ")] {
         let found = hparams.get(key).cloned().unwrap_or_default();
         if found != name {
             return Err(bad(key, &found, name));
         }
     }
+    // 2 is sigmoid, the only one that passes the check above.
     keys.set_prefixed("expert_gating_func", Value::U32(2));
     keys.count("expert_latent_length", hparams, &["routed_expert_hidden_size"])?;
     keys.needed_number("activation.situ_beta", hparams, &["activation_situ_beta"])?;

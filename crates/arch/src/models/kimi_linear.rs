@@ -29,11 +29,14 @@ pub const KIMI_LINEAR: Arch = Arch {
 };
 
 const LATENT: &[TensorRule] = &[
+    // Layers of both kinds have queries and an output; the rest of their attention is of one kind.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q"),
+    // (rank + rotated, hidden): the compressed vector above the one rotated key of all heads
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_proj_with_mqa"], "blk.{bid}.attn_kv_a_mqa")
         .need(IS_LATENT),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm")
         .need(IS_LATENT),
+    // `kv_b_proj` is read twice: rows of keys, transposed head by head, and rows of values.
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
@@ -62,15 +65,18 @@ const DELTA: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_conv1d"], "blk.{bid}.ssm_conv1d_v")
         .shape(KERNEL)
         .need(IS_DELTA),
+    // Pairs of matrices, each a product: f_b f_a x, and below g_b g_a x.
     TensorRule::copy(&["model.layers.{bid}.self_attn.f_a_proj"], "blk.{bid}.ssm_f_a").need(IS_DELTA),
     TensorRule::copy(&["model.layers.{bid}.self_attn.f_b_proj"], "blk.{bid}.ssm_f_b").need(IS_DELTA),
     TensorRule::copy(&["model.layers.{bid}.self_attn.b_proj"], "blk.{bid}.ssm_beta").need(IS_DELTA),
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_a_proj"], "blk.{bid}.ssm_g_a").need(IS_DELTA),
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_b_proj"], "blk.{bid}.ssm_g_b").need(IS_DELTA),
+    // a = -exp(A_log)
     TensorRule::copy(&["model.layers.{bid}.self_attn.A_log"], "blk.{bid}.ssm_a")
         .bare("")
         .element(ElementMap::MinusExp)
         .need(IS_DELTA),
+    // The whole tensor is a bias and is named as one: `ssm_dt.bias`.
     TensorRule::copy(&["model.layers.{bid}.self_attn.dt_bias"], "blk.{bid}.ssm_dt")
         .bare(".bias")
         .need(IS_DELTA),
@@ -81,6 +87,7 @@ const DELTA: &[TensorRule] = &[
 /// kernel) or (channels, 1, kernel) becomes (1, channels, 1, kernel).
 pub const KERNEL: Reshape = Reshape {
     forward: |_, dims| match dims {
+        // Fastest dimension first: (channels, 1, kernel) is [kernel, 1, channels] here.
         [kernel, channels] | [kernel, 1, channels] => Ok(vec![*kernel, 1, *channels, 1]),
         other => Ok(other.to_vec()),
     },
@@ -116,6 +123,7 @@ const EXPERTS: &[TensorRule] = &[
         "blk.{bid}.exp_probs_b",
     )
     .need(Need::Optional),
+    // w1 is gate, w2 down, w3 up.
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts)
         .need(MIXES),
@@ -162,6 +170,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(&hparams.with("num_key_value_heads", 1.into()), keys)?;
     keys.vocab_size(hparams)?;
     let n_layers = hparams.n_layers()?.min(10_000);
+    // 1 for latent attention, 0 for delta attention
     let heads = (0..n_layers).map(|bid| i32::from(is_latent(hparams, bid))).collect();
     keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(heads)));
     let of_delta = |name: &str| hparams.get("linear_attn_config").and_then(|config| config.get(name));
@@ -175,6 +184,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rotated = hparams.need_u64(&["qk_rope_head_dim", "n_rot"])?;
     keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    // An absorbed key is compressed vector and rotated part; `..._mla` are the lengths of one head.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     if let Some(plain) = hparams.get_u64("qk_nope_head_dim")? {
         keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", plain.saturating_add(rotated))?;
@@ -236,6 +246,7 @@ const KIMI_LINEAR_CONFIG: ConfigClass = ConfigClass {
         ("n_shared_experts", "num_shared_experts"),
     ],
     adjust: |map| {
+        // transformers' `head_dim` is the rotated part alone.
         let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or_default();
         map.insert("head_dim".into(), rotated);
         Ok(())

@@ -37,8 +37,10 @@ const GATE: &[TensorRule] =
 
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(MIXES),
+    // Corrects the scores by which experts are chosen.
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional),
+    // A matrix (f, in) of each expert: one tensor (experts, f, in).
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts)
         .need(MIXES),
@@ -59,6 +61,7 @@ const MIXES: Need = Need::If(is_mixture);
 
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("mlp_layer_types").and_then(|kinds| kinds.get(usize::try_from(bid).ok()?));
+    // A layer that is not listed is dense.
     kind.is_some_and(|kind| kind != "dense")
 }
 
@@ -79,6 +82,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let n_layers = hparams.n_layers()?.min(10_000);
     let dense = (0..n_layers).take_while(|bid| !is_mixture(hparams, *bid)).count() as u64;
     keys.set_derived("leading_dense_block_count", "", dense)?;
+    // rotated = factor * head_dim: by default half a head in full layers, all of it in sliding ones.
     let head_dim = hparams.need_u64(&["head_dim"])?;
     keys.set_derived("rope.dimension_count", "head_dim", hparams.rotated(head_dim, Some(1.0))?)?;
     if let Some(sliding) = hparams.rope_sliding() {
@@ -114,6 +118,7 @@ fn check_gates(hparams: &Hparams) -> Result<(), ArchError> {
     let types = hparams.get("gating_types").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
     let by_element = types.iter().map(is_by_element).collect::<Result<Vec<_>, _>>()?;
     match (&stated, by_element.contains(&true)) {
+        // `true` is one gate for each head: no entry of the list may say otherwise.
         (Json::Bool(true), false) => Ok(()),
         (Json::String(_), any) => match is_by_element(&stated)? || !any {
             true => Ok(()),

@@ -45,16 +45,19 @@ pub const LLADA_MOE: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.transformer.wte"], "token_embd"),
     TensorRule::copy(&["model.transformer.ln_f"], "output_norm"),
+    // Not to be taken for `blocks.N.ff_out`, which is a layer's way down.
     TensorRule::copy(&["model.transformer.ff_out"], "output").need(Need::Optional),
 ];
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.transformer.blocks.{bid}.attn_norm"], "blk.{bid}.attn_norm"),
+    // Rows of each head from (half, position) to (position, half), as in llama.
     TensorRule::part(&["model.transformer.blocks.{bid}.q_proj"], "blk.{bid}.attn_q", |hparams, _| {
         Ok(RowMap::RopePermute { n_head: heads(hparams)? })
     }),
     TensorRule::part(&["model.transformer.blocks.{bid}.k_proj"], "blk.{bid}.attn_k", |hparams, _| {
         let kv = hparams.find(&["num_key_value_heads", "n_kv_heads"]).and_then(|(_, heads)| heads.as_u64());
+        // Without a number of key heads there are as many as query heads.
         Ok(RowMap::RopePermute { n_head: kv.map_or_else(|| heads(hparams), Ok)? })
     }),
     TensorRule::copy(&["model.transformer.blocks.{bid}.v_proj"], "blk.{bid}.attn_v"),
@@ -77,6 +80,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         Some(rotated) => rotated,
         None => {
             let width = hparams.need_u64(&["hidden_size", "d_model"])?;
+            // The whole head is rotated: d_model / n_heads.
             let share = width.checked_div(heads(hparams)?);
             share.ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?
         }

@@ -12,6 +12,7 @@ use crate::models::prelude::*;
 /// The row.
 pub const LLAMA_EMBED: Arch = Arch {
     name: "llama-embed",
+    // A checkpoint of the model without an output: its names lack `model.`.
     classes: &[Class::inner("LlamaBidirectionalModel", "model.")],
     example: "nvidia/llama-embed-nemotron-8b",
     // Its `model_type` is its own: the file is read as it stands.

@@ -16,6 +16,7 @@ pub const MAINCODER: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
+        // The whole of a head rotates.
         keys.count("rope.dimension_count", hparams, &["head_dim"])
     },
     ..DECODER

@@ -31,6 +31,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("hidden_act", json!("silu"), json!("silu")),
         ("num_shared_experts", json!(0), json!(0)),
         ("norm_topk_prob", json!(true), json!(true)),
+        // Absent means false, and is refused: layers that see everything must not be rotated.
         ("nope_on_global_attention", json!(true), json!(false)),
     ] {
         let found = hparams.get(name).unwrap_or(&default);
@@ -46,6 +47,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let slides = hparams.sliding_layers().ok_or_else(|| missing("layer_types"))?;
     keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    // The key has a limit for each layer; all are the same here.
     let n_layers = hparams.n_layers()?.min(10_000) as usize;
     keys.set_prefixed("swiglu_clamp_exp", Value::Array(Array::F32(vec![LIMIT; n_layers])));
     Ok(())

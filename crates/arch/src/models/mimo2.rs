@@ -63,6 +63,7 @@ const IS_MIXTURE: Need = Need::If(|hparams, bid| is_trunk(hparams, bid) && is_mi
 
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
+    // (f, in) of each expert become (experts, f, in).
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts)
         .need(IS_MIXTURE),
@@ -79,6 +80,7 @@ const CORRECTION: &[TensorRule] =
         .need(Need::Optional)];
 
 const PREDICTION: &[TensorRule] = &[
+    // A layer of the prediction has names of its own for the norm before its feed-forward part and that at its end.
     TensorRule::copy(&["model.layers.{bid}.pre_mlp_layernorm"], "blk.{bid}.ffn_norm").need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.final_layernorm"], "blk.{bid}.layer_output_norm")
         .need(Need::Optional),
@@ -94,6 +96,7 @@ const MAX_PREDICTED: u64 = 1000;
 fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     let trunk = hparams.n_layers()?;
     let layer = |tensor: &SourceTensor| tensor.name.strip_prefix(MTP)?.split_once('.')?.0.parse::<u64>().ok();
+    // Layers are numbered from 0, so their count is the greatest number and one.
     let found = || tensors.iter().filter_map(layer).max().map_or(0, |last| last.saturating_add(1));
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or_else(found);
     if predicted > MAX_PREDICTED {
@@ -138,6 +141,7 @@ fn sliding(hparams: &Hparams) -> Result<Vec<bool>, ArchError> {
         pattern.or_else(|| hparams.sliding_layers()).ok_or_else(|| missing("hybrid_layer_pattern"))?;
     let n_layers = hparams.n_layers()?;
     let trunk = hparams.derived.trunk_layers.unwrap_or(n_layers);
+    // The pattern lists the trunk only.
     slides.extend(std::iter::repeat_n(true, n_layers.saturating_sub(trunk) as usize));
     Ok(slides)
 }
@@ -170,11 +174,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("attention.value_length", hparams, &["v_head_dim"])?;
     keys.needed("expert_count", hparams, &["n_routed_experts"])?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    // A part of a head may rotate; the rest passes as it is.
     keys.set_derived("rope.dimension_count", "head_dim", hparams.rotated(hparams.head_dim()?, None)?)?;
     let epsilon = hparams.get_f64("layernorm_epsilon")?.or(hparams.get_f64("rms_norm_eps")?).unwrap_or(1e-5);
     keys.derived_from("attention.layer_norm_rms_epsilon", &["layernorm_epsilon"]);
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon as f32));
     keys.number("attention.value_scale", hparams, &["attention_value_scale"])?;
+    // Pattern and trunk need not agree in length: the lesser of both keeps the difference from going below 0.
     let predicted = slides.len() as u64 - hparams.derived.trunk_layers.unwrap_or(0).min(slides.len() as u64);
     match hparams.derived.trunk_layers {
         Some(_) if predicted > 0 => keys.set_derived("nextn_predict_layers", PREDICTED, predicted),

@@ -25,11 +25,14 @@ pub const MINICPM3: Arch = Arch {
 };
 
 const ATTENTION: &[TensorRule] = &[
+    // q = q_b norm(q_a x): q_a (rank, in), q_b (heads * (nope + rope), rank).
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_proj"], "blk.{bid}.attn_q_a"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_a_layernorm"], "blk.{bid}.attn_q_a_norm"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_b_proj"], "blk.{bid}.attn_q_b"),
+    // (rank + rope, in): the latent vector, and the one rotated key that all heads share.
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_proj_with_mqa"], "blk.{bid}.attn_kv_a_mqa"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm"),
+    // (heads * (nope + v), rank): stays one matrix.
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_kv_b"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
@@ -47,6 +50,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])?;
     keys.needed("attention.kv_lora_rank", hparams, &["kv_lora_rank"])?;
     let rotated = hparams.need_u64(&["qk_rope_head_dim"])?;
+    // A key is a part without positions and a rotated one: nope + rope.
     let length = hparams.need_u64(&["qk_nope_head_dim"])?.saturating_add(rotated);
     keys.set_derived("attention.key_length", "qk_nope_head_dim", length)?;
     keys.needed("rope.dimension_count", hparams, &["qk_rope_head_dim"])
@@ -85,6 +89,7 @@ const MINICPM3_CONFIG: ConfigClass = ConfigClass {
     fill: &[Fill::KvHeads],
     heads_divide_hidden: true,
     adjust: |map| {
+        // The class calls the rotated part alone `head_dim`.
         let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or(Json::Null);
         map.insert("head_dim".into(), rotated);
         Ok(())

@@ -36,6 +36,7 @@ pub const MINIMAX_M3: Arch = Arch {
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
+    // w = w + 1: the checkpoint holds the distance from one, here and in each `norm1p` below.
     TensorRule::norm1p(&["model.norm"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];
@@ -63,7 +64,9 @@ const IS_MIXTURE: Need = Need::If(is_mixture);
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.gate"], "blk.{bid}.ffn_gate_inp")
         .need(IS_MIXTURE),
+    // What is added to the scores of experts before some are chosen.
     minimax_m2::CORRECTION,
+    // w1 is gate, w2 down, w3 up.
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .rows(RowRule::StackExperts)
         .need(IS_MIXTURE),
@@ -121,6 +124,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_derived(&key, flat, count)?;
     }
     let n_layers = hparams.n_layers()?.min(10_000);
+    // Dense layers up to the first mixture: the key knows no others.
     let dense = (0..n_layers).take_while(|bid| !is_mixture(hparams, *bid)).count();
     keys.derived_from("leading_dense_block_count", &["moe_layer_freq"]);
     keys.set_prefixed("leading_dense_block_count", Value::U32(to_u32("moe_layer_freq", &dense.into())?));

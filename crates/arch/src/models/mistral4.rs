@@ -39,6 +39,7 @@ pub const MISTRAL4: Arch = Arch {
 /// Experts as the classes of transformers 5 hold them: stacked, gate before up in one tensor.
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
+    // Parameters without `.weight` in the checkpoint, which the file's names get.
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj"], "blk.{bid}.ffn_down_exps")
         .bare(".weight")
         .need(IS_MIXTURE),
@@ -71,6 +72,7 @@ pub const MISTRAL4_CONFIG: ConfigClass = ConfigClass {
             ("n_group", INT | NULL, Int(1)),
             ("topk_group", INT | NULL, Int(1)),
             ("num_experts_per_tok", INT | NULL, Int(4)),
+            // By default every layer is a mixture.
             ("first_k_dense_replace", INT | NULL, Int(0)),
             ("norm_topk_prob", BOOL | NULL, Bool(true)),
             ("max_position_embeddings", INT, Int(1_048_576)),
@@ -99,6 +101,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     let has_rope =
         ["rope_parameters", "rope_scaling"].iter().any(|key| map.get(*key).is_some_and(Json::is_object));
     if !has_rope {
+        // YaRN, from 8192 tokens to 128 * 8192 = 1048576
         let rope = json!({
             "type": "yarn", "rope_theta": 10_000.0, "factor": 128.0, "original_max_position_embeddings": 8192,
             "max_position_embeddings": length, "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0,
@@ -109,6 +112,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     if let Some(Json::Object(rope)) = map.get_mut("rope_parameters")
         && head > 0
     {
+        // rotated / head, which is 64 / (64 + 64) = 0.5 by the defaults
         rope.entry("partial_rotary_factor").or_insert((rotated as f64 / head as f64).into());
     }
     Ok(())

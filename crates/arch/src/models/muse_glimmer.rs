@@ -26,6 +26,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
 };
 
 const NORMS: &[TensorRule] = &[
+    // w = w + 1, as these norms compute with 1 + weight; the last norm, with the ends, stays.
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
@@ -34,11 +35,13 @@ const NORMS: &[TensorRule] = &[
 
 /// Made where the projection of the queries is met.
 const QK_NORMS: &[TensorRule] = &[
+    // factor * norm(q), written as (head) weights that are all the factor.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q_norm").rows(
         RowRule::Values(|hparams| {
             of_head(hparams, hparams.get_f64("qk_scale_factor")?.unwrap_or(1.0) as f32)
         }),
     ),
+    // norm(k) alone: all weights are one.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_k_norm")
         .rows(RowRule::Values(|hparams| of_head(hparams, 1.0))),
 ];

@@ -17,6 +17,7 @@ pub const NANBEIGE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys: |hparams, keys| {
         llama::keys(hparams, keys)?;
+        // Once is a plain llama.
         keys.set_derived("num_loops", "num_loops", hparams.get_u64("num_loops")?.unwrap_or(1).max(1))?;
         keys.flag("skip_loop_final_norm", hparams, "skip_loop_final_norm");
         Ok(())

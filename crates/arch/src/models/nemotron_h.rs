@@ -102,6 +102,7 @@ const ENDS: &[TensorRule] = &[
 const LAYERS: &[TensorRule] = &[TensorRule::copy(&["backbone.layers.{bid}.norm"], "blk.{bid}.attn_norm")];
 
 const STATE: &[TensorRule] = &[
+    // w = -exp(A_log), (heads) as (heads, 1): the state decays by exp(w dt), and llama.cpp reads w itself.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.A_log"], "blk.{bid}.ssm_a")
         .bare("")
         .shape(rules::COLUMN)
@@ -112,10 +113,12 @@ const STATE: &[TensorRule] = &[
         .shape(rules::COLUMN)
         .need(STATES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt").bare(".bias").need(STATES),
+    // (channels, 1, kernel) becomes (channels, kernel): each channel has a kernel of its own.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d")
         .shape(rules::SQUEEZE_CHANNEL)
         .need(STATES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in").need(STATES),
+    // (inner) becomes (groups, inner / groups): llama.cpp normalizes by group.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.norm"], "blk.{bid}.ssm_norm")
         .shape(granitehybrid::BY_GROUP)
         .need(STATES),
@@ -134,6 +137,7 @@ const ATTENTION: &[TensorRule] = &[
 ];
 
 const FORWARD: &[TensorRule] = &[
+    // Two matrices and no gate: y = W_down act(W_up x), where act is relu(x)^2 by default (`relu2`).
     TensorRule::copy(&["backbone.layers.{bid}.mixer.up_proj"], "blk.{bid}.ffn_up").need(FORWARDS),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.down_proj"], "blk.{bid}.ffn_down").need(FORWARDS),
 ];
@@ -144,6 +148,7 @@ const EXPERTS: &[TensorRule] = &[
         .need(Need::If(|hparams, bid| kind(hparams, bid) == Kind::Mixture)),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.gate.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional),
+    // (f, in) of each expert become (experts, f, in); there is no gate here either.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
         .rows(RowRule::StackExperts)
         .need(MIXES),
@@ -154,6 +159,7 @@ const EXPERTS: &[TensorRule] = &[
         .need(MIXES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.shared_experts.down_proj"], "blk.{bid}.ffn_down_shexp")
         .need(MIXES),
+    // z = W_1 x with (latent, hidden) before the experts, W_2 z with (hidden, latent) behind them.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.fc1_latent_proj"], "blk.{bid}.ffn_latent_down")
         .need(COMPRESSES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.fc2_latent_proj"], "blk.{bid}.ffn_latent_up")
@@ -181,6 +187,7 @@ const SPECIAL: &[(&str, &str)] = &[
     ("0.hnorm", "hnorm"),
     ("0.eh_proj", "eh_proj"),
     ("1.mixer.gate", "predicted_gate"),
+    // Both layers of the checkpoint have a `norm`; in the file's one the second's stands behind attention.
     ("1.norm", "post_attention_layernorm"),
     ("1.final_layernorm", "shared_head.norm"),
 ];
@@ -264,6 +271,7 @@ impl<'a> Listed<'a> {
 
 fn kind(hparams: &Hparams, bid: u64) -> Kind {
     let listed = Listed::of(|key| hparams.get(key));
+    // The prediction is not in the list: it is the one layer behind it.
     let after = hparams.get(PREDICTED).is_some() && bid == listed.len() as u64;
     let kind = usize::try_from(bid).ok().and_then(|bid| listed.kind(bid));
     kind.unwrap_or(if after { Kind::Prediction } else { Kind::Unknown })
@@ -273,6 +281,7 @@ fn kind(hparams: &Hparams, bid: u64) -> Kind {
 fn is_mixture(config: &Json) -> bool {
     let listed = Listed::of(|key| text_key(config, key));
     match listed.len() {
+        // Without a list nothing says what layers are; a number of experts used must do.
         0 => text_key(config, "num_experts_per_tok").is_some(),
         n => (0..n).any(|bid| listed.kind(bid) == Some(Kind::Mixture)),
     }
@@ -327,10 +336,12 @@ fn is_of_attention(suffix: &str) -> bool {
 /// Keys that all variants have: those of Granite 4, whose list of kinds has other names.
 fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granitemoe::keys(&hparams.without("attention_head_dim"), keys)?;
+    // inner = heads * length of a head; Granite 4 finds it as `mamba_expand` * `hidden_size` instead.
     let inner = hparams
         .need_u64(&["num_heads", "mamba_num_heads"])?
         .saturating_mul(hparams.need_u64(&["mamba_head_dim"])?);
     let n_layers = hparams.n_layers()?.min(10_000);
+    // Granite 4's keys ask only which layers attend; to them a prediction is such a layer.
     let attends = |bid| matches!(kind(hparams, bid), Kind::Attention | Kind::Prediction);
     let kinds: Json = (0..n_layers).map(|bid| if attends(bid) { "attention" } else { "" }).collect();
     granitehybrid::state_keys(&hparams.with("layer_types", kinds), keys, inner, false)?;
@@ -376,6 +387,7 @@ fn puzzle_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     hybrid_keys(hparams, keys)?;
     let of_layer = |name: &'static str| {
         move |bid: u64| {
+            // Each block states its own sizes; one that has no experts states none, which is 0.
             let blocks = hparams.get("block_configs").and_then(Json::as_array);
             let block = blocks.zip(usize::try_from(bid).ok()).and_then(|(blocks, bid)| blocks.get(bid));
             Ok(block.and_then(|block| block.get(name)).and_then(Json::as_u64).unwrap_or(0))

@@ -36,6 +36,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer_encoder.{bid}.qkv"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["transformer_encoder.{bid}.wo"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["transformer_encoder.{bid}.ffn_norm"], "blk.{bid}.ffn_norm"),
+    // (2 f, hidden): both matrices of the gated part in one, under the name of up
     TensorRule::copy(&["transformer_encoder.{bid}.ffn.w12"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["transformer_encoder.{bid}.ffn.w3"], "blk.{bid}.ffn_down"),
 ];
@@ -47,6 +48,7 @@ const CLASSIFIER: &[TensorRule] = &[
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
+    // f = 2/3 of what is stated: three matrices of f then weigh what two of the stated length would.
     let length = hparams.need_u64(&["intermediate_size"])?.saturating_mul(2) / 3;
     keys.set_derived("feed_forward_length", "intermediate_size", length)?;
     keys.set_prefixed("rope.freq_base", Value::F32(10_000.0));

@@ -46,6 +46,7 @@ const EXPERTS: &[TensorRule] = &[
         .bare(".weight")
         .shape(BY_EXPERT)
         .need(MIXES),
+    // Stored like w1, (inner, width) for each expert, so this one has to be turned.
     TensorRule::transposed(&["encoder.layers.{bid}.mlp.experts.mlp.w2"], "blk.{bid}.ffn_down_exps", turned)
         .bare(".weight")
         .need(MIXES),
@@ -55,6 +56,7 @@ const EXPERTS: &[TensorRule] = &[
 const BY_EXPERT: Reshape = Reshape {
     forward: |hparams, dims| {
         let rows = hparams.need_u64(&["n_inner", "intermediate_size"])?.max(1);
+        // Fastest first: [width, experts * inner] becomes [width, inner, experts].
         Ok(vec![dims.first().copied().unwrap_or(0), rows, dims.iter().skip(1).product::<u64>() / rows])
     },
     inverse: rules::flat_rows,
@@ -72,5 +74,6 @@ const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 /// The second of every so many layers is a mixture.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let every = hparams.get_u64("moe_every_n_layers").ok().flatten().unwrap_or(0);
+    // With 2: layers 1, 3, 5 and so on. With 0: none.
     bid.checked_rem(every) == Some(1)
 }

@@ -35,11 +35,13 @@ const ENDS: &[TensorRule] = &[
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.layers.{bid}.attn_norm"], "blk.{bid}.attn_norm"),
+    // Rows of queries, keys and values together: llama.cpp splits them by the counts of heads of each layer.
     TensorRule::copy(&["transformer.layers.{bid}.attn.qkv_proj"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["transformer.layers.{bid}.attn.q_norm"], "blk.{bid}.attn_q_norm"),
     TensorRule::copy(&["transformer.layers.{bid}.attn.k_norm"], "blk.{bid}.attn_k_norm"),
     TensorRule::copy(&["transformer.layers.{bid}.attn.out_proj"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["transformer.layers.{bid}.ffn_norm"], "blk.{bid}.ffn_norm"),
+    // (2 f, in): gate above up; f differs from layer to layer.
     TensorRule::part(&["transformer.layers.{bid}.ffn.proj_1"], "blk.{bid}.ffn_gate", rules::first_half),
     TensorRule::part(&["transformer.layers.{bid}.ffn.proj_1"], "blk.{bid}.ffn_up", rules::second_half),
     TensorRule::copy(&["transformer.layers.{bid}.ffn.proj_2"], "blk.{bid}.ffn_down"),
@@ -49,6 +51,7 @@ const LAYERS: &[TensorRule] = &[
 /// downwards.
 fn length(multiplier: f64, width: f64, divisor: f64) -> f64 {
     let wanted = multiplier * width;
+    // `trunc` and `floor` stand for Python's `int(wanted + divisor / 2) // divisor`.
     let rounded = ((wanted + divisor / 2.0).trunc() / divisor).floor() * divisor;
     let rounded = rounded.max(divisor);
     if rounded < 0.9 * wanted { rounded + divisor } else { rounded }
@@ -81,6 +84,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_context_length"])?;
     keys.needed("embedding_length", hparams, &["model_dim"])?;
     keys.set_prefixed("feed_forward_length", Value::Array(Array::I32(lengths)));
+    // Lists, as the lengths are: layers differ in heads, too.
     keys.set_prefixed("attention.head_count", counts("num_query_heads")?);
     keys.set_prefixed("attention.head_count_kv", counts("num_kv_heads")?);
     keys.needed_number("rope.freq_base", hparams, &["rope_freq_constant"])?;

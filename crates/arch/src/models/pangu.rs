@@ -18,6 +18,7 @@ pub const PANGU: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys: |hparams, keys| {
         llama::keys(hparams, keys)?;
+        // Here a head is its share of the width: width / heads.
         if hparams.get("head_dim").is_none() {
             keys.set_derived("attention.key_length", "head_dim", hparams.head_dim()?)?;
             keys.set_derived("attention.value_length", "head_dim", hparams.head_dim()?)?;

@@ -23,6 +23,7 @@ pub const PLAMO2: Arch = Arch {
 };
 
 const FEED_FORWARD: &[TensorRule] = &[
+    // (2 f, in): one matrix for gate and up, by the name of up.
     TensorRule::copy(&["model.layers.layers.{bid}.mlp.gate_up_proj"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["model.layers.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down"),
 ];
@@ -33,6 +34,7 @@ const IS_MAMBA: Need = Need::If(is_mamba);
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.qkv_proj"], "blk.{bid}.attn_qkv").need(ATTENDS),
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.o_proj"], "blk.{bid}.attn_output").need(ATTENDS),
+    // Parameters whose names have no ending; unlike the norms of layers they are taken as they stand.
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.q_weight"], "blk.{bid}.attn_q_norm")
         .bare(".weight")
         .need(ATTENDS),
@@ -43,14 +45,17 @@ const ATTENTION: &[TensorRule] = &[
 
 const MAMBA: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.in_proj"], "blk.{bid}.ssm_in").need(IS_MAMBA),
+    // (channels, 1, kernel) becomes (channels, kernel).
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d")
         .shape(rules::SQUEEZE_CHANNEL)
         .need(IS_MAMBA),
+    // B, C and the time step come of one matrix.
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.bcdt_proj"], "blk.{bid}.ssm_x").need(IS_MAMBA),
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.dt_proj"], "blk.{bid}.ssm_dt").need(IS_MAMBA),
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt")
         .bare(".bias")
         .need(IS_MAMBA),
+    // A = -exp(A_log).
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.A_log"], "blk.{bid}.ssm_a")
         .bare("")
         .element(ElementMap::MinusExp)
@@ -73,6 +78,7 @@ fn is_mamba(hparams: &Hparams, bid: u64) -> bool {
     if hparams.get("mamba_enabled") == Some(&Json::Bool(false)) {
         return false;
     }
+    // Of every `step` layers one attends, the one at step / 2.
     let step = hparams.get("mamba_step").and_then(Json::as_u64).unwrap_or(2).max(1);
     let n_layers = hparams.n_layers().unwrap_or(0);
     // Of few layers the last one attends.
@@ -110,6 +116,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.state_size", "mamba_d_state", or("mamba_d_state", 64)?)?;
     keys.set_derived("ssm.conv_kernel", "mamba_d_conv", or("mamba_d_conv", 4)?)?;
     keys.set_derived("ssm.time_step_rank", "mamba_num_heads", ssm_heads)?;
+    // inner = heads * head, where a head is as long as those of attention.
     keys.set_derived("ssm.inner_size", "mamba_num_heads", ssm_heads.saturating_mul(head))?;
     keys.set_derived("ssm.group_count", "", 0)?;
     keys.set_derived("feed_forward_length", "intermediate_size", or("intermediate_size", 13312)?)?;

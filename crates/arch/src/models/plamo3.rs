@@ -36,6 +36,7 @@ const AFTER_MLP: f32 = 0.089_442_72;
 
 /// Norms before and after the parts of a layer.
 pub const NORMS: &[TensorRule] = &[
+    // w + 1 before a part, w + 1 / 5 after the mixer, w + 1 / 5^1.5 after the feed-forward part.
     TensorRule::norm1p(&["model.layers.layers.{bid}.pre_mixer_norm"], "blk.{bid}.attn_norm"),
     // Without an ending in the file, as llama.cpp reads them for this architecture.
     TensorRule::copy(&["model.layers.layers.{bid}.post_mixer_norm.weight"], "blk.{bid}.post_attention_norm")
@@ -52,6 +53,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.layers.{bid}.mixer.q_norm"], "blk.{bid}.attn_q_norm"),
     TensorRule::norm1p(&["model.layers.layers.{bid}.mixer.k_norm"], "blk.{bid}.attn_k_norm"),
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.o_proj"], "blk.{bid}.attn_output"),
+    // Gate and up in one matrix, under the name of up.
     TensorRule::copy(&["model.layers.layers.{bid}.mlp.gate_up_proj"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["model.layers.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down"),
 ];
@@ -59,6 +61,7 @@ const LAYERS: &[TensorRule] = &[
 /// Rotary parameters of the model's code, where flat keys ask for scaling.
 fn yarn(hparams: Hparams) -> Result<Hparams, ArchError> {
     let factor = hparams.get_f64("rope_scaling_factor")?.unwrap_or(1.0);
+    // A factor of 1 scales nothing, and scaling that is stated goes before the flat keys.
     if factor == 1.0 || hparams.rope().kind().is_some() {
         return Ok(hparams);
     }

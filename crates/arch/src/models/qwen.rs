@@ -31,6 +31,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.attn.c_attn"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["transformer.h.{bid}.attn.c_proj"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["transformer.h.{bid}.ln_2"], "blk.{bid}.ffn_norm"),
+    // c_proj (w1 x * act(w2 x)): the second is the gate.
     TensorRule::copy(&["transformer.h.{bid}.mlp.w1"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.w2"], "blk.{bid}.ffn_gate"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),

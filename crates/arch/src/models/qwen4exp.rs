@@ -58,6 +58,7 @@ pub const QWEN4EXP: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+    // The streams become one here, in the place of a last norm.
     TensorRule::norm1p(&["model.hyper_connection_mixer.hc_norm"], "output_hc_norm"),
     TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_down"], "output_hc_down"),
     TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_up"], "output_hc_up"),
@@ -92,6 +93,7 @@ const STREAMS: &[TensorRule] = &[
 
 const INDEXER: &[TensorRule] = &[
     TensorRule::part(
+        // (n_heads head_dim + rows of keys, in): queries above keys.
         &["model.layers.{bid}.self_attn.indexer.index_qk_proj"],
         "blk.{bid}.indexer.q_proj",
         |hparams, shape| {
@@ -119,8 +121,10 @@ const GROUPS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.ple.norm_query"], "blk.{bid}.ple_norm_query").need(HAS_GROUPS),
     TensorRule::norm1p(&["model.layers.{bid}.ple.norm_conv"], "blk.{bid}.ple_norm_conv").need(HAS_GROUPS),
     TensorRule::copy(&["model.layers.{bid}.ple.conv1d"], "blk.{bid}.ple_conv1d")
+        // (channels, 1, kernel) as (channels, kernel).
         .shape(rules::SQUEEZE_CHANNEL)
         .need(HAS_GROUPS),
+    // Shards cut the embedding by rows: those of shard 0, then those of shard 1, and so on.
     TensorRule::copy(&["model.ngram_embedding.{xid}"], "per_layer_token_embd")
         .rows(RowRule::Append(|hparams| {
             let parts = hparams.get_u64("split_ngram_parts").ok().flatten().unwrap_or(0);
@@ -176,6 +180,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if layers.is_empty() {
         return Ok(());
     }
+    // The config counts these layers from one, the file from zero.
     let layers = layers.iter().map(|layer| to_i32("ple_layer_ids", &layer.saturating_sub(1).into()));
     keys.set_prefixed("ple.layers", Value::Array(Array::I32(layers.collect::<Result<_, _>>()?)));
     keys.needed("ple.ngram_size", hparams, &["ngram_size"])?;

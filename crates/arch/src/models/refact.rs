@@ -29,10 +29,12 @@ const ENDS: &[TensorRule] = &[
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["transformer.h.{bid}.attn.q"], "blk.{bid}.attn_q"),
+    // (2 head_dim, n_embd), as there is one key head: keys above values.
     TensorRule::part(&["transformer.h.{bid}.attn.kv"], "blk.{bid}.attn_k", rules::first_half),
     TensorRule::part(&["transformer.h.{bid}.attn.kv"], "blk.{bid}.attn_v", rules::second_half),
     TensorRule::copy(&["transformer.h.{bid}.attn.c_proj"], "blk.{bid}.attn_output"),
     TensorRule::copy(&["transformer.h.{bid}.ln_2"], "blk.{bid}.ffn_norm"),
+    // (2 f, n_embd): gate above up.
     TensorRule::part(&["transformer.h.{bid}.mlp.gate_up_proj"], "blk.{bid}.ffn_gate", rules::first_half),
     TensorRule::part(&["transformer.h.{bid}.mlp.gate_up_proj"], "blk.{bid}.ffn_up", rules::second_half),
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
@@ -42,6 +44,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["n_positions"])?;
     keys.needed("embedding_length", hparams, &["n_embd"])?;
     // Two thirds of four widths, rounded up to a multiple of 256.
+    // At n_embd = 2048: 5461, hence 5632.
     let length = (hparams.need_u64(&["n_embd"])?.saturating_mul(8) / 3).div_ceil(256).saturating_mul(256);
     keys.set_derived("feed_forward_length", "", length)?;
     keys.needed("block_count", hparams, &["n_layer"])?;

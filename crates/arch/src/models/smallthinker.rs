@@ -43,13 +43,16 @@ const EXPERTS: &[TensorRule] = &[
 ];
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `prepare` lent the usual name; keys are taken from the model's own.
     text_keys(&hparams.without("num_experts"), keys)?;
     keys.count("expert_count", hparams, &["moe_num_primary_experts"])?;
     keys.count("expert_used_count", hparams, &["moe_num_active_primary_experts"])?;
     keys.count("expert_feed_forward_length", hparams, &["moe_ffn_hidden_size"])?;
+    // No layer is dense: the length is that of an expert.
     keys.count("feed_forward_length", hparams, &["moe_ffn_hidden_size"])?;
     keys.derived_from("expert_gating_func", &["moe_primary_router_apply_softmax"]);
     let softmax = hparams.is_true("moe_primary_router_apply_softmax");
+    // 1 is softmax, 2 is sigmoid.
     keys.set_prefixed("expert_gating_func", Value::U32(if softmax { 1 } else { 2 }));
     let layout = hparams.get("sliding_window_layout").and_then(Json::as_array);
     let slides = layout.is_some_and(|layout| layout.iter().any(|flag| *flag != 0));

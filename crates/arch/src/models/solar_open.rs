@@ -17,6 +17,7 @@ pub const SOLAR_OPEN: Arch = Arch {
     example: "upstage/Solar-Open-100B",
     configs: &[SOLAR_OPEN_CONFIG],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    // Unlike in GLM 4.5, no layers of prediction are looked for.
     prepare: |hparams, _| Ok(hparams),
     vocab: Route::SolarOpen,
     export: Export::NotExportable("its special tokens are set by its class"),

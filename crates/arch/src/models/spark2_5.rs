@@ -22,6 +22,7 @@ pub const SPARK2_5: Arch = Arch {
 
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_k_v_proj"], "blk.{bid}.attn_qkv"),
+    // A number for each head: its output times sigmoid(g x).
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_proj"], "blk.{bid}.attn_gate"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];

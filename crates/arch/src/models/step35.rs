@@ -49,6 +49,7 @@ pub const STEP35: Arch = Arch {
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
+    // w = w + 1, as the model computes x * (1 + weight) and llama.cpp x * weight.
     TensorRule::norm1p(&["model.norm"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];
@@ -65,9 +66,11 @@ const IS_MIXTURE: Need = Need::If(is_mixture);
 
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.moe.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
+    // The name has no ending in the checkpoint; in the file it is a bias.
     TensorRule::copy(&["model.layers.{bid}.moe.router_bias"], "blk.{bid}.exp_probs_b")
         .bare(".bias")
         .need(Need::Optional),
+    // Experts are one tensor in the checkpoint already, (experts, rows, columns).
     TensorRule::copy(&["model.layers.{bid}.moe.gate_proj"], "blk.{bid}.ffn_gate_exps").need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.moe.up_proj"], "blk.{bid}.ffn_up_exps").need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.moe.down_proj"], "blk.{bid}.ffn_down_exps").need(IS_MIXTURE),
@@ -98,6 +101,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
         hparams = hparams
             .with("rope_theta", full.clone())
             .with_rope("rope_theta", full.clone())
+            // As configs with parameters by kind of layer have it.
             .with_rope("sliding_attention", json!({ "rope_theta": slides }));
     }
     Ok(hparams)
@@ -109,6 +113,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 }
 
 fn mixtures(hparams: &Hparams) -> Vec<u64> {
+    // Numbers in one text, with commas between: "3,4,5".
     let listed = hparams.get("moe_layers_enum").and_then(Json::as_str).unwrap_or_default();
     listed.split(',').filter_map(|layer| layer.trim().parse().ok()).collect()
 }
@@ -120,6 +125,7 @@ fn sliding(hparams: &Hparams) -> Result<Vec<bool>, ArchError> {
         return Err(bad("num_hidden_layers", &n_layers.into(), "at most 10000"));
     }
     let mut slides = hparams.sliding_layers().unwrap_or_default();
+    // Longer lists are cut, as only as many layers are written.
     slides.resize(n_layers as usize, false);
     Ok(slides)
 }
@@ -157,6 +163,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         [("num_attention_heads", "attention.head_count"), ("num_attention_groups", "attention.head_count_kv")]
     {
         let heads = hparams.need_u64(&[name])?;
+        // Layers with a window may have other counts of heads, which stand in a part of their own.
         let of_windows = other.and_then(|other| other.get(name)).and_then(Json::as_u64).unwrap_or(heads);
         let count = |slides: &bool| to_i32(name, &(if *slides { of_windows } else { heads }).into());
         let counts = slides.iter().map(count).collect::<Result<Vec<i32>, _>>()?;
@@ -174,6 +181,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if hparams.get("norm_expert_weight").is_some() {
         keys.flag("expert_weights_norm", hparams, "norm_expert_weight");
     }
+    // The lowest layer that is listed: as many dense ones come before it.
     keys.set_derived("leading_dense_block_count", "", mixtures(hparams).into_iter().min().unwrap_or(0))?;
     keys.set_derived(
         "moe_every_n_layers",
@@ -194,6 +202,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 /// window stay as they are.
 fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     let dim = hparams.head_dim()?;
+    // dim / 2 rotated dimensions are dim / 4 pairs; whole heads of layers with a window have dim / 2 pairs.
     let Some(mut factors) = rope_llama3(hparams.rope(), || Ok(dim / 2))? else { return Ok(Vec::new()) };
     factors.resize((dim / 2).min(1 << 16) as usize, 1.0);
     Ok(vec![("rope_freqs.weight", factors)])

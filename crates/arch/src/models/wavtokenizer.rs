@@ -36,6 +36,7 @@ const ENDS: &[TensorRule] = &[
 
 /// Layers of convolutions, one of attention among them, and a norm.
 const POSNET: &[TensorRule] = &[
+    // No layer has all of these: it is convolutions, attention or a norm.
     TensorRule::copy(&["backbone.posnet.{bid}.conv1"], "posnet.{bid}.conv1").need(Need::Optional),
     TensorRule::copy(&["backbone.posnet.{bid}.conv2"], "posnet.{bid}.conv2").need(Need::Optional),
     TensorRule::copy(&["backbone.posnet.{bid}.norm1"], "posnet.{bid}.norm1")
@@ -55,6 +56,7 @@ const POSNET: &[TensorRule] = &[
 const CONVNEXT: &[TensorRule] = &[
     TensorRule::copy(&["backbone.convnext.{bid}.dwconv"], "convnext.{bid}.dw").need(IN_CONVNEXT),
     TensorRule::copy(&["backbone.convnext.{bid}.norm"], "convnext.{bid}.norm").need(IN_CONVNEXT),
+    // Matrices, as convolutions over one position: pw1 (f, in), pw2 (in, f).
     TensorRule::copy(&["backbone.convnext.{bid}.pwconv1"], "convnext.{bid}.pw1").need(IN_CONVNEXT),
     TensorRule::copy(&["backbone.convnext.{bid}.pwconv2"], "convnext.{bid}.pw2").need(IN_CONVNEXT),
     TensorRule::copy(&["backbone.convnext.{bid}.gamma"], "convnext.{bid}.gamma").need(IN_CONVNEXT),

@@ -23,6 +23,7 @@ pub const XVERSE: Arch = Arch {
 };
 
 const ATTENTION: &[TensorRule] = &[
+    // Rows n and n + dim / 2 of a head become neighbours, as llama.cpp rotates them.
     TensorRule::part(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q", |hparams, _| {
         Ok(RowMap::RopePermute { n_head: hparams.n_heads()? })
     }),

@@ -25,6 +25,7 @@ pub const COGVLM: Projector = Projector {
 };
 
 const TOWER: &[TensorRule] = &[
+    // Parameters whose names have no ending, here and in the file.
     TensorRule::copy(&["model.vision.boi"], "v.boi").bare(""),
     TensorRule::copy(&["model.vision.eoi"], "v.eoi").bare(""),
     TensorRule::copy(&["model.vision.patch_embedding.cls_embedding"], "v.class_embd").bare(""),
@@ -36,6 +37,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.vision.transformer.layers.{bid}.input_layernorm"], "v.blk.{bid}.ln1"),
     TensorRule::copy(&["model.vision.transformer.layers.{bid}.post_attention_layernorm"], "v.blk.{bid}.ln2"),
     TensorRule::copy(
+        // (3 in, in): queries, keys and values stay one matrix.
         &["model.vision.transformer.layers.{bid}.attention.query_key_value"],
         "v.blk.{bid}.attn_qkv",
     ),
@@ -47,6 +49,7 @@ const LAYERS: &[TensorRule] = &[
 const PROJECTION: &[TensorRule] = &[
     TensorRule::copy(&["model.vision.linear_proj.linear_proj"], "mm.model.fc"),
     TensorRule::copy(&["model.vision.linear_proj.norm1"], "mm.post_fc_norm"),
+    // Behind the norm a feed-forward part with a gate: down (act(gate x) * up x).
     TensorRule::copy(&["model.vision.linear_proj.gate_proj"], "mm.gate"),
     TensorRule::copy(&["model.vision.linear_proj.dense_h_to_4h"], "mm.up"),
     TensorRule::copy(&["model.vision.linear_proj.dense_4h_to_h"], "mm.down"),

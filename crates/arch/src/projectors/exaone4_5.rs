@@ -43,6 +43,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     if let Some(heads) = vision.get_u64("num_key_value_heads")? {
         keys.set_derived("vision.attention.head_count_kv", "num_key_value_heads", heads)?;
     }
+    // Where transformers does not take the config, it may stand beside the tower.
     let epsilon = match vision.get_f64("rms_norm_eps")? {
         None if !towers.is_taken => towers.whole.get_f64("rms_norm_eps")?,
         epsilon => epsilon,
@@ -54,6 +55,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     }
     let layers = vision.get("fullatt_block_indexes").and_then(Json::as_array);
     if layers.is_some_and(|layers| !layers.is_empty()) {
+        // The distance of layers that see everything: 8 where they are 7, 15, 23, 31.
         keys.set_prefixed("vision.n_wa_pattern", Value::U32(window_pattern(vision)?));
     }
     Ok(())

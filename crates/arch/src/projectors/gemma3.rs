@@ -32,9 +32,11 @@ pub const GEMMA3: Projector = Projector {
 };
 
 const PROJECTION: &[TensorRule] = &[
+    // The checkpoint's name ends in `_weight`, not in `.weight`.
     TensorRule::copy(&["multi_modal_projector.mm_input_projection_weight"], "mm.input_projection")
         .bare(".weight")
         .float(FloatType::F16),
+    // w = w + 1, as the norm computes with 1 + weight.
     TensorRule::norm1p(&["multi_modal_projector.mm_soft_emb_norm"], "mm.soft_emb_norm"),
 ];
 
@@ -47,6 +49,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     // Patches of a side that become one embedding; 4 unless it is a model for tests.
     let n_embeddings = towers.preprocessor.get_f64("image_seq_length")?.unwrap_or(256.0);
     let (size, patch) = (vision.need_u64(&["image_size"])?, vision.need_u64(&["patch_size"])?);
+    // Embeddings lie in a square, 256 as 16 by 16: (size / patch) / 16.
     let per_side = size.checked_div(patch).and_then(|n| n.checked_div(n_embeddings.sqrt() as u64));
     match per_side {
         None => Err(bad("vision_config.patch_size", &patch.into(), "a number above 0")),

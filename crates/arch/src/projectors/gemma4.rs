@@ -50,6 +50,7 @@ const MATRICES: &[TensorRule] = parts::clipped![
 ];
 
 const EMBEDDINGS: &[TensorRule] = &[
+    // (hidden, height * width * 3) becomes (hidden, 3, height, width).
     TensorRule::part(&["vision_tower.patch_embedder.input_proj.weight"], "v.patch_embd", |_, shape| {
         Ok(parts::channels_first(patch_of(shape.dim(0))))
     })
@@ -67,6 +68,7 @@ const EMBEDDINGS: &[TensorRule] = &[
 
 /// Height and width of a patch of so many numbers of three channels.
 fn patch_of(row_elems: u64) -> u64 {
+    // row_elems = 3 * side^2
     (row_elems / 3).isqrt()
 }
 
@@ -88,6 +90,7 @@ const PROJECTION: &[TensorRule] =
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     let name = name.strip_prefix("model.").unwrap_or(name);
     let name = name.strip_prefix("vision_tower.encoder.").unwrap_or(name);
+    // Clipped matrices have their weight one module deeper, in `linear`.
     Some(name.replace(".linear.", "."))
 }
 
@@ -96,6 +99,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     if let Some(audio) = &mut towers.audio
         && let Some(width) = audio.get_u64("hidden_size")?
     {
+        // The feed-forward part is four times as wide as the tower of sound.
         audio.set("intermediate_size", width.saturating_mul(4).into());
     }
     towers.vision_mut()?.set(gemma4_audio::HAS_AUDIO, has_audio.into());

@@ -14,6 +14,7 @@ pub const ENDS: &[TensorRule] = &[
         .float(FloatType::F32)
         .need(HAS),
     TensorRule::copy(&["audio_tower.subsample_conv_projection.layer1.norm"], "a.conv1d.1.norm").need(HAS),
+    // A linear layer by its name, whose start still makes it a convolution to the reference.
     TensorRule::copy(&["audio_tower.subsample_conv_projection.input_proj_linear"], "a.input_projection")
         .float(FloatType::F32)
         .need(HAS),
@@ -29,12 +30,14 @@ pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["audio_tower.layers.{bid}.self_attn.relative_k_proj"], "a.blk.{bid}.attn_k_rel"),
     TensorRule::copy(&["audio_tower.layers.{bid}.self_attn.per_dim_scale"], "a.blk.{bid}.per_dim_scale")
         .bare(".weight")
+        // s = ln(1 + e^w).
         .element(ElementMap::Softplus),
     TensorRule::copy(&["audio_tower.layers.{bid}.feed_forward1.pre_layer_norm"], "a.blk.{bid}.ffn_norm"),
     TensorRule::copy(
         &["audio_tower.layers.{bid}.feed_forward1.post_layer_norm"],
         "a.blk.{bid}.ffn_post_norm",
     ),
+    // A layer has two feed-forward parts; names of the second end in `_1`.
     TensorRule::copy(&["audio_tower.layers.{bid}.feed_forward2.pre_layer_norm"], "a.blk.{bid}.ffn_norm_1"),
     TensorRule::copy(
         &["audio_tower.layers.{bid}.feed_forward2.post_layer_norm"],

@@ -41,6 +41,7 @@ pub const GLM5V: Projector = Projector {
 };
 
 const TOWER: &[TensorRule] = &[
+    // GLM-5.3 Flash has norms of queries and keys, and no learned positions.
     TensorRule::copy(&["visual.embeddings.position_embedding"], "v.position_embd").need(Need::Optional),
     TensorRule::copy(&["visual.post_conv_layernorm"], "v.norm_embd").need(Need::Optional),
     TensorRule::copy(&["visual.post_layernorm"], "v.post_ln"),
@@ -72,6 +73,7 @@ fn canvas_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_prefixed("vision.swiglu_clamp", Value::F32(limit));
     }
     // Embeddings of an image, as pixels of one frame.
+    // An embedding covers (patch * merge)^2 pixels.
     let side = preprocessor
         .get_u64("patch_size")?
         .unwrap_or(14)

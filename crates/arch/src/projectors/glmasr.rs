@@ -35,6 +35,7 @@ const ADAPTER: &[TensorRule] = &[
     TensorRule::copy(&["audio_encoder.layer_norm"], "mm.a.norm_pre"),
     TensorRule::copy(&["audio_encoder.adapting.0"], "mm.a.mlp.1"),
     TensorRule::copy(&["audio_encoder.adapting.2"], "mm.a.mlp.2"),
+    // (2, width): row 0 stands before the sound, row 1 behind it.
     TensorRule::copy(&["audio_encoder.audio_bos_eos_token.weight"], "v.boi")
         .bare("")
         .rows(RowRule::TokenRow(|_| 0)),

@@ -17,6 +17,7 @@ pub const HUNYUANVL: Projector = Projector {
     owns: |_, name| name.starts_with("vit."),
     prepare: |towers| {
         let vision = towers.vision_mut()?;
+        // `tower_keys` asks for a size; a config may state the largest one only.
         if vision.get("image_size").is_none() {
             let size = vision.get("max_image_size").cloned().unwrap_or_else(|| 2048.into());
             vision.set("image_size", size);
@@ -30,6 +31,7 @@ pub const HUNYUANVL: Projector = Projector {
 const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vit.embeddings.patch_embedding"], "v.patch_embd"),
     TensorRule::part(&["vit.embeddings.position_embedding"], "v.position_embd", |_, _| {
+        // Row 0 is the position of the token of the whole image.
         Ok(RowMap::Slice { start: 1 })
     }),
 ];
@@ -55,6 +57,7 @@ const MERGER: &[TensorRule] = &[
     TensorRule::copy(&["vit.perceive.image_newline"], "v.image_newline").bare(""),
     TensorRule::copy(&["vit.perceive.image_begin"], "mm.image_begin").bare(""),
     TensorRule::copy(&["vit.perceive.image_end"], "mm.image_end").bare(""),
+    // The file has this spelling.
     TensorRule::copy(&["vit.perceive.image_sep"], "v.view_seperator").bare("").need(Need::Optional),
 ];
 

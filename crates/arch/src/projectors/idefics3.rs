@@ -31,6 +31,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     let vision = towers.vision()?;
     parts::kind(keys, "idefics3");
     parts::epsilon(keys, "layer_norm_eps", vision, 1e-5)?;
+    // factor * factor patches become one embedding.
     let factor = towers.whole.get_u64("scale_factor")?.unwrap_or(2);
     keys.set_derived("vision.projector.scale_factor", "scale_factor", factor)?;
     keys.set_prefixed("use_gelu", Value::Bool(true));

@@ -55,6 +55,7 @@ const LAYERS: &[TensorRule] = &[
         &["vision_model.encoder.layers.{bid}.norm2", "vision_tower.encoder.layer.{bid}.layernorm_after"],
         "v.blk.{bid}.ln2",
     ),
+    // (3 n, n) in the authors' code: queries, keys, values. In transformers they are three matrices.
     TensorRule::part(
         &["vision_model.encoder.layers.{bid}.attn.qkv"],
         "v.blk.{bid}.attn_q",
@@ -122,6 +123,7 @@ const LAYERS: &[TensorRule] = &[
 const PROJECTION: &[TensorRule] = &[
     TensorRule::copy(&["mlp1.0", "multi_modal_projector.layer_norm"], "mm.model.mlp.0"),
     TensorRule::copy(&["mlp1.1", "multi_modal_projector.linear_1"], "mm.model.mlp.1"),
+    // `mlp1.2` has no weights.
     TensorRule::copy(&["mlp1.3", "multi_modal_projector.linear_2"], "mm.model.mlp.3"),
 ];
 
@@ -148,6 +150,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         None if whole.get("model_type").is_some_and(|model_type| model_type == "internvl") => 0.5,
         ratio => ratio.ok_or_else(|| missing("downsample_ratio"))?,
     };
+    // A ratio of 0.5 by side makes one of 2 x 2 patches: the key says 2.
     parts::inverse(keys, "downsample_ratio", ratio)?;
     for (key, name) in
         [("preproc_min_tiles", "min_dynamic_patch"), ("preproc_max_tiles", "max_dynamic_patch")]

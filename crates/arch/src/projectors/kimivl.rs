@@ -24,6 +24,7 @@ pub const KIMIVL: Projector = Projector {
         tower_keys(towers, keys)?;
         parts::kind(keys, "kimivl");
         keys.set_prefixed("use_gelu", Value::Bool(true));
+        // 2 * 2 patches become one embedding.
         keys.set_prefixed("vision.projector.scale_factor", Value::U32(2));
         parts::epsilon(keys, "layer_norm_eps", towers.vision()?, 1e-5)
     },
@@ -32,6 +33,7 @@ pub const KIMIVL: Projector = Projector {
 
 const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vision_tower.patch_embed.proj"], "v.patch_embd"),
+    // (rows, columns, width) becomes (rows * columns, width).
     TensorRule::copy(&["vision_tower.patch_embed.pos_emb"], "v.position_embd").shape(Reshape {
         forward: |_, dims| Ok(crate::tensors::rules::flat_rows(dims)),
         inverse: <[u64]>::to_vec,
@@ -45,6 +47,7 @@ const TOWER: &[TensorRule] = &[
 ];
 
 const QKV: &[TensorRule] = &[
+    // (3 in, in): queries above keys above values, a third of the rows each.
     TensorRule::part(&["vision_tower.encoder.blocks.{bid}.wqkv"], "v.blk.{bid}.attn_q", parts::third::<0>),
     TensorRule::part(&["vision_tower.encoder.blocks.{bid}.wqkv"], "v.blk.{bid}.attn_k", parts::third::<1>),
     TensorRule::part(&["vision_tower.encoder.blocks.{bid}.wqkv"], "v.blk.{bid}.attn_v", parts::third::<2>),

@@ -32,6 +32,7 @@ pub const LFM2VL: Projector = Projector {
 };
 
 const EMBEDDINGS: &[TensorRule] = &[
+    // (out, 16 * 16 * 3), channels last, becomes (out, 3, 16, 16).
     TensorRule::part(&["vision_model.embeddings.patch_embedding.weight"], "v.patch_embd", |_, _| {
         Ok(parts::channels_first(PATCH))
     })
@@ -56,6 +57,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     parts::kind(keys, "lfm2");
     let epsilon = vision.need_f64("layer_norm_eps")?;
     keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
+    // By side: factor 2 makes one embedding of 4 patches.
     let factor = whole.get_u64("downsample_factor")?.unwrap_or(2);
     keys.set_derived("vision.projector.scale_factor", "downsample_factor", factor)?;
     keys.set_prefixed("use_gelu", Value::Bool(true));

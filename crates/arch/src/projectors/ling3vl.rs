@@ -20,6 +20,7 @@ pub const LING3VL: Projector = Projector {
     prepare: |towers| {
         qwen3vl::prepare(towers)?;
         let vision = towers.vision()?;
+        // The merger has no matrices of its own: those are `linear_proj`.
         if !vision.is_true("disable_merger_proj") {
             let value = vision.get("disable_merger_proj").cloned().unwrap_or_default();
             return Err(bad("vision_config.disable_merger_proj", &value, "true"));
@@ -37,6 +38,7 @@ pub const LING3VL: Projector = Projector {
 
 const MERGER: &[TensorRule] = &[
     TensorRule::copy(&["visual.merger.norm"], "mm.input_norm"),
+    // Linear, GELU, linear: 1 has no weights.
     TensorRule::copy(&["linear_proj.0"], "mm.0"),
     TensorRule::copy(&["linear_proj.2"], "mm.2"),
 ];

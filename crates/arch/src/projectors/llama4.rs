@@ -30,6 +30,7 @@ const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.layernorm_pre"], "v.pre_ln"),
     TensorRule::copy(&["vision_model.layernorm_post"], "v.post_ln"),
     TensorRule::copy(&["vision_model.model.layers.{bid}.input_layernorm"], "v.blk.{bid}.ln1"),
+    // The norm before the feed-forward part, not one of what comes out of attention.
     TensorRule::copy(&["vision_model.model.layers.{bid}.post_attention_layernorm"], "v.blk.{bid}.ln2"),
     TensorRule::copy(&["vision_model.model.layers.{bid}.self_attn.q_proj"], "v.blk.{bid}.attn_q"),
     TensorRule::copy(&["vision_model.model.layers.{bid}.self_attn.k_proj"], "v.blk.{bid}.attn_k"),
@@ -51,6 +52,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     parts::kind(keys, "llama4");
     let epsilon = vision.need_f64("norm_eps")?;
     keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
+    // A ratio of 0.5 becomes a factor of 2.
     parts::inverse(keys, "vision_config.pixel_shuffle_ratio", vision.need_f64("pixel_shuffle_ratio")?)?;
     match vision.get("hidden_act").and_then(Json::as_str) {
         Some("gelu") => keys.set_prefixed("use_gelu", Value::Bool(true)),

@@ -33,6 +33,7 @@ pub const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.ffn_norm"], "v.blk.{bid}.ln2"),
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.attention.q_proj"], "v.blk.{bid}.attn_q")
         .rows(RowRule::PermuteQ),
+    // This tower has as many key heads as heads: keys are permuted as queries are.
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.attention.k_proj"], "v.blk.{bid}.attn_k")
         .rows(RowRule::PermuteQ),
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.attention.v_proj"], "v.blk.{bid}.attn_v"),
@@ -74,6 +75,7 @@ fn owns(hparams: &Hparams, name: &str) -> bool {
 
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     if name.ends_with("embed_tokens.weight") {
+        // The text model's (vocab, width), whatever stands before its name: one row of it is taken.
         return Some("embed_tokens.weight".to_owned());
     }
     parts::without("model.", name)
@@ -109,6 +111,7 @@ pub fn pixtral_keys(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), 
     parts::kind(keys, kind);
     parts::epsilon(keys, "layer_norm_eps", vision, 1e-5)?;
     parts::activation(keys, vision, "hidden_act")?;
+    // Mistral 3 merges patches, Pixtral does not.
     if let Some(size) = towers.whole.get("spatial_merge_size") {
         let size = to_u32("spatial_merge_size", size)?;
         keys.set_prefixed("vision.spatial_merge_size", Value::U32(size));

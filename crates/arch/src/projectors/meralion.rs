@@ -17,7 +17,9 @@ pub const MERALION: Projector = Projector {
     vision: None,
     audio: Some(Tower { at: &["speech_config"], classes: &[] }),
     tensors: &[whisper::CONVOLUTIONS, whisper::LAYERS, ADAPTER],
+    // Encoder, norm and adapter have no common start, so it is all but the text model.
     owns: |_, name| !name.starts_with("text_decoder."),
+    // Under the start that the tables of Whisper have.
     rename: |_, name| Some(name.replacen("speech_encoder.", "audio_tower.", 1)),
     prepare: whisper::prepare,
     keys: |towers, keys| {

@@ -37,6 +37,7 @@ const FIRST_MERGER: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.vit_merger.self_attn.k_proj"], "v.vit_merger.attn_k").need(TWICE),
     TensorRule::copy(&["vision_model.vit_merger.self_attn.v_proj"], "v.vit_merger.attn_v").need(TWICE),
     TensorRule::copy(&["vision_model.vit_merger.self_attn.out_proj"], "v.vit_merger.attn_out").need(TWICE),
+    // After its attention: a norm and two matrices that merge the patches.
     TensorRule::copy(&["vision_model.vit_merger.pre_norm"], "v.vit_merger.ds_ln").need(TWICE),
     TensorRule::copy(&["vision_model.vit_merger.linear_1"], "v.vit_merger.ds_ffn_up").need(TWICE),
     TensorRule::copy(&["vision_model.vit_merger.linear_2"], "v.vit_merger.ds_ffn_down").need(TWICE),
@@ -76,6 +77,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     tower_keys(towers, keys)?;
     let vision = towers.vision()?;
     parts::kind(keys, "minicpmv4_6");
+    // By side: 16 patches become one as 4 times 4, 4 patches as 2 times 2.
     let factor = if merges_twice(vision) { 4 } else { 2 };
     keys.set_prefixed("vision.projector.scale_factor", Value::U32(factor));
     let layer = towers.whole.get("insert_layer_id").or_else(|| vision.get("insert_layer_id"));

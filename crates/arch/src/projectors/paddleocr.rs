@@ -30,6 +30,7 @@ pub const PADDLEOCR: Projector = Projector {
         Some(name.strip_prefix("visual.").unwrap_or(name).to_owned())
     },
     prepare: |towers| {
+        // The side of a square with as many pixels as an image may have: sqrt(max_pixels).
         let max_pixels = towers.preprocessor.need_f64("max_pixels")?;
         towers.vision_mut()?.set("image_size", (max_pixels.sqrt() as u64).into());
         Ok(())

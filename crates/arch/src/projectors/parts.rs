@@ -11,6 +11,7 @@ pub fn third<const PART: u64>(_: &Hparams, shape: &Shape) -> Result<RowMap, Arch
     // Rows of a matrix, elements of a vector; one more where three do not divide them, so that the part is refused.
     let n_rows = if shape.n_dims() > 1 { shape.dim(1) } else { shape.dim(0) };
     let rows = n_rows.div_ceil(3);
+    // (3 n, in): rows 0 .. n are queries, n .. 2 n keys, 2 n .. 3 n values.
     Ok(RowMap::Groups { group: 3 * rows, start: PART * rows, rows, n_head: 0 })
 }
 
@@ -23,6 +24,7 @@ pub const QKV_OF_QWEN: &[TensorRule] = &[
 
 /// The kernels of patches of two frames, which become two tensors.
 pub const FRAMES: &[TensorRule] = &[
+    // (out, in, 2, h, w) as two kernels (out, in, h, w), one for each frame.
     TensorRule::copy(&["visual.patch_embed.proj.weight"], "v.patch_embd")
         .bare(".weight")
         .rows(RowRule::Frame(0)),
@@ -101,6 +103,7 @@ pub fn inverse(keys: &mut Keys, name: &str, ratio: f64) -> Result<(), ArchError>
 
 /// The columns of a matrix of patches, (height, width, channel), as (channel, height, width).
 pub fn channels_first(patch: u64) -> RowMap {
+    // Column 3 (h patch + w) + c goes to c patch^2 + h patch + w.
     RowMap::TileColumns { groups: patch.saturating_mul(patch), per_group: 3, elems: 1 }
 }
 

@@ -34,6 +34,7 @@ const FEED_FORWARD: &[TensorRule] = &[
         &["visual.blocks.{bid}.mlp.fc1", "visual.blocks.{bid}.mlp.up_proj"],
         "v.blk.{bid}.ffn_up",
     ),
+    // Only Qwen 2's config has `embed_dim`, and only Qwen 2.5 has a gate.
     TensorRule::copy(&["visual.blocks.{bid}.mlp.gate_proj"], "v.blk.{bid}.ffn_gate")
         .need(Need::If(|hparams, _| hparams.get("embed_dim").is_none())),
     TensorRule::copy(
@@ -98,6 +99,7 @@ pub fn window_pattern(vision: &Hparams) -> Result<u32, ArchError> {
     let layers: Option<Vec<u64>> =
         value.as_array().and_then(|items| items.iter().map(Json::as_u64).collect());
     let layers = layers.filter(|layers| !layers.is_empty()).ok_or_else(wrong)?;
+    // [7, 15, 23, 31] gives 8: the last layer of every eight has no window.
     let pattern = layers[0].checked_add(1).ok_or_else(wrong)?;
     if layers.windows(2).any(|pair| pair[1].checked_sub(pair[0]) != Some(pattern)) {
         return Err(wrong());

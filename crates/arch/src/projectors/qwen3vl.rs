@@ -33,6 +33,7 @@ pub const QWEN3VL: Projector = Projector {
 /// Positions, and what the layers have beside [`parts::LAYERS_OF_QWEN`].
 pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["visual.pos_embed"], "v.position_embd"),
+    // (3 in, in): queries, keys and values stay one matrix.
     TensorRule::copy(&["visual.blocks.{bid}.attn.qkv"], "v.blk.{bid}.attn_qkv"),
     TensorRule::copy(&["visual.blocks.{bid}.mlp.linear_fc1"], "v.blk.{bid}.ffn_up"),
     TensorRule::copy(&["visual.blocks.{bid}.mlp.linear_fc2"], "v.blk.{bid}.ffn_down"),
@@ -41,6 +42,7 @@ pub const LAYERS: &[TensorRule] = &[
 const MERGERS: &[TensorRule] = &[
     TensorRule::copy(&["visual.merger.linear_fc1"], "mm.0"),
     TensorRule::copy(&["visual.merger.linear_fc2"], "mm.2"),
+    // The file has the norm of the merger as the one behind all layers.
     TensorRule::copy(&["visual.merger.norm"], "v.post_ln"),
     TensorRule::copy(&["visual.deepstack.{bid}.norm"], "v.deepstack.{bid}.norm").need(HAS_MERGER),
     TensorRule::copy(&["visual.deepstack.{bid}.linear_fc1"], "v.deepstack.{bid}.fc1").need(HAS_MERGER),
@@ -62,6 +64,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     else {
         return Some(name.to_owned());
     };
+    // The checkpoint counts mergers 0, 1, 2; the file has their layers, as 8, 16, 24.
     let layer = deepstack(hparams).get(number.parse::<usize>().ok()?).copied()?;
     Some(format!("visual.deepstack.{layer}.{rest}"))
 }
@@ -146,6 +149,7 @@ const QWEN3_VL: ConfigClass = ConfigClass {
     ]],
     has_rope: false,
     adjust: |map| {
+        // Of Qwen 3 VL alone: classes of later models put nothing here.
         map.entry("deepstack_visual_indexes").or_insert_with(|| json!([8, 16, 24]));
         Ok(())
     },

@@ -10,6 +10,7 @@ pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.encoder.layers.{bid}.self_attn.k_proj"], "v.blk.{bid}.attn_k"),
     TensorRule::copy(&["vision_model.encoder.layers.{bid}.self_attn.v_proj"], "v.blk.{bid}.attn_v"),
     TensorRule::copy(&["vision_model.encoder.layers.{bid}.self_attn.out_proj"], "v.blk.{bid}.attn_out"),
+    // Not gated: fc2 act(fc1 x).
     TensorRule::copy(&["vision_model.encoder.layers.{bid}.mlp.fc1"], "v.blk.{bid}.ffn_up"),
     TensorRule::copy(&["vision_model.encoder.layers.{bid}.mlp.fc2"], "v.blk.{bid}.ffn_down"),
     TensorRule::copy(&["vision_model.post_layernorm"], "v.post_ln"),

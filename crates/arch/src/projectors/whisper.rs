@@ -28,6 +28,7 @@ pub const AUDIOFLAMINGO3: Projector = Projector {
     tensors: &[F32_CONVOLUTIONS, LAYERS, TWO_MATRICES],
     keys: |towers, keys| {
         audio_keys(towers, keys, "qwen2a")?;
+        // In the place of the kind that `audio_keys` writes.
         parts::kind(keys, "musicflamingo");
         Ok(())
     },
@@ -59,6 +60,7 @@ pub const VOXTRAL: Projector = Projector {
     keys: |towers, keys| {
         audio_keys(towers, keys, "qwen2a")?;
         parts::kind(keys, "voxtral");
+        // Four frames become one; no key of the config says so.
         keys.set_derived("audio.projector.stack_factor", "", 4)
     },
     ..WHISPER
@@ -94,6 +96,7 @@ const F32_CONVOLUTIONS: &[TensorRule] = &convolutions(FloatType::F32);
 const fn convolutions(float: FloatType) -> [TensorRule; 4] {
     [
         TensorRule::copy(&["audio_tower.conv1.weight"], "a.conv1d.1").bare(".weight").float(float),
+        // (out) as (out, 1), which is added to (out, frames).
         TensorRule::copy(&["audio_tower.conv1.bias"], "a.conv1d.1").bare(".bias").shape(COLUMN),
         TensorRule::copy(&["audio_tower.conv2.weight"], "a.conv1d.2").bare(".weight").float(float),
         TensorRule::copy(&["audio_tower.conv2.bias"], "a.conv1d.2").bare(".bias").shape(COLUMN),
@@ -108,6 +111,7 @@ pub const fn layers(positions: Need) -> [TensorRule; 10] {
     [
         TensorRule::copy(&["audio_tower.embed_positions"], "a.position_embd").need(positions),
         TensorRule::copy(&["audio_tower.layers.{bid}.self_attn_layer_norm"], "a.blk.{bid}.ln1"),
+        // Final in its layer, before fc1; the norm behind all layers is `layer_norm`.
         TensorRule::copy(&["audio_tower.layers.{bid}.final_layer_norm"], "a.blk.{bid}.ln2"),
         TensorRule::copy(&["audio_tower.layers.{bid}.self_attn.q_proj"], "a.blk.{bid}.attn_q"),
         TensorRule::copy(&["audio_tower.layers.{bid}.self_attn.k_proj"], "a.blk.{bid}.attn_k"),
@@ -139,6 +143,7 @@ const ULTRAVOX_MATRICES: &[TensorRule] = &[
 /// [`ArchError::MissingKey`].
 pub fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let audio = towers.audio_mut()?;
+    // Voxtral and Audio Flamingo 3 have the usual names, Qwen 2 Audio has Whisper's.
     if audio.get("hidden_size").is_some() || audio.get("intermediate_size").is_some() {
         return Ok(());
     }

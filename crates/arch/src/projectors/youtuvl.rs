@@ -32,6 +32,7 @@ pub const YOUTUVL: Projector = Projector {
 
 const MERGER: &[TensorRule] = &[
     TensorRule::copy(&["merger.ln_q"], "mm.input_norm"),
+    // Linear, activation, linear: the activation in the middle, `mlp.1`, has no weights.
     TensorRule::copy(&["merger.mlp.0"], "mm.0"),
     TensorRule::copy(&["merger.mlp.2"], "mm.2"),
 ];
@@ -42,6 +43,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     parts::kind(keys, "youtuvl");
     parts::epsilon(keys, "layer_norm_eps", vision, 1e-6)?;
     match vision.get("hidden_act").and_then(Json::as_str).map(str::to_lowercase).as_deref() {
+        // All kinds of GELU, exact or approximate, have one flag.
         None | Some("gelu" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_new" | "gelu_accurate") => {
             keys.set_prefixed("use_gelu", Value::Bool(true));
         }
@@ -59,6 +61,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         items.ok_or_else(|| bad("vision_config.fullatt_block_indexes", layers, "a list of layers"))?;
     let items =
         items.iter().map(|item| to_i32("fullatt_block_indexes", item)).collect::<Result<Vec<_>, _>>()?;
+    // In spite of the key's name, the layers that attend without a window.
     keys.set_prefixed("vision.wa_layer_indexes", Value::Array(Array::I32(items)));
     Ok(())
 }

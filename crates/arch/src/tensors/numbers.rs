@@ -17,6 +17,7 @@ impl Context<'_> {
         let name = self.name_in_table(name);
         let of_rule = |rule: &'static NumberRule| Some((rule, rules::parse(rule.hf, &name)?.0));
         let found = self.numbers.iter().find_map(of_rule);
+        // A number from the layer count on is no layer of the model.
         found.filter(|(_, bid)| *bid < self.hparams.n_layers().unwrap_or(0))
     }
 
@@ -34,6 +35,7 @@ impl Context<'_> {
             let Some((rule, bid)) = self.number(&tensor.name) else { continue };
             let number = one_number(tensor, values.ask(&tensor.name))?;
             let (last, numbers) = found.entry(rule.key).or_default();
+            // The place of the key's last tensor, by which keys are put in order below.
             *last = place;
             numbers.insert(bid, number);
         }
@@ -52,6 +54,7 @@ impl Context<'_> {
         let mut keys: Vec<(usize, &'static str, Value)> = Vec::with_capacity(self.numbers.len());
         for rule in self.numbers {
             if let Some((last, numbers)) = found.remove(rule.key) {
+                // The map is sorted by layer, and so is the array.
                 keys.push((last, rule.key, Value::Array(Array::F32(numbers.into_values().collect()))));
             }
         }
