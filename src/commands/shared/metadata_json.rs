@@ -184,7 +184,7 @@ fn float(json: &Json) -> Option<f64> {
 fn text(json: &Json) -> Option<Vec<u8>> {
     match json {
         Json::String(text) => Some(text.clone().into_bytes()),
-        json => json.get("bytes")?.as_array()?.iter().map(integer).collect(),
+        json => json.get("bytes")?.as_array()?.iter().map(integer::<u8>).collect(),
     }
 }
 
