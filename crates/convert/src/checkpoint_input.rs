@@ -438,7 +438,7 @@ pub(crate) fn layout_tasks<'a>(
             FloatType::OfFile => via.filter(|_| kept.is_none()),
             FloatType::F32 | FloatType::F16OrF32 => None,
         };
-        Ok(TensorTask { via, ..TensorTask::new(tensor.name.clone(), rows_of(checkpoint, tensor, kept)?) })
+        Ok(TensorTask::rounded(tensor.name.clone(), rows_of(checkpoint, tensor, kept)?, via))
     };
     layout.tensors.iter().enumerate().map(task).collect()
 }

@@ -283,7 +283,7 @@ fn compare_rows(
             }
         }
     }
-    task.rows.advise(job.rows.clone(), Advice::DoneWith);
+    task.done_with(job.rows.clone());
     file.bytes().advise(Advice::DoneWith, range);
     Ok(tally)
 }

@@ -1,8 +1,11 @@
 //! Tensors to be written, cut into jobs of about one megabyte.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
-use gguf::Endian;
+use gguf::{Advice, Endian};
 use tensor::DType;
 
 use crate::rows::RowSource;
@@ -18,12 +21,29 @@ pub struct TensorTask<'a> {
     pub via: Option<DType>,
     /// Where it goes.
     pub targets: Vec<Target<'a>>,
+    /// Rows that jobs are done with.
+    n_done: AtomicU64,
 }
 
 impl<'a> TensorTask<'a> {
-    /// Rows that go nowhere yet.
+    /// Rows that go nowhere yet, as they are.
     pub fn new(name: String, rows: Box<dyn RowSource + 'a>) -> TensorTask<'a> {
-        TensorTask { name, rows, via: None, targets: Vec::new() }
+        TensorTask::rounded(name, rows, None)
+    }
+
+    /// Rows that go nowhere yet, rounded to `via` where there is such a type.
+    pub fn rounded(name: String, rows: Box<dyn RowSource + 'a>, via: Option<DType>) -> TensorTask<'a> {
+        TensorTask { name, rows, via, targets: Vec::new(), n_done: AtomicU64::new(0) }
+    }
+
+    /// A job is done with rows `rows`, which no other job reads: their pages need not stay in memory. Those that jobs
+    /// share go with the last job to end, which need not be the one of the last rows.
+    pub(crate) fn done_with(&self, rows: Range<u64>) {
+        let (n_rows, n_now) = (self.rows.view().n_rows, rows.end - rows.start);
+        self.rows.advise(rows, Advice::DoneWith);
+        if self.n_done.fetch_add(n_now, Ordering::Relaxed) + n_now == n_rows {
+            self.rows.all_done();
+        }
     }
 }
 

@@ -182,7 +182,7 @@ impl Input for LegacyInput {
         let task = |(tensor, source): (&'a OutTensor, &usize)| {
             let rows = LegacyRows::new(&self.model, &self.model.tensors[*source]);
             let via = request.via.filter(|_| tensor.float == FloatType::OfFile);
-            TensorTask { via, ..TensorTask::new(tensor.name.clone(), Box::new(rows)) }
+            TensorTask::rounded(tensor.name.clone(), Box::new(rows), via)
         };
         Ok(self.layout.tensors.iter().zip(&self.sources).map(task).collect())
     }

@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 
-use gguf::{Advice, Endian, Output, swap_blocks};
+use gguf::{Endian, Output, swap_blocks};
 use quant::{Level, Rows};
 use tensor::DType;
 
@@ -250,8 +250,7 @@ fn run_job(
         outputs[target.output].write_at(offset, &bytes)?;
         progress.wrote(target.output, bytes.len() as u64);
     }
-    // No other job reads these rows, so that their pages need not stay in memory.
-    task.rows.advise(job.rows.clone(), Advice::DoneWith);
+    task.done_with(job.rows.clone());
     Ok(task.rows.input_bytes(job.rows.end - job.rows.start))
 }
 

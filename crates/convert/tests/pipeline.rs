@@ -144,9 +144,10 @@ fn the_first_error_in_order_wins_on_any_number_of_threads() {
     let good = vec![0.5f32; 64];
     let (dtype, endian) = (tensor::DType::Q8_0, gguf::Endian::Little);
     let target = Target { output: 0, dtype, endian, offset: 0, weights: None };
-    let task = |name: &str, values: &'static [f32]| TensorTask {
-        targets: vec![target],
-        ..TensorTask::new(name.to_owned(), Box::new(ValueRows(values)))
+    let task = |name: &str, values: &'static [f32]| {
+        let mut task = TensorTask::new(name.to_owned(), Box::new(ValueRows(values)));
+        task.targets.push(target);
+        task
     };
     let (good, first_bad, bad) = (good.leak(), first_bad.leak(), bad.leak());
     let mut tasks: Vec<TensorTask<'_>> = (0..50).map(|i| task(&format!("good {i}"), good)).collect();

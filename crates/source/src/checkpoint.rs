@@ -195,6 +195,7 @@ impl Checkpoint {
             return self.part_of(tensor).advise(tensor, bytes, advice);
         };
         // Rows of a panel lie in all pages of a matrix: they stay until the last of them is read, unless they are many.
+        // Another thread may bring some of them back: who knows when all have ended gives back the whole.
         let is_last = rows.end * row_elems >= tensor.n_rows() * tensor.row_elems();
         if stored.panel_rows() > 1 && !is_last && tensor.n_bytes() <= PANEL_BYTES {
             return;
@@ -204,6 +205,11 @@ impl Checkpoint {
                 part.advise_bytes(advice, span.bytes);
             }
         }
+    }
+
+    /// The same for all rows of a tensor.
+    pub fn advise_whole(&self, tensor: &Tensor, advice: Advice) {
+        self.advise_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), advice);
     }
 
     /// Bytes of all files that a tensor is made of.

@@ -58,6 +58,14 @@ impl<'a> ExportRows<'a> {
             _ => None,
         }
     }
+
+    /// The only part, where a range of rows lies together in the file, if in another order.
+    fn in_order(&self) -> Option<&Part<'a>> {
+        match &self.parts[..] {
+            [part] if part.part.matrix.is_none() && part.part.row_elems == self.view.row_elems => Some(part),
+            _ => None,
+        }
+    }
 }
 
 impl RowSource for ExportRows<'_> {
@@ -131,17 +139,17 @@ impl RowSource for ExportRows<'_> {
 
     /// Rows of whole heads are together in the file, if not in this order.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
-        match &self.parts[..] {
-            [part] if part.part.matrix.is_none() && part.part.row_elems == self.view.row_elems => {
-                part.rows.advise(part.at(rows), advice);
+        if let Some(part) = self.in_order() {
+            part.rows.advise(part.at(rows), advice);
+        }
+    }
+
+    /// Parts that are read in another order are done with when all rows are.
+    fn all_done(&self) {
+        if self.in_order().is_none() {
+            for part in &self.parts {
+                part.rows.advise(0..part.tensor.shape.n_rows(), Advice::DoneWith);
             }
-            // Parts that are read in another order are done with when the last row is.
-            parts if rows.end == self.view.n_rows => {
-                for part in parts {
-                    part.rows.advise(0..part.tensor.shape.n_rows(), advice);
-                }
-            }
-            _ => {}
         }
     }
 }

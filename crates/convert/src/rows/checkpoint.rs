@@ -215,6 +215,13 @@ impl RowSource for CheckpointRows<'_> {
         }
     }
 
+    fn all_done(&self) {
+        let in_panels = |part: &&Part<'_>| part.checkpoint.panel_rows(part.tensor, part.shape[1]) > 1;
+        for part in self.parts.iter().filter(in_panels).filter(|part| !part.checkpoint.is_fetched()) {
+            part.checkpoint.advise_whole(part.tensor, Advice::DoneWith);
+        }
+    }
+
     fn is_fetched(&self) -> bool {
         self.wanted.checkpoint.is_fetched()
     }

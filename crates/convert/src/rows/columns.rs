@@ -125,14 +125,17 @@ impl RowSource for ColumnRows<'_> {
         Ok(())
     }
 
-    /// Every panel touches all pages of its matrix, so the pages are given back with the last panel; others
-    /// that are still being read come from the disk again. A matrix that is fetched is announced for every panel and goes
-    /// when no panel needs it.
-    fn advise(&self, rows: Range<u64>, advice: Advice) {
-        // Jobs are handed out in order, so that the last panel is begun when all others are done or under way.
-        if rows.end == self.wanted.view.n_rows || self.is_fetched() {
-            let (row_elems, n_rows) = (self.tensor.row_elems(), self.tensor.n_rows());
-            self.wanted.checkpoint.advise_rows(self.tensor, row_elems, 0..n_rows, advice);
+    /// Every panel touches all pages of its matrix. A matrix that is fetched is announced for every panel and goes when no
+    /// panel needs it.
+    fn advise(&self, _: Range<u64>, advice: Advice) {
+        if self.is_fetched() {
+            self.wanted.checkpoint.advise_whole(self.tensor, advice);
+        }
+    }
+
+    fn all_done(&self) {
+        if !self.is_fetched() {
+            self.wanted.checkpoint.advise_whole(self.tensor, Advice::DoneWith);
         }
     }
 

@@ -40,6 +40,10 @@ pub trait RowSource: fmt::Debug + Send + Sync {
         let _ = (rows, advice);
     }
 
+    /// Gives back the pages that many rows share, now that all rows have been read. Nothing where they were announced
+    /// by [`RowSource::advise`], which has counted who needs them.
+    fn all_done(&self) {}
+
     /// Whether the rows are on their way here while they are read, so that it helps to say in time what is read next.
     fn is_fetched(&self) -> bool {
         false
