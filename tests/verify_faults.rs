@@ -3,11 +3,10 @@
 
 mod common;
 
-use std::{collections::BTreeSet, fs};
+use std::fs;
 
-use common::Sandbox;
+use common::{Sandbox, verify};
 use gguf::{Array, Endian, File, Metadata, Plan, Value};
-use serde_json::Value as Json;
 use tensor::{DType, Shape};
 
 /// A file in parts that can be changed.
@@ -75,17 +74,6 @@ fn moved(good: &[u8], name: &str, by: u64) -> Vec<u8> {
     let at = type_of_matrix(good, name) + 4;
     let offset = u64::from_le_bytes(good[at..at + 8].try_into().unwrap());
     patched(good, at, &(offset + by).to_le_bytes())
-}
-
-/// Codes of what is wrong, and the whole report.
-fn verify(sandbox: &Sandbox, args: &[&str]) -> (Option<i32>, BTreeSet<String>, String) {
-    let ran = sandbox.inspect(&[&["verify", "--json", "-q"], args].concat());
-    let report: Json =
-        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{args:?}: {}", ran.stderr));
-    let findings =
-        report["checks"].as_array().unwrap().iter().flat_map(|check| check["findings"].as_array().unwrap());
-    let grave = findings.filter(|finding| finding["severity"] != "note");
-    (ran.code, grave.map(|finding| finding["code"].as_str().unwrap().to_owned()).collect(), ran.stdout)
 }
 
 /// That of `golden/arch/llama`.

@@ -5,26 +5,11 @@
 mod common;
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use common::{Sandbox, golden, sha256};
-use serde_json::Value as Json;
-
-/// Findings of a file by their codes, and the exit code.
-fn verify(sandbox: &Sandbox, args: &[&str]) -> (Option<i32>, BTreeSet<String>, String) {
-    let ran = sandbox.inspect(&[&["verify", "--json", "-q"], args].concat());
-    let report: Json =
-        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{args:?}: {}", ran.stderr));
-    let findings =
-        report["checks"].as_array().unwrap().iter().flat_map(|check| check["findings"].as_array().unwrap());
-    let grave = findings.filter(|finding| finding["severity"] != "note");
-    let codes = grave.map(|finding| finding["code"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(report["good"], ran.code == Some(0), "{args:?}");
-    (ran.code, codes, ran.stdout)
-}
+use common::{Sandbox, golden, sha256, verify};
 
 fn gguf_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -3,12 +3,13 @@
 #![expect(dead_code, reason = "every test file uses another part of this")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
+use serde_json::Value as Json;
 use tempfile::TempDir;
 pub use testkit::sha256;
 
@@ -219,4 +220,18 @@ pub fn largest_difference(want: &[f32], have: &[f32]) -> f32 {
     assert_eq!(want.len(), have.len());
     let differences = want.iter().zip(have).map(|(want, have)| (want - have).abs());
     differences.fold(0.0, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
+}
+
+/// What `gguf-inspect verify` says with these arguments: the exit code, the codes of all findings but notes, and the whole
+/// report.
+pub fn verify(sandbox: &Sandbox, args: &[&str]) -> (Option<i32>, BTreeSet<String>, String) {
+    let ran = sandbox.inspect(&[&["verify", "--json", "-q"], args].concat());
+    let report: Json =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{args:?}: {}", ran.stderr));
+    let findings =
+        report["checks"].as_array().unwrap().iter().flat_map(|check| check["findings"].as_array().unwrap());
+    let grave = findings.filter(|finding| finding["severity"] != "note");
+    let codes = grave.map(|finding| finding["code"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(report["good"], ran.code == Some(0), "{args:?}");
+    (ran.code, codes, ran.stdout)
 }
