@@ -2,7 +2,7 @@
 
 mod lines;
 
-use std::{fmt::Write as _, path::PathBuf, sync::atomic::Ordering};
+use std::{fmt::Write as _, ops::Range, path::PathBuf, sync::atomic::Ordering};
 
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use gguf::{Advice, File, Model, TensorInfo, Value};
@@ -11,7 +11,11 @@ use serde_json::{Value as Json, json};
 use crate::{
     commands::{
         Command,
-        shared::{copy_files::open_model, cpu_level::cpu_level, metadata_json::entry},
+        shared::{
+            copy_files::open_model,
+            cpu_level::cpu_level,
+            metadata_json::{Sides, entry, short, side_by_side},
+        },
     },
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, printable},
@@ -90,16 +94,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-/// Keys with the values of both; none where one has no such key. What describes shards is no difference.
-type Keys<'a> = Vec<(&'a str, Option<&'a Value>, Option<&'a Value>)>;
-
-fn keys<'a>(a: &'a Model, b: &'a Model) -> Keys<'a> {
-    let (a, b) = (a.metadata(), b.metadata());
-    let of_a = a.iter().map(|(key, value)| (key.as_str(), Some(value), b.get(key)));
-    let of_b =
-        b.iter().filter(|(key, _)| !a.contains(key)).map(|(key, value)| (key.as_str(), None, Some(value)));
+/// Keys whose values differ. What describes shards is no difference.
+fn keys<'a>(a: &'a Model, b: &'a Model) -> Vec<Sides<'a>> {
     let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf::SLACK_KEY;
-    of_a.chain(of_b).filter(|(key, a, b)| a != b && !is_of_shards(key)).collect()
+    side_by_side(a.metadata(), b.metadata()).filter(|(key, a, b)| a != b && !is_of_shards(key)).collect()
 }
 
 fn tensors<'a>(a: &'a Model, b: &'a Model, args: &DiffArgs, ui: &Ui) -> Result<Vec<Change<'a>>, Failure> {
@@ -138,67 +136,67 @@ fn tensors<'a>(a: &'a Model, b: &'a Model, args: &DiffArgs, ui: &Ui) -> Result<V
 const PIECE_ELEMS: u64 = 1 << 20;
 
 /// How far the values of `b` are from those of `a`; none where the bytes of one type are equal. NaN where nothing decodes a type.
-fn error_of(a: (&File, &TensorInfo), b: (&File, &TensorInfo)) -> Result<Option<f64>, Failure> {
+fn error_of<'a>(
+    a: (&'a File, &'a TensorInfo),
+    b: (&'a File, &'a TensorInfo),
+) -> Result<Option<f64>, Failure> {
     let level = cpu_level()?;
     let n_elems = a.1.shape.n_elems();
     let same_type = a.1.dtype == b.1.dtype;
-    let (mut difference, mut size, mut is_equal) = (0f64, 0f64, same_type);
     let has_codecs = quant::codec(a.1.dtype).is_some() && quant::codec(b.1.dtype).is_some();
-    for start in (0..n_elems).step_by(PIECE_ELEMS as usize) {
-        let end = (start + PIECE_ELEMS).min(n_elems);
-        let piece = |(file, info): (&File, &TensorInfo)| {
-            let bytes = |elems: u64| (elems / info.dtype.block_elems() * info.dtype.block_bytes()) as usize;
-            let from = file.range(info).map_err(Failure::new)?.start;
-            Ok::<_, Failure>(from + bytes(start)..from + bytes(end))
-        };
-        let (range_a, range_b) = (piece(a)?, piece(b)?);
-        let blocks_a = a.0.endian().to_little(a.1.dtype, &a.0.bytes()[range_a.clone()]);
-        let blocks_b = b.0.endian().to_little(b.1.dtype, &b.0.bytes()[range_b.clone()]);
-        let equal = same_type && blocks_a == blocks_b;
-        is_equal &= equal;
-        if has_codecs {
-            let decoded = |dtype, blocks: &[u8]| {
-                let mut values = vec![0.0; (end - start) as usize];
-                quant::decode(dtype, level, blocks, &mut values).map_err(Failure::new)?;
-                Ok::<_, Failure>(values)
-            };
-            let values_a = decoded(a.1.dtype, &blocks_a)?;
-            size += values_a.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
-            if !equal {
-                let values_b = decoded(b.1.dtype, &blocks_b)?;
-                let pairs = values_a.iter().zip(&values_b);
-                difference += pairs.map(|(a, b)| (f64::from(*b) - f64::from(*a)).powi(2)).sum::<f64>();
-            }
-        }
+    let pieces = || (0..n_elems).step_by(PIECE_ELEMS as usize).map(|at| at..(at + PIECE_ELEMS).min(n_elems));
+    // The blocks of a run of elements, and where they lie.
+    let piece = |(file, info): (&'a File, &TensorInfo), elems: &Range<u64>| {
+        let bytes = |elems: u64| (elems / info.dtype.block_elems() * info.dtype.block_bytes()) as usize;
+        let from = file.range(info).map_err(Failure::new)?.start;
+        let range = from + bytes(elems.start)..from + bytes(elems.end);
+        Ok::<_, Failure>((range.clone(), file.endian().to_little(info.dtype, &file.bytes()[range])))
+    };
+    let done = |range_a, range_b| {
         a.0.bytes().advise(Advice::DoneWith, range_a);
         b.0.bytes().advise(Advice::DoneWith, range_b);
-    }
-    Ok(match (is_equal, has_codecs) {
-        (true, _) => None,
-        (false, true) if difference == 0.0 => Some(0.0),
-        (false, true) => Some((difference / size).sqrt()),
-        (false, false) => Some(f64::NAN),
-    })
-}
-
-/// Characters of a value on one line.
-const SHOWN_CHARS: usize = 80;
-
-fn short(value: &Value) -> String {
-    let text = match value {
-        Value::Array(array) => format!("[{} items]", array.len()),
-        value => value.to_string(),
     };
-    let shown: String = text.chars().take(SHOWN_CHARS).collect();
-    let dots = if shown.len() < text.len() { "..." } else { "" };
-    printable(&format!("{shown}{dots}"))
+    // Most tensors of two files that are compared are equal, and comparing bytes is much faster than decoding them.
+    let mut is_equal = same_type;
+    for elems in pieces() {
+        if !is_equal {
+            break;
+        }
+        let ((range_a, blocks_a), (range_b, blocks_b)) = (piece(a, &elems)?, piece(b, &elems)?);
+        is_equal = blocks_a == blocks_b;
+        done(range_a, range_b);
+    }
+    if is_equal {
+        return Ok(None);
+    }
+    if !has_codecs {
+        return Ok(Some(f64::NAN));
+    }
+    let (mut difference, mut size) = (0f64, 0f64);
+    for elems in pieces() {
+        let decoded = |dtype, blocks: &[u8]| {
+            let mut values = vec![0.0; (elems.end - elems.start) as usize];
+            quant::decode(dtype, level, blocks, &mut values).map_err(Failure::new)?;
+            Ok::<_, Failure>(values)
+        };
+        let ((range_a, blocks_a), (range_b, blocks_b)) = (piece(a, &elems)?, piece(b, &elems)?);
+        let values_a = decoded(a.1.dtype, &blocks_a)?;
+        size += values_a.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+        if !(same_type && blocks_a == blocks_b) {
+            let values_b = decoded(b.1.dtype, &blocks_b)?;
+            let pairs = values_a.iter().zip(&values_b);
+            difference += pairs.map(|(a, b)| (f64::from(*b) - f64::from(*a)).powi(2)).sum::<f64>();
+        }
+        done(range_a, range_b);
+    }
+    Ok(Some(if difference == 0.0 { 0.0 } else { (difference / size).sqrt() }))
 }
 
 fn described(info: &TensorInfo) -> String {
     format!("{} {}", info.dtype, info.shape)
 }
 
-fn text_of(keys: &Keys<'_>, tensors: &[Change<'_>]) -> String {
+fn text_of(keys: &[Sides<'_>], tensors: &[Change<'_>]) -> String {
     let mut text = String::new();
     for (key, a, b) in keys {
         // Writing to a string cannot fail.
@@ -252,8 +250,8 @@ fn first_item(a: &Value, b: &Value) -> String {
     }
 }
 
-fn json_of(keys: &Keys<'_>, tensors: &[Change<'_>]) -> Result<String, Failure> {
-    let key = |(key, a, b): &(&str, Option<&Value>, Option<&Value>)| json!({"key": key, "a": a.map(entry), "b": b.map(entry)});
+fn json_of(keys: &[Sides<'_>], tensors: &[Change<'_>]) -> Result<String, Failure> {
+    let key = |(key, a, b): &Sides<'_>| json!({"key": key, "a": a.map(entry), "b": b.map(entry)});
     let side = |info: &TensorInfo| json!({"dtype": info.dtype.name(), "shape": info.shape.dims()});
     let tensor = |change: &Change<'_>| match change {
         Change::OnlyA(a) => json!({"name": a.name, "a": side(a), "b": Json::Null}),

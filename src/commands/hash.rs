@@ -183,7 +183,7 @@ fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Failure> {
     let start = file.range(info).map_err(Failure::new)?.start;
     let mut hasher = Sha256::new();
     // Whole blocks at a time, whose bytes can be turned.
-    let step = (4 << 20) / info.dtype.block_bytes() as usize * info.dtype.block_bytes() as usize;
+    let step = info.dtype.whole_blocks(4 << 20) as usize;
     for (index, piece) in data.chunks(step).enumerate() {
         hasher.update(file.endian().to_little(info.dtype, piece));
         let from = start + index * step;

@@ -4,9 +4,7 @@
 //! keys, `split_strategy` in `tools/gguf-split/gguf-split.cpp` and `GGUFWriter` in
 //! `gguf-py/gguf/gguf_writer.py` for shards, llama.cpp as vendored in llama-cpp-python 0.3.36.
 
-use gguf::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value,
-};
+use gguf::{DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value};
 use tensor::{DType, Shape};
 
 use crate::{
@@ -225,10 +223,7 @@ fn into_files(
             describe_shard(&mut metadata, base, shards, [no, count, n_tensors])?;
         }
         // Shards after the first have no key of alignment, hence the default, whatever the first states.
-        let alignment = match metadata.get(ALIGNMENT_KEY) {
-            Some(Value::U32(stated)) => *stated,
-            _ => DEFAULT_ALIGNMENT,
-        };
+        let alignment = Plan::alignment_of(&metadata);
         let choices = tensors.iter().map(|tensor| tensor.choice).collect();
         let tensors = tensors.into_iter().map(|it| (it.name, it.shape, it.choice.dtype)).collect();
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;

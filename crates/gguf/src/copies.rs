@@ -52,10 +52,7 @@ fn tensors(model: &Model) -> Vec<Tensor> {
 }
 
 fn plan(metadata: &Metadata, tensors: Vec<Tensor>, endian: Endian, swaps: bool) -> Result<CopyPlan, Error> {
-    let alignment = match metadata.get(crate::ALIGNMENT_KEY) {
-        Some(Value::U32(stated)) => *stated,
-        _ => crate::DEFAULT_ALIGNMENT,
-    };
+    let alignment = Plan::alignment_of(metadata);
     let (tensors, from): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
     Ok(CopyPlan { plan: Plan::new(metadata, tensors, endian, alignment)?, from, swaps })
 }
@@ -141,16 +138,16 @@ impl CopyPlan {
     /// Writes header and data of a planned file. `done` is told of bytes that were written.
     fn write(
         &self,
-        sources: &[fs::File],
+        sources: &[(&Path, fs::File)],
         output: &Output,
         cancel: &AtomicBool,
         done: &dyn Fn(u64),
     ) -> Result<(), Error> {
         output.write_at(0, self.plan.header_bytes())?;
         for (tensor, (shard, from)) in self.plan.tensors().iter().zip(&self.from) {
+            let (path, source) = &sources[*shard];
             // Whole blocks at a time, short enough that a signal is heard soon.
-            let block_bytes = tensor.dtype.block_bytes();
-            let step = (64 << 20) / block_bytes * block_bytes;
+            let step = tensor.dtype.whole_blocks(64 << 20);
             for start in (0..tensor.n_bytes).step_by(step as usize) {
                 if cancel.load(Ordering::Relaxed) {
                     return Err(Error::Interrupted);
@@ -158,8 +155,8 @@ impl CopyPlan {
                 let len = step.min(tensor.n_bytes - start);
                 let (from, to) = (from + start, tensor.offset + start);
                 match self.swaps && !tensor.dtype.swap_fields().is_empty() {
-                    false => output.copy_range(&sources[*shard], from, len, to)?,
-                    true => swap_range(&sources[*shard], from, len, tensor.dtype, output, to)?,
+                    false => output.copy_range(source, from, len, to)?,
+                    true => swap_range((path, source), from, len, tensor.dtype, output, to)?,
                 }
                 done(len);
             }
@@ -172,20 +169,20 @@ impl CopyPlan {
 const SWAP_BYTES: u64 = 1 << 20;
 
 fn swap_range(
-    source: &fs::File,
+    (path, source): (&Path, &fs::File),
     from: u64,
     len: u64,
     dtype: DType,
     output: &Output,
     to: u64,
 ) -> Result<(), Error> {
-    let step = SWAP_BYTES / dtype.block_bytes() * dtype.block_bytes();
+    let step = dtype.whole_blocks(SWAP_BYTES);
     let mut buffer = vec![0; step.min(len) as usize];
     for start in (0..len).step_by(step as usize) {
         let piece = &mut buffer[..step.min(len - start) as usize];
         crate::output::read_exact_at(source, piece, from + start).map_err(|source| Error::Io {
             action: "read",
-            path: output.final_path().to_owned(),
+            path: path.to_owned(),
             offset: Some(from + start),
             source,
         })?;
@@ -209,8 +206,8 @@ pub fn write_copies(
     done: &dyn Fn(u64),
 ) -> Result<(), Error> {
     let open = |path: &Path| fs::File::open(path).map_err(|source| Error::io("open", path, source));
-    let sources: Vec<fs::File> =
-        model.shards().iter().map(|(path, _)| open(path)).collect::<Result<_, _>>()?;
+    let sources = model.shards().iter().map(|(path, _)| Ok((path.as_path(), open(path)?)));
+    let sources: Vec<(&Path, fs::File)> = sources.collect::<Result<_, Error>>()?;
     // All files have their space before the first byte is copied.
     let outputs =
         plans.iter().zip(paths).map(|(plan, path)| Output::create(path, plan.plan.file_len(), force));

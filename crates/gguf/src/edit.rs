@@ -11,8 +11,8 @@ use std::{
 };
 
 use crate::{
-    Endian, Error, File, MAGIC, Metadata, Output, TensorInfo, Value, output::write_all_at,
-    plan::check_metadata, write::Bytes,
+    Endian, Error, File, Metadata, Output, TensorInfo, Value, output::write_all_at, plan::check_metadata,
+    write::Bytes,
 };
 
 /// The key whose text keeps room in a header.
@@ -40,14 +40,7 @@ pub struct Edit {
 
 /// A header without its padding.
 fn header_of(metadata: &Metadata, tensors: &[TensorInfo], endian: Endian) -> Bytes {
-    let mut header = Bytes::new(endian);
-    header.raw(&MAGIC);
-    header.u32(3);
-    header.u64(tensors.len() as u64);
-    header.u64(metadata.len() as u64);
-    for (key, value) in metadata {
-        header.key_value(key, value);
-    }
+    let mut header = Bytes::header(endian, tensors.len(), metadata);
     for tensor in tensors {
         // Tensors stay where they are in the data, whatever lies between them.
         header.tensor_info(&tensor.name, tensor.shape, tensor.dtype, tensor.offset);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tensor::{DType, Shape};
 
 use crate::{
-    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, Endian, Error, KeyProblem, MAGIC, MAX_ARRAY_DEPTH,
+    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, Endian, Error, KeyProblem, MAX_ARRAY_DEPTH,
     MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, Metadata, Value, check_key, write::Bytes,
 };
 
@@ -63,6 +63,14 @@ pub enum PlanWarning {
 }
 
 impl Plan {
+    /// The alignment that readers find in these metadata, which a plan of them must have.
+    pub fn alignment_of(metadata: &Metadata) -> u32 {
+        match metadata.get(ALIGNMENT_KEY) {
+            Some(Value::U32(stated)) => *stated,
+            _ => DEFAULT_ALIGNMENT,
+        }
+    }
+
     /// Plans a file of these metadata and tensors, in this order.
     ///
     /// Dimensions are written as given. `gguf-py` does that too, while `gguf.cpp` (and so
@@ -88,15 +96,7 @@ impl Plan {
         let mut warnings = Vec::new();
         check_metadata(metadata, alignment, &mut warnings)?;
 
-        let mut header = Bytes::new(endian);
-        header.raw(&MAGIC);
-        header.u32(3);
-        header.u64(tensors.len() as u64);
-        header.u64(metadata.len() as u64);
-        for (key, value) in metadata {
-            header.key_value(key, value);
-        }
-
+        let mut header = Bytes::header(endian, tensors.len(), metadata);
         let mut planned = Vec::with_capacity(tensors.len());
         let mut by_name = HashMap::with_capacity(tensors.len());
         let mut data_len = 0u64;

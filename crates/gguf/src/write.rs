@@ -5,7 +5,7 @@
 
 use tensor::{DType, Shape};
 
-use crate::{Array, Endian, Value};
+use crate::{Array, Endian, MAGIC, Metadata, Value};
 
 /// A growing header.
 pub(crate) struct Bytes {
@@ -26,8 +26,17 @@ macro_rules! put {
 }
 
 impl Bytes {
-    pub(crate) fn new(endian: Endian) -> Bytes {
-        Bytes { bytes: Vec::new(), endian }
+    /// What stands before the tensor infos: magic, version 3, counts, metadata.
+    pub(crate) fn header(endian: Endian, n_tensors: usize, metadata: &Metadata) -> Bytes {
+        let mut header = Bytes { bytes: Vec::new(), endian };
+        header.raw(&MAGIC);
+        header.u32(3);
+        header.u64(n_tensors as u64);
+        header.u64(metadata.len() as u64);
+        for (key, value) in metadata {
+            header.key_value(key, value);
+        }
+        header
     }
 
     pub(crate) fn into_vec(self) -> Vec<u8> {

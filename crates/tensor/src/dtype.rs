@@ -267,6 +267,11 @@ impl DType {
         self.row().block_bytes as u64
     }
 
+    /// The bytes of as many whole blocks as fit in `n_bytes`.
+    pub const fn whole_blocks(self, n_bytes: u64) -> u64 {
+        n_bytes / self.block_bytes() * self.block_bytes()
+    }
+
     /// Whether weights can be converted to this type for a file.
     pub const fn is_encodable(self) -> bool {
         self.row().encodable

@@ -39,10 +39,11 @@ pub struct CopyArgs {
 /// # Errors
 /// What is wrong with it, with its path and advice.
 pub fn open_model(path: &Path) -> Result<Model, Failure> {
-    Model::open(path).map_err(|error| failure(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
+    Model::open(path).map_err(|error| gguf_failure(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
 }
 
-fn failure(path: &Path, error: gguf::Error) -> Failure {
+/// An error with advice, and with the path of the file unless it names one itself.
+pub fn gguf_failure(path: &Path, error: gguf::Error) -> Failure {
     let hint = hints::gguf(&error);
     match error {
         gguf::Error::Interrupted => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
@@ -52,6 +53,8 @@ fn failure(path: &Path, error: gguf::Error) -> Failure {
         | gguf::Error::NotAFile { .. }
         | gguf::Error::DeadLink { .. }
         | gguf::Error::Changed { .. }
+        | gguf::Error::UnfinishedEdit { .. }
+        | gguf::Error::Length { .. }
         | gguf::Error::Shard { .. }
         | gguf::Error::ShardMissing { .. }
         | gguf::Error::ShardName { .. } => Failure::new(error),
@@ -72,7 +75,7 @@ pub fn copy(
     args: &CopyArgs,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    let plans = plans.map_err(|error| failure(path, error))?;
+    let plans = plans.map_err(|error| gguf_failure(path, error))?;
     let paths = outputs(plans.len());
     let (names, inputs): (Vec<&Path>, Vec<&Path>) = (
         paths.iter().map(PathBuf::as_path).collect(),
@@ -85,7 +88,7 @@ pub fn copy(
         let progress = ui.progress(plans.iter().map(CopyPlan::data_bytes).sum());
         let written = write_copies(&plans, &paths, model, args.force, &cancel, &|bytes| progress.add(bytes));
         drop(progress);
-        written.map_err(|error| failure(path, error))?;
+        written.map_err(|error| gguf_failure(path, error))?;
     }
     let files = plans.iter().zip(&paths);
     if args.json {

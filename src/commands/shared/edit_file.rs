@@ -9,11 +9,15 @@ use clap::{Args, ValueHint};
 use gguf::{Edit, Metadata, SLACK_KEY, Slack};
 use serde_json::{Value as Json, json};
 
-use super::{metadata_json::entry, outputs::check_outputs, write::output_parser};
+use super::{
+    copy_files::gguf_failure,
+    metadata_json::{Sides, entry, short, side_by_side},
+    outputs::check_outputs,
+    write::output_parser,
+};
 use crate::{
     commands::show,
     failure::Failure,
-    hints,
     ui::{Ui, human_bytes, printable},
 };
 
@@ -55,21 +59,7 @@ pub fn edit(
 ) -> Result<(), Failure> {
     let path = args.file.as_path();
     let file = show::open(path)?;
-    let failed = |error: gguf::Error| {
-        let hint = hints::gguf(&error);
-        match error {
-            // These carry a path.
-            error @ (gguf::Error::Io { .. }
-            | gguf::Error::Exists { .. }
-            | gguf::Error::NotAFile { .. }
-            | gguf::Error::DeadLink { .. }
-            | gguf::Error::Changed { .. }
-            | gguf::Error::UnfinishedEdit { .. }
-            | gguf::Error::Length { .. }) => Failure::new(error),
-            error => Failure::at(path, error),
-        }
-        .hint(hint)
-    };
+    let failed = |error| gguf_failure(path, error);
     let old = file.metadata().clone();
     let mut new = old.clone();
     change(&mut new)?;
@@ -117,32 +107,18 @@ struct Report<'a> {
 
 impl Report<'_> {
     /// Keys with their old and new values; none on one side where there is no such key. Room in the header is no key of a model.
-    fn changes(&self) -> Vec<(&str, Option<&gguf::Value>, Option<&gguf::Value>)> {
-        let new = self.edit.metadata();
-        let changed = self.old.iter().map(|(key, value)| (key.as_str(), Some(value), new.get(key)));
-        let added = new.iter().filter(|(key, _)| !self.old.contains(key));
-        changed
-            .chain(added.map(|(key, value)| (key.as_str(), None, Some(value))))
-            .filter(|(key, old, new)| old != new && *key != SLACK_KEY)
-            .collect()
+    fn changes(&self) -> Vec<Sides<'_>> {
+        let both = side_by_side(self.old, self.edit.metadata());
+        both.filter(|(key, old, new)| old != new && *key != SLACK_KEY).collect()
     }
 
     fn lines(&self) -> Vec<String> {
-        let shown = |value: &gguf::Value| {
-            let text = match value {
-                gguf::Value::Array(array) => format!("[{} items]", array.len()),
-                value => value.to_string(),
-            };
-            let short: String = text.chars().take(80).collect();
-            let dots = if short.len() < text.len() { "..." } else { "" };
-            printable(&format!("{short}{dots}"))
-        };
-        let line = |(key, old, new): (&str, Option<&gguf::Value>, Option<&gguf::Value>)| {
+        let line = |(key, old, new): Sides<'_>| {
             let key = printable(key);
             match (old, new) {
-                (Some(old), Some(new)) => format!("{key}: {} -> {}\n", shown(old), shown(new)),
-                (None, Some(new)) => format!("{key}: set to {}\n", shown(new)),
-                (Some(old), None) => format!("{key}: taken out, it was {}\n", shown(old)),
+                (Some(old), Some(new)) => format!("{key}: {} -> {}\n", short(old), short(new)),
+                (None, Some(new)) => format!("{key}: set to {}\n", short(new)),
+                (Some(old), None) => format!("{key}: taken out, it was {}\n", short(old)),
                 (None, None) => String::new(),
             }
         };
@@ -150,7 +126,8 @@ impl Report<'_> {
     }
 
     fn json(&self) -> Json {
-        let change = |(key, old, new): (&str, Option<&gguf::Value>, Option<&gguf::Value>)| json!({"key": key, "old": old.map(entry), "new": new.map(entry)});
+        let change =
+            |(key, old, new): Sides<'_>| json!({"key": key, "old": old.map(entry), "new": new.map(entry)});
         json!({
             "file": self.path.display().to_string(),
             "changes": self.changes().into_iter().map(change).collect::<Vec<_>>(),

@@ -7,6 +7,8 @@
 use gguf::{Array, Metadata, Strings, Value, type_name};
 use serde_json::{Map, Number, Value as Json, json};
 
+use crate::ui::printable;
+
 /// Metadata in the order of the file.
 pub fn to_json(metadata: &Metadata) -> Json {
     let entries = metadata.iter().map(|(key, value)| (key.clone(), entry(value)));
@@ -16,6 +18,30 @@ pub fn to_json(metadata: &Metadata) -> Json {
 /// One value with its type.
 pub fn entry(value: &Value) -> Json {
     json!({"type": type_of(value), "value": value_json(value)})
+}
+
+/// Keys of two files with the values of both, in the order of the first; none on a side that has no such key.
+pub fn side_by_side<'a>(a: &'a Metadata, b: &'a Metadata) -> impl Iterator<Item = Sides<'a>> {
+    let of_a = a.iter().map(|(key, value)| (key.as_str(), Some(value), b.get(key)));
+    let only_b = b.iter().filter(|(key, _)| !a.contains(key));
+    of_a.chain(only_b.map(|(key, value)| (key.as_str(), None, Some(value))))
+}
+
+/// A key with its values in two files.
+pub type Sides<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
+
+/// Characters of a value on one line.
+const SHOWN_CHARS: usize = 80;
+
+/// A value on one line of a listing.
+pub fn short(value: &Value) -> String {
+    let text = match value {
+        Value::Array(array) => format!("[{} items]", array.len()),
+        value => value.to_string(),
+    };
+    let shown: String = text.chars().take(SHOWN_CHARS).collect();
+    let dots = if shown.len() < text.len() { "..." } else { "" };
+    printable(&format!("{shown}{dots}"))
 }
 
 /// The type of a value, as `show` names it.

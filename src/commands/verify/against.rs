@@ -37,24 +37,29 @@ pub fn check(
             Failure::at(source, error).hint(hint)
         })?;
         let input = ModelInput::new(opened);
-        let metadata = input.model().metadata();
-        return Ok(vec![
-            tensors(model, &input, &options, ui).map_err(failed)?,
-            keys(model.metadata(), metadata),
-            prompts::compare(model.metadata(), metadata),
-        ]);
+        return with(model, &input, input.model().metadata(), &options, ui).map_err(failed);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, ui)?;
     let input = CheckpointInput::open(folder.folder.clone(), &arch::Options::default()).map_err(failed)?;
-    let metadata = &input.layout().metadata;
-    let checks = vec![
-        tensors(model, &input, &options, ui).map_err(failed)?,
-        keys(model.metadata(), metadata),
-        prompts::compare(model.metadata(), metadata),
-    ];
+    let checks = with(model, &input, &input.layout().metadata, &options, ui).map_err(failed)?;
     folder.finish(ui)?;
     Ok(checks)
+}
+
+/// All that is compared with a source, which makes tensors and metadata.
+fn with(
+    model: &Model,
+    input: &impl Input,
+    metadata: &Metadata,
+    options: &RunOptions,
+    ui: &Ui,
+) -> Result<Vec<Check>, convert::Error> {
+    Ok(vec![
+        tensors(model, input, options, ui)?,
+        keys(model.metadata(), metadata),
+        prompts::compare(model.metadata(), metadata),
+    ])
 }
 
 fn is_gguf(path: &Path) -> bool {

@@ -40,7 +40,7 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, ui: &Ui) -> Result<Ch
     let mut pieces = Vec::new();
     for (tensor, (file, info)) in model.tensors().enumerate() {
         // Whole blocks, so that each piece stands for itself.
-        let step = PIECE_BYTES / info.dtype.block_bytes() * info.dtype.block_bytes();
+        let step = info.dtype.whole_blocks(PIECE_BYTES);
         let starts = (0..info.n_bytes).step_by(step as usize);
         pieces.extend(starts.map(|from| {
             let to = (from + step).min(info.n_bytes);
