@@ -220,8 +220,7 @@ impl Checkpoint {
 
     /// How many rows of `row_elems` elements of a tensor are best read together; at least 1.
     pub fn panel_rows(&self, tensor: &Tensor, row_elems: u64) -> u64 {
-        let own = tensor.stored.as_ref().map_or(1, |stored| stored.panel_rows());
-        (own * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
+        (tensor.panel_rows() * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
     }
 
     /// The ggml types that can hold all values of a tensor without changing one, where it is stored in codes; none

@@ -131,6 +131,22 @@ impl Tensor {
         Span { part: self.part, bytes: self.begin..self.end }
     }
 
+    /// The bytes behind rows `rows`, by its own row length; those of its codes where values are decoded.
+    pub fn spans(&self, rows: Range<u64>) -> Vec<Span> {
+        match &self.stored {
+            Some(stored) => stored.spans(rows),
+            None => {
+                let row_bytes = self.row_elems() * self.dtype.bits() / 8;
+                vec![self.span().part_of(rows.start * row_bytes..rows.end * row_bytes)]
+            }
+        }
+    }
+
+    /// How many neighbouring rows are best read together: [`Stored::panel_rows`], or 1 where rows lie in the file.
+    pub fn panel_rows(&self) -> u64 {
+        self.stored.as_ref().map_or(1, |stored| stored.panel_rows())
+    }
+
     /// Elements in a row; 1 for a scalar.
     pub fn row_elems(&self) -> u64 {
         self.shape.last().copied().unwrap_or(1)

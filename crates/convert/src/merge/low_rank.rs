@@ -94,17 +94,11 @@ impl Stored for Merged {
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
-        match &self.base.stored {
-            Some(stored) => stored.spans(rows),
-            None => {
-                let row_bytes = self.base.row_elems() * self.base.dtype.bits() / 8;
-                vec![self.base.span().part_of(rows.start * row_bytes..rows.end * row_bytes)]
-            }
-        }
+        self.base.spans(rows)
     }
 
     fn panel_rows(&self) -> u64 {
-        self.base.stored.as_ref().map_or(1, |stored| stored.panel_rows())
+        self.base.panel_rows()
     }
 
     fn description(&self) -> Option<String> {

@@ -116,8 +116,7 @@ impl Merging {
         let mut parts = Vec::new();
         for module in &of_parameters {
             let of_module = config.parameters_of(parameters::unwrapped(&module.name));
-            let of_module = [&of_module[..], model.as_slice()];
-            let places = parameters::places(&mut names, module, of_module, &config, *scale)?;
+            let places = parameters::places(&mut names, module, &of_module, model, &config, *scale)?;
             if let ([], Some(a)) = (&places[..], module.a) {
                 without_place.push((module.name.clone(), a.name.clone()));
             }

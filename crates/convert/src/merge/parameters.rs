@@ -47,15 +47,16 @@ pub(super) fn unwrapped(module: &str) -> &str {
     name
 }
 
-/// The tensors that the pair of a module changes, one of whose parameters `names_of` it is; none where the base model has
-/// no such tensor.
+/// The tensors that the pair of a module changes, which is that of one of its `parameters`; none where the base model has
+/// no such tensor. `model` is the type of the base model, where it has one.
 ///
 /// # Errors
 /// [`MergeError::Shape`], [`MergeError::Ambiguous`], [`MergeError::Unsupported`].
 pub(super) fn places(
     names: &mut Names<'_>,
     module: &Module<'_>,
-    [parameters, model]: [&[&str]; 2],
+    parameters: &[&str],
+    model: Option<&str>,
     config: &Config,
     scale: f64,
 ) -> Result<Vec<Place>, MergeError> {
@@ -66,7 +67,7 @@ pub(super) fn places(
         return Err(MergeError::Unsupported { key: "target_parameters", found, reason });
     }
     let name = unwrapped(&module.name);
-    let is_turned = model.iter().any(|model| TURNED_MODELS.contains(model));
+    let is_turned = model.is_some_and(|model| TURNED_MODELS.contains(&model));
     let (mut found, mut unfit): (Vec<(&str, Vec<Place>)>, Option<Tensor>) = (Vec::new(), None);
     for parameter in parameters {
         let key = format!("{name}.{parameter}");

@@ -73,7 +73,7 @@ impl Stored for Alternating {
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
         let of_both = self.both.iter().zip(self.rows(&rows));
-        of_both.flat_map(|(tensor, rows)| spans_of(tensor, rows)).collect()
+        of_both.flat_map(|(tensor, rows)| tensor.spans(rows)).collect()
     }
 
     fn codes(&self) -> Option<Dtype> {
@@ -81,8 +81,7 @@ impl Stored for Alternating {
     }
 
     fn panel_rows(&self) -> u64 {
-        let of_each = |tensor: &Tensor| tensor.stored.as_ref().map_or(1, |stored| stored.panel_rows());
-        self.both.iter().map(of_each).max().unwrap_or(1).saturating_mul(2)
+        self.both.iter().map(Tensor::panel_rows).max().unwrap_or(1).saturating_mul(2)
     }
 
     fn description(&self) -> Option<String> {
@@ -118,17 +117,6 @@ impl Stored for Alternating {
             }
         }
         Ok(())
-    }
-}
-
-/// The bytes behind rows of a tensor.
-fn spans_of(tensor: &Tensor, rows: Range<u64>) -> Vec<Span> {
-    match &tensor.stored {
-        Some(stored) => stored.spans(rows),
-        None => {
-            let row_bytes = tensor.n_bytes() / tensor.n_rows().max(1);
-            vec![tensor.span().part_of(rows.start * row_bytes..rows.end * row_bytes)]
-        }
     }
 }
 

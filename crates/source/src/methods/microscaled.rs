@@ -241,12 +241,7 @@ impl Microscaled {
         let asked = (columns.start - before) as usize..(columns.end - before) as usize;
         match numbers.not_a_number(&codes[asked]) {
             None => Ok(()),
-            Some(found) => Err(ReadError::NoValue {
-                tensor: self.codes_name.clone(),
-                row,
-                expected: "finite codes",
-                found,
-            }),
+            Some(found) => Err(ReadError::no_value(&self.codes_name, row, "finite codes", found)),
         }
     }
 

@@ -29,7 +29,7 @@ use std::{
 };
 
 use super::{parse, strided::Strided};
-use crate::{Error, Listing, Part, ReadError, Span, Stored, Tensor, View, Weights, read_rows};
+use crate::{Error, Listing, Part, ReadError, Span, Stored, Tensor, Weights, read_columns};
 
 const PREFIX: &str = "consolidated.";
 /// Meta's, and that of the first Mixtral.
@@ -275,25 +275,6 @@ impl Merged {
     }
 }
 
-/// Columns `columns` of row `row` of a piece.
-fn read_row(
-    parts: &[Part],
-    piece: &Tensor,
-    row: u64,
-    columns: Range<u64>,
-    out: &mut [f32],
-) -> Result<(), ReadError> {
-    if let Some(stored) = &piece.stored {
-        return stored.read(parts, row..row + 1, columns, out);
-    }
-    let item = piece.dtype.bits() / 8;
-    let begin = (row * piece.row_elems() + columns.start) * item;
-    let bytes = piece.span().part_of(begin..begin + out.len() as u64 * item);
-    let shape = [out.len() as u64];
-    let view = View { name: &piece.name, dtype: piece.dtype, shape: &shape, bytes: bytes.of(parts)? };
-    read_rows(&view, 0, 1, out)
-}
-
 impl Stored for Merged {
     fn read(
         &self,
@@ -317,7 +298,7 @@ impl Stored for Merged {
             let out = out.chunks_exact_mut(width).skip(row as usize);
             for (own_row, out) in own_rows.zip(out) {
                 let out = &mut out[column as usize..column as usize + n_columns];
-                read_row(parts, piece, own_row, own_columns.clone(), out)?;
+                read_columns(parts, piece, own_row..own_row + 1, own_columns.clone(), out)?;
             }
         }
         Ok(())
@@ -327,11 +308,8 @@ impl Stored for Merged {
         let mut spans = Vec::with_capacity(self.pieces.len());
         for (at, piece) in self.pieces.iter().enumerate() {
             let (own, _) = self.part_of(at, &rows, &(0..u64::MAX));
-            let row_bytes = piece.row_elems() * piece.dtype.bits() / 8;
-            match &piece.stored {
-                _ if own.is_empty() => {}
-                Some(stored) => spans.extend(stored.spans(own)),
-                None => spans.push(piece.span().part_of(own.start * row_bytes..own.end * row_bytes)),
+            if !own.is_empty() {
+                spans.extend(piece.spans(own));
             }
         }
         spans
