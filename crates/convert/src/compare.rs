@@ -5,7 +5,7 @@
 //! must be as near to the source as an encoding without weights is, within a factor.
 
 use std::{
-    num::NonZeroUsize,
+    collections::HashSet,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -180,9 +180,8 @@ pub fn compare(
             (watch.done)(&job, task.rows.input_bytes(job.rows.end - job.rows.start));
         }
     };
-    let n_threads = options.threads.or_else(|| thread::available_parallelism().ok());
     thread::scope(|scope| {
-        for _ in 1..n_threads.map_or(1, NonZeroUsize::get).min(schedule.len().max(1)) {
+        for _ in 1..options.n_threads(&schedule) {
             scope.spawn(work);
         }
         work();
@@ -200,7 +199,8 @@ pub fn compare(
         let n_rows = task.rows.view().n_rows;
         (task.name.clone(), known.unwrap_or_else(|| tally.judge(dtype, n_rows)))
     });
-    let is_extra = |name: &String| !tasks.iter().any(|task| task.name == *name);
+    let of_source: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+    let is_extra = |name: &String| !of_source.contains(name.as_str());
     let extra = model.tensors().map(|(_, info)| info.name.clone()).filter(is_extra);
     Ok(compared.chain(extra.map(|name| (name, Agreement::Extra))).collect())
 }

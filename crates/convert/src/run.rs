@@ -53,6 +53,13 @@ impl RunOptions {
         RunOptions { level, ..self }
     }
 
+    /// How many threads work on a schedule.
+    pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
+        let threads = self.threads.or_else(|| thread::available_parallelism().ok());
+        // More threads than jobs would only wait.
+        threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
+    }
+
     /// The same with another way with values that are not finite.
     pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
         RunOptions { nonfinite, ..self }
@@ -139,9 +146,7 @@ pub fn run(
     options: &RunOptions,
     watch: Watch<'_>,
 ) -> Result<(), Error> {
-    let threads = options.threads.or_else(|| thread::available_parallelism().ok());
-    // More threads than jobs would only wait.
-    let n_threads = threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1);
+    let n_threads = options.n_threads(schedule);
     // The next job that nobody has taken. Jobs are in the order of the checkpoint, so that the disk is read from
     // front to back by all threads together.
     let next = AtomicUsize::new(0);
