@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use arch::{Data, Layout, UnaskedKey};
+use arch::{Layout, UnaskedKey};
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     CheckpointInput, NonFinite, RunOptions,
@@ -323,7 +323,7 @@ fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
     }
     let file_type = match &args.types[..] {
         [] => None,
-        [recipe] if recipe.default.is_float() || recipe.file_type == FileType::Q8_0 => Some(recipe.file_type),
+        [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
         _ => return Err(Failure::usage("--vocab-only takes one --type: f32, f16, bf16 or q8_0")),
     };
     let job = VocabOnly {
@@ -344,8 +344,7 @@ fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) 
     if args.mmproj || args.with_mmproj {
         return Err(Failure::usage("an adapter has no projector"));
     }
-    let fits = |recipe: &&&Recipe| recipe.default.is_float() || recipe.file_type == FileType::Q8_0;
-    if args.options.any() || !args.types.iter().all(|recipe| fits(&recipe)) {
+    if args.options.any() || !args.types.iter().all(|recipe| is_of_converter(recipe)) {
         return Err(Failure::usage(
             "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
         ));
@@ -501,10 +500,14 @@ fn open(
     if args.with_mmproj { input.with_projector(options) } else { Ok(input) }
 }
 
+/// Whether the reference's converter writes files of this type itself.
+fn is_of_converter(recipe: &Recipe) -> bool {
+    recipe.default.is_float() || recipe.file_type == FileType::Q8_0
+}
+
 /// The type of the projector beside a model.
 fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
-    let fits = |recipe: &&&Recipe| recipe.default.is_float() || recipe.file_type == FileType::Q8_0;
-    match args.mmproj_type.or(args.types.first().filter(|recipe| fits(recipe)).copied()) {
+    match args.mmproj_type.or(args.types.first().copied().filter(|recipe| is_of_converter(recipe))) {
         Some(recipe) => Ok(recipe),
         None => Recipe::from_name("f16").map_err(Failure::new),
     }
@@ -512,24 +515,12 @@ fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
 
 /// What has no place in any of the files. A tensor that one of them leaves out may be in the other.
 fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
-    let is_used = |name: &str| {
-        layouts.iter().flat_map(|layout| &layout.tensors).any(|tensor| match &tensor.data {
-            Data::Rows { sources, .. } | Data::Product { sources } => {
-                sources.iter().any(|source| source == name)
-            }
-            Data::Columns { source, .. } | Data::Integers { source, .. } => source == name,
-            Data::Computed(_) => false,
-        })
-    };
-    let dropped = layouts.iter().flat_map(|layout| &layout.dropped);
-    let mut dropped: Vec<arch::Dropped> = match layouts {
-        [_] => dropped.cloned().collect(),
-        _ => dropped.filter(|dropped| !is_used(&dropped.name)).cloned().collect(),
-    };
+    let tensors = layouts.iter().filter(|_| layouts.len() > 1).flat_map(|layout| &layout.tensors);
+    let mut seen: HashSet<&str> =
+        tensors.flat_map(|tensor| tensor.data.sources()).map(String::as_str).collect();
     // Once, if both leave it out.
-    let mut seen = HashSet::new();
-    dropped.retain(|dropped| seen.insert(dropped.name.clone()));
-    dropped
+    let dropped = layouts.iter().flat_map(|layout| &layout.dropped);
+    dropped.filter(|dropped| seen.insert(&dropped.name)).cloned().collect()
 }
 
 /// Tells which keys of the config nobody asked for: those that may change what a model computes as a note, or as a warning

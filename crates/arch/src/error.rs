@@ -248,6 +248,15 @@ pub(crate) fn missing(key: &str) -> ArchError {
     ArchError::MissingKey { file: CONFIG, key: key.into() }
 }
 
+/// The shape of tensor `name` in the file.
+///
+/// # Errors
+///
+/// [`ArchError::Shape`] for dimensions that ggml has no tensor of.
+pub(crate) fn shape_of(name: &str, dims: &[u64]) -> Result<Shape, ArchError> {
+    Shape::new(dims).map_err(|source| ArchError::Shape { name: name.to_owned(), source })
+}
+
 /// For how many of a checkpoint's tensors the nearest tables have a place.
 fn places(nearest: &[(&str, usize)], n_tensors: usize) -> String {
     if nearest.is_empty() {

@@ -38,54 +38,34 @@ pub struct Input<'a> {
     pub values: Option<TensorValues<'a>>,
 }
 
-/// The integers of a tensor, by its name, from whoever opened the files; none where it holds no integers.
+/// The elements of small tensors, by their names in the checkpoint, from whoever opened the files.
 #[derive(Clone)]
-pub struct Integers<'a>(Arc<ReadIntegers<'a>>);
-
-/// Reads a tensor of integers by its name.
-type ReadIntegers<'a> = dyn Fn(&str) -> Option<Vec<i64>> + 'a;
-
-impl<'a> Integers<'a> {
-    /// Reads with `read`.
-    pub fn new(read: impl Fn(&str) -> Option<Vec<i64>> + 'a) -> Integers<'a> {
-        Integers(Arc::new(read))
-    }
-
-    /// The integers of tensor `name`.
-    pub fn read(&self, name: &str) -> Option<Vec<i64>> {
-        (self.0)(name)
-    }
-}
-
-/// A question about weights to whoever opened the files: the values of a small tensor, by its name in the checkpoint.
-/// Asked only where the reference makes keys of them.
-#[derive(Clone)]
-pub struct TensorValues<'a>(Arc<ReadValues<'a>>);
+pub struct Elements<'a, T>(Arc<ReadElements<'a, T>>);
 
 /// Reads a tensor by its name.
-type ReadValues<'a> = dyn Fn(&str) -> Option<Vec<f32>> + 'a;
+type ReadElements<'a, T> = dyn Fn(&str) -> Option<Vec<T>> + 'a;
 
-impl<'a> TensorValues<'a> {
-    /// Answers with `read`.
-    pub fn new(read: impl Fn(&str) -> Option<Vec<f32>> + 'a) -> TensorValues<'a> {
-        TensorValues(Arc::new(read))
+/// Tensors of integers; none where a tensor holds no integers.
+pub type Integers<'a> = Elements<'a, i64>;
+
+/// Values of weights. Read only where the reference makes keys of them.
+pub type TensorValues<'a> = Elements<'a, f32>;
+
+impl<'a, T> Elements<'a, T> {
+    /// Reads with `read`.
+    pub fn new(read: impl Fn(&str) -> Option<Vec<T>> + 'a) -> Elements<'a, T> {
+        Elements(Arc::new(read))
     }
 
-    /// The values of a tensor; none for one that is not there or cannot be read.
-    pub fn ask(&self, name: &str) -> Option<Vec<f32>> {
+    /// The elements of tensor `name`; none of one that is not there or cannot be read.
+    pub fn read(&self, name: &str) -> Option<Vec<T>> {
         (self.0)(name)
     }
 }
 
-impl fmt::Debug for Integers<'_> {
+impl<T> fmt::Debug for Elements<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Integers")
-    }
-}
-
-impl fmt::Debug for TensorValues<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TensorValues")
+        f.write_str("Elements")
     }
 }
 

@@ -42,6 +42,13 @@ pub(crate) fn text_key<'a>(config: &'a Json, key: &str) -> Option<&'a Json> {
     of_text.or_else(|| config.get(key)).filter(|value| !value.is_null())
 }
 
+/// The first class that a config names in `architectures`. A single name that is no list, as some programs write it, is
+/// taken for a list of one.
+pub(crate) fn first_class(config: &Json) -> Option<&str> {
+    let classes = config.get("architectures")?;
+    if classes.is_string() { classes.as_str() } else { classes.get(0)?.as_str() }
+}
+
 /// JSON as transformers writes it: two spaces, one line feed at the end.
 pub(crate) fn pretty(value: &Json) -> Vec<u8> {
     let mut text = format!("{value:#}").into_bytes();

@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 
 use gguf::{Array, Metadata, Strings, Value};
-use tensor::{DType, Shape};
+use tensor::DType;
 
 use crate::ArchError;
 use crate::config::Hparams;
 use crate::input::{Input, Kept};
-use crate::layout::{Data, FloatType, OutTensor};
+use crate::layout::{Data, OutTensor};
+use crate::tensors::computed;
 
 /// Puts tensors that stay in blocks before all others but integers, each with its scales; `by_layer` in the order of layers.
 ///
@@ -101,15 +102,7 @@ fn with_scales(mut tensor: OutTensor, of_sources: &[&Kept]) -> Result<Vec<OutTen
             continue;
         }
         let name = tensor.name.replace(".weight", ending);
-        let shape = Shape::new(&[values.len() as u64])
-            .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-        group.push(OutTensor {
-            name,
-            shape,
-            data: Data::Computed(values),
-            float: FloatType::F32,
-            kept: None,
-        });
+        group.push(computed(&name, &[values.len() as u64], values)?);
     }
     group.insert(0, tensor);
     Ok(group)

@@ -115,19 +115,14 @@ impl Keys {
         self.set(format!("{}.{key}", self.arch), value);
     }
 
-    /// Sets a text key by its whole name, right after `general.architecture`: the reference sets it when a model is opened.
-    pub fn set_first_text(&mut self, key: &str, text: &str) {
-        self.early.set(key.to_owned(), text);
-    }
-
     /// As [`Keys::set_prefixed`], for a key that the reference sets while it still goes through the tensors:
     /// these come right after `general.architecture`, before all others.
     pub fn set_early(&mut self, key: &str, value: Value) {
         self.early.set(format!("{}.{key}", self.arch), value);
     }
 
-    /// As [`Keys::set_early`], by the whole name.
-    pub fn set_early_whole(&mut self, key: &str, value: Value) {
+    /// As [`Keys::set_early`], by the whole name: also for what the reference sets when a model is opened.
+    pub fn set_early_whole(&mut self, key: &str, value: impl Into<Value>) {
         self.early.set(key, value);
     }
 

@@ -137,7 +137,7 @@ impl OutTensor {
         let Data::Rows { rows, element: ElementMap::Identity, .. } = &self.data else { return false };
         let row_elems = self.row_view().row_elems;
         // Of rows of zeros there are no blocks.
-        let has_all = !matches!(rows, RowMap::Pad { .. });
+        let has_all = !matches!(rows, RowMap::Pad { .. } | RowMap::AfterZeros { .. });
         has_all
             && row_elems == self.shape.row_elems()
             && row_elems.is_multiple_of(rows.pieces().saturating_mul(dtype.block_elems()))
@@ -184,6 +184,17 @@ pub enum Data {
         /// The integers.
         values: Vec<i64>,
     },
+}
+
+impl Data {
+    /// The tensors of the checkpoint that it is made of, by name.
+    pub fn sources(&self) -> &[String] {
+        match self {
+            Data::Rows { sources, .. } | Data::Product { sources } => sources,
+            Data::Columns { source, .. } | Data::Integers { source, .. } => std::slice::from_ref(source),
+            Data::Computed(_) => &[],
+        }
+    }
 }
 
 /// Rows of a tensor that are a matrix to be transposed: of every `group` rows some neighbours, as

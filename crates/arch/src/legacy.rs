@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 
 use gguf::{Array, Metadata, Strings};
-use tensor::Shape;
 
+use crate::error::shape_of;
 use crate::{ArchError, Data, Dropped, ElementMap, FloatType, Layout, OutTensor, RowMap, SourceTensor};
 
 /// The epsilon that the reference takes where none is given: between that of LLaMA 1 (1e-6) and of LLaMA 2 (1e-5).
@@ -360,8 +360,7 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
 }
 
 fn out_tensor(name: &str, source: &SourceTensor) -> Result<OutTensor, ArchError> {
-    let shape = Shape::new(source.shape.dims());
-    let shape = shape.map_err(|source| ArchError::Shape { name: name.to_owned(), source })?;
+    let shape = shape_of(name, source.shape.dims())?;
     let (sources, rows, element) = (vec![source.name.clone()], RowMap::Concat, ElementMap::Identity);
     let data = Data::Rows { sources, rows, element };
     let float = if shape.n_dims() <= 1 { FloatType::F32 } else { FloatType::OfFile };

@@ -57,7 +57,7 @@ pub use adapter::resolve_adapter;
 pub use arch::{Arch, Class, Computed, Draft, Export, Packed, Predicted};
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
-pub use input::{Input, Integers, Kept, SameValues, SourceTensor, TensorValues};
+pub use input::{Elements, Input, Integers, Kept, SameValues, SourceTensor, TensorValues};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{
     Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnaskedKey,

@@ -6,6 +6,7 @@ use crate::arch::{Arch, Class};
 use crate::config::Hparams;
 use crate::config::classes::{self, ConfigClass};
 use crate::error::missing;
+use crate::json::first_class;
 use crate::models;
 use crate::projector::Projector;
 use crate::projectors;
@@ -265,19 +266,15 @@ pub fn named(name: &str, input: &Input<'_>) -> Result<(&'static Arch, Class), Ar
 ///
 /// [`ArchError::MissingKey`] without a class, [`ArchError::NoProjector`].
 pub fn projector(config: &Json) -> Result<&'static Projector, ArchError> {
-    let first = |config: &Json| {
-        let classes = config.get("architectures")?;
-        if classes.is_string() { classes.as_str() } else { classes.get(0)?.as_str() }.map(str::to_owned)
-    };
-    let of_tower = config.get("vision_config").and_then(first);
-    let of_whole = first(config);
+    let of_tower = config.get("vision_config").and_then(first_class);
+    let of_whole = first_class(config);
     let row = |class: &str| PROJECTORS.iter().find(|row| row.classes.contains(&class));
-    let named = || of_tower.iter().chain(&of_whole);
-    named().find_map(|class| row(class)).ok_or_else(|| match of_whole.as_ref().or(of_tower.as_ref()) {
+    let mut named = of_tower.into_iter().chain(of_whole);
+    named.find_map(row).ok_or_else(|| match of_whole.or(of_tower) {
         None => missing("architectures"),
         Some(class) => {
             let classes = PROJECTORS.iter().flat_map(|row| row.classes.iter().copied());
-            ArchError::NoProjector { class: class.clone(), nearest: nearest(class, classes) }
+            ArchError::NoProjector { class: class.to_owned(), nearest: nearest(class, classes) }
         }
     })
 }

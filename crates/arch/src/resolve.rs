@@ -9,10 +9,10 @@ use crate::arch::{Arch, Class, Draft, Predicted};
 use crate::config::Hparams;
 use crate::error::missing;
 use crate::general::{self, FileKind};
-use crate::json::text_config;
+use crate::json::{first_class, text_config};
 use crate::kept;
 use crate::keys::Keys;
-use crate::layout::{Data, Dropped, FloatType, Layout, OutTensor, UnaskedKey};
+use crate::layout::{Dropped, Layout, OutTensor, UnaskedKey};
 use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
@@ -192,10 +192,7 @@ impl Resolved {
         // Weights that are quantized already: of the ways that exist an architecture may know one whose
         // blocks ggml has too. All others would have to be undone first.
         let mut packed = None;
-        let quantization = input.config.get("quantization_config").filter(|value| !value.is_null());
-        if let Some(quantization) = quantization.filter(|_| !input.decoded) {
-            let method =
-                quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
+        if let Some(method) = quantized_by(input) {
             packed = arch.packed.iter().find(|packed| packed.method == method).map(|packed| packed.file_type);
             // A tokenizer has no weights.
             if packed.is_none() && !options.vocab_only {
@@ -225,12 +222,10 @@ impl Resolved {
         }
 
         // Tensors come before keys, because `general.size_label` counts their elements.
+        let context = Context { first_layer, ..context(arch, class, &hparams, input) };
         let (tensors, dropped) = match options.vocab_only {
             true => (Vec::new(), Vec::new()),
-            false => {
-                let context = Context { first_layer, ..context(arch, class, &hparams, input) };
-                all_tensors(arch, &context, input, &sources)?
-            }
+            false => all_tensors(arch, &context, input, &sources)?,
         };
         let dropped = constants.into_iter().chain(left_out).chain(dropped).collect();
         let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
@@ -242,7 +237,7 @@ impl Resolved {
         }
         let mut keys = Keys::new(arch.written());
         if !options.vocab_only {
-            for (key, value) in context(arch, class, &hparams, input).number_keys(input)? {
+            for (key, value) in context.number_keys(input)? {
                 keys.set_early_whole(key, value);
             }
         }
@@ -270,6 +265,13 @@ impl Resolved {
         };
         Ok(Resolved { arch, class, hparams, layout })
     }
+}
+
+/// The method by which the weights of a checkpoint are quantized, unless whoever opened it has undone that.
+pub(crate) fn quantized_by<'a>(input: &'a Input<'_>) -> Option<&'a str> {
+    let quantization = input.config.get("quantization_config").filter(|value| !value.is_null())?;
+    let method = quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
+    (!input.decoded).then_some(method)
 }
 
 /// What the table of an architecture is applied with.
@@ -391,10 +393,7 @@ fn all_tensors(
     let mapped = tensors::map(context, sources)?;
     let mut tensors = Vec::with_capacity(mapped.tensors.len() + 1);
     for (name, values) in (arch.computed)(hparams)? {
-        let shape = tensor::Shape::new(&[values.len() as u64])
-            .map_err(|source| ArchError::Shape { name: name.into(), source })?;
-        let data = Data::Computed(values);
-        tensors.push(OutTensor { name: name.into(), shape, data, float: FloatType::F32, kept: None });
+        tensors.push(tensors::computed(name, &[values.len() as u64], values)?);
     }
     tensors.extend(mapped.tensors);
     Ok((kept::first(tensors, hparams, input, arch.source_types)?, mapped.dropped))
@@ -410,14 +409,10 @@ fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors
 }
 
 /// The class that the config names: the first of `architectures`, that of `text_config` before
-/// its own. A single name that is no list, as some programs write it, is taken for a list of one.
+/// its own.
 ///
 /// Source: `get_model_architecture` in `conversion/base.py`.
 fn class_name(config: &Json) -> Result<&str, ArchError> {
-    fn first(config: &Json) -> Option<&str> {
-        let classes = config.get("architectures")?;
-        if classes.is_string() { classes.as_str() } else { classes.get(0)?.as_str() }
-    }
     // Wrappers whose text part is another model than the class of its config says, or has none.
     const OWN: [&str; 5] = [
         "StepVLForConditionalGeneration",
@@ -426,11 +421,11 @@ fn class_name(config: &Json) -> Result<&str, ArchError> {
         "Step3p7ForConditionalGeneration",
         "KimiK3ForConditionalGeneration",
     ];
-    let whole = first(config);
+    let whole = first_class(config);
     if let Some(class) = whole.filter(|class| OWN.contains(class)) {
         return Ok(class);
     }
-    text_config(config).and_then(first).or(whole).ok_or_else(|| missing("architectures"))
+    text_config(config).and_then(first_class).or(whole).ok_or_else(|| missing("architectures"))
 }
 
 /// A class that no architecture has, with the names and the tables that are nearest.

@@ -8,9 +8,10 @@ use crate::error::{bad_in, missing};
 use crate::general::{self, FileKind};
 use crate::json::{list, text_config};
 use crate::keys::Keys;
-use crate::layout::{Data, FloatType, Layout, OutTensor};
+use crate::layout::{Layout, OutTensor};
 use crate::projector::{PREPROCESSORS, Projector, Tower, Towers, WRITTEN, preprocessor};
 use crate::registry;
+use crate::resolve::quantized_by;
 use crate::tensors::{self, Context, Index};
 use crate::{ArchError, Input, Options, SourceTensor};
 
@@ -23,9 +24,7 @@ use crate::{ArchError, Input, Options, SourceTensor};
 /// [`ArchError::NoProjector`], [`ArchError::EmptyProjector`], [`ArchError::NoPreprocessor`], and see [`ArchError`].
 pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
     let row = registry::projector(&input.config)?;
-    let quantization = input.config.get("quantization_config").filter(|value| !value.is_null());
-    if let Some(quantization) = quantization.filter(|_| !input.decoded) {
-        let method = quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
+    if let Some(method) = quantized_by(input) {
         return Err(ArchError::Prequantized { method: method.into() });
     }
     let mut towers = towers(row, input)?;
@@ -152,11 +151,6 @@ fn added_tokens(config: Option<&Json>, tokenizer: Option<&Json>) -> Vec<(String,
 
 /// Matrices that are computed from the config.
 fn computed(row: &Projector, towers: &Towers) -> Result<Vec<OutTensor>, ArchError> {
-    let tensor = |(name, dims, values): (&str, Vec<u64>, Vec<f32>)| {
-        let shape =
-            tensor::Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.into(), source })?;
-        let data = Data::Computed(values);
-        Ok(OutTensor { name: name.into(), shape, data, float: FloatType::F32, kept: None })
-    };
-    (row.computed)(towers)?.into_iter().map(tensor).collect()
+    let tables = (row.computed)(towers)?.into_iter();
+    tables.map(|(name, dims, values)| tensors::computed(name, &dims, values)).collect()
 }

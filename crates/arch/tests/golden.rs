@@ -312,13 +312,9 @@ fn checkpoints_resolve_as_in_the_reference() {
             }
             compare(&name, "file name", &[json!(ours)], std::slice::from_ref(expected), &mut wrong);
         }
-        let used = layout.tensors.iter().map(|tensor| match &tensor.data {
-            Data::Rows { sources, .. } | Data::Product { sources } => sources.iter().collect(),
-            Data::Columns { source, .. } | Data::Integers { source, .. } => vec![source],
-            Data::Computed(_) => Vec::new(),
-        });
+        let used = layout.tensors.iter().flat_map(|tensor| tensor.data.sources());
         let dropped = layout.dropped.iter().map(|dropped| &dropped.name);
-        let named: BTreeSet<&String> = used.flatten().chain(dropped).collect();
+        let named: BTreeSet<&String> = used.chain(dropped).collect();
         assert_eq!(named.len(), input.tensors.len(), "{name}: every source is used or dropped");
     }
     assert!(wrong.is_empty(), "\n{wrong}");
@@ -349,18 +345,10 @@ fn every_used_tensor_is_named_when_it_is_missing() {
         let checkpoint = source::open(&folder).unwrap();
         let options = options(&expected_of(&folder));
         let whole = arch::resolve_weights(&input(&checkpoint), &options).unwrap();
-        let used: BTreeSet<String> = whole
-            .tensors
-            .iter()
-            .flat_map(|tensor| match &tensor.data {
-                Data::Rows { sources, .. } | Data::Product { sources } => sources.clone(),
-                Data::Columns { source, .. } | Data::Integers { source, .. } => vec![source.clone()],
-                _ => Vec::new(),
-            })
-            .collect();
+        let used: BTreeSet<&String> = whole.tensors.iter().flat_map(|tensor| tensor.data.sources()).collect();
         for tensor in used {
             let mut less = input(&checkpoint);
-            less.tensors.retain(|have| have.name != tensor);
+            less.tensors.retain(|have| have.name != *tensor);
             match arch::resolve_weights(&less, &options) {
                 Err(arch::ArchError::MissingTensors { names }) => {
                     assert!(!names.is_empty(), "{name} without `{tensor}`");

@@ -371,11 +371,8 @@ pub fn resolve_projector(checkpoint: &Checkpoint, options: &arch::Options) -> Re
 /// A layout, unless it has weights that are codes nobody has decoded.
 fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
     // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
-    let sources = layout.tensors.iter().flat_map(|tensor| match &tensor.data {
-        Data::Rows { sources, .. } | Data::Product { sources } => sources.as_slice(),
-        Data::Columns { source, .. } => std::slice::from_ref(source),
-        Data::Computed(_) | Data::Integers { .. } => &[],
-    });
+    let weights = layout.tensors.iter().filter(|tensor| !matches!(tensor.data, Data::Integers { .. }));
+    let sources = weights.flat_map(|tensor| tensor.data.sources());
     match sources.filter_map(|name| checkpoint.tensor(name)).find(|tensor| tensor.is_code()) {
         Some(tensor) => Err(Error::Source(tensor.undecoded())),
         None => Ok(layout),

@@ -10,13 +10,15 @@ use std::{
 pub struct Asked(Arc<Mutex<BTreeSet<String>>>);
 
 impl Asked {
-    /// Notes that somebody asks for a key.
-    pub fn note(&self, key: &str) {
+    /// Notes that somebody asks for keys.
+    pub fn note(&self, keys: &[&str]) {
         // A set stays whole whatever panicked beside it.
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A key that is there already needs no copy.
-        if !asked.contains(key) {
-            asked.insert(key.to_owned());
+        for key in keys {
+            // A key that is there already needs no copy.
+            if !asked.contains(*key) {
+                asked.insert((*key).to_owned());
+            }
         }
     }
 

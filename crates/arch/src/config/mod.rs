@@ -18,7 +18,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
 use crate::error::{bad, missing};
-use crate::json::text_config;
+use crate::json::{text_config, text_key};
 use crate::options::Target;
 use asked::Asked;
 use classes::ConfigClass;
@@ -104,9 +104,7 @@ impl Hparams {
 
     /// The config of the model that this one drafts for, keys of its text part before those of the whole.
     pub fn target(&self, key: &str) -> Option<&Json> {
-        let config = &self.target.as_ref()?.config;
-        let text = text_config(config).and_then(|text| text.get(key));
-        text.or_else(|| config.get(key)).filter(|value| !value.is_null())
+        text_key(&self.target.as_ref()?.config, key)
     }
 
     /// The number of tokens of the model that this one drafts for.
@@ -174,7 +172,7 @@ impl Hparams {
 
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&Json> {
-        self.asked.note(key);
+        self.asked.note(&[key]);
         self.map.get(key).filter(|value| !value.is_null())
     }
 
@@ -182,11 +180,11 @@ impl Hparams {
     ///
     /// Source: `ModelBase.find_hparam`.
     pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &Json)> {
-        keys.iter().for_each(|key| self.asked.note(key));
+        self.asked.note(keys);
         // The first key that is present decides, even if it is null: the reference asks `key in
         // hparams`.
-        let key = keys.iter().find(|key| self.map.contains_key(**key))?;
-        self.get(key).map(|value| (*key, value))
+        let (key, value) = keys.iter().find_map(|key| Some((*key, self.map.get(*key)?)))?;
+        (!value.is_null()).then_some((key, value))
     }
 
     /// A count that must be there, under the first of `keys` that is. The last of `keys` is the
@@ -230,7 +228,7 @@ impl Hparams {
     /// As [`Hparams::need_u64`].
     pub fn n_kv_heads(&self) -> Result<u64, ArchError> {
         let keys = ["n_kv_heads", "num_key_value_heads"];
-        keys.iter().for_each(|key| self.asked.note(key));
+        self.asked.note(&keys);
         match keys.iter().find_map(|key| self.map.get(*key)) {
             // Multi-head attention: transformers writes null and computes the number on loading.
             Some(Json::Null) => self.n_heads(),
@@ -349,7 +347,7 @@ pub struct Rope<'a> {
 impl<'a> Rope<'a> {
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&'a Json> {
-        self.asked.note(&format!("rope_parameters.{key}"));
+        self.asked.note(&[&format!("rope_parameters.{key}")]);
         self.values.get(key).filter(|value| !value.is_null())
     }
 

@@ -11,6 +11,7 @@ use super::index::{CORRECTION_BIAS, Found, Index};
 use super::rules::{self, IntegerRule, NumberRule, RowRule, TensorRule};
 use super::transposed;
 use crate::config::Hparams;
+use crate::error::shape_of;
 use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
 use crate::{ArchError, Integers, SameValues, SourceTensor};
 
@@ -125,16 +126,25 @@ impl Context<'_> {
                 expected: format!("{} as of `{}`", first.shape, first.name),
             });
         }
-        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         let mut dims = self.reshape(found.rule, first, first.shape)?.dims().to_vec();
         // The new dimension is the outermost, which comes last.
         dims.push(parts.len() as u64);
-        let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        self.joined(found, parts, &dims)
+    }
+
+    /// Parts one after the other, as one tensor.
+    fn joined(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+        dims: &[u64],
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         Ok(OutTensor {
-            float: self.float(found, &name, shape.n_dims()),
+            shape: shape_of(&name, dims)?,
+            float: self.float(found, &name, dims.len()),
             kept: None,
             name,
-            shape,
             data: Data::Rows {
                 sources: parts.values().map(|part| part.name.clone()).collect(),
                 rows: RowMap::Concat,
@@ -154,15 +164,13 @@ impl Context<'_> {
                 expected: format!("{n_elems} elements"),
             });
         }
-        let shape =
-            Shape::new(&[n_elems]).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        let shape = shape_of(&name, &[n_elems])?;
         let data = Data::Product { sources: parts.values().map(|part| part.name.clone()).collect() };
         Ok(OutTensor { name, shape, data, float: FloatType::F32, kept: None })
     }
 
     /// The rows of several tensors one after the other.
     fn append(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
-        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         let row_elems = parts.values().next().map_or(0, |part| part.shape.row_elems());
         let mut n_rows = 0u64;
         for part in parts.values() {
@@ -175,19 +183,7 @@ impl Context<'_> {
             }
             n_rows = n_rows.saturating_add(part.shape.n_rows());
         }
-        let shape = Shape::new(&[row_elems, n_rows])
-            .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-        Ok(OutTensor {
-            float: self.float(found, &name, 2),
-            kept: None,
-            name,
-            shape,
-            data: Data::Rows {
-                sources: parts.values().map(|part| part.name.clone()).collect(),
-                rows: RowMap::Concat,
-                element: ElementMap::Identity,
-            },
-        })
+        self.joined(found, parts, &[row_elems, n_rows])
     }
 
     /// The shape of a tensor in the file, which has as many elements as without the rule.
@@ -213,15 +209,7 @@ impl Context<'_> {
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         if let RowRule::Values(values) = found.rule.rows {
             let values = values(self.hparams)?;
-            let shape = Shape::new(&[values.len() as u64])
-                .map_err(|source| ArchError::Shape { name: name.clone(), source })?;
-            return Ok(OutTensor {
-                name,
-                shape,
-                data: Data::Computed(values),
-                float: FloatType::F32,
-                kept: None,
-            });
+            return computed(&name, &[values.len() as u64], values);
         }
         let rows = match found.rule.rows {
             RowRule::Copy | RowRule::First | RowRule::StackExperts | RowRule::Fuse(_) => RowMap::Concat,
@@ -230,8 +218,7 @@ impl Context<'_> {
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
             RowRule::Part(part) => part(self.hparams, &source.shape)?,
-            // Of a bias there are no columns.
-            // A bias is a vector, which transposing leaves alone.
+            // A bias is a vector, which has no columns and which transposing leaves alone.
             RowRule::Columns(_) if found.suffix == ".bias" => RowMap::Concat,
             RowRule::Columns(rows) | RowRule::Blocks(rows) => rows,
             RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
@@ -322,7 +309,7 @@ impl Context<'_> {
             }
             _ => return Err(wrong("a matrix")),
         };
-        let shape = Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+        let shape = shape_of(&name, &dims)?;
         let data = Data::Rows { sources: vec![source.name.clone()], rows, element: ElementMap::Identity };
         Ok(OutTensor { float: self.float(found, &name, shape.n_dims()), kept: None, name, shape, data })
     }
@@ -353,8 +340,7 @@ impl Context<'_> {
             if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(bad(format!("token {} twice", pair[0])));
             }
-            let n_elems = [values.len() as u64];
-            shape = Shape::new(&n_elems).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+            shape = shape_of(&name, &[values.len() as u64])?;
         } else if rule.dtype == DType::I32
             && let Some(id) = values.iter().find(|id| i32::try_from(**id).is_err())
         {
@@ -386,13 +372,11 @@ impl Context<'_> {
             }
             let mut dims = first.shape.dims().to_vec();
             dims.push(n_experts);
-            let shape =
-                Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
             tensors.push(OutTensor {
-                float: drops::float(&name, shape.n_dims()),
+                shape: shape_of(&name, &dims)?,
+                float: drops::float(&name, dims.len()),
                 kept: None,
                 name,
-                shape,
                 data: Data::Rows {
                     sources: parts.iter().map(|part| part.name.clone()).collect(),
                     rows: RowMap::Concat,
@@ -402,6 +386,16 @@ impl Context<'_> {
         }
         Ok(())
     }
+}
+
+/// A tensor of values that are no part of the checkpoint. Dimensions are row length first.
+///
+/// # Errors
+///
+/// [`ArchError::Shape`] for dimensions that ggml has no tensor of.
+pub fn computed(name: &str, dims: &[u64], values: Vec<f32>) -> Result<OutTensor, ArchError> {
+    let (shape, data) = (shape_of(name, dims)?, Data::Computed(values));
+    Ok(OutTensor { name: name.to_owned(), shape, data, float: FloatType::F32, kept: None })
 }
 
 /// The shape of what a map takes of a source: that of the source, with fewer rows where it takes

@@ -6,13 +6,12 @@
 
 use std::collections::HashMap;
 
-use tensor::Shape;
-
 use super::context::Context;
 use super::index::Found;
 use super::missing::check_same_output;
 use super::rules::{self, RowRule};
 use super::{drops, transposed};
+use crate::error::shape_of;
 use crate::layout::{Data, Dropped, ElementMap, FloatType, OutTensor, RowMap};
 use crate::{ArchError, SourceTensor};
 
@@ -248,8 +247,7 @@ fn stacked(
             }
             let name = format!("{name}.lora_{half}");
             let dims = [first.shape.dims(), &[n_experts]].concat();
-            let shape =
-                Shape::new(&dims).map_err(|source| ArchError::Shape { name: name.clone(), source })?;
+            let shape = shape_of(&name, &dims)?;
             tensors.push(OutTensor {
                 name,
                 shape,

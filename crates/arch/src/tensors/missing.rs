@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::context::{Context, Stack};
 use super::rules::{self, RowRule, TensorRule};
-use crate::layout::{Data, OutTensor};
+use crate::layout::OutTensor;
 use crate::{ArchError, SourceTensor};
 
 impl Context<'_> {
@@ -100,14 +100,7 @@ pub(super) fn check_same_output(tensors: &[OutTensor]) -> Result<(), ArchError> 
     let mut seen: HashMap<&str, &OutTensor> = HashMap::new();
     for tensor in tensors {
         if let Some(first) = seen.insert(&tensor.name, tensor) {
-            let source = |tensor: &OutTensor| match &tensor.data {
-                Data::Rows { sources, .. } | Data::Product { sources } => {
-                    sources.first().cloned().unwrap_or_default()
-                }
-                Data::Columns { source, .. } => source.clone(),
-                Data::Integers { source, .. } => source.clone(),
-                Data::Computed(_) => String::new(),
-            };
+            let source = |tensor: &OutTensor| tensor.data.sources().first().cloned().unwrap_or_default();
             return Err(ArchError::SameOutput {
                 output: tensor.name.clone(),
                 first: source(first),

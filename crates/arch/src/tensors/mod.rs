@@ -13,7 +13,7 @@ mod numbers;
 pub mod rules;
 mod transposed;
 
-pub use context::{Context, TowerLayers};
+pub use context::{Context, TowerLayers, computed};
 pub use index::{CORRECTION_BIAS, Found, Index};
 pub use lora::{Base, adapt};
 pub use mapping::map;

@@ -33,7 +33,7 @@ impl Context<'_> {
         let mut found: BTreeMap<&str, (usize, BTreeMap<u64, f32>)> = BTreeMap::new();
         for (place, tensor) in input.tensors.iter().enumerate() {
             let Some((rule, bid)) = self.number(&tensor.name) else { continue };
-            let number = one_number(tensor, values.ask(&tensor.name))?;
+            let number = one_number(tensor, values.read(&tensor.name))?;
             let (last, numbers) = found.entry(rule.key).or_default();
             // The place of the key's last tensor, by which keys are put in order below.
             *last = place;

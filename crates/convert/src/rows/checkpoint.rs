@@ -172,7 +172,7 @@ impl RowSource for CheckpointRows<'_> {
         if self.wanted.kept == Some(dtype) {
             return self.repacked(dtype, rows).map(Some);
         }
-        if self.stored_dtype() != Some(dtype) || matches!(self.wanted.map, RowMap::AfterZeros { .. }) {
+        if self.stored_dtype() != Some(dtype) {
             return Ok(None);
         }
         let runs = self.runs(rows);
