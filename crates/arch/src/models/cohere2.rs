@@ -23,7 +23,8 @@ pub const COHERE2: Arch = Arch {
     ..DECODER
 };
 
-const NORMS: &[TensorRule] =
+/// One norm for attention and feed-forward part.
+pub const NORMS: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm")];
 
 /// `Cohere2Config` of transformers 5.23.

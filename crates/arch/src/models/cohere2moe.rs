@@ -8,6 +8,7 @@
 //!
 //! Source: `Cohere2MoeModel` in `conversion/command_r.py`.
 
+use crate::models::cohere2::{self, COHERE2};
 use crate::models::glm4moe::{self, PREDICTED};
 use crate::models::prelude::*;
 
@@ -19,7 +20,7 @@ pub const COHERE2MOE: Arch = Arch {
     configs: &[COHERE2_MOE_CONFIG],
     tensors: &[
         rules::DECODER_ENDS,
-        NORMS,
+        cohere2::NORMS,
         rules::ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
@@ -30,13 +31,10 @@ pub const COHERE2MOE: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
-    drops: |_, name| name.ends_with(".bias").then_some("biases are zeros in this architecture"),
+    drops: COHERE2.drops,
     prepare: glm4moe::count_predicted,
     ..DECODER
 };
-
-const NORMS: &[TensorRule] =
-    &[TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm")];
 
 /// All but the first few layers are mixtures, among them those of the prediction.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {

@@ -6,8 +6,8 @@
 //!
 //! Source: `ExaoneModel` in `conversion/exaone.py`.
 
-use crate::models::llama;
 use crate::models::prelude::*;
+use crate::models::{llama, starcoder};
 
 /// The row.
 pub const EXAONE: Arch = Arch {
@@ -15,17 +15,11 @@ pub const EXAONE: Arch = Arch {
     classes: &[Class::new("ExaoneForCausalLM")],
     example: "LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct",
     needs: &["hidden_size", "intermediate_size", "num_layers", "num_attention_heads", "vocab_size"],
-    tensors: &[ENDS, LAYERS],
+    tensors: &[starcoder::ENDS, LAYERS],
     keys,
     computed: llama::computed,
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["transformer.wte"], "token_embd"),
-    TensorRule::copy(&["transformer.ln_f"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),

@@ -8,6 +8,7 @@
 //! Source: `GraniteSWAModel` and `GraniteMoeSWAModel` in `conversion/granite.py`.
 
 use crate::models::granite::{self, GRANITE};
+use crate::models::granitemoe;
 use crate::models::prelude::*;
 
 /// The row of the dense models.
@@ -33,10 +34,7 @@ pub const GRANITEMOE_SWA: Arch = Arch {
     keys: |hparams, keys| {
         self::keys(hparams, keys)?;
         keys.derived_from("expert_shared_feed_forward_length", &["shared_intermediate_size"]);
-        match has_shared(hparams, 0) {
-            true => keys.count("expert_shared_feed_forward_length", hparams, &["shared_intermediate_size"]),
-            false => Ok(()),
-        }
+        granitemoe::shared_keys(hparams, keys)
     },
     export: Export::Verified,
     ..GRANITE_SWA
@@ -69,15 +67,10 @@ const EXPERTS: &[TensorRule] = &[
     .bare(".weight"),
     // Gate and up of the shared expert, which stay together under the name of up.
     TensorRule::copy(&["model.layers.{bid}.shared_mlp.input_linear"], "blk.{bid}.ffn_up_shexp")
-        .need(Need::If(has_shared)),
+        .need(granitemoe::HAS_SHARED),
     TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
-        .need(Need::If(has_shared)),
+        .need(granitemoe::HAS_SHARED),
 ];
-
-/// Whether there is an expert that all tokens pass; length 0 stands for none.
-fn has_shared(hparams: &Hparams, _: u64) -> bool {
-    hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
-}
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granite::keys(hparams, keys)?;
@@ -109,11 +102,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Fields of both classes with the same defaults.
-const SWA_FIELDS: &[Field] = &[
-    ("sliding_window", INT | NULL, Int(128)),
-    ("layer_types", NULL | TEXTS, Null),
-    ("attention_bias", BOOL, Bool(false)),
-];
+const SWA_FIELDS: &[Field] = &[("sliding_window", INT | NULL, Int(128)), ("layer_types", NULL | TEXTS, Null)];
 
 /// `GraniteSWAConfig` of transformers 5.23.
 const GRANITE_SWA_CONFIG: ConfigClass = ConfigClass {
@@ -131,6 +120,7 @@ const GRANITE_SWA_CONFIG: ConfigClass = ConfigClass {
             ("bos_token_id", INT | NULL, Int(100_257)),
             ("eos_token_id", INT | NULL | INTS, Int(100_257)),
             ("tie_word_embeddings", BOOL, Bool(true)),
+            ("attention_bias", BOOL, Bool(false)),
             ("attention_dropout", INT | FLOAT, Float(0.0)),
             ("mlp_bias", BOOL, Bool(false)),
             ("embedding_multiplier", INT | FLOAT, Float(1.0)),
@@ -150,22 +140,9 @@ const GRANITE_SWA_CONFIG: ConfigClass = ConfigClass {
 const GRANITEMOE_SWA_CONFIG: ConfigClass = ConfigClass {
     model_type: "granitemoe_swa",
     fields: &[
-        &[
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
-            ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("num_local_experts", INT | NULL, Int(8)),
-            ("num_experts_per_tok", INT | NULL, Int(2)),
-            ("output_router_logits", BOOL | NULL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
-            ("shared_intermediate_size", INT, Int(0)),
-        ],
+        &[("shared_intermediate_size", INT, Int(0))],
+        granitemoe::MIXTURE_FIELDS,
+        granitemoe::LOSS_FIELDS,
         SWA_FIELDS,
         DECODER_FIELDS,
     ],

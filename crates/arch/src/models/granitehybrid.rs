@@ -211,19 +211,8 @@ pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool)
 const GRANITE_MOE_HYBRID_CONFIG: ConfigClass = ConfigClass {
     model_type: "granitemoehybrid",
     fields: &[
+        granitemoe::MIXTURE_FIELDS,
         &[
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
-            ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("num_local_experts", INT | NULL, Int(8)),
-            ("num_experts_per_tok", INT | NULL, Int(2)),
             ("shared_intermediate_size", INT, Int(1024)),
             ("position_embedding_type", TEXT | NULL, Null),
             ("layer_types", NULL | TEXTS, Null),

@@ -69,32 +69,37 @@ pub const fn shared(need: Need) -> [TensorRule; 3] {
     ]
 }
 
-const HAS_SHARED: Need = Need::If(|hparams, _| {
+/// Layers with an expert that all tokens pass; length 0 stands for none.
+pub const HAS_SHARED: Need = Need::If(|hparams, _| {
     hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
 });
+
+/// Fields that the classes of Granite's mixtures inherit.
+pub const MIXTURE_FIELDS: &[Field] = &[
+    ("intermediate_size", INT, Int(11008)),
+    ("num_key_value_heads", INT | NULL, Null),
+    ("max_position_embeddings", INT, Int(2048)),
+    ("rms_norm_eps", FLOAT, Float(1e-6)),
+    ("attention_bias", BOOL, Bool(false)),
+    ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+    ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
+    ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
+    ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
+    ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
+    ("num_local_experts", INT | NULL, Int(8)),
+    ("num_experts_per_tok", INT | NULL, Int(2)),
+];
+
+/// Fields of their losses.
+pub const LOSS_FIELDS: &[Field] = &[
+    ("output_router_logits", BOOL | NULL, Bool(false)),
+    ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
+];
 
 /// `GraniteMoeConfig` of transformers 5.23.
 const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {
     model_type: "granitemoe",
-    fields: &[
-        &[
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
-            ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
-            ("num_local_experts", INT | NULL, Int(8)),
-            ("num_experts_per_tok", INT | NULL, Int(2)),
-            ("output_router_logits", BOOL | NULL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
-        ],
-        DECODER_FIELDS,
-    ],
+    fields: &[MIXTURE_FIELDS, LOSS_FIELDS, DECODER_FIELDS],
     fill: &[Fill::KvHeads],
     ..BASE
 };
@@ -102,7 +107,7 @@ const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {
 /// `GraniteMoeSharedConfig` of transformers 5.23.
 const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
     model_type: "granitemoeshared",
-    fields: &[&[("shared_intermediate_size", INT, Int(0))], GRANITEMOE_CONFIG.fields[0], DECODER_FIELDS],
+    fields: &[&[("shared_intermediate_size", INT, Int(0))], MIXTURE_FIELDS, LOSS_FIELDS, DECODER_FIELDS],
     ..GRANITEMOE_CONFIG
 };
 
@@ -113,6 +118,15 @@ const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granite::keys(hparams, keys)?;
+    shared_keys(hparams, keys)
+}
+
+/// The length of the expert that all tokens pass, where there is one.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     match hparams.get_u64("shared_intermediate_size")? {
         // GraniteMoeShared with length 0 is GraniteMoe.
         None | Some(0) => Ok(()),

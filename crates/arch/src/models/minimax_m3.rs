@@ -22,7 +22,7 @@ pub const MINIMAX_M3: Arch = Arch {
     configs: &[],
     raw_config: true,
     tensors: &[
-        ENDS,
+        rules::NORM1P_ENDS,
         LAYERS,
         rules::ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
@@ -34,14 +34,8 @@ pub const MINIMAX_M3: Arch = Arch {
     ..MINIMAX_M2
 };
 
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
-    // w = w + 1: the checkpoint holds the distance from one, here and in each `norm1p` below.
-    TensorRule::norm1p(&["model.norm"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
-
 const LAYERS: &[TensorRule] = &[
+    // w = w + 1: the checkpoint holds the distance from one, here and in each `norm1p` below.
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),

@@ -16,17 +16,11 @@ pub const NEMOTRON: Arch = Arch {
     classes: &[Class::new("NemotronForCausalLM")],
     example: "nvidia/Minitron-4B-Base",
     configs: &[NEMOTRON_CONFIG],
-    tensors: &[ENDS, NORMS, rules::ATTENTION, rules::UNGATED_MLP],
+    tensors: &[rules::NORM1P_ENDS, NORMS, rules::ATTENTION, rules::UNGATED_MLP],
     keys,
     vocab: Route::Nemotron,
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
-    TensorRule::norm1p(&["model.norm"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 const NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),

@@ -15,7 +15,7 @@ pub const PLAMO2: Arch = Arch {
     name: "plamo2",
     classes: &[Class::new("Plamo2ForCausalLM"), Class::new("PLaMo2ForCausalLM")],
     example: "pfnet/plamo-2-1b",
-    tensors: &[plamo3::ENDS, plamo3::NORMS, FEED_FORWARD, ATTENTION, MAMBA],
+    tensors: &[rules::NORM1P_ENDS, plamo3::NORMS, FEED_FORWARD, ATTENTION, MAMBA],
     keys,
     vocab: Route::Plamo2,
     export: Export::NotExportable("`tokenizer.jsonl` cannot be made of the keys of a file"),

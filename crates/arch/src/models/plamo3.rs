@@ -14,20 +14,13 @@ pub const PLAMO3: Arch = Arch {
     name: "plamo3",
     classes: &[Class::new("Plamo3ForCausalLM"), Class::new("PLaMo3ForCausalLM")],
     example: "pfnet/plamo-3-nict-2b-base",
-    tensors: &[ENDS, NORMS, LAYERS],
+    tensors: &[rules::NORM1P_ENDS, NORMS, LAYERS],
     keys,
     prepare: |hparams, _| yarn(hparams),
     vocab: Route::Plamo3,
     export: Export::NotExportable("`tokenizer.jsonl` cannot be made of the keys of a file"),
     ..DECODER
 };
-
-/// Embedding, last norm and output.
-pub const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
-    TensorRule::norm1p(&["model.norm"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 /// 1 / 5, what norms after the mixer are stored as distances from.
 const AFTER_MIXER: f32 = 0.2;

@@ -7,24 +7,19 @@
 //! Source: `QwenModel` in `conversion/qwen.py`.
 
 use crate::models::prelude::*;
+use crate::models::starcoder;
 
 /// The row.
 pub const QWEN: Arch = Arch {
     name: "qwen",
     classes: &[Class::new("QWenLMHeadModel")],
     example: "Qwen/Qwen-7B",
-    tensors: &[ENDS, LAYERS],
+    tensors: &[starcoder::ENDS, LAYERS],
     vocab: Route::Qwen,
     export: Export::NotExportable("its tokenizer is a tiktoken file, which is not written"),
     harmless: &["scale_attn_weights=true"],
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["transformer.wte"], "token_embd"),
-    TensorRule::copy(&["transformer.ln_f"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),

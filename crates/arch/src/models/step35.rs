@@ -21,7 +21,7 @@ pub const STEP35: Arch = Arch {
     example: "stepfun-ai/Step-3.5-Flash",
     raw_config: true,
     tensors: &[
-        ENDS,
+        rules::NORM1P_ENDS,
         LAYERS,
         rules::ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
@@ -47,14 +47,8 @@ pub const STEP35: Arch = Arch {
     ..DECODER
 };
 
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
-    // w = w + 1, as the model computes x * (1 + weight) and llama.cpp x * weight.
-    TensorRule::norm1p(&["model.norm"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
-
 const LAYERS: &[TensorRule] = &[
+    // w = w + 1, as the model computes x * (1 + weight) and llama.cpp x * weight.
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),

@@ -316,6 +316,13 @@ pub const DECODER_ENDS: &[TensorRule] = &[
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];
 
+/// [`DECODER_ENDS`], where norms are stored as their distance from one.
+pub const NORM1P_ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
+    TensorRule::norm1p(&["model.norm"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
 /// Norms before attention and before the feed-forward part.
 pub const PRE_NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
