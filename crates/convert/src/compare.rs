@@ -199,6 +199,7 @@ pub fn compare(
         let n_rows = task.rows.view().n_rows;
         (task.name.clone(), known.unwrap_or_else(|| tally.judge(dtype, n_rows)))
     });
+    // Looked up, not searched: a file may have as many tensors as its source.
     let of_source: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
     let is_extra = |name: &String| !of_source.contains(name.as_str());
     let extra = model.tensors().map(|(_, info)| info.name.clone()).filter(is_extra);
@@ -249,6 +250,7 @@ fn compare_rows(
     let is_copied = task.rows.stored(dtype, job.rows.clone())?.is_some_and(|bytes| bytes == stored);
     if !is_copied {
         let Buffers { source, encoded, decoded, ones } = buffers;
+        // (rows, row_elems) f32, as the conversion has them before it encodes.
         source.resize(n_rows * row_elems, 0.0);
         task.rows.read(job.rows.clone(), options.level, source)?;
         encoded.resize(n_rows * row_bytes, 0);

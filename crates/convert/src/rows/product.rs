@@ -32,6 +32,7 @@ impl RowSource for ProductRows<'_> {
     }
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
+        // y[i] = a[i] b[i]: one times the first factor is that factor, bit for bit.
         out.fill(1.0);
         let mut factor = vec![0.0; out.len()];
         for of in &self.factors {
