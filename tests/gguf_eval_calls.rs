@@ -247,6 +247,27 @@ fn nothing_invites_to_overwrite_a_baseline() {
 }
 
 #[test]
+fn files_that_no_graph_fits_are_refused() {
+    for (golden, option, message) in [
+        (
+            "glm4moe-old-only",
+            "--mtp",
+            "the file has the 1 last layers alone, which predict further tokens, and not those before them\n\
+             hint: run the file of the whole model",
+        ),
+        // Experts that transformers 5 stores the other way round than the Hub, which the reference does not see.
+        ("qwen3vlmoe", "--force", "tensor `blk.0.ffn_up_exps.weight` has the shape "),
+        ("deepseek4", "--force", "architecture `deepseek4`: there is no graph for it"),
+    ] {
+        let sandbox = Sandbox::with_golden(golden);
+        let ran = sandbox.convert(&[golden, "x.gguf", "--type", "f32", "--quiet", option]);
+        assert_eq!(ran.code, Some(0), "{golden}: {}", ran.stderr);
+        let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "x", "-n", "1", "--quiet"]);
+        refused(&ran, 1, message);
+    }
+}
+
+#[test]
 #[cfg(unix)]
 fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
     let sandbox = llama(&[]);

@@ -252,4 +252,10 @@ def with_ernie(tensors: dict, config) -> dict:
     return {name.replace("model.", "ernie.", 1): tensor for name, tensor in tensors.items()} | more
 
 
-EXTRA = dict(ernie=with_ernie, nextn=with_nextn, mtp=with_mtp, mxfp4=with_blocks, images=with_images)
+def with_turned_experts(tensors: dict, config) -> dict:
+    """Stacked experts with rows and columns exchanged."""
+    return {name: tensor.transpose(1, 2).contiguous() if ".experts." in name else tensor for name, tensor in tensors.items()}
+
+
+EXTRA = dict(ernie=with_ernie, nextn=with_nextn, mtp=with_mtp, mxfp4=with_blocks, images=with_images,
+             turned_experts=with_turned_experts)

@@ -86,6 +86,11 @@ WRAPPERS = {
     "qwen3vlmoe": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
         dict(head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,
              rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER),
+    # The Hub's experts are (experts, in, out), which the reference takes all for; transformers 5 saves (experts, out, in).
+    "qwen3vlmoe-old": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
+        dict(head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,
+             rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER,
+        more=dict(extra="turned_experts")),
     "mistral3": wrapper("mistral3", "Mistral3ForConditionalGeneration",
         dict(model_type="mistral", head_dim=8, sliding_window=None), vision_config=PIXTRAL),
     "ministral3": wrapper("mistral3", "Mistral3ForConditionalGeneration",

@@ -11,8 +11,7 @@ import numpy as np
 
 CHECKPOINTS = (
     "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "deepseek", "ernie4_5-fused", "internlm2",
-        "minicpm",
-    "minicpm-longrope", "orion", "rwkv6qwen2")
+        "maincoder", "minicpm", "minicpm-longrope", "nemotron-puzzle", "orion", "rnd1", "rwkv6qwen2")
 
 PROGRAM = r"""
 #include "llama.h"

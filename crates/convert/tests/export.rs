@@ -123,6 +123,7 @@ const OTHER_SPELLING: &[&str] = &[
     "qwen2vl",
     "qwen3vl",
     "qwen3vlmoe",
+    "qwen3vlmoe-old",
     "dots3",
     "glm5-next",
     "glm5-next-mtp",

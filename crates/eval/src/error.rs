@@ -55,6 +55,14 @@ pub enum Error {
         /// Their names.
         names: Vec<String>,
     },
+    /// A file that holds only the layers that predict further tokens; the model that they belong to is another file.
+    #[error(
+        "the file has the {layers} last layers alone, which predict further tokens, and not those before them"
+    )]
+    PredictionAlone {
+        /// How many there are.
+        layers: usize,
+    },
     /// A token that is not in the vocabulary.
     #[error("token id {id} is beyond the vocabulary of {n_vocab} tokens")]
     TokenRange {
@@ -221,6 +229,9 @@ impl Error {
         Some(match self {
             Error::UnusedTensors { .. } => {
                 "was the file made by a newer converter, or is its architecture named wrongly?"
+            }
+            Error::PredictionAlone { .. } => {
+                "run the file of the whole model: such layers are used beside it"
             }
             Error::TooShort { .. } => "take a longer text or a smaller context",
             Error::TooLong { .. } => "split the text, or take a smaller context",

@@ -113,11 +113,16 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A flag for each of `n` layers, from a list of at least as many; none where there is no such list.
+    /// A flag for each of `n` layers, from a list of at least as many, where numbers mean that they are not 0; none where
+    /// there is no such list.
     pub fn flags(&self, key: &str, n: usize) -> Result<Option<Vec<bool>>, Error> {
         match self.value(key) {
             Some(Value::Array(Array::Bool(flags))) if flags.len() >= n => Ok(Some(flags[..n].to_vec())),
             Some(Value::Array(Array::Bool(_))) => Err(self.wrong(key, &format!("{n} booleans"))),
+            Some(Value::Array(_)) => {
+                let counts = self.counts(key, n)?;
+                Ok(counts.map(|counts| counts.iter().map(|count| *count != 0).collect()))
+            }
             _ => Ok(None),
         }
     }

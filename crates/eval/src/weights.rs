@@ -67,6 +67,11 @@ impl<'a> Weights<'a> {
         self.file.tensor(name).map(|(_, info)| info.shape)
     }
 
+    /// Whether the file has any tensor of layer `i`.
+    pub fn has_layer(&self, i: usize) -> bool {
+        self.file.tensors().any(|(_, info)| layer_of(&info.name) == Some(i))
+    }
+
     /// The matrix `(n_in, n_out)`, if there is one of this name.
     pub fn matrix(&mut self, name: &str, n_in: usize, n_out: usize) -> Result<Option<Weight>, Error> {
         self.stack(name, n_in, n_out, 1)
@@ -143,9 +148,8 @@ impl<'a> Weights<'a> {
 
     /// The same for all tensors of the layers from `first` to before `end`.
     pub fn ignore_layers(&mut self, first: usize, end: usize) {
-        let layer = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
         let names = self.file.tensors().map(|(_, info)| &info.name);
-        let ignored = names.filter(|name| layer(name).is_some_and(|layer| (first..end).contains(&layer)));
+        let ignored = names.filter(|name| layer_of(name).is_some_and(|layer| (first..end).contains(&layer)));
         self.known.extend(ignored.cloned());
     }
 
@@ -159,4 +163,9 @@ impl<'a> Weights<'a> {
         }
         Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
     }
+}
+
+/// The layer that a tensor belongs to, by its name.
+fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }

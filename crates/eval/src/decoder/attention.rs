@@ -36,12 +36,16 @@ pub(super) struct Attention {
     qkv_by_head: bool,
     /// Whether each head's query comes with a gate for the head's output.
     is_gated: bool,
+    /// What values are multiplied with.
+    value_scale: Option<f32>,
     /// The bound of queries, keys and values, on both sides of zero.
     clamp: Option<f32>,
     query_norm: Option<Norm>,
     key_norm: Option<Norm>,
     /// The elements of queries and of keys that are normalized together.
     norm_widths: (usize, usize),
+    /// Whether these norms come behind the rotation.
+    norms_after_rope: bool,
     output: Linear,
     rope: Option<Ropes>,
     /// Of queries and keys, after the rotation.
@@ -142,10 +146,12 @@ impl Attention {
             projections,
             qkv_by_head: spec.qkv_by_head && n_head == n_head_kv,
             is_gated,
+            value_scale: keys.float("attention.value_scale")?,
             clamp: keys.float("attention.clamp_kqv")?.filter(|clamp| *clamp > 0.0),
             query_norm,
             key_norm,
             norm_widths,
+            norms_after_rope: spec.qk_norm_after_rope,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
             post_rope_norm: match spec.post_rope_norm {
                 Some(norm)
@@ -155,7 +161,7 @@ impl Attention {
                 }
                 _ => None,
             },
-            temperature: spec.temperature.filter(|_| rope.is_none()),
+            temperature: Temperature::read(keys)?.or(spec.temperature.filter(|_| rope.is_none())),
             rope,
             n_head,
             n_head_kv,
@@ -183,6 +189,16 @@ impl Attention {
         });
         *query = alone;
         gate
+    }
+
+    /// The norms of queries and keys, where there are any.
+    fn normalize(&self, query: &mut Rows, key: &mut Rows) {
+        if let Some(norm) = &self.query_norm {
+            norm.apply_groups(query, self.norm_widths.0);
+        }
+        if let Some(norm) = &self.key_norm {
+            norm.apply_groups(key, self.norm_widths.1);
+        }
     }
 
     /// Queries, keys and values: (n, n_head * key_width), (n, n_head_kv * key_width), (n, n_head_kv * value_width).
@@ -223,22 +239,22 @@ impl Mixer for Attention {
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let [mut query, mut key, mut value] = self.project(h, pass);
         let gate = self.is_gated.then(|| self.take_gate(&mut query, pass));
-        // Clamp (DBRX, OLMo), normalize, rotate, normalize again (Llama 4), scale by position: each where there is such
-        // a step, in this order.
+        // Clamp (DBRX, OLMo), normalize, rotate, normalize behind it (Hunyuan) or again (Llama 4), scale by position: each
+        // where there is such a step, in this order.
         if let Some(clamp) = self.clamp {
             for rows in [&mut query, &mut key, &mut value] {
                 rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
             }
         }
-        if let Some(norm) = &self.query_norm {
-            norm.apply_groups(&mut query, self.norm_widths.0);
-        }
-        if let Some(norm) = &self.key_norm {
-            norm.apply_groups(&mut key, self.norm_widths.1);
+        if !self.norms_after_rope {
+            self.normalize(&mut query, &mut key);
         }
         if let Some(ropes) = &self.rope {
             let rope = ropes.choose(pass.end());
             rope.apply(&mut [&mut query, &mut key], self.key_width, 0, &pass.rope_cache(rope));
+        }
+        if self.norms_after_rope {
+            self.normalize(&mut query, &mut key);
         }
         if let Some(norm) = &self.post_rope_norm {
             norm.apply_groups(&mut query, self.key_width);
@@ -263,6 +279,9 @@ impl Mixer for Attention {
         let mut attended = pass.attend(index, &attention, &query, key, value);
         if let Some(gate) = gate {
             ndarray::Zip::from(&mut *attended).and(&*gate).par_for_each(|x, gate| *x *= sigmoid(*gate));
+        }
+        if let Some(scale) = self.value_scale {
+            *attended *= scale;
         }
         self.output.run(&attended, pass)
     }
@@ -316,6 +335,10 @@ impl Ropes {
                 let slides = slides.collect::<Result<Vec<_>, _>>()?;
                 slides.iter().all(Option::is_none) || slides[i].is_some()
             }
+            RopeLayers::Stated => match keys.flags("attention.rope_pattern", params.n_layer)? {
+                Some(rotates) => rotates[i],
+                None => keys.flag("rope.scaling.finetuned", true)?,
+            },
             RopeLayers::AllButEveryNth(n) => !(i + 1).is_multiple_of(n),
         };
         let Some(kind) = spec.rope.filter(|_| rotates) else { return Ok(None) };
@@ -325,7 +348,7 @@ impl Ropes {
             Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => RopeKind::Neox,
             _ => kind,
         };
-        let mut base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
+        let mut base = rope_scaling::base(keys, n_rot)?;
         let mut scaling = rope_scaling::read(spec, keys)?;
         if let (Some(_), Some(sliding)) = (window, spec.sliding) {
             let default = if sliding.same_base { base } else { 10000.0 };
@@ -354,6 +377,21 @@ impl Ropes {
 }
 
 impl Temperature {
+    /// What keys say of all layers (Mistral 3).
+    pub fn read(keys: &Keys<'_>) -> Result<Option<Temperature>, Error> {
+        let Some(scale) = keys.float("attention.temperature_scale")?.filter(|scale| *scale != 0.0) else {
+            return Ok(None);
+        };
+        // Without a length of its own it is the context of the first training.
+        let length = match keys.float("attention.temperature_length")? {
+            None => keys.float("rope.scaling.original_context_length")?,
+            stated => stated,
+        };
+        let length = length.filter(|length| *length > 0.0);
+        let length = length.ok_or_else(|| keys.wrong("attention.temperature_length", "a length"))?;
+        Ok(Some(Temperature { scale, length, offset: 0.0 }))
+    }
+
     /// Multiplies every row of queries with the factor of its position.
     pub fn apply(&self, query: &mut Rows, positions: &[u32]) {
         for (mut row, position) in query.rows_mut().into_iter().zip(positions) {

@@ -9,6 +9,9 @@
 //! w_e = scale * p_e / (norm_topk_prob ? sum over S of p : 1)    gpt-oss: the softmax over S of W_r h
 //! y = sum over S of w_e MLP_e(h)                     Llama 4: MLP_e(w_e h), the weight before the function
 //!   + sigmoid(W_s h) MLP_shared(h)                   where there is a shared expert; without W_s the factor is 1
+//!
+//! latent experts (Nemotron 3): MLP_e takes and gives rows of a smaller width
+//! y = W_up sum over S of w_e MLP_e(W_down h) + MLP_shared(h)
 //! ```
 //!
 //! Rows are sorted by expert first, so that the weights of each expert are decoded once for all of its rows.
@@ -32,7 +35,11 @@ pub(super) struct Experts {
     activation: Activation,
     gate: Option<Stack>,
     up: Stack,
+    /// Whether `up` holds the gates too, before it: (2 n_ff, n_embd).
+    is_fused: bool,
     down: Stack,
+    /// To the rows that the experts take, and back from those that they give.
+    latent: Option<Box<[Linear; 2]>>,
     shared: Option<Mlp>,
     /// To one logit: the sigmoid of it is the factor of the shared expert.
     shared_gate: Option<Linear>,
@@ -51,6 +58,9 @@ struct Routing {
     norm_topk_prob: bool,
     scale: f32,
 }
+
+/// The rows that go to an expert, and their weights.
+type Routed = (Vec<usize>, Vec<f32>);
 
 /// A matrix and a bias for each expert.
 struct Stack {
@@ -124,7 +134,11 @@ impl Experts {
             Some(3) => Gating::SoftmaxOfTopK,
             Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2 or 3")),
         };
-        let bias = weights.vector(&blk("exp_probs_b.bias"), n)?;
+        let bias = match weights.vector(&blk("exp_probs_b.bias"), n)? {
+            // The reference writes Hunyuan 3's without an ending.
+            None => weights.vector(&blk("exp_probs_b"), n)?,
+            bias => bias,
+        };
         // Decided here once, by the tensor; routing then sees softmax or sigmoid.
         let gating = match (gating, &bias) {
             (Gating::ByBias, Some(_)) => Gating::Sigmoid,
@@ -143,6 +157,20 @@ impl Experts {
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}_shexp")));
         let shared =
             has_shared.then(|| Mlp::open(params.spec.activation, n_embd, weights, names)).transpose()?;
+        let latent = match keys.count("moe_latent_size")?.filter(|n| *n > 0) {
+            None => None,
+            Some(n) => Some(Box::new([
+                Linear::need(weights, &blk("ffn_latent_down"), n_embd, n)?,
+                Linear::need(weights, &blk("ffn_latent_up"), n, n_embd)?,
+            ])),
+        };
+        let n_in = latent.as_ref().map_or(n_embd, |latent| latent[0].weight.n_out);
+        let fused = Stack::open(weights, &blk("ffn_gate_up_exps"), n_in, 2 * n_ff, n)?;
+        let is_fused = fused.is_some();
+        let up = match fused {
+            Some(fused) => fused,
+            None => Stack::need(weights, &blk("ffn_up_exps"), n_in, n_ff, n)?,
+        };
         // As in the reference, 0 means 1.
         let stated = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
         Ok(Some(Experts {
@@ -158,9 +186,11 @@ impl Experts {
             },
             scale_input: params.spec.scale_expert_input,
             activation: params.spec.activation,
-            gate: Stack::open(weights, &blk("ffn_gate_exps"), n_embd, n_ff, n)?,
-            up: Stack::need(weights, &blk("ffn_up_exps"), n_embd, n_ff, n)?,
-            down: Stack::need(weights, &blk("ffn_down_exps"), n_ff, n_embd, n)?,
+            gate: if is_fused { None } else { Stack::open(weights, &blk("ffn_gate_exps"), n_in, n_ff, n)? },
+            up,
+            is_fused,
+            down: Stack::need(weights, &blk("ffn_down_exps"), n_ff, n_in, n)?,
+            latent,
             shared,
             shared_gate: Linear::open(weights, &blk("ffn_gate_inp_shexp"), n_embd, 1)?,
         }))
@@ -200,7 +230,23 @@ impl Experts {
             }
         };
 
-        // Step 3: gather the rows of each expert, run it, and add what it gives to the rows that they came from.
+        // Step 3: the chosen experts, of narrower rows where those are latent.
+        match &self.latent {
+            None => self.add_routed(&routed, h, &mut out, pass),
+            Some(latent) => {
+                let [down, up] = &**latent;
+                let narrow = down.run(h, pass);
+                let mut sum = pass.zeros(narrow.nrows(), narrow.ncols());
+                self.add_routed(&routed, &narrow, &mut sum, pass);
+                drop(narrow);
+                out += &up.run(&sum, pass);
+            }
+        }
+        out
+    }
+
+    /// Gathers the rows of each expert, runs it, and adds what it gives to the rows of `out` that they came from.
+    fn add_routed(&self, routed: &[Routed], h: &Rows, out: &mut Rows, pass: &mut Pass<'_, '_>) {
         for (expert, (rows, weights)) in routed.iter().enumerate().filter(|(_, (rows, _))| !rows.is_empty()) {
             let mut x = h.select_rows(rows);
             if self.scale_input {
@@ -211,7 +257,6 @@ impl Experts {
                 out.row_mut(*row).scaled_add(if self.scale_input { 1.0 } else { *weight }, &y);
             }
         }
-        out
     }
 
     /// One expert: `h (n_rows, n_embd) -> (n_rows, n_embd)`, with the equations of [`Mlp`].
@@ -223,8 +268,14 @@ impl Experts {
                 let out = up.view_mut();
                 pass.mul_mat(h.view(), vec![Product { weight: &self.up.weight, index: expert, out }]);
                 self.up.add_bias(expert, &mut up);
-                self.activation.apply(&mut up);
-                up
+                if self.is_fused {
+                    let mut inner = pass.scratch(n_rows, self.down.weight.n_in);
+                    self.activation.apply_halves(&up, true, &mut inner);
+                    inner
+                } else {
+                    self.activation.apply(&mut up);
+                    up
+                }
             }
             Some(gates) => {
                 let mut gate = pass.scratch(n_rows, gates.weight.n_out);

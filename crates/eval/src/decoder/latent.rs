@@ -115,14 +115,6 @@ impl Latent {
         let base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
         let kind = params.spec.rope.ok_or_else(|| keys.wrong("rope.dimension_count", "0"))?;
         let divisors = weights.vector("rope_freqs.weight", n_rot / 2)?;
-        let length = keys.float("attention.temperature_length")?.filter(|length| *length > 0.0);
-        let temperature = keys.float("attention.temperature_scale")?.filter(|scale| *scale != 0.0);
-        // Mistral Large 3 scales queries by position, as Llama 4 does in its layers without RoPE.
-        let temperature = match (temperature, length) {
-            (None, _) => None,
-            (Some(scale), Some(length)) => Some(Temperature { scale, length, offset: 0.0 }),
-            (Some(_), None) => return Err(keys.wrong("attention.temperature_length", "a length")),
-        };
         Ok(Some(Latent {
             query,
             kv_a: Linear::need(weights, &blk("attn_kv_a_mqa"), n_embd, rank + n_rot)?,
@@ -131,7 +123,8 @@ impl Latent {
             w_uv,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
             rope: Rope::new(kind, n_rot, base, &scaling, divisors.as_deref()),
-            temperature,
+            // Mistral Large 3 scales queries by position, as Llama 4 does in its layers without RoPE.
+            temperature: Temperature::read(keys)?,
             n_head,
             rank,
             key_width,

@@ -11,7 +11,8 @@
 //! parallel, two  GPT-NeoX; Falcon 40B               x += A(n1 x) + F(n2 x)
 //! of the stream  BERT and its kind                  x = n1(x + A(x));      x = n2(x + F(x))
 //! twice          Jina's code embeddings             y = n1(x + A(x)); x = n2(y + x); x = n3(x + F(x))
-//! mixer alone    Mamba                              x += A(n1 x)
+//! mixer alone    Mamba, Nemotron-H                  x += A(n1 x)
+//! or alone       Nemotron-H                         x += F(n1 x)
 //! ```
 //!
 //! Granite and MiniCPM multiply what is added to `x` with a factor.
@@ -82,8 +83,14 @@ impl Layer {
             "attn_output_norm" => None,
             _ => params.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?,
         };
-        let mixers = select::mixers(params, keys, weights, i)?;
-        let feed_forward = FeedForward::open(params, keys, weights, i)?;
+        let mixers = match params.has_mixers(i) {
+            true => select::mixers(params, keys, weights, i)?,
+            false => Vec::new(),
+        };
+        let feed_forward = match params.has_feed_forward(i) {
+            true => FeedForward::open(params, keys, weights, i)?,
+            false => None,
+        };
         // What `attn_norm_2` is depends on the rest: in Jina's code embeddings a further norm of the stream, in RWKV the one
         // before the feed-forward part, in Falcon 40B the one before the attention.
         let second_norm = params.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;

@@ -17,6 +17,8 @@ pub(crate) struct DecoderParams {
     pub epsilon: f32,
     /// What both parts of a layer are multiplied with before they are added to the residual stream.
     pub residual_scale: f32,
+    /// Where each layer has one part alone, whether it is the feed-forward part.
+    feed_forward_alone: Option<Vec<bool>>,
 }
 
 impl DecoderParams {
@@ -28,9 +30,17 @@ impl DecoderParams {
         let n_all = keys.need_count("block_count")?;
         let part = || keys.wrong("nextn_predict_layers", "a part of the layers");
         let n_layer = n_all.checked_sub(n_further).ok_or_else(part)?;
+        if n_further > 0 && !weights.has_layer(0) {
+            return Err(Error::PredictionAlone { layers: n_further });
+        }
         weights.ignore_layers(n_layer, n_all);
         let epsilon = match spec.norm {
-            NormKind::Rms => keys.need_float("attention.layer_norm_rms_epsilon")?,
+            NormKind::Rms => {
+                let epsilon = keys.float("attention.layer_norm_rms_epsilon")?;
+                // Nemotron-H has it under the other name alone, where its config has.
+                let epsilon = epsilon.or(keys.float("attention.layer_norm_epsilon")?);
+                epsilon.ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?
+            }
             NormKind::Layer => {
                 // Some have it under the other name too, or under that alone (ModernBERT, Phi 3.5 MoE).
                 let epsilon = keys.float("attention.layer_norm_epsilon")?;
@@ -46,7 +56,25 @@ impl DecoderParams {
             ResidualScale::One => 1.0,
             ResidualScale::OverSqrtLayers(depth) => depth / (n_layer as f32).sqrt(),
         });
-        Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale })
+        let feed_forward_alone = match spec.one_part_layers {
+            false => None,
+            true => {
+                let key = "feed_forward_length";
+                let lengths = keys.counts(key, n_layer)?.ok_or_else(|| keys.missing(key))?;
+                Some(lengths.iter().map(|length| *length > 0).collect())
+            }
+        };
+        Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale, feed_forward_alone })
+    }
+
+    /// Whether layer `i` has mixers.
+    pub fn has_mixers(&self, i: usize) -> bool {
+        self.feed_forward_alone.as_ref().is_none_or(|alone| !alone[i])
+    }
+
+    /// Whether layer `i` has a feed-forward part, as far as keys say it.
+    pub fn has_feed_forward(&self, i: usize) -> bool {
+        self.feed_forward_alone.as_ref().is_none_or(|alone| alone[i])
     }
 
     /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.

@@ -18,6 +18,19 @@
 use super::spec::{Spec, YarnMscale};
 use crate::{Error, keys::Keys, ops::RopeScaling};
 
+/// The base of the frequencies of `n_rot` elements: `base * alpha^(n_rot / (n_rot - 2))` where `rope.scaling.alpha` says
+/// so (Hunyuan's images), which slows the slowest pair by alpha and leaves the fastest as it is.
+pub(super) fn base(keys: &Keys<'_>, n_rot: usize) -> Result<f32, Error> {
+    let base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
+    let Some(alpha) = keys.float("rope.scaling.alpha")?.filter(|alpha| *alpha > 0.0) else { return Ok(base) };
+    let n = n_rot as f32;
+    let scaled = base * alpha.powf(n / (n - 2.0));
+    match n_rot > 2 && scaled.is_finite() && scaled > 0.0 {
+        true => Ok(scaled),
+        false => Err(keys.wrong("rope.scaling.alpha", "a factor with which the base stays finite")),
+    }
+}
+
 /// Reads `rope.scaling.*`.
 pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
     let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");

@@ -24,7 +24,7 @@ pub(super) fn mixers(
         mixers.push(Box::new(TimeMix6::open(params, keys, weights, i)?));
     } else if has(weights, "time_mix_key") {
         mixers.push(Box::new(TimeMix4::open(params, weights, i)?));
-    } else if has(weights, "ssm_ba") {
+    } else if has(weights, "ssm_ba") || has(weights, "ssm_beta") {
         mixers.push(Box::new(DeltaNet::open(params, keys, weights, i)?));
     } else if has(weights, "ssm_x") {
         mixers.push(Box::new(Mamba::open(params, keys, weights, i)?));

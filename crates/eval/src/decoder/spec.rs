@@ -32,9 +32,11 @@ pub(crate) struct Spec {
     pub yarn_truncate: bool,
     /// What YaRN's magnitude is applied to.
     pub yarn_mscale: YarnMscale,
+    /// Whether the norms of queries and keys come behind the rotation.
+    pub qk_norm_after_rope: bool,
     /// Whether queries and keys are normalized, without weights, after the rotation.
     pub post_rope_norm: Option<PostRopeNorm>,
-    /// How queries grow with their position in layers without RoPE.
+    /// How queries grow with their position in layers without RoPE, where no key says it of all layers.
     pub temperature: Option<Temperature>,
     /// Biases by distance.
     pub alibi: Alibi,
@@ -45,6 +47,8 @@ pub(crate) struct Spec {
     pub score_scale_of_embedding: Option<usize>,
     /// Caps where no key says otherwise.
     pub soft_caps: SoftCaps,
+    /// Whether a layer has either a mixer or a feed-forward part, as its counts of heads and of elements say.
+    pub one_part_layers: bool,
     /// Between the halves of a feed-forward part.
     pub activation: Activation,
     /// How logits of the router become weights, where no key says so.
@@ -75,6 +79,8 @@ pub(crate) enum RopeLayers {
     Sliding,
     /// In all but every n-th.
     AllButEveryNth(usize),
+    /// In those that `attention.rope_pattern` lists; without it in all, unless `rope.scaling.finetuned` is false.
+    Stated,
 }
 
 /// What YaRN's magnitude is applied to; see [`RopeScaling`](crate::ops::RopeScaling).
@@ -203,12 +209,14 @@ impl Spec {
         rope_layers: RopeLayers::All,
         yarn_truncate: true,
         yarn_mscale: YarnMscale::Rotation,
+        qk_norm_after_rope: false,
         post_rope_norm: None,
         temperature: None,
         alibi: Alibi::None,
         sliding: None,
         score_scale_of_embedding: None,
         soft_caps: SoftCaps { scores: 0.0, logits: 0.0 },
+        one_part_layers: false,
         activation: Activation::Silu,
         gating: Gating::Softmax,
         norm_topk_prob: true,
@@ -255,11 +263,15 @@ impl Spec {
         ..Spec::NEOX
     };
     pub const OLMOE: Spec = Spec { qk_norm_over_heads: true, norm_topk_prob: false, ..Spec::NEOX };
-    pub const GRANITE: Spec = Spec { logit_scale: LogitScale::Divide, ..Spec::LLAMA };
+    /// Granite 4 has models without positions.
+    pub const GRANITE: Spec =
+        Spec { logit_scale: LogitScale::Divide, rope_layers: RopeLayers::Stated, ..Spec::LLAMA };
+    pub const GRANITE_SWA: Spec = Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::GRANITE };
     /// Where older files state neither: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
     pub const MINICPM: Spec = Spec {
         embedding_scale: EmbeddingScale::Key(12.0),
         residual_scale: ResidualScale::OverSqrtLayers(1.4),
+        rope_layers: RopeLayers::All,
         ..Spec::GRANITE
     };
     pub const STABLELM: Spec = Spec { norm: NormKind::Layer, ..Spec::NEOX };
@@ -281,7 +293,19 @@ impl Spec {
         }),
         ..Spec::NEOX
     };
+    pub const EXAONE_MOE: Spec = Spec {
+        rope_layers: RopeLayers::Sliding,
+        sliding: Some(SlidingWindow { window: Some(128), ..SlidingWindow::EVERY_FOURTH_FULL }),
+        ..Spec::DOTS1
+    };
     pub const NEMOTRON: Spec = Spec { activation: Activation::ReluSquared, ..Spec::STABLELM };
+    pub const NEMOTRON_H: Spec = Spec {
+        rope: None,
+        one_part_layers: true,
+        activation: Activation::ReluSquared,
+        gating: Gating::Sigmoid,
+        ..Spec::LLAMA
+    };
     pub const PERSIMMON: Spec = Spec { qkv_by_head: true, ..Spec::NEMOTRON };
     /// `no_rope_layer_interval` of SmolLM3 3B is 4.
     pub const SMOLLM3: Spec = Spec { rope_layers: RopeLayers::AllButEveryNth(4), ..Spec::LLAMA };
@@ -291,6 +315,11 @@ impl Spec {
     pub const SEED_OSS: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX };
     pub const JAMBA: Spec = Spec { rope: None, norm_topk_prob: false, ..Spec::LLAMA };
     pub const LFM2: Spec = Spec { output_norm_is_token_embd_norm: true, ..Spec::NEOX };
+    pub const LFM2_MOE: Spec = Spec { gating: Gating::Sigmoid, ..Spec::LFM2 };
+    pub const HUNYUAN: Spec = Spec { qk_norm_after_rope: true, ..Spec::NEOX };
+    pub const MAINCODER: Spec = Spec { qk_norm_after_rope: true, ..Spec::LLAMA };
+    pub const MIMO2: Spec = Spec { gating: Gating::Sigmoid, ..Spec::MELLUM };
+    pub const MELLUM: Spec = Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::NEOX };
     pub const RWKV: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
     /// Its checkpoints hold `time_mix_k` and such as factors of the token itself; RWKV 6 turned that round.
     pub const RWKV4: Spec = Spec { lerp_is_of_current: true, ..Spec::RWKV };

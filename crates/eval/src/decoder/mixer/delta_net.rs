@@ -1,9 +1,9 @@
-//! The gated delta net of Qwen 3 Next: the state of a head maps keys to values, and of each value only the error is
-//! written.
+//! The gated delta net of Qwen 3 Next and 3.5: the state of a head maps keys to values, and of each value only the error
+//! is written.
 //!
 //! ```text
 //! [q, k, v] = silu(conv(W_qkv h))      q, k (n_key_head, key_width), normalized to length one; v (n_value_head, value_width)
-//! [b, a] = W_ba h                      (n_value_head) each
+//! b = W_b h, a = W_a h                 (n_value_head) each; one matrix in Qwen 3 Next
 //! beta_t = sigmoid(b)                  the writing strength
 //! alpha_t = exp(A softplus(a + b_dt))  the decay; A (n_value_head), below zero
 //!
@@ -15,11 +15,13 @@
 //! out = W_out (norm(y) * silu(W_z h))
 //! ```
 //!
-//! Value heads of a group have the query and the key of one key head. The paper is arXiv 2412.06464.
+//! Value heads of a group have the query and the key of one key head: neighbours in Qwen 3 Next; in files of Qwen 3.5 the
+//! first heads of all groups come first, then the second ones. The paper is arXiv 2412.06464.
 //!
-//! Source: `build_layer_attn_linear` in `src/models/qwen3next.cpp` and `build_delta_net_autoregressive`
+//! Source: `build_layer_attn_linear` in `src/models/qwen3next.cpp` and `qwen35.cpp` and `build_delta_net_autoregressive`
 //! in `src/models/delta-net-base.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
+use ndarray::{Axis, s};
 use rayon::prelude::*;
 
 use super::{Mixer, conv::CausalConv, need_size, need_state};
@@ -36,8 +38,7 @@ use crate::{
 pub(in crate::decoder) struct DeltaNet {
     w_qkv: Linear,
     w_z: Linear,
-    /// To b and a, by key head.
-    w_ba: Linear,
+    strengths: Strengths,
     conv: CausalConv,
     /// (n_value_head).
     dt_bias: Vec<f32>,
@@ -53,6 +54,14 @@ pub(in crate::decoder) struct DeltaNet {
     /// Elements of all states.
     n_state: usize,
     epsilon: f32,
+}
+
+/// The matrices of `b` and `a`; boxed because they are large.
+enum Strengths {
+    /// In one, by key head: b of its value heads, then a of them.
+    ByKeyHead(Box<Linear>),
+    /// `W_b` and `W_a`.
+    Apart(Box<[Linear; 2]>),
 }
 
 impl DeltaNet {
@@ -78,10 +87,17 @@ impl DeltaNet {
         // q and k of each key head, v of each value head.
         let n_input = key_width.saturating_mul(2 * n_key_head).saturating_add(d_inner);
         let weight = Some(weights.need_vector(&blk("ssm_norm.weight"), value_width)?);
+        let strengths = match Linear::open(weights, &blk("ssm_ba"), params.n_embd, 2 * n_value_head)? {
+            Some(both) => Strengths::ByKeyHead(Box::new(both)),
+            None => Strengths::Apart(Box::new([
+                Linear::need(weights, &blk("ssm_beta"), params.n_embd, n_value_head)?,
+                Linear::need(weights, &blk("ssm_alpha"), params.n_embd, n_value_head)?,
+            ])),
+        };
         Ok(DeltaNet {
             w_qkv: Linear::need(weights, &blk("attn_qkv"), params.n_embd, n_input)?,
             w_z: Linear::need(weights, &blk("attn_gate"), params.n_embd, d_inner)?,
-            w_ba: Linear::need(weights, &blk("ssm_ba"), params.n_embd, 2 * n_value_head)?,
+            strengths,
             conv: CausalConv::open(keys, "ssm.conv_kernel", weights, &blk("ssm_conv1d"), n_input)?,
             dt_bias: weights.need_vector(&blk("ssm_dt.bias"), n_value_head)?,
             a: weights.need_vector(&blk("ssm_a"), n_value_head)?,
@@ -106,7 +122,8 @@ impl Mixer for DeltaNet {
         let (key_width, value_width) = (self.key_width, self.value_width);
         let heads_per_key = self.n_value_head / self.n_key_head;
         // Step 1: q, k and v together, convolved; q and k to length one.
-        let [qkv, mut z, b_a] = Linear::run_all([&self.w_qkv, &self.w_z, &self.w_ba], h, pass);
+        let [qkv, mut z] = Linear::run_all([&self.w_qkv, &self.w_z], h, pass);
+        let [b, a] = self.strengths(h, pass);
         let mut convolved = self.conv.run(index, &qkv, pass);
         drop(qkv);
         Activation::Silu.apply(&mut convolved);
@@ -120,9 +137,10 @@ impl Mixer for DeltaNet {
         let (qkv, width) = (convolved.as_slice(), convolved.ncols());
         let scale = 1.0 / (key_width as f32).sqrt();
         recur(&pass.sequences(), &mut states, self.n_value_head, &mut y, |head, rows, state, mut y| {
-            let key_head = head / heads_per_key;
-            // b and a lie by key head: b of its value heads, then a of them.
-            let b_at = key_head * 2 * heads_per_key + head % heads_per_key;
+            let key_head = match self.strengths {
+                Strengths::ByKeyHead(_) => head / heads_per_key,
+                Strengths::Apart(_) => head % self.n_key_head,
+            };
             // (value_width): first S^T k, then beta (v - S^T k).
             let mut delta = vec![0.0; value_width];
             for (t, mut y) in rows.zip(y.rows_mut()) {
@@ -130,8 +148,8 @@ impl Mixer for DeltaNet {
                 let q = &row[key_head * key_width..][..key_width];
                 let k = &row[(self.n_key_head + key_head) * key_width..][..key_width];
                 let v = &row[values_at + head * value_width..][..value_width];
-                let beta = sigmoid(b_a[[t, b_at]]);
-                let dt = softplus(b_a[[t, b_at + heads_per_key]] + self.dt_bias[head]);
+                let beta = sigmoid(b[[t, head]]);
+                let dt = softplus(a[[t, head]] + self.dt_bias[head]);
                 let alpha = exp(dt * self.a[head]);
                 // S <- alpha S, and what it holds for this key.
                 delta.fill(0.0);
@@ -156,7 +174,7 @@ impl Mixer for DeltaNet {
             }
         });
         pass.put_states(index, StateKind::Recurrence, states);
-        drop((convolved, b_a));
+        drop((convolved, b, a));
 
         // Step 3: the norm of each head, the gate silu(z), and the output matrix.
         self.norm.apply_groups(&mut y, value_width);
@@ -167,6 +185,25 @@ impl Mixer for DeltaNet {
 }
 
 impl DeltaNet {
+    /// `b` and `a`: (n, n_value_head) each.
+    fn strengths(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; 2] {
+        match &self.strengths {
+            Strengths::Apart(apart) => Linear::run_all(apart.each_ref(), h, pass),
+            Strengths::ByKeyHead(both) => {
+                let both = both.run(h, pass);
+                let n = self.n_value_head / self.n_key_head;
+                [0, n].map(|at| {
+                    let mut part = pass.scratch(h.nrows(), self.n_value_head);
+                    for (key_head, mut to) in part.axis_chunks_iter_mut(Axis(1), n).enumerate() {
+                        let from = key_head * 2 * n + at;
+                        to.assign(&both.slice(s![.., from..from + n]));
+                    }
+                    part
+                })
+            }
+        }
+    }
+
     /// Queries and keys of every head, which are the first `n` elements of each row, to length one.
     fn normalize(&self, rows: &mut Rows, n: usize) {
         let width = rows.ncols();
