@@ -9,7 +9,7 @@ use common::{Sandbox, largest_difference};
 use eval::{
     Error, Model, Options, Sequence, Session,
     chunks::Chunk,
-    importance::{Collector, gaps},
+    importance::{Collector, gaps, matrices},
 };
 
 /// The largest difference that is allowed, as a part of the range of the rows, and as a part of what a row changes by
@@ -97,7 +97,8 @@ fn unobserved(model: &Model) -> Result<Vec<String>, String> {
     let layer = |name: &str| name.split('.').nth(1).map(str::to_owned);
     let tensors = model.file().tensors().map(|(_, info)| &info.name);
     let not_run: Vec<_> = tensors.filter(|name| name.contains(".nextn.")).map(|name| layer(name)).collect();
-    let gaps = gaps(model, &sums).into_iter().filter(|gap| gap.experts.is_empty()).map(|gap| gap.tensor);
+    let gaps =
+        gaps(&matrices(model), &sums).into_iter().filter(|gap| gap.experts.is_empty()).map(|gap| gap.tensor);
     // The first layer of RWKV 7 has no value residual, whatever is stored of one.
     let has_use = |tensor: &String| !tensor.starts_with("blk.0.time_mix_v") || tensor.contains("value");
     Ok(gaps.filter(|tensor| !not_run.contains(&layer(tensor)) && has_use(tensor)).collect())

@@ -269,8 +269,9 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
                 progress.update(ui, n_windows, || "compared".to_owned());
                 true
             };
-            let found = run_chunks(&Base::Model(&base), &[model], &chunks, 1, None, &mut watch)
-                .map_err(|error| at(&args.file, error))?;
+            let found =
+                run_chunks(&Base::Model(&base), &[model], (&chunks, 0..chunks.len()), 1, None, &mut watch)
+                    .map_err(|error| at(&args.file, error))?;
             let found = Comparison::of(&found[0], 1);
             Ok((chunks.len(), found.perplexity.value, Some(found.kl.value)))
         }

@@ -1,10 +1,13 @@
 //! `gguf-eval compare BASE FILE... --text F`: what quantization cost.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
-    Model,
+    Activations, Model,
     chunks::{Chunk, Settings, chunks_of_text},
     compare::{Base, chunks_of_file, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
@@ -12,10 +15,13 @@ use eval::{
     stats::{Comparison, Estimate, Position, fixed},
     tensor_error,
 };
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
+    part_file::{self, NewPart, PartArgs, n_counted},
     progress_line::ProgressLine,
 };
 use crate::{
@@ -27,7 +33,7 @@ use crate::{
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     binary: "gguf-eval",
-    verb: Some("compare"),
+    verb: Some(VERB),
     define: |command| {
         CompareArgs::augment_args(command)
             .about("Compares what files predict with what their base predicts.")
@@ -37,6 +43,8 @@ pub const COMMAND: Command = Command {
     run,
 };
 
+const VERB: &str = "compare";
+
 const EXAMPLES: &str = "\
 Examples:
   gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --text wiki.test.raw
@@ -44,39 +52,45 @@ Examples:
   gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --tensors
   gguf-eval compare model-BF16.gguf --text wiki.test.raw --save-logits base.kld
   gguf-eval compare base.kld model-Q4_K_M.gguf --activations rounded --json
+  gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --part 2/8 --output 2.part
+  gguf-eval compare --merge *.part --json
 
 All files run together, window by window; no file of logits is needed. Files of logits that
 llama-perplexity --kl-divergence-base wrote are read in the place of the base, and --save-logits
 writes them. Divergences are in nats. Activations stay f32, where llama-perplexity rounds them to 8 bits
-before multiplying them with quantized weights; --activations rounded does as it does.";
+before multiplying them with quantized weights; --activations rounded does as it does.
+
+With --part each of several machines compares its share of the windows; the files of all parts give the figures of one run,
+to the last digit on CPUs of the same kind. Tensors are compared apart, with --tensors and without a text.";
 
 #[derive(Debug, Args)]
 struct CompareArgs {
     /// The base: a GGUF file, or saved predictions of one.
-    base: PathBuf,
+    #[arg(required_unless_present = "merge", conflicts_with = "merge")]
+    base: Option<PathBuf>,
     /// The GGUF files to compare with it.
     files: Vec<PathBuf>,
     /// The text, as a file.
-    #[arg(short = 'f', long, value_name = "FILE")]
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "merge")]
     text: Option<PathBuf>,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to compare at most.
-    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", alias = "chunks", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     windows: Option<u32>,
     /// How many of the most likely tokens to look for among the other's.
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: u32,
     /// Also the error of each tensor; without a text nothing else.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["merge", "part"])]
     tensors: bool,
-    /// Write the result as a page with charts, tensors included.
-    #[arg(long, value_name = "FILE")]
+    /// Write the result as a page with charts, tensors included but for --merge.
+    #[arg(long, value_name = "FILE", conflicts_with = "part")]
     html: Option<PathBuf>,
     /// Write the base's predictions in llama-perplexity's format (2 bytes for each token of the
     /// vocabulary at each position).
-    #[arg(long, value_name = "FILE", requires = "text")]
+    #[arg(long, value_name = "FILE", requires = "text", conflicts_with_all = ["merge", "part"])]
     save_logits: Option<PathBuf>,
     /// Replace files that exist.
     #[arg(long)]
@@ -86,6 +100,25 @@ struct CompareArgs {
     json: bool,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    parts: PartArgs,
+}
+
+/// What is told of a run beside its figures.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    base: String,
+    base_bytes: Option<u64>,
+    architecture: String,
+    text: Option<String>,
+    files: Vec<ToldOfFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToldOfFile {
+    file: String,
+    bytes: u64,
+    bits_per_weight: f64,
 }
 
 /// What the base is.
@@ -97,6 +130,8 @@ enum Opened {
 /// What is run over the text.
 struct Plan {
     chunks: Vec<Chunk>,
+    /// Those of them that this run does.
+    range: Range<usize>,
     text: Option<String>,
     context: usize,
 }
@@ -111,27 +146,40 @@ struct Predictions {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = CompareArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let outputs: Vec<&Path> = args.html.iter().chain(&args.save_logits).map(PathBuf::as_path).collect();
-    let inputs = [&args.base].into_iter().chain(&args.files).chain(&args.text);
+    let outputs = args.html.iter().chain(&args.save_logits).chain(&args.parts.output);
+    let outputs: Vec<&Path> = outputs.map(PathBuf::as_path).collect();
+    let inputs = args.base.iter().chain(&args.files).chain(&args.text).chain(&args.parts.merge);
     check_outputs(&outputs, &inputs.map(PathBuf::as_path).collect::<Vec<_>>(), args.force)?;
-    let base = if LogitsFile::is_one(&args.base) {
-        Opened::Logits(LogitsFile::open(&args.base).map_err(|error| at(&args.base, error))?)
+    let Some(base_path) = &args.base else { return merge(&args, ui) };
+    let base = if LogitsFile::is_one(base_path) {
+        Opened::Logits(LogitsFile::open(base_path).map_err(|error| at(base_path, error))?)
     } else {
-        Opened::Model(Box::new(open(&args.base, &args.run, ui)?))
+        Opened::Model(Box::new(open(base_path, &args.run, ui)?))
     };
     check(&args, &base)?;
     let others: Vec<Model> =
         args.files.iter().map(|path| open(path, &args.run, ui)).collect::<Result<_, Failure>>()?;
-    let plan = plan(&args, &base, &others)?;
+    let plan = plan(&args, base_path, &base, &others)?;
     for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
         warn_of_length(model, plan.context, ui);
     }
-    let Predictions { positions: found, saved } = predictions(&args, &base, &others, &plan, ui)?;
-    let mut files = Vec::new();
-    for (index, (path, other)) in args.files.iter().zip(&others).enumerate() {
-        let positions = found.get(index).map_or(&[][..], Vec::as_slice);
-        let (kl_by_position, kl_by_window) = kl_by_place(positions, plan.chunks.len());
-        let tensors = match &base {
+    let Predictions { positions: found, saved } = predictions(&args, base_path, &base, &others, &plan, ui)?;
+    let told = told(&args, base_path, &base, &others, &plan);
+    if let (Some(number), Some(output)) = (args.parts.part, &args.parts.output) {
+        let part = NewPart {
+            verb: VERB,
+            number,
+            windows: plan.range.clone(),
+            n_windows: plan.chunks.len(),
+            run: what_decides(&args, base_path, &base, &others, &plan)?,
+            told: serde_json::to_value(&told).map_err(Failure::new)?,
+        };
+        let bytes: Vec<u8> = found.iter().flatten().flat_map(Position::to_bytes).collect();
+        return part.write(output, &bytes, args.force, ui);
+    }
+    let mut tensors = Vec::new();
+    for (path, other) in args.files.iter().zip(&others) {
+        tensors.push(match &base {
             Opened::Model(base) if args.tensors || args.html.is_some() => {
                 let progress = ui.progress(n_bytes(base));
                 let done = |bytes| progress.add(bytes);
@@ -139,30 +187,56 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 Some(found.map_err(|error| at(path, error))?)
             }
             _ => None,
-        };
-        files.push(FileReport {
-            file: path.display().to_string(),
-            bytes: n_bytes(other),
-            bits_per_weight: bits_per_weight(other),
-            predictions: (!positions.is_empty()).then(|| Comparison::of(positions, args.top_k as usize)),
+        });
+    }
+    let activations = args.run.activations.unwrap_or_default();
+    let measured =
+        Measured { found, k: args.top_k, context: plan.context, windows: plan.chunks.len(), activations };
+    show(&args, told, measured, tensors, saved, ui)
+}
+
+/// What was found, and how.
+struct Measured {
+    /// The positions of each of the others.
+    found: Vec<Vec<Position>>,
+    k: u32,
+    context: usize,
+    windows: usize,
+    activations: Activations,
+}
+
+/// Prints the result, and writes the page that was asked for.
+fn show(
+    args: &CompareArgs,
+    told: Told,
+    measured: Measured,
+    tensors: Vec<Option<tensor_error::FileError>>,
+    saved: Result<(), Failure>,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let Measured { found, k, context, windows, activations } = measured;
+    let file = |(index, (told, tensors)): (usize, (ToldOfFile, _))| {
+        let positions = found.get(index).map_or(&[][..], Vec::as_slice);
+        let (kl_by_position, kl_by_window) = kl_by_place(positions, windows);
+        FileReport {
+            file: told.file,
+            bytes: told.bytes,
+            bits_per_weight: told.bits_per_weight,
+            predictions: (!positions.is_empty()).then(|| Comparison::of(positions, k as usize)),
             kl_by_position,
             kl_by_window,
             tensors,
-        });
-    }
-    let (base_bytes, architecture) = match &base {
-        Opened::Model(model) => (Some(n_bytes(model)), model.architecture().to_owned()),
-        Opened::Logits(_) => (None, others.first().map_or("", Model::architecture).to_owned()),
+        }
     };
     let report = Report {
-        base: args.base.display().to_string(),
-        base_bytes,
-        architecture,
-        text: plan.text,
-        activations: args.run.activations.unwrap_or_default().name(),
-        context: plan.context,
-        windows: plan.chunks.len(),
-        files,
+        base: told.base,
+        base_bytes: told.base_bytes,
+        architecture: told.architecture,
+        text: told.text,
+        activations: activations.name(),
+        context,
+        windows,
+        files: told.files.into_iter().zip(tensors).enumerate().map(file).collect(),
     };
     // The result is printed first: what goes wrong with a file must not take it along.
     let text = if args.json {
@@ -180,6 +254,75 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     Ok(())
 }
 
+fn told(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model], plan: &Plan) -> Told {
+    let (base_bytes, architecture) = match base {
+        Opened::Model(model) => (Some(n_bytes(model)), model.architecture().to_owned()),
+        Opened::Logits(_) => (None, others.first().map_or("", Model::architecture).to_owned()),
+    };
+    let file = |(path, other): (&PathBuf, &Model)| ToldOfFile {
+        file: path.display().to_string(),
+        bytes: n_bytes(other),
+        bits_per_weight: bits_per_weight(other),
+    };
+    Told {
+        base: base_path.display().to_string(),
+        base_bytes,
+        architecture,
+        text: plan.text.clone(),
+        files: args.files.iter().zip(others).map(file).collect(),
+    }
+}
+
+/// What decides about the figures of a run, for its parts.
+fn what_decides(
+    args: &CompareArgs,
+    base_path: &Path,
+    base: &Opened,
+    others: &[Model],
+    plan: &Plan,
+) -> Result<serde_json::Value, Failure> {
+    let base = match base {
+        Opened::Model(model) => part_file::fingerprint(model),
+        Opened::Logits(_) => part_file::fingerprint_of_file(base_path)?,
+    };
+    Ok(json!({
+        "base": base,
+        "files": others.iter().map(part_file::fingerprint).collect::<Vec<_>>(),
+        "text": args.text.as_ref().map(|text| part_file::sha256_of(text)).transpose()?,
+        "context": plan.context,
+        "predictions in a window": n_counted(&plan.chunks),
+        "top_k": args.top_k,
+        "activations": args.run.activations.unwrap_or_default().name(),
+    }))
+}
+
+/// The result of all parts: their positions follow each other as in one run.
+fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
+    let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
+    let told: Told = parts[0].told()?;
+    let mut found: Vec<Vec<Position>> = vec![Vec::new(); told.files.len()];
+    for part in &parts {
+        let n_counted: usize = part.setting("predictions in a window")?;
+        let window_bytes = n_counted.saturating_mul(Position::STORED_BYTES).saturating_mul(found.len());
+        // (n_files, windows of the part, n_counted).
+        let positions = part.payload_of(window_bytes)?.as_chunks().0;
+        let of_a_file = part.header.windows.len() * n_counted;
+        for (found, positions) in found.iter_mut().zip(positions.chunks(of_a_file.max(1))) {
+            found.extend(positions.iter().map(Position::from_bytes));
+        }
+    }
+    let activations: String = parts[0].setting("activations")?;
+    let measured = Measured {
+        found,
+        k: parts[0].setting("top_k")?,
+        context: parts[0].setting("context")?,
+        windows: parts[0].header.n_windows,
+        activations: Activations::ALL.iter().copied().find(|it| it.name() == activations).unwrap_or_default(),
+    };
+    let tensors = told.files.iter().map(|_| None).collect();
+    show(args, told, measured, tensors, Ok(()), ui)
+}
+
 /// Refuses calls that ask for nothing, or for what the base cannot give.
 fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
     let is_saved = matches!(base, Opened::Logits(_));
@@ -190,6 +333,9 @@ fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
         let message = "the base is saved predictions, which have a text of their own and no tensors";
         return Err(Failure::usage(message).hint(["leave out --tensors, --save-logits and --text"]));
     }
+    if args.parts.part.is_some() && args.files.is_empty() {
+        return Err(Failure::usage("there is no file to compare with the base"));
+    }
     if !is_saved && args.text.is_none() && !args.tensors {
         return Err(Failure::usage("there is no text to predict")
             .hint(["give one with --text, or compare tensors alone with --tensors"]));
@@ -197,26 +343,36 @@ fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(args: &CompareArgs, base: &Opened, others: &[Model]) -> Result<Plan, Failure> {
+fn plan(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model]) -> Result<Plan, Failure> {
+    let plan = |chunks: Vec<Chunk>, text, context| {
+        let all = 0..chunks.len();
+        let range = match (args.parts.part, base) {
+            (None, _) => all,
+            (Some(part), Opened::Model(model)) => Base::Model(model).chunks_of_part(others, &chunks, part),
+            (Some(part), Opened::Logits(file)) => Base::File(file).chunks_of_part(others, &chunks, part),
+        };
+        Plan { chunks, range, text, context }
+    };
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
             let n_chunks = args.windows.map(|n| n as usize);
-            let chunks = chunks_of_file(other, file, n_chunks).map_err(|error| at(&args.base, error))?;
-            Ok(Plan { chunks, text: None, context: file.layout().context })
+            let chunks = chunks_of_file(other, file, n_chunks).map_err(|error| at(base_path, error))?;
+            Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = tokens(model, text)?;
             let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
             let settings = Settings { context, n_chunks, stride: None };
             let chunks = chunks_of_text(model, &tokens, &settings).map_err(|error| at(text, error))?;
-            Ok(Plan { chunks, text: Some(text.display().to_string()), context })
+            Ok(plan(chunks, Some(text.display().to_string()), context))
         }
-        _ => Ok(Plan { chunks: Vec::new(), text: None, context: args.context as usize }),
+        _ => Ok(plan(Vec::new(), None, args.context as usize)),
     }
 }
 
 fn predictions(
     args: &CompareArgs,
+    base_path: &Path,
     base: &Opened,
     others: &[Model],
     plan: &Plan,
@@ -236,7 +392,7 @@ fn predictions(
         _ => None,
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::new("windows", plan.chunks.len());
+    let mut progress = ProgressLine::from("windows", plan.range.start, plan.range.end);
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
         progress.update(ui, n_windows, || {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
@@ -246,8 +402,8 @@ fn predictions(
         !cancel.load(std::sync::atomic::Ordering::Relaxed)
     };
     let k = args.top_k as usize;
-    let found = run_chunks(&base, others, &plan.chunks, k, writer.as_ref(), &mut watch)
-        .map_err(|error| at(&args.base, error))?;
+    let found = run_chunks(&base, others, (&plan.chunks, plan.range.clone()), k, writer.as_ref(), &mut watch)
+        .map_err(|error| at(base_path, error))?;
     if cancel.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(Failure::interrupted());
     }

@@ -8,15 +8,18 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches, builder::PossibleValue};
 use eval::{
     Model,
-    chunks::{Chunk, Settings, chunks_of_text},
-    importance::{Collector, Gap, gaps},
+    chunks::{Chunk, Settings, chunks_of_part, chunks_of_text},
+    importance::{Collector, Gap, gaps, matrices},
 };
+use gguf::PartNumber;
 use imatrix::{Format, Sums};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
+    part_file::{self, NewPart},
     progress_line::ProgressLine,
 };
 use crate::{
@@ -28,7 +31,7 @@ use crate::{
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     binary: "gguf-eval",
-    verb: Some("imatrix"),
+    verb: Some(VERB),
     define: |command| {
         ImatrixArgs::augment_args(command)
             .about("Makes the importance matrix of a model from a text, or adds several.")
@@ -38,16 +41,23 @@ pub const COMMAND: Command = Command {
     run,
 };
 
+const VERB: &str = "imatrix";
+
 const EXAMPLES: &str = "\
 Examples:
   gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf
   gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf --save-every 100 --resume
   gguf-eval imatrix --merge english.gguf code.gguf -o both.gguf
   gguf-eval imatrix --merge old.dat -o new.gguf
+  gguf-eval imatrix model-BF16.gguf --text calibration.txt --part 2/8 -o 2.part
+  gguf-eval imatrix --merge *.part -o imatrix.gguf
   gguf-quantize model-BF16.gguf model-{ftype}.gguf iq2_xxs --imatrix imatrix.gguf
 
 The files are those of llama-imatrix, in its GGUF format or the older one. Tensors that the text did not
-reach (heads that predict further tokens, experts that no token was routed to) are named.";
+reach (heads that predict further tokens, experts that no token was routed to) are named.
+
+With --part each of several machines reads its share of the text; of the files of all parts --merge makes the file of one run,
+byte for byte on CPUs of the same kind.";
 
 #[derive(Debug, Args)]
 struct ImatrixArgs {
@@ -72,7 +82,10 @@ struct ImatrixArgs {
     /// Also the output matrix.
     #[arg(long)]
     process_output: bool,
-    /// Importance matrices to add, to each other and to what FILE gives.
+    /// Read the K-th of N parts of the windows only, and write a file of that part, for --merge.
+    #[arg(long, value_name = "K/N", conflicts_with_all = ["merge", "resume", "save_every", "json", "format"])]
+    part: Option<PartNumber>,
+    /// Importance matrices to add, to each other and to what FILE gives; or the files of all parts of one run.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
     merge: Vec<PathBuf>,
     /// Save what there is after so many windows each.
@@ -106,6 +119,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
     let inputs: Vec<&Path> = args.file.iter().chain(&args.text).map(PathBuf::as_path).collect();
     check_outputs(&[&args.output], &inputs, args.force || args.resume)?;
+    if args.merge.iter().any(|path| part_file::is_part(path)) {
+        return merge_parts(&args, format, ui);
+    }
     let mut start = Sums::new(args.context);
     for path in &args.merge {
         let read = Sums::open(path).map_err(|error| Failure::at(path, error))?;
@@ -123,6 +139,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let settings = Settings { context, n_chunks, stride: None };
     let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
     warn_of_length(&model, context, ui);
+    if let Some(number) = args.part {
+        return part(&args, number, &model, &chunks, text, ui);
+    }
     let mut n_done = 0;
     if args.resume && args.output.exists() {
         (start, n_done) = resumed(&args, text)?;
@@ -131,7 +150,76 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         start.datasets.push(text.display().to_string());
     }
     let sums = collect(&args, &model, (&chunks, n_done), &start, format, ui)?;
-    report(&args, &sums, &gaps(&model, &sums), ui)
+    report(&args, &sums, &gaps(&matrices(&model), &sums), ui)
+}
+
+/// What is told of a run beside its sums.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    text: String,
+    /// The matrices that are to be covered.
+    matrices: Vec<String>,
+}
+
+/// Reads one part of the windows, and writes its sums as they are.
+fn part(
+    args: &ImatrixArgs,
+    number: PartNumber,
+    model: &Model,
+    chunks: &[Chunk],
+    text: &Path,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let range = chunks_of_part(&[model], chunks, number);
+    let mut collector = Collector::new(args.process_output);
+    let cancel = cancel_on_interrupt();
+    let mut progress = ProgressLine::from("windows", range.start, range.end);
+    let mut n_read = range.start;
+    for batch in chunks[range.clone()].chunks(model.sequences_at_once(args.context as usize)) {
+        collector.add(model, batch).map_err(|error| at(&args.output, error))?;
+        n_read += batch.len();
+        progress.update(ui, n_read, || "read".to_owned());
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted());
+        }
+    }
+    // What is no number is told to the one who can do something about it.
+    collector.sums(args.context).map_err(|error| at(&args.output, error))?;
+    let told = Told { text: text.display().to_string(), matrices: matrices(model) };
+    let part = NewPart {
+        verb: VERB,
+        number,
+        windows: range,
+        n_windows: chunks.len(),
+        run: json!({
+            "model": part_file::fingerprint(model),
+            "text": part_file::sha256_of(text)?,
+            "context": args.context,
+            "process_output": args.process_output,
+            "activations": args.run.activations.unwrap_or_default().name(),
+        }),
+        told: serde_json::to_value(&told).map_err(Failure::new)?,
+    };
+    part.write(&args.output, &collector.to_part(), true, ui)
+}
+
+/// The matrix of all parts of one run.
+fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failure> {
+    if args.file.is_some() {
+        return Err(Failure::usage("parts are added to each other alone"));
+    }
+    let parts = part_file::open_all(&args.merge, VERB, ui)?;
+    let mut collector = Collector::new(false);
+    for part in &parts {
+        collector.add_part(part.payload()).map_err(|error| Failure::at(&part.path, error))?;
+    }
+    let (context, told): (u32, Told) = (parts[0].setting("context")?, parts[0].told()?);
+    let mut sums = Sums::new(context);
+    sums.datasets.push(told.text);
+    let collected = collector.sums(context).map_err(|error| at(&args.output, error))?;
+    sums.add(&collected).map_err(Failure::new)?;
+    write(&args.output, &sums, format, ui)?;
+    report(args, &sums, &gaps(&told.matrices, &sums), ui)
 }
 
 /// Names what is not covered, and prints everything as JSON on request.

@@ -1,16 +1,22 @@
 //! `gguf-eval perplexity FILE --text F`: how well a model predicts a text.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
-    chunks::{Settings, chunks_of_text},
-    perplexity::{Perplexity, measure},
+    chunks::{Settings, chunks_of_part, chunks_of_text},
+    perplexity::{Perplexity, predict},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    outputs::check_outputs,
+    part_file::{self, NewPart, PartArgs, n_counted},
     progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
@@ -18,7 +24,7 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     binary: "gguf-eval",
-    verb: Some("perplexity"),
+    verb: Some(VERB),
     define: |command| {
         PerplexityArgs::augment_args(command)
             .about("Measures how well a model predicts a text: the lower, the better.")
@@ -28,68 +34,161 @@ pub const COMMAND: Command = Command {
     run,
 };
 
+const VERB: &str = "perplexity";
+
 const EXAMPLES: &str = "\
 Examples:
   gguf-eval perplexity model-Q4_K_M.gguf --text wiki.test.raw
   gguf-eval perplexity model.gguf --text wiki.test.raw --windows 20 --json
   gguf-eval perplexity model.gguf --text wiki.test.raw --context 2048
   gguf-eval perplexity model-Q4_K_M.gguf --text wiki.test.raw --activations rounded
+  gguf-eval perplexity model.gguf --text wiki.test.raw --part 2/8 --output 2.part
+  gguf-eval perplexity --merge *.part
 
 By the definition of llama-perplexity: the text is cut into windows, the second half of each is
 counted. llama-perplexity rounds activations to 8 bits before multiplying them with quantized weights;
-here they stay f32, so figures of quantized files are a little lower. --activations rounded does as it does.";
+here they stay f32, so figures of quantized files are a little lower. --activations rounded does as it does.
+
+With --part each of several machines measures its share; the files of all parts give the figure of one run, to the last digit
+on CPUs of the same kind.";
 
 #[derive(Debug, Args)]
 struct PerplexityArgs {
     /// A GGUF file; of a split model, one of its shards.
-    file: PathBuf,
+    #[arg(required_unless_present = "merge", conflicts_with = "merge")]
+    file: Option<PathBuf>,
     /// The text, as a file.
-    #[arg(short = 'f', long, value_name = "FILE")]
-    text: PathBuf,
+    #[arg(
+        short = 'f',
+        long,
+        value_name = "FILE",
+        required_unless_present = "merge",
+        conflicts_with = "merge"
+    )]
+    text: Option<PathBuf>,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to measure at most.
-    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", alias = "chunks", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     windows: Option<u32>,
     /// Let windows begin so many tokens apart, and count the last so many of each.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     stride: Option<u32>,
+    /// Replace the file of a part that is there.
+    #[arg(long, requires = "part")]
+    force: bool,
     /// The result as one JSON object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    parts: PartArgs,
+}
+
+/// What is told of a run beside its figures.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    file: String,
+    text: String,
+    architecture: String,
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = PerplexityArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let (Some(file), Some(text)) = (&args.file, &args.text) else { return merge(&args, ui) };
     let settings = Settings {
         context: args.context as usize,
         n_chunks: args.windows.map(|n| n as usize),
         stride: args.stride.map(|n| n as usize),
     };
     settings.check().map_err(Failure::usage)?;
-    let model = open(&args.file, &args.run, ui)?;
-    let tokens = tokens(&model, &args.text)?;
+    let outputs: Vec<&Path> = args.parts.output.iter().map(PathBuf::as_path).collect();
+    check_outputs(&outputs, &[file, text], args.force)?;
+    let model = open(file, &args.run, ui)?;
+    let tokens = tokens(&model, text)?;
     let start = Instant::now();
-    let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(&args.text, error))?;
+    let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
     warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), ui);
-    let mut progress = ProgressLine::new("windows", chunks.len());
-    let mut watch = |figures: &Perplexity| {
-        progress.update(ui, figures.n_chunks, || format!("{:.4}", figures.value()));
+    let range = match args.parts.part {
+        Some(part) => chunks_of_part(&[&model], &chunks, part),
+        None => 0..chunks.len(),
     };
-    let figures = measure(&model, &tokens, &settings, &mut watch).map_err(|error| at(&args.file, error))?;
+    let mut progress = ProgressLine::from("windows", range.start, range.end);
+    let (mut figures, mut found) = (Perplexity::default(), Vec::new());
+    predict(&model, &chunks, range.clone(), &mut |target, log_probability| {
+        figures.add(log_probability);
+        if args.parts.part.is_some() {
+            found.extend(log_probability.to_le_bytes());
+        }
+        if target.is_last {
+            figures.n_chunks += 1;
+            progress.update(ui, range.start + figures.n_chunks, || format!("{:.4}", figures.value()));
+        }
+    })
+    .map_err(|error| at(file, error))?;
     let n_tokens = figures.n_chunks * settings.context;
     ui.status(&format!("{:.1} tokens a second", n_tokens as f64 / start.elapsed().as_secs_f64()));
-    let text = if args.json {
+    let told = Told {
+        file: file.display().to_string(),
+        text: text.display().to_string(),
+        architecture: model.architecture().to_owned(),
+    };
+    let activations = args.run.activations.unwrap_or_default();
+    if let (Some(number), Some(output)) = (args.parts.part, &args.parts.output) {
+        let part = NewPart {
+            verb: VERB,
+            number,
+            windows: range,
+            n_windows: chunks.len(),
+            run: json!({
+                "model": part_file::fingerprint(&model),
+                "text": part_file::sha256_of(text)?,
+                "context": args.context,
+                "stride": args.stride,
+                "predictions in a window": n_counted(&chunks),
+                "activations": activations.name(),
+            }),
+            told: serde_json::to_value(&told).map_err(Failure::new)?,
+        };
+        return part.write(output, &found, args.force, ui);
+    }
+    print(&told, activations.name(), (args.context, args.stride), &figures, args.json, ui)
+}
+
+/// The figures of all parts: their predictions are added in the order of the text, as one run adds them.
+fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
+    let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
+    let mut figures = Perplexity::default();
+    for part in &parts {
+        let n_counted: usize = part.setting("predictions in a window")?;
+        for found in part.payload_of(n_counted.saturating_mul(8))?.as_chunks::<8>().0 {
+            figures.add(f64::from_le_bytes(*found));
+        }
+        figures.n_chunks += part.header.windows.len();
+    }
+    let activations: String = parts[0].setting("activations")?;
+    let cut = (parts[0].setting("context")?, parts[0].setting("stride")?);
+    print(&parts[0].told()?, &activations, cut, &figures, args.json, ui)
+}
+
+fn print(
+    told: &Told,
+    activations: &str,
+    (context, stride): (u32, Option<u32>),
+    figures: &Perplexity,
+    json: bool,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let text = if json {
         let value = json!({
-            "file": args.file.display().to_string(),
-            "text": args.text.display().to_string(),
-            "architecture": model.architecture(),
-            "activations": args.run.activations.unwrap_or_default().name(),
-            "context": args.context,
-            "stride": args.stride,
+            "file": told.file,
+            "text": told.text,
+            "architecture": told.architecture,
+            "activations": activations,
+            "context": context,
+            "stride": stride,
             "windows": figures.n_chunks,
             "tokens_counted": figures.count,
             "perplexity": figures.value(),
@@ -99,12 +198,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         format!("{value:#}\n")
     } else {
         let error = figures.error().map_or(String::new(), |error| format!(" ± {error:.4}"));
-        format!(
-            "perplexity {:.4}{error} ({} windows of {})\n",
-            figures.value(),
-            figures.n_chunks,
-            args.context
-        )
+        let value = figures.value();
+        format!("perplexity {value:.4}{error} ({} windows of {context})\n", figures.n_chunks)
     };
     ui.data(&text)
 }

@@ -10,6 +10,8 @@
 
 use std::ops::Range;
 
+use gguf::PartNumber;
+
 use crate::{Error, Hidden, Model, Observer, Sequence};
 
 /// How a text is cut.
@@ -126,6 +128,22 @@ pub fn chunks_of_text(model: &Model, tokens: &[u32], settings: &Settings) -> Res
     Ok((0..n_chunks).map(chunk).collect())
 }
 
+/// How many chunks of so many tokens run together: as few as the model that takes the fewest.
+fn chunks_at_once(models: &[&Model], context: usize) -> usize {
+    models.iter().map(|model| model.sequences_at_once(context)).min().unwrap_or(1)
+}
+
+/// The chunks of one part of a measurement that several machines do.
+///
+/// Parts are whole groups of chunks that run together, the same groups that one run has: how many rows go into a product
+/// decides in which order its kernel adds, so that other groups would give other last digits.
+pub fn chunks_of_part(models: &[&Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
+    let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));
+    let groups = part.range(chunks.len().div_ceil(at_once));
+    let first = |group: usize| (group * at_once).min(chunks.len());
+    first(groups.start)..first(groups.end)
+}
+
 /// Runs models over chunks, and hands out the rows of their counted positions a few at a time.
 ///
 /// Chunks run together, so that each weight is decoded once for many tokens, and the logits of a batch are
@@ -133,6 +151,8 @@ pub fn chunks_of_text(model: &Model, tokens: &[u32], settings: &Settings) -> Res
 pub struct LogitBatches<'a> {
     models: Vec<&'a Model>,
     chunks: &'a [Chunk],
+    /// Behind the last chunk that is run.
+    end: usize,
     chunks_at_once: usize,
     rows_at_once: usize,
     /// The chunks that were run last.
@@ -144,17 +164,19 @@ pub struct LogitBatches<'a> {
 }
 
 impl<'a> LogitBatches<'a> {
-    /// Over chunks of equal length. Batches are as small as the model with the longest rows needs them.
-    pub fn new(models: Vec<&'a Model>, chunks: &'a [Chunk]) -> LogitBatches<'a> {
+    /// Over those in `range` of chunks of equal length, which are counted through from the first of all. Batches are as
+    /// small as the model with the longest rows needs them.
+    pub fn new(models: Vec<&'a Model>, chunks: &'a [Chunk], range: Range<usize>) -> LogitBatches<'a> {
         let context = chunks.first().map_or(1, |chunk| chunk.tokens.len());
-        let chunks_at_once = models.iter().map(|model| model.sequences_at_once(context)).min().unwrap_or(1);
+        let chunks_at_once = chunks_at_once(&models, context);
         let rows_at_once = models.iter().map(|model| model.logit_rows_at_once()).min().unwrap_or(1);
         LogitBatches {
             models,
             chunks,
+            end: range.end.min(chunks.len()),
             chunks_at_once,
             rows_at_once,
-            group: 0..0,
+            group: range.start..range.start,
             hidden: Vec::new(),
             n_rows: 0,
             next_row: 0,
@@ -168,10 +190,10 @@ impl<'a> LogitBatches<'a> {
     /// As [`Model::run`].
     pub fn next(&mut self, mut observer: Option<&mut dyn Observer>) -> Result<Option<LogitBatch<'_>>, Error> {
         while self.next_row == self.n_rows {
-            if self.group.end == self.chunks.len() {
+            if self.group.end >= self.end {
                 return Ok(None);
             }
-            let end = (self.group.end + self.chunks_at_once).min(self.chunks.len());
+            let end = (self.group.end + self.chunks_at_once).min(self.end);
             self.group = self.group.end..end;
             let sequences: Vec<Sequence<'_>> =
                 self.chunks[self.group.clone()].iter().map(Chunk::sequence).collect();
@@ -209,7 +231,7 @@ pub struct LogitBatch<'b> {
 /// The token that a row of a batch should predict, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Its chunk, from 0 over the whole text.
+    /// Its chunk, from 0 over the whole text, whichever of them are run.
     pub chunk: usize,
     /// Its place among the counted positions of the chunk, from 0.
     pub index: usize,
@@ -259,7 +281,7 @@ impl LogitBatch<'_> {
 impl Model {
     /// The rows of the counted positions of chunks, batch by batch.
     pub fn logit_batches<'a>(&'a self, chunks: &'a [Chunk]) -> LogitBatches<'a> {
-        LogitBatches::new(vec![self], chunks)
+        LogitBatches::new(vec![self], chunks, 0..chunks.len())
     }
 }
 

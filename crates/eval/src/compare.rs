@@ -4,11 +4,14 @@
 //! ([`chunks_of_text`]). No file of logits is written in between; the reference's can be read in the place of the
 //! base, and written.
 
+use std::ops::Range;
+
+use gguf::PartNumber;
 use rayon::prelude::*;
 
 use crate::{
     Error, Model,
-    chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_text},
+    chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_part, chunks_of_text},
     logits_file::{LogitsFile, Writer},
     nonfinite::not_finite_prediction,
     stats::{Position, compare_logits, compare_packed},
@@ -23,6 +26,15 @@ pub enum Base<'a> {
 }
 
 impl Base<'_> {
+    /// The chunks of one part of a comparison, as [`chunks_of_part`] of all the models that run.
+    pub fn chunks_of_part(&self, others: &[Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
+        let base = match self {
+            Base::Model(model) => Some(*model),
+            Base::File(_) => None,
+        };
+        chunks_of_part(&base.into_iter().chain(others).collect::<Vec<_>>(), chunks, part)
+    }
+
     fn n_vocab(&self) -> usize {
         match self {
             Base::Model(model) => model.n_vocab(),
@@ -44,18 +56,18 @@ pub fn chunks_of_file(
     chunks_of_text(model, &file.tokens()?, &settings)
 }
 
-/// Runs the base and the others over all chunks; `watch` sees all positions so far, a list for
+/// Runs the base and the others over those in `range` of the chunks; `watch` sees all positions so far, a list for
 /// each of the others, after every batch of rows, and says whether to go on. `writer` gets the
 /// base's predictions, if the base is a model.
 ///
-/// Returns the positions of each of the others, (n_chunks, n_positions) in order.
+/// Returns the positions of each of the others, (chunks of the range, n_positions) in order.
 ///
 /// # Errors
 /// [`Error::VocabDiffers`], [`Error::NotFiniteResult`], and as [`Model::run`] and [`Model::logits`].
 pub fn run(
     base: &Base<'_>,
     others: &[Model],
-    chunks: &[Chunk],
+    (chunks, range): (&[Chunk], Range<usize>),
     k: usize,
     writer: Option<&Writer>,
     watch: &mut dyn FnMut(usize, &[Vec<Position>]) -> bool,
@@ -74,7 +86,7 @@ pub fn run(
     let first_other = models.len() - others.len();
     let (mut base_logits, mut logits) = (Vec::new(), Vec::new());
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); others.len()];
-    let mut batches = LogitBatches::new(models, chunks);
+    let mut batches = LogitBatches::new(models, chunks, range);
     while let Some(batch) = batches.next(None)? {
         let targets: Vec<Target> = batch.targets().collect();
         if let Some(model) = base_model {

@@ -199,6 +199,12 @@ pub enum Error {
         /// Which column, from 0, over all experts.
         index: usize,
     },
+    /// Sums of a part of a text that cannot be read or added.
+    #[error("the sums of a part do not hold together: {problem}")]
+    ImportancePart {
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// A page that cannot be filled in: a mistake of this program.
     #[error("the template of the page: {problem}")]
     Template {

@@ -3,43 +3,42 @@
 //! Source: `IMatrixCollector::collect_imatrix` and `compute_imatrix` in
 //! `tools/imatrix/imatrix.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It adds
 //! squares in f32, one token after the other, so that in a long text small ones get lost against
-//! the sum; here sums are f64 until they are written.
+//! the sum; here sums are exact until they are written, so that parts of a text give what the whole text gives.
 
 use std::collections::BTreeMap;
 
 use imatrix::{Entry, Sums};
 
-use crate::{Error, Model, Observer, Part, chunks::Chunk};
+use crate::{Error, Model, Observer, Part, chunks::Chunk, exact_sum::ExactSums};
 
 /// Adds up the squares of what goes into each column.
 #[derive(Debug, Clone, Default)]
 pub struct Collector {
     tensors: BTreeMap<String, Totals>,
     with_output: bool,
+    /// A row, to be used again.
+    buffer: Vec<f64>,
 }
 
 #[derive(Debug, Clone)]
 struct Totals {
     /// (n_matrices, row_elems).
-    sums: Vec<f64>,
+    sums: ExactSums,
     counts: Vec<i64>,
 }
 
 impl Totals {
     fn new(n_matrices: usize, row_elems: usize, n_counts: usize) -> Totals {
-        Totals { sums: vec![0.0; n_matrices * row_elems], counts: vec![0; n_counts] }
+        Totals { sums: ExactSums::new(n_matrices * row_elems), counts: vec![0; n_counts] }
     }
 
     /// Adds the squares of rows (n, row_elems) that went into one matrix.
-    fn add(&mut self, matrix: usize, rows: &[f32], row_elems: usize) {
+    fn add(&mut self, matrix: usize, rows: &[f32], row_elems: usize, buffer: &mut Vec<f64>) {
         let is_counted = matrix < self.counts.len();
-        let sums = &mut self.sums[matrix * row_elems..][..row_elems];
         for row in rows.chunks_exact(row_elems) {
-            for (sum, &value) in sums.iter_mut().zip(row) {
-                // sum_j += x_ij^2 over the rows i: with the count, the mean square of what column j of the matrix is multiplied with,
-                // which is the weight of its rounding error in the output. The square is f32 as in the reference, the sum is not.
-                *sum += f64::from(value * value);
-            }
+            // sum_j += x_ij^2 over the rows i: with the count, the mean square of what column j of the matrix is multiplied with,
+            // which is the weight of its rounding error in the output. The square is f32 as in the reference, the sum is not.
+            self.sums.add_squares(matrix * row_elems, row, buffer);
         }
         if is_counted {
             self.counts[matrix] += (rows.len() / row_elems) as i64;
@@ -51,7 +50,7 @@ impl Collector {
     /// Collects for the matrices of the layers, and for the output matrix on request: what goes
     /// into it is the same for every token of the vocabulary, and few quantize it low.
     pub fn new(with_output: bool) -> Collector {
-        Collector { tensors: BTreeMap::new(), with_output }
+        Collector { with_output, ..Collector::default() }
     }
 
     /// Runs chunks with all of their positions, not the counted ones alone, and adds up what goes into the
@@ -81,7 +80,8 @@ impl Collector {
     pub fn sums(&self, chunk_tokens: u32) -> Result<Sums, Error> {
         let mut sums = Sums::new(chunk_tokens);
         for (name, totals) in &self.tensors {
-            let values: Vec<f32> = totals.sums.iter().map(|sum| *sum as f32).collect();
+            let values: Vec<f32> =
+                (0..totals.sums.len()).map(|index| totals.sums.value(index) as f32).collect();
             if let Some(index) = values.iter().position(|sum| !sum.is_finite()) {
                 return Err(Error::NotFinite { tensor: name.clone(), index });
             }
@@ -90,6 +90,87 @@ impl Collector {
         sums.count_chunks();
         Ok(sums)
     }
+
+    /// What was added up, without rounding, for [`Collector::add_part`].
+    ///
+    /// ```text
+    /// for each tensor: u64 name_bytes, name
+    ///                  u64 n_counts, i64 counts[n_counts]
+    ///                  u64 n_sums, and for each: u64 n, f64 parts[n]       a sum is that of its parts
+    /// ```
+    ///
+    /// Little-endian.
+    pub fn to_part(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let number = |bytes: &mut Vec<u8>, n: usize| bytes.extend((n as u64).to_le_bytes());
+        for (name, totals) in &self.tensors {
+            number(&mut bytes, name.len());
+            bytes.extend(name.as_bytes());
+            number(&mut bytes, totals.counts.len());
+            bytes.extend(totals.counts.iter().flat_map(|count| count.to_le_bytes()));
+            number(&mut bytes, totals.sums.len());
+            for index in 0..totals.sums.len() {
+                // Zeros add nothing; most sums need one float or two.
+                let parts = || totals.sums.parts(index).filter(|part| *part != 0.0);
+                number(&mut bytes, parts().count());
+                bytes.extend(parts().flat_map(f64::to_le_bytes));
+            }
+        }
+        bytes
+    }
+
+    /// Adds what [`Collector::to_part`] gave of other chunks of the same model.
+    ///
+    /// # Errors
+    /// [`Error::ImportancePart`]; what was added before it stays.
+    pub fn add_part(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let bad = |problem| Error::ImportancePart { problem };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let n_name = number(&mut rest)?;
+            let name = take(&mut rest, n_name, 1)?;
+            let name = std::str::from_utf8(name).map_err(|_| bad("a name is no text"))?;
+            let n_counts = number(&mut rest)?;
+            let counts = take(&mut rest, n_counts, 8)?.as_chunks::<8>().0;
+            let n_sums = number(&mut rest)?;
+            // Each sum has a count of its parts in 8 bytes at least, so that no more is allocated than there is.
+            if n_sums > rest.len() / 8 {
+                return Err(bad("it ends inside the sums"));
+            }
+            let totals = self
+                .tensors
+                .entry(name.to_owned())
+                .or_insert_with(|| Totals { sums: ExactSums::new(n_sums), counts: vec![0; counts.len()] });
+            if totals.sums.len() != n_sums || totals.counts.len() != counts.len() {
+                return Err(bad("a tensor has another number of columns or of experts than in another part"));
+            }
+            for (ours, theirs) in totals.counts.iter_mut().zip(counts) {
+                let sum = ours.checked_add(i64::from_le_bytes(*theirs));
+                *ours = sum.ok_or(bad("the sum of two counts is beyond 64 bits"))?;
+            }
+            for index in 0..n_sums {
+                let n_parts = number(&mut rest)?;
+                let parts = take(&mut rest, n_parts, 8)?.as_chunks::<8>().0;
+                totals.sums.add_parts(index, parts.iter().map(|part| f64::from_le_bytes(*part)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next `n` items of so many bytes.
+fn take<'a>(bytes: &mut &'a [u8], n: usize, item_bytes: usize) -> Result<&'a [u8], Error> {
+    let n_bytes = n.checked_mul(item_bytes).filter(|n_bytes| *n_bytes <= bytes.len());
+    let n_bytes = n_bytes.ok_or(Error::ImportancePart { problem: "it ends inside a tensor" })?;
+    let (taken, rest) = bytes.split_at(n_bytes);
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn number(bytes: &mut &[u8]) -> Result<usize, Error> {
+    let number = take(bytes, 1, 8)?;
+    let number = u64::from_le_bytes(std::array::from_fn(|i| number[i]));
+    usize::try_from(number).map_err(|_| Error::ImportancePart { problem: "a number is beyond this machine" })
 }
 
 impl Observer for Collector {
@@ -109,7 +190,7 @@ impl Observer for Collector {
             self.tensors.insert(tensor.to_owned(), Totals::new(n_matrices, n_in, n_counts));
         }
         if let Some(totals) = self.tensors.get_mut(tensor) {
-            totals.add(matrix, input, n_in);
+            totals.add(matrix, input, n_in, &mut self.buffer);
         }
     }
 }
@@ -128,16 +209,21 @@ pub struct Gap {
     pub experts: Vec<usize>,
 }
 
-/// What `sums` do not cover of the matrices of a model's layers: those that the forward pass does
-/// not reach (heads that predict further tokens), and experts that no token was routed to.
-pub fn gaps(model: &Model, sums: &Sums) -> Vec<Gap> {
-    let mut gaps = Vec::new();
-    for (_, info) in model.file().tensors() {
+/// The matrices of a model's layers that importance matrices are to cover, in the order of its file.
+pub fn matrices(model: &Model) -> Vec<String> {
+    let is_wanted = |info: &&gguf::TensorInfo| {
         let is_matrix = info.shape.n_dims_effective() > 1 && info.name.ends_with(".weight");
-        if !is_matrix || !is_of_a_layer(&info.name) || !model.is_multiplied(&info.name) {
-            continue;
-        }
-        let experts = match sums.entries.get(&info.name) {
+        is_matrix && is_of_a_layer(&info.name) && model.is_multiplied(&info.name)
+    };
+    model.file().tensors().map(|(_, info)| info).filter(is_wanted).map(|info| info.name.clone()).collect()
+}
+
+/// What `sums` do not cover of the [`matrices`] of a model: those that the forward pass does
+/// not reach (heads that predict further tokens), and experts that no token was routed to.
+pub fn gaps(matrices: &[String], sums: &Sums) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    for tensor in matrices {
+        let experts = match sums.entries.get(tensor) {
             None => Vec::new(),
             Some(entry) => {
                 let unseen = entry.counts.iter().enumerate().filter(|(_, count)| **count <= 0);
@@ -148,7 +234,7 @@ pub fn gaps(model: &Model, sums: &Sums) -> Vec<Gap> {
                 unseen
             }
         };
-        gaps.push(Gap { tensor: info.name.clone(), experts });
+        gaps.push(Gap { tensor: tensor.clone(), experts });
     }
     gaps
 }
@@ -183,6 +269,42 @@ mod tests {
         let sums = collector.sums(2).unwrap();
         let heads = &sums.entries["blk.0.attn_k_b.weight"];
         assert_eq!((&heads.sums[..], &heads.counts[..]), (&[10.0, 4.0, 10.0, 5.0][..], &[2][..]));
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let rows: Vec<f32> =
+            (0..600).map(|index| testkit::normal(1, index) * 1e6f32.powi(index as i32 % 3)).collect();
+        let collect = |rows: &[f32]| {
+            let mut collector = Collector::new(false);
+            for (index, row) in rows.chunks(30).enumerate() {
+                collector.mul_mat("blk.0.ffn_up.weight", Part::Whole, row, 3);
+                collector.mul_mat(
+                    "blk.0.ffn_up_exps.weight",
+                    Part::Expert { index: index % 2, n: 3 },
+                    row,
+                    3,
+                );
+            }
+            collector
+        };
+        let whole = collect(&rows);
+        let mut merged = Collector::new(false);
+        for part in [&rows[..300], &rows[300..]] {
+            merged.add_part(&collect(part).to_part()).unwrap();
+        }
+        assert_eq!(merged.sums(20).unwrap(), whole.sums(20).unwrap());
+
+        let bytes = whole.to_part();
+        let n_read =
+            (1..bytes.len()).filter(|end| Collector::new(false).add_part(&bytes[..*end]).is_ok()).count();
+        assert_eq!(n_read, 1, "only a cut between the two tensors leaves what can be read");
+        let mut huge = bytes.clone();
+        huge[..8].fill(0xff);
+        assert!(Collector::new(false).add_part(&huge).is_err());
+        let mut other = Collector::new(false);
+        other.mul_mat("blk.0.ffn_up.weight", Part::Whole, &[1.0; 4], 4);
+        assert!(merged.add_part(&other.to_part()).is_err());
     }
 
     #[test]

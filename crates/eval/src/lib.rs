@@ -23,6 +23,7 @@ pub mod compare;
 mod decoder;
 pub mod embed;
 mod error;
+mod exact_sum;
 pub mod generate;
 mod graph;
 pub mod importance;

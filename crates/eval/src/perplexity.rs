@@ -10,11 +10,13 @@
 //! (llama-cpp-python 0.3.36). It rounds activations before it multiplies, and keeps keys and values in f16; here
 //! both stay f32, so figures differ slightly, unless [`Activations::Rounded`](crate::Activations) does as it does.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::{
     Error, Model,
-    chunks::{Settings, Target, chunks_of_text},
+    chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_text},
     nonfinite::not_finite_prediction,
 };
 
@@ -72,15 +74,37 @@ pub fn measure(
 ) -> Result<Perplexity, Error> {
     model.need_next_token()?;
     let chunks = chunks_of_text(model, tokens, settings)?;
+    let mut figures = Perplexity::default();
+    predict(model, &chunks, 0..chunks.len(), &mut |target, log_probability| {
+        figures.add(log_probability);
+        if target.is_last {
+            figures.n_chunks += 1;
+            watch(&figures);
+        }
+    })?;
+    Ok(figures)
+}
+
+/// Runs those in `range` of a text's chunks; `found` gets each prediction in the order of the text with the natural logarithm of
+/// its probability.
+///
+/// # Errors
+/// As [`Model::need_next_token`] and [`Model::run`]; [`Error::NotFiniteResult`].
+pub fn predict(
+    model: &Model,
+    chunks: &[Chunk],
+    range: Range<usize>,
+    found: &mut dyn FnMut(&Target, f64),
+) -> Result<(), Error> {
+    model.need_next_token()?;
     let n_vocab = model.n_vocab();
     let mut logits = Vec::new();
-    let mut figures = Perplexity::default();
-    let mut batches = model.logit_batches(&chunks);
+    let mut batches = LogitBatches::new(vec![model], chunks, range);
     while let Some(batch) = batches.next(None)? {
         batch.logits(0, None, &mut logits)?;
         let targets: Vec<Target> = batch.targets().collect();
-        // Rows are independent; their figures are added up below in the order of the text, so that the sum does
-        // not depend on the number of threads.
+        // Rows are independent; their figures are added up in the order of the text, so that the sum does not depend on the
+        // number of threads.
         let log_probabilities: Vec<f64> = model.install(|| {
             let rows = logits.par_chunks(n_vocab).zip(&targets);
             rows.map(|(row, target)| log_probability(row, target.token)).collect()
@@ -89,14 +113,10 @@ pub fn measure(
             if !log_probability.is_finite() {
                 return Err(not_finite_prediction(model, target));
             }
-            figures.add(log_probability);
-            if target.is_last {
-                figures.n_chunks += 1;
-                watch(&figures);
-            }
+            found(target, log_probability);
         }
     }
-    Ok(figures)
+    Ok(())
 }
 
 /// The natural logarithm of the probability that a row of logits gives to a token:

@@ -6,7 +6,7 @@ use std::path::Path;
 const FLOORS: &[&[&str]] = &[
     &["tokenize"],
     &["error"],
-    &["keys", "observe", "weights"],
+    &["keys", "observe", "weights", "exact_sum"],
     &["ops"],
     &["session", "pooling"],
     &["pass"],

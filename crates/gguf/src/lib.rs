@@ -22,6 +22,7 @@ mod map;
 mod metadata;
 mod names;
 mod output;
+mod part_number;
 mod plan;
 mod read;
 mod split;
@@ -39,6 +40,7 @@ pub use map::{Advice, Mapped, SparseFile, exit_on_bus_error, remove_temporary_fi
 pub use metadata::{KeyError, Metadata};
 pub use names::{FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, size_label};
 pub use output::{Leftover, Output, kept_name};
+pub use part_number::{NotAPartNumber, PartNumber};
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,

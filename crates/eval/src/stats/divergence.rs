@@ -26,6 +26,32 @@ impl Position {
         (-self.nll).exp() - (-self.nll_base).exp()
     }
 
+    /// Bytes of a position in a file of parts.
+    pub const STORED_BYTES: usize = 29;
+
+    /// As it stands in a file of parts: `nll_base`, `nll`, `kl` as f64, `shared_top_k` as u32, `same_top` as a byte, little-endian.
+    pub fn to_bytes(&self) -> [u8; Position::STORED_BYTES] {
+        let mut bytes = [0; Position::STORED_BYTES];
+        for (at, value) in [self.nll_base, self.nll, self.kl].into_iter().enumerate() {
+            bytes[8 * at..8 * at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes[24..28].copy_from_slice(&self.shared_top_k.to_le_bytes());
+        bytes[28] = self.same_top.into();
+        bytes
+    }
+
+    /// What [`Position::to_bytes`] gave.
+    pub fn from_bytes(bytes: &[u8; Position::STORED_BYTES]) -> Position {
+        let float = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        Position {
+            nll_base: float(0),
+            nll: float(8),
+            kl: float(16),
+            same_top: bytes[28] != 0,
+            shared_top_k: u32::from_le_bytes(std::array::from_fn(|i| bytes[24 + i])),
+        }
+    }
+
     /// Whether every figure is a finite number.
     pub(crate) fn is_finite(&self) -> bool {
         [self.nll_base, self.nll, self.kl].into_iter().all(f64::is_finite)
@@ -256,6 +282,14 @@ mod tests {
         assert!((position.nll_base - 4f64.ln()).abs() < 1e-7 && (position.nll - 2f64.ln()).abs() < 1e-7);
         assert!((position.p_diff() - 0.25).abs() < 1e-7);
         assert!(position.same_top && position.shared_top_k == 1);
+    }
+
+    #[test]
+    fn positions_come_back_from_their_bytes() {
+        for (kl, same_top, shared_top_k) in [(0.25, true, 0), (-1e-300, false, u32::MAX)] {
+            let position = Position { nll_base: 1.5, nll: 1e300, kl, same_top, shared_top_k };
+            assert_eq!(Position::from_bytes(&position.to_bytes()), position);
+        }
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! One of several parts of a work that machines do apart.
+
+use std::{fmt, ops::Range, str::FromStr};
+
+/// Part `number` of `count`, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartNumber {
+    number: u32,
+    count: u32,
+}
+
+impl PartNumber {
+    /// Part `number` of `count`; none unless `1 <= number <= count`.
+    pub fn new(number: u32, count: u32) -> Option<PartNumber> {
+        (1..=count).contains(&number).then_some(PartNumber { number, count })
+    }
+
+    /// Which part, from 1.
+    pub fn number(self) -> u32 {
+        self.number
+    }
+
+    /// Of how many.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Of `n` units in a row, those of this part. Parts follow each other without a gap and differ by one unit at most; of fewer
+    /// units than parts some parts have none.
+    pub fn range(self, n: usize) -> Range<usize> {
+        // The first k of N parts have floor(n k / N) units. The product may need more than 64 bits.
+        let before = |parts: u32| (n as u128 * u128::from(parts) / u128::from(self.count)) as usize;
+        before(self.number - 1)..before(self.number)
+    }
+}
+
+impl fmt::Display for PartNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.count)
+    }
+}
+
+/// A text that names no part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a part as 2/8, the second of eight")]
+pub struct NotAPartNumber;
+
+impl FromStr for PartNumber {
+    type Err = NotAPartNumber;
+
+    fn from_str(text: &str) -> Result<PartNumber, NotAPartNumber> {
+        let (number, count) = text.split_once('/').ok_or(NotAPartNumber)?;
+        let number_of = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse().map_err(|_| NotAPartNumber),
+            false => Err(NotAPartNumber),
+        };
+        PartNumber::new(number_of(number)?, number_of(count)?).ok_or(NotAPartNumber)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_everything_once() {
+        for n in [0, 1, 7, 64, usize::MAX] {
+            for count in [1, 2, 3, 64] {
+                let mut end = 0;
+                for number in 1..=count {
+                    let range = PartNumber::new(number, count).unwrap().range(n);
+                    assert_eq!(range.start, end);
+                    assert!(range.len().abs_diff(n / count as usize) <= 1, "{n} {number}/{count}");
+                    end = range.end;
+                }
+                assert_eq!(end, n);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_parts() {
+        assert_eq!("2/8".parse(), PartNumber::new(2, 8).ok_or(NotAPartNumber));
+        assert_eq!("2/8".parse::<PartNumber>().unwrap().to_string(), "2/8");
+        for text in ["", "2", "0/2", "3/2", "1/0", "+1/2", "1/-2", "1/2/3", "a/b", "1/4294967296"] {
+            assert_eq!(text.parse::<PartNumber>(), Err(NotAPartNumber), "{text}");
+        }
+    }
+}

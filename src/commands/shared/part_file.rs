@@ -1,0 +1,339 @@
+//! Files of parts: what one of several machines measured of a text, without anything rounded, so that all parts together give what
+//! one run gives.
+//!
+//! ```text
+//! "gguf-tools part\n"
+//! u64 header_bytes, header           JSON
+//! what was measured                  as the verb says
+//! SHA-256 of all before              32 bytes
+//! ```
+//!
+//! Numbers are little-endian.
+
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use eval::{Model, chunks::Chunk};
+use gguf::{Mapped, PartNumber};
+use quant::Level;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::outputs::write_result;
+use crate::{failure::Failure, ui::Ui};
+
+const MAGIC: &[u8; 16] = b"gguf-tools part\n";
+const DIGEST_BYTES: usize = 32;
+
+/// The options of verbs that measure windows in parts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Parts, for many machines")]
+pub(in crate::commands) struct PartArgs {
+    /// Measure the K-th of N parts of the windows only, and write a file of it.
+    #[arg(long, value_name = "K/N", requires = "output", conflicts_with_all = ["merge", "json"])]
+    pub part: Option<PartNumber>,
+    /// With --part: the file to write.
+    #[arg(short, long, value_name = "FILE", requires = "part")]
+    pub output: Option<PathBuf>,
+    /// Put the files of all parts together, to the last digit what one run gives.
+    #[arg(long, value_name = "PART", num_args = 1..)]
+    pub merge: Vec<PathBuf>,
+}
+
+/// What a file says before its measurements.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::commands) struct Header {
+    /// The verb that measured.
+    pub verb: String,
+    /// The version of the program.
+    pub program: String,
+    /// Which part, from 1.
+    pub part: u32,
+    /// Of how many.
+    pub parts: u32,
+    /// The CPU level of the kernels.
+    pub cpu: String,
+    /// The windows of this part, counted from 0.
+    pub windows: Range<usize>,
+    /// Windows of all parts.
+    pub n_windows: usize,
+    /// What decides about the figures: the same in all parts of a run.
+    pub run: Map<String, Value>,
+    /// What is told of the run: paths as they were given.
+    pub told: Value,
+}
+
+/// A part that was read.
+#[derive(Debug)]
+pub(in crate::commands) struct PartFile {
+    pub path: PathBuf,
+    pub header: Header,
+    bytes: Mapped,
+    payload: Range<usize>,
+}
+
+/// A part to be written.
+pub(in crate::commands) struct NewPart<'a> {
+    pub verb: &'a str,
+    pub number: PartNumber,
+    pub windows: Range<usize>,
+    pub n_windows: usize,
+    pub run: Value,
+    pub told: Value,
+}
+
+impl NewPart<'_> {
+    /// Writes the file whole or not at all.
+    ///
+    /// # Errors
+    /// As [`write_result`].
+    pub fn write(self, path: &Path, payload: &[u8], force: bool, ui: &Ui) -> Result<(), Failure> {
+        let run = match self.run {
+            Value::Object(run) => run,
+            other => Map::from_iter([("run".to_owned(), other)]),
+        };
+        let header = Header {
+            verb: self.verb.to_owned(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            part: self.number.number(),
+            parts: self.number.count(),
+            cpu: Level::detect().name().to_owned(),
+            windows: self.windows.clone(),
+            n_windows: self.n_windows,
+            run,
+            told: self.told,
+        };
+        let header = serde_json::to_vec(&header).map_err(Failure::new)?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((header.len() as u64).to_le_bytes());
+        bytes.extend(header);
+        bytes.extend(payload);
+        let digest = Sha256::digest(&bytes);
+        bytes.extend(digest);
+        write_result(path, &bytes, force)?;
+        let (windows, number) = (self.windows.len(), self.number);
+        ui.status(&format!(
+            "wrote {}: part {number}, {windows} of {} windows",
+            path.display(),
+            self.n_windows
+        ));
+        Ok(())
+    }
+}
+
+/// Whether a file starts as one of a part.
+pub(in crate::commands) fn is_part(path: &Path) -> bool {
+    Mapped::open(path).is_ok_and(|bytes| bytes.starts_with(MAGIC))
+}
+
+impl PartFile {
+    fn open(path: &Path, verb: &str) -> Result<PartFile, Failure> {
+        let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
+        let failed = |message: String| Failure::at(path, message);
+        if !bytes.starts_with(MAGIC) {
+            return Err(failed("not a part of a measurement".to_owned()));
+        }
+        // The digest comes first: whatever is cut or changed is found by it.
+        let Some((content, digest)) = bytes.split_last_chunk::<DIGEST_BYTES>() else {
+            return Err(failed(format!("the file ends after {} bytes", bytes.len())));
+        };
+        if Sha256::digest(content).as_slice() != digest {
+            return Err(failed("the SHA-256 at its end is that of other bytes: cut or damaged".to_owned()));
+        }
+        let start = MAGIC.len() + 8;
+        let header_bytes = content.get(MAGIC.len()..start).and_then(|bytes| {
+            let n_bytes = u64::from_le_bytes(bytes.try_into().ok()?);
+            usize::try_from(n_bytes).ok()
+        });
+        let end = header_bytes.and_then(|n_bytes| start.checked_add(n_bytes));
+        let header = end.and_then(|end| content.get(start..end));
+        let (Some(header), Some(end)) = (header, end) else {
+            return Err(failed("the file ends inside its header".to_owned()));
+        };
+        let header: Header =
+            serde_json::from_slice(header).map_err(|error| failed(format!("its header: {error}")))?;
+        if header.verb != verb {
+            return Err(failed(format!("a part of `{}`, not of `{verb}`", header.verb)));
+        }
+        if header.windows.start > header.windows.end || header.windows.end > header.n_windows {
+            return Err(failed(format!("windows {:?} of {}", header.windows, header.n_windows)));
+        }
+        let payload = end..content.len();
+        Ok(PartFile { path: path.to_owned(), header, bytes: bytes.clone(), payload })
+    }
+
+    /// What was measured.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[self.payload.clone()]
+    }
+
+    /// What was measured, of a part that has so many bytes for each window.
+    ///
+    /// # Errors
+    /// Another length.
+    pub fn payload_of(&self, window_bytes: usize) -> Result<&[u8], Failure> {
+        let expected = self.header.windows.len().checked_mul(window_bytes);
+        if expected != Some(self.payload.len()) {
+            let (windows, found) = (self.header.windows.len(), self.payload.len());
+            return Err(Failure::at(&self.path, format_args!("{found} bytes measured of {windows} windows")));
+        }
+        Ok(self.payload())
+    }
+
+    /// A setting of the run.
+    ///
+    /// # Errors
+    /// A file without it.
+    pub fn setting<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<T, Failure> {
+        let value = self.header.run.get(name).cloned().unwrap_or(Value::Null);
+        serde_json::from_value(value)
+            .map_err(|error| Failure::at(&self.path, format_args!("`{name}`: {error}")))
+    }
+
+    /// What is told of the run.
+    ///
+    /// # Errors
+    /// A file of another form.
+    pub fn told<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Failure> {
+        let told = self.header.told.clone();
+        serde_json::from_value(told).map_err(|error| Failure::at(&self.path, error))
+    }
+}
+
+/// Opens the files of all parts of one run, in the order of the parts.
+///
+/// # Errors
+/// A file that is none, or damaged; parts of different runs, a part that is there twice, one that is missing.
+pub(in crate::commands) fn open_all(
+    paths: &[PathBuf],
+    verb: &str,
+    ui: &Ui,
+) -> Result<Vec<PartFile>, Failure> {
+    let mut parts: Vec<PartFile> =
+        paths.iter().map(|path| PartFile::open(path, verb)).collect::<Result<_, Failure>>()?;
+    let Some(first) = parts.first() else { return Err(Failure::usage("there are no parts")) };
+    for other in &parts[1..] {
+        same_run(first, other)?;
+    }
+    parts.sort_by_key(|part| part.header.part);
+    let count = parts.first().map_or(0, |part| part.header.parts);
+    let mut neighbours = parts.iter().zip(parts.iter().skip(1));
+    if let Some((a, b)) = neighbours.find(|(a, b)| a.header.part == b.header.part) {
+        let message = format!("part {}/{count} is there already: {}", b.header.part, a.path.display());
+        return Err(Failure::at(&b.path, message));
+    }
+    let is_there = |number: &u32| parts.iter().any(|part| part.header.part == *number);
+    let missing: Vec<String> =
+        (1..=count).filter(|number| !is_there(number)).map(|it| it.to_string()).collect();
+    if !missing.is_empty() {
+        return Err(Failure::new(format_args!("of {count} parts these are missing: {}", missing.join(", "))));
+    }
+    // Parts that were cut alike follow each other; a file that says otherwise was made by another program.
+    let mut end = 0;
+    for part in &parts {
+        if part.header.windows.start != end {
+            let message = format!("its windows begin at {}, not at {end}", part.header.windows.start);
+            return Err(Failure::at(&part.path, message));
+        }
+        end = part.header.windows.end;
+    }
+    if let Some(last) = parts.last().filter(|last| last.header.n_windows != end) {
+        let message = format!("its windows end at {end}, not at {}", last.header.n_windows);
+        return Err(Failure::at(&last.path, message));
+    }
+    let mut levels: Vec<&str> = parts.iter().map(|part| part.header.cpu.as_str()).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    if levels.len() > 1 {
+        let levels = levels.join(", ");
+        ui.warning(&format!("parts were measured on CPUs of different levels ({levels}): the last digits may differ from those of one run"));
+    }
+    Ok(parts)
+}
+
+/// Fails unless two parts are of one run.
+fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
+    let (a, b) = (&first.header, &other.header);
+    let differs = |what: &str, a: &dyn std::fmt::Display, b: &dyn std::fmt::Display| {
+        let message = format!("part of another run: {what} {b}, and {a} in {}", first.path.display());
+        Err(Failure::at(&other.path, message))
+    };
+    if a.program != b.program {
+        return differs("its program is", &a.program, &b.program);
+    }
+    if a.parts != b.parts {
+        return differs("the number of its parts is", &a.parts, &b.parts);
+    }
+    if a.n_windows != b.n_windows {
+        return differs("the number of windows is", &a.n_windows, &b.n_windows);
+    }
+    let names = a.run.keys().chain(b.run.keys().filter(|name| !a.run.contains_key(*name)));
+    for name in names {
+        let (a, b) = (a.run.get(name).unwrap_or(&Value::Null), b.run.get(name).unwrap_or(&Value::Null));
+        if a != b {
+            return differs(&format!("its `{name}` is"), a, b);
+        }
+    }
+    Ok(())
+}
+
+/// What tells a model from another: length and a digest of its headers and of some of its data.
+pub(in crate::commands) fn fingerprint(model: &Model) -> String {
+    let shards = model.file().shards().iter();
+    fingerprint_of(shards.map(|(_, file)| (file.bytes(), file.data_offset() as usize)))
+}
+
+/// The same of a file without a header.
+///
+/// # Errors
+/// It cannot be opened.
+pub(in crate::commands) fn fingerprint_of_file(path: &Path) -> Result<String, Failure> {
+    let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
+    Ok(fingerprint_of([(&bytes, 0)].into_iter()))
+}
+
+/// Pieces of each file's data that are looked at, and their bytes: a few megabytes at most.
+const N_SAMPLES: usize = 256;
+const SAMPLE_BYTES: usize = 4096;
+
+fn fingerprint_of<'a>(files: impl Iterator<Item = (&'a Mapped, usize)>) -> String {
+    let mut digest = Sha256::new();
+    let mut n_bytes = 0u64;
+    for (bytes, data_offset) in files {
+        n_bytes += bytes.len() as u64;
+        let data_offset = data_offset.min(bytes.len());
+        digest.update((bytes.len() as u64).to_le_bytes());
+        digest.update(&bytes[..data_offset]);
+        // Pieces at equal distances, so that files of one shape and other weights are told apart without being read.
+        let data = &bytes[data_offset..];
+        let step = (data.len() / N_SAMPLES).max(SAMPLE_BYTES);
+        for start in (0..data.len()).step_by(step) {
+            digest.update(&data[start..(start + SAMPLE_BYTES).min(data.len())]);
+        }
+    }
+    format!("{n_bytes} bytes, SHA-256 {}", hex(&digest.finalize()))
+}
+
+/// The SHA-256 of a small file.
+///
+/// # Errors
+/// It cannot be read.
+pub(in crate::commands) fn sha256_of(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    Ok(hex(&Sha256::digest(&bytes)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Counted positions of each window.
+pub(in crate::commands) fn n_counted(chunks: &[Chunk]) -> usize {
+    chunks.first().map_or(0, |chunk| chunk.counted.len())
+}
