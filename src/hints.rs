@@ -64,6 +64,11 @@ pub fn eval(error: &eval::Error) -> Option<String> {
     use eval::Error;
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
+        Error::UnknownArchitecture { name } if name == "clip" => {
+            "this is a projector: `gguf-eval generate MODEL --mmproj THIS --image PICTURE` asks about a picture"
+        }
+        Error::NoProjector { .. } => "`gguf-convert FOLDER --mmproj` makes a projector",
+        Error::UnknownProjector { .. } => "docs/projectors.md lists the projectors that are run",
         Error::NoLogits { .. } => "`gguf-eval embed` runs encoders",
         Error::NoNextToken { .. } => {
             "`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders"

@@ -4,12 +4,15 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
-    Model, chat,
-    generate::{Sampler, Sampling, generate},
+    Model, Piece, chat,
+    generate::{Sampler, Sampling, generate, generate_behind},
 };
 use gguf::Value;
 
-use super::shared::eval_model::{RunArgs, at, open, warn_of_length};
+use super::shared::{
+    eval_model::{RunArgs, at, open, warn_of_length},
+    pictures::Pictures,
+};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -30,7 +33,9 @@ Examples:
   gguf-eval generate model.gguf --prompt 'Once upon a time'
   gguf-eval generate model-it.gguf --chat --prompt 'What is a llama?'
   gguf-eval generate model-it.gguf --chat --system 'Answer in French.' --prompt 'Hello!' --temperature 0.8 --seed 7
+  gguf-eval generate qwen3-vl.gguf --mmproj mmproj-qwen3-vl.gguf --image cat.jpg --chat --prompt 'What is this?'
 
+With --image the pictures stand before the prompt, or where it has `<__media__>`, once for each of them.
 Without --temperature the likeliest token is taken always, and the same call gives the same text.";
 
 #[derive(Debug, Args)]
@@ -46,6 +51,15 @@ struct GenerateArgs {
     /// A message of the system before the prompt.
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
+    /// A projector, through which the model sees pictures: a file that `gguf-convert --mmproj` makes.
+    #[arg(long, value_name = "FILE", requires = "image")]
+    mmproj: Option<PathBuf>,
+    /// A picture to speak about, PNG or JPEG; several times for several.
+    #[arg(long, value_name = "FILE", requires = "mmproj")]
+    image: Vec<PathBuf>,
+    /// Rows that a picture becomes at most, where its size decides that; fewer see less and are faster.
+    #[arg(long, value_name = "N", requires = "mmproj", value_parser = clap::value_parser!(u32).range(1..))]
+    image_tokens: Option<u32>,
     /// Tokens to make at most.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128, alias = "n-predict", value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
@@ -71,12 +85,24 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
     sampling.check().map_err(Failure::usage)?;
     let model = open(&args.file, &args.run, ui)?;
-    let prompt = prompt(&model, &args)?;
-    if prompt.is_empty() {
+    let pictures = match &args.mmproj {
+        None => None,
+        Some(mmproj) => {
+            let max_tokens = args.image_tokens.map(|n| n as usize);
+            Some(Pictures::open(&model, mmproj, &args.image, max_tokens, &args.run, ui)?)
+        }
+    };
+    let tokens = prompt(&model, &args, pictures.as_ref())?;
+    let pieces = match &pictures {
+        None => tokens.iter().map(|tokens| Piece::Tokens(tokens)).collect(),
+        Some(pictures) => pictures.pieces(&tokens),
+    };
+    let n_prompt: usize = pieces.iter().map(Piece::n_rows).sum();
+    if n_prompt == 0 {
         return Err(Failure::usage("the prompt has no tokens"));
     }
     let limit = args.tokens as usize;
-    warn_of_length(&model, prompt.len() + limit, ui);
+    warn_of_length(&model, n_prompt + limit, ui);
     let start = Instant::now();
     let mut first = None;
     let (mut made, mut shown, mut failure) = (Vec::new(), 0, None);
@@ -97,8 +123,13 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         failure.is_none()
     };
-    let ids = generate(&model, &prompt, limit, &mut Sampler::new(sampling), &mut watch)
-        .map_err(|error| at(&args.file, error))?;
+    let sampler = &mut Sampler::new(sampling);
+    let made = match &pieces[..] {
+        // A model with an encoder reads tokens alone.
+        [Piece::Tokens(tokens)] => generate(&model, tokens, limit, sampler, &mut watch),
+        pieces => generate_behind(&model, pieces, limit, sampler, &mut watch),
+    };
+    let ids = made.map_err(|error| at(&args.file, error))?;
     if let Some(failure) = failure {
         return Err(failure);
     }
@@ -109,14 +140,18 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let per_second = (ids.len() - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9);
         format!(", {per_second:.1} tokens a second")
     });
-    ui.status(&format!("{} tokens after {} in {seconds:.1} s{rate}", ids.len(), prompt.len()));
+    ui.status(&format!("{} tokens after {} in {seconds:.1} s{rate}", ids.len(), n_prompt));
     Ok(())
 }
 
-/// The tokens of the prompt.
-fn prompt(model: &Model, args: &GenerateArgs) -> Result<Vec<u32>, Failure> {
+/// The tokens of the prompt: before, between and behind pictures, where there are some.
+fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Result<Vec<Vec<u32>>, Failure> {
     let tokenizer = model.tokenizer();
-    let tokens = if args.chat {
+    let asked = match pictures {
+        None => args.prompt.clone(),
+        Some(pictures) => pictures.with_places(&args.prompt)?,
+    };
+    let (text, begins, is_special) = if args.chat {
         let text = |id: Option<u32>| {
             let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
             String::from_utf8_lossy(text).into_owned()
@@ -124,15 +159,21 @@ fn prompt(model: &Model, args: &GenerateArgs) -> Result<Vec<u32>, Failure> {
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
         let template = model.file().get("tokenizer.chat_template").and_then(Value::as_str);
         let system = args.system.iter().map(|text| ("system", text.as_str()));
-        let messages: Vec<chat::Message<'_>> = system.chain([("user", args.prompt.as_str())]).collect();
+        let messages: Vec<chat::Message<'_>> = system.chain([("user", asked.as_str())]).collect();
         let text = chat::prompt(template, &messages, &bos, &eos).map_err(|error| {
             Failure::at(&args.file, error).hint(["without --chat the prompt is continued as it is"])
         })?;
         // A template that writes the first token itself wants no second.
-        let begins = !bos.is_empty() && text.starts_with(&bos);
-        tokenizer.encode(text, !begins, true)
+        let has_first = !bos.is_empty() && text.starts_with(&bos);
+        (text, !has_first, true)
     } else {
-        tokenizer.encode(&args.prompt, true, false)
+        (asked, true, false)
     };
-    tokens.map_err(|error| Failure::at(&args.file, error))
+    match pictures {
+        Some(pictures) => pictures.tokens(&args.file, model, &text, begins),
+        None => {
+            let tokens = tokenizer.encode(text, begins, is_special);
+            Ok(vec![tokens.map_err(|error| Failure::at(&args.file, error))?])
+        }
+    }
 }

@@ -62,6 +62,13 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same of `golden/vision/NAME`, a checkpoint with eyes.
+    pub fn with_vision(name: &str) -> Sandbox {
+        let sandbox = Sandbox::new();
+        copy_folder(&testkit::vision(name), &sandbox.path(name));
+        sandbox
+    }
+
     /// The same of `golden/forms/NAME`, a quantized checkpoint.
     pub fn with_form(name: &str) -> Sandbox {
         let sandbox = Sandbox::new();

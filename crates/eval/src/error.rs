@@ -123,6 +123,70 @@ pub enum Error {
         /// Numbers given.
         n_values: usize,
     },
+    /// Bytes that are of no kind of picture that is read.
+    #[error("it is neither a PNG nor a JPEG picture")]
+    NotAPicture,
+    /// A picture that cannot be read.
+    #[error("{format} picture: {problem}")]
+    BrokenPicture {
+        /// Its format.
+        format: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A picture without pixels, or with too many.
+    #[error(
+        "a picture of {width} x {height} pixels; at most {max_side} to a side and {max_pixels} in all are read"
+    )]
+    PictureSize {
+        /// Pixels of a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// The most pixels of a side.
+        max_side: usize,
+        /// The most pixels in all.
+        max_pixels: usize,
+    },
+    /// A picture that is too long for its width.
+    #[error("a picture of {width} x {height} pixels; no side may be {max_ratio} times as long as the other")]
+    PictureShape {
+        /// Pixels of a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// How many times as long as the other a side may be.
+        max_ratio: usize,
+    },
+    /// A file that is given as a projector and is none.
+    #[error("architecture `{architecture}` is no projector, which would be `clip`")]
+    NoProjector {
+        /// The architecture.
+        architecture: String,
+    },
+    /// A projector that has no tower for pictures.
+    #[error("the projector has no tower for pictures (`clip.has_vision_encoder`)")]
+    NoVisionTower,
+    /// Nothing here runs this projector.
+    #[error("projector `{name}`: there is no tower for it")]
+    UnknownProjector {
+        /// Its type.
+        name: String,
+    },
+    /// A projector of another text model.
+    #[error("the projector makes embeddings of {found} numbers, and those of the model have {expected}")]
+    ProjectorWidth {
+        /// The length of its embeddings.
+        found: usize,
+        /// The length of the model's.
+        expected: usize,
+    },
+    /// A picture is given to a model that takes tokens alone.
+    #[error("architecture `{architecture}` takes no pictures")]
+    NoPictureInput {
+        /// The architecture.
+        architecture: String,
+    },
     /// Vectors of texts are wanted, and nothing says how rows become one.
     #[error("`{key}` is absent")]
     NoPooling {
@@ -241,6 +305,8 @@ impl Error {
             }
             Error::TooShort { .. } => "take a longer text or a smaller context",
             Error::TooLong { .. } => "split the text, or take a smaller context",
+            Error::ProjectorWidth { .. } => "is the projector that of this text model?",
+            Error::NotAPicture => "convert it to PNG or JPEG",
             Error::NoFeatures { .. } => "give the session a spectrogram first (`Model::encode_audio`)",
             Error::FeatureShape { .. } => {
                 "pad the sound, or cut it, to the length that the model was trained on"

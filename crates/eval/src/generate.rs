@@ -1,6 +1,6 @@
 //! Text from a model, token by token.
 
-use crate::{Error, Model, Session, nonfinite::not_finite};
+use crate::{Error, Hidden, Model, Piece, Session, nonfinite::not_finite};
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,12 +121,43 @@ pub fn generate(
     if !model.is_encoder_decoder() {
         model.need_next_token()?;
     }
+    let mut session = Session::new();
+    let hidden = model.begin(&mut session, prompt)?;
+    go_on(model, session, hidden, limit, sampler, watch)
+}
+
+/// The same behind a prompt of tokens and pictures.
+///
+/// # Errors
+/// As [`generate`] and [`Model::read`].
+pub fn generate_behind(
+    model: &Model,
+    prompt: &[Piece<'_>],
+    limit: usize,
+    sampler: &mut Sampler,
+    watch: &mut dyn FnMut(u32) -> bool,
+) -> Result<Vec<u32>, Error> {
+    sampler.sampling.check()?;
+    model.need_next_token()?;
+    let n: usize = prompt.iter().map(Piece::n_rows).sum();
+    let mut session = Session::new();
+    let hidden = model.read(&mut session, prompt, n.saturating_sub(1)..n)?;
+    go_on(model, session, hidden, limit, sampler, watch)
+}
+
+/// Token by token, from the rows of a prompt whose last one predicts the first.
+fn go_on(
+    model: &Model,
+    mut session: Session,
+    mut hidden: Hidden,
+    limit: usize,
+    sampler: &mut Sampler,
+    watch: &mut dyn FnMut(u32) -> bool,
+) -> Result<Vec<u32>, Error> {
     // The session keeps keys and values, so that each step runs one token and not the whole text again.
     let ends = model.tokenizer().ends();
-    let mut session = Session::new();
     let mut logits = vec![0.0; model.n_vocab()];
     let mut made = Vec::new();
-    let mut hidden = model.begin(&mut session, prompt)?;
     while made.len() < limit {
         model.logits(&hidden, 0..1, None, &mut logits)?;
         // Every comparison with NaN is false, so that a row with one would still give some token.

@@ -15,6 +15,11 @@ pub(crate) trait Graph: Send + Sync {
     /// Rows of the wanted positions, ready for the output matrix: (n_wanted, n_embd).
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error>;
 
+    /// Whether rows of pictures may stand in the place of tokens.
+    fn takes_pictures(&self) -> bool {
+        false
+    }
+
     /// Whether an encoder reads the prompt and a decoder writes the answer, where others continue the prompt.
     fn is_encoder_decoder(&self) -> bool {
         false

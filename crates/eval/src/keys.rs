@@ -113,6 +113,17 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A number for each of `n` layers, from a list of at least as many; infinite ones among them, but no NaN.
+    pub fn floats(&self, key: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::F32(v))) if v.len() >= n && v.iter().all(|x| !x.is_nan()) => {
+                Ok(Some(v[..n].to_vec()))
+            }
+            Some(_) => Err(self.wrong(key, &format!("{n} numbers"))),
+        }
+    }
+
     /// A flag for each of `n` layers, from a list of at least as many, where numbers mean that they are not 0; none where
     /// there is no such list.
     pub fn flags(&self, key: &str, n: usize) -> Result<Option<Vec<bool>>, Error> {

@@ -3,7 +3,7 @@
 //! This crate has never heard of safetensors, tokenizer.json or architectures as the converter
 //! knows them; it reads GGUF only. It turns text into tokens ([`tokenize`]), runs them through a
 //! [`Model`], measures how well they were predicted ([`perplexity`]), generates text ([`generate`],
-//! [`chat`]), and makes vectors of texts ([`embed`]).
+//! [`chat`]), makes vectors of texts ([`embed`]), and shows a model pictures ([`vision`]).
 #![cfg_attr(
     not(test),
     deny(
@@ -42,10 +42,11 @@ mod session;
 pub mod stats;
 pub mod tensor_error;
 pub mod tokenize;
+pub mod vision;
 mod weights;
 
 pub use error::Error;
 pub use model::{Hidden, Model, Options, check_parts};
 pub use models::architectures;
 pub use observe::{Observer, Part};
-pub use session::{Activations, Features, Sequence, Session};
+pub use session::{Activations, Embedding, Features, Piece, Sequence, Session};

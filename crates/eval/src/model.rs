@@ -13,9 +13,9 @@ use crate::{
     models,
     observe::{Observer, Part},
     ops::Rows,
-    pass::{Pass, Span},
+    pass::{Pass, Placed, Span},
     pooling::Pooling,
-    session::{Activations, Features, Sequence, Session},
+    session::{Activations, Features, Piece, Sequence, Session},
     tokenize::Tokenizer,
     weights::Weights,
 };
@@ -194,6 +194,11 @@ impl Model {
         self.is_causal
     }
 
+    /// Whether rows of pictures may stand in the place of tokens.
+    pub fn takes_pictures(&self) -> bool {
+        self.prepared.graph.takes_pictures()
+    }
+
     /// Whether an encoder reads the prompt and a decoder writes the answer, as in T5.
     pub fn is_encoder_decoder(&self) -> bool {
         self.prepared.graph.is_encoder_decoder()
@@ -300,6 +305,70 @@ impl Model {
         Ok(())
     }
 
+    /// Reads tokens and pictures that follow what earlier calls gave the same session. The predictions of the `wanted` rows
+    /// are, counted over all pieces.
+    ///
+    /// # Errors
+    /// [`Error::NoPictureInput`] for a model that takes tokens alone, [`Error::ProjectorWidth`], and as [`Model::run`].
+    pub fn read(
+        &self,
+        session: &mut Session,
+        pieces: &[Piece<'_>],
+        wanted: Range<usize>,
+    ) -> Result<Hidden, Error> {
+        let (mut tokens, mut pictures, mut grid) = (Vec::new(), Vec::new(), Vec::new());
+        // Rows of a picture lie in a plane: they share the position that its first one has, and what is behind is as far from
+        // it as the picture is long or wide.
+        let mut next = (session.n_past - session.n_shared) as u32;
+        for piece in pieces {
+            let first = tokens.len();
+            match piece {
+                Piece::Tokens(own) => {
+                    tokens.extend_from_slice(own);
+                    grid.extend((next..).take(own.len()).map(|position| [position; 3]));
+                    next += own.len() as u32;
+                }
+                Piece::Picture(embedding) => {
+                    let (n, found) = (embedding.rows.nrows(), embedding.rows.ncols());
+                    if !self.prepared.graph.takes_pictures() {
+                        return Err(Error::NoPictureInput { architecture: self.architecture.clone() });
+                    }
+                    if found != self.n_embd() {
+                        return Err(Error::ProjectorWidth { found, expected: self.n_embd() });
+                    }
+                    // The first token of a vocabulary pads: what is made of it is replaced.
+                    tokens.resize(first + n, 0);
+                    pictures.push(Placed { rows: first..first + n, embedding });
+                    match embedding.grid {
+                        None => {
+                            grid.extend((next..).take(n).map(|position| [position; 3]));
+                            next += n as u32;
+                        }
+                        Some((rows, columns)) => {
+                            let place =
+                                |i: usize| [next, next + (i / columns) as u32, next + (i % columns) as u32];
+                            grid.extend((0..n).map(place));
+                            next += rows.max(columns) as u32;
+                        }
+                    }
+                }
+            }
+        }
+        let n = tokens.len();
+        if wanted.start > wanted.end || wanted.end > n {
+            return Err(Error::WantedRange { start: wanted.start, end: wanted.end, len: n });
+        }
+        let (ends, end) = (vec![wanted.len()], session.n_past + n);
+        let spans = vec![Span { rows: 0..n, position: session.n_past, wanted }];
+        let mut pass = Pass::new(tokens, spans, self.activations, None, Some(session));
+        pass.pictures = pictures;
+        pass.grid = Some(grid);
+        let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
+        drop(pass);
+        (session.n_past, session.n_shared) = (end, end - next as usize);
+        Ok(Hidden { rows: rows.detached(), ends })
+    }
+
     /// Runs tokens that follow those of earlier calls with the same session; the prediction behind
     /// the last is wanted.
     ///
@@ -307,7 +376,11 @@ impl Model {
     /// As [`Model::run`].
     pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
         // Only the last row predicts what nobody has yet.
-        let sequence = Sequence { tokens, wanted: tokens.len().saturating_sub(1)..tokens.len() };
+        let wanted = tokens.len().saturating_sub(1)..tokens.len();
+        if session.n_shared > 0 {
+            return self.read(session, &[Piece::Tokens(tokens)], wanted);
+        }
+        let sequence = Sequence { tokens, wanted };
         let hidden = self.pass(&[sequence], session.n_past, None, Some(session))?;
         session.n_past += tokens.len();
         Ok(hidden)

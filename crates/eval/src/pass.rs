@@ -9,8 +9,10 @@ use tensor::DType;
 use crate::{
     Error,
     observe::{Observer, Part},
-    ops::{Attention, Buffers, KvView, Product, Queries, Rope, RopeCache, Rows, mul_mat, round, round_into},
-    session::{Activations, KeyValue, Session, StateKind},
+    ops::{
+        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_mat, round, round_into,
+    },
+    session::{Activations, Embedding, KeyValue, Seen, Session, StateKind},
     weights::Weight,
 };
 
@@ -25,12 +27,24 @@ pub(crate) struct Span {
     pub wanted: Range<usize>,
 }
 
+/// A picture's embedding in a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed<'a> {
+    /// Its rows.
+    pub rows: Range<usize>,
+    pub embedding: &'a Embedding,
+}
+
 /// One run over a batch.
 pub(crate) struct Pass<'a, 'o> {
     /// Tokens of all sequences, one after the other.
     pub tokens: Vec<u32>,
     pub spans: Vec<Span>,
     positions: Vec<u32>,
+    /// Time, height and width of every row, where rows are patches of a picture or are behind one.
+    pub grid: Option<Vec<[u32; 3]>>,
+    /// What stands in the place of tokens, in order.
+    pub pictures: Vec<Placed<'a>>,
     /// Most layers rotate alike: cosines and sines are made once for all of them.
     rope_caches: Vec<(Rope, Arc<RopeCache>)>,
     activations: Activations,
@@ -57,6 +71,8 @@ impl<'a, 'o> Pass<'a, 'o> {
             tokens,
             spans,
             positions,
+            grid: None,
+            pictures: Vec::new(),
             rope_caches: Vec::new(),
             activations,
             observer,
@@ -76,7 +92,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         if let Some((_, cache)) = self.rope_caches.iter().find(|(known, _)| known == rope) {
             return cache.clone();
         }
-        let cache = Arc::new(rope.cache(&self.positions));
+        let cache = Arc::new(rope.cache(&self.positions, self.grid.as_deref()));
         self.rope_caches.push((rope.clone(), cache.clone()));
         cache
     }
@@ -138,6 +154,36 @@ impl<'a, 'o> Pass<'a, 'o> {
             return Err(Error::TokenRange { id: *id, n_vocab: embedding.n_out });
         }
         Ok(self.rows_of(embedding, &self.tokens))
+    }
+
+    /// Puts pictures into `x` (n, n_embd) in the place of what was made of their tokens.
+    pub fn place_pictures(&self, x: &mut Rows) {
+        for Placed { rows, embedding } in &self.pictures {
+            x.slice_mut(s![rows.clone(), ..]).assign(&*embedding.rows);
+        }
+    }
+
+    /// Adds to the stream `x` (n, n_embd) behind layer `index` what pictures have for it.
+    pub fn add_deep_features(&self, index: usize, x: &mut Rows) {
+        for Placed { rows, embedding } in &self.pictures {
+            if let Some(deep) = embedding.deep.get(index) {
+                let mut x = x.slice_mut(s![rows.clone(), ..]);
+                x += &**deep;
+            }
+        }
+    }
+
+    /// The positions of a sequence that see each other under a mask whatever their order.
+    fn blocks(&self, span: &Span, mask: Mask) -> Vec<Range<usize>> {
+        let in_window = matches!(mask, Mask::SlidingWindow(_));
+        let sees = |placed: &&Placed<'_>| match placed.embedding.seen {
+            Seen::Before => false,
+            Seen::All => true,
+            Seen::InWindows => in_window,
+        };
+        let own = self.pictures.iter().filter(|placed| span.rows.contains(&placed.rows.start)).filter(sees);
+        let position = |row: usize| span.position + row - span.rows.start;
+        own.map(|placed| position(placed.rows.start)..position(placed.rows.end)).collect()
     }
 
     /// Rows of learned positions `(n_positions, n_embd)`: (n, n_embd).
@@ -211,6 +257,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
         let queries =
             |span: &Span| Queries { start: span.rows.start, end: span.rows.end, position: span.position };
+        let blocks: Vec<_> = self.spans.iter().map(|span| self.blocks(span, attention.mask)).collect();
         if let Some(session) = &mut self.session {
             let (keys, values) = session.append(index, &key, &value);
             let span = &self.spans[0];
@@ -220,15 +267,17 @@ impl<'a, 'o> Pass<'a, 'o> {
                 queries: queries(span),
                 keys: keys.slice(s![..n, ..]),
                 values: values.slice(s![..n, ..]),
+                blocks: &blocks[0],
             };
             return attention.run(query, &[view], out);
         }
-        let view = |span: &Span| KvView {
+        let views = self.spans.iter().zip(&blocks).map(|(span, blocks)| KvView {
             queries: queries(span),
             keys: key.slice_axis(Axis(0), span.rows.clone().into()),
             values: value.slice_axis(Axis(0), span.rows.clone().into()),
-        };
-        let views: Vec<KvView<'_>> = self.spans.iter().map(view).collect();
+            blocks,
+        });
+        let views: Vec<KvView<'_>> = views.collect();
         attention.run(query, &views, out)
     }
 
@@ -243,6 +292,7 @@ impl<'a, 'o> Pass<'a, 'o> {
                 queries: Queries { start: span.rows.start, end: span.rows.end, position: 0 },
                 keys: key.slice_axis(Axis(0), seen.clone().into()),
                 values: value.slice_axis(Axis(0), seen.into()),
+                blocks: &[],
             }
         };
         let views: Vec<KvView<'_>> = self.spans.iter().map(view).collect();

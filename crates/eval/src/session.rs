@@ -61,6 +61,66 @@ pub struct Features<'a> {
     pub n_frames: usize,
 }
 
+/// The rows of a picture, in the place of which a prompt has tokens else.
+#[derive(Debug, Clone)]
+pub struct Embedding {
+    /// (n, n_embd).
+    pub(crate) rows: Rows,
+    /// What is added to these rows behind the first layers of the text model: (n, n_embd) for each of them.
+    pub(crate) deep: Vec<Rows>,
+    /// Rows and columns of a picture whose embeddings have two positions each (M-RoPE).
+    pub(crate) grid: Option<(usize, usize)>,
+    /// In which layers of the text model they see each other whatever their order.
+    pub(crate) seen: Seen,
+}
+
+impl Embedding {
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.rows.nrows()
+    }
+
+    /// The rows: (n, n_embd) f32, row-major.
+    pub fn rows(&self) -> &[f32] {
+        self.rows.as_slice()
+    }
+
+    /// What is added behind each of the first layers of the text model: (n, n_embd) f32, row-major.
+    pub fn deep(&self) -> impl Iterator<Item = &[f32]> {
+        self.deep.iter().map(Rows::as_slice)
+    }
+}
+
+/// In which layers of a text model the embeddings of a picture see each other whatever their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// In none: each sees those before it.
+    Before,
+    /// In all, within the window where there is one (Gemma 3).
+    All,
+    /// In those with a window (Gemma 4).
+    InWindows,
+}
+
+/// A part of a prompt.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece<'a> {
+    /// Tokens, in order.
+    Tokens(&'a [u32]),
+    /// A picture: its rows stand where else tokens do.
+    Picture(&'a Embedding),
+}
+
+impl Piece<'_> {
+    /// How many positions it takes.
+    pub fn n_rows(&self) -> usize {
+        match self {
+            Piece::Tokens(tokens) => tokens.len(),
+            Piece::Picture(embedding) => embedding.n_rows(),
+        }
+    }
+}
+
 /// Keys and values of one layer: (n, n_head_kv * key_width) and (n, n_head_kv * value_width).
 pub(crate) type KeyValue = (Rows, Rows);
 
@@ -82,6 +142,8 @@ pub(crate) enum StateKind {
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     pub(crate) n_past: usize,
+    /// By how much the position of the next row is below `n_past`: rows of a picture share positions (M-RoPE).
+    pub(crate) n_shared: usize,
     /// Keys and values of each layer; matrices have room for more than `n_past` rows.
     layers: Vec<KeyValue>,
     /// Keys and values of what an encoder read, for each layer of the decoder.

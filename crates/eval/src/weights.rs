@@ -153,6 +153,13 @@ impl<'a> Weights<'a> {
         self.known.extend(ignored.cloned());
     }
 
+    /// The same for all tensors whose names begin so.
+    pub fn ignore_beginning(&mut self, beginnings: &[&str]) {
+        let names = self.file.tensors().map(|(_, info)| &info.name);
+        let ignored = names.filter(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)));
+        self.known.extend(ignored.cloned());
+    }
+
     /// Refuses a file with tensors that the graph does not know, so that nothing is passed over in silence. Returns the
     /// names of those that were decoded whole.
     pub fn check_all_known(self, architecture: &str) -> Result<BTreeSet<String>, Error> {

@@ -24,6 +24,8 @@ const FLOORS: &[&[&str]] = &[
     // What runs which architecture, and what runs all of them.
     &["models"],
     &["model"],
+    // Pictures: pixels, patches, layers, towers.
+    &["vision"],
     // What is done with a model.
     &["chunks"],
     &["nonfinite"],

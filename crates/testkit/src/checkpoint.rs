@@ -94,6 +94,22 @@ pub fn projector(name: &str) -> PathBuf {
     whole("projectors", name)
 }
 
+/// As [`checkpoint`], of `golden/vision/NAME`.
+///
+/// # Panics
+/// As [`checkpoint`].
+pub fn vision(name: &str) -> PathBuf {
+    whole("vision", name)
+}
+
+/// Names of the checkpoints of `golden/vision`, sorted.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn vision_names() -> Vec<String> {
+    names_in("vision")
+}
+
 fn whole(parent: &str, name: &str) -> PathBuf {
     let own = golden_path(parent).join(name);
     if !own.join("checkpoint.json").is_file() {

@@ -13,7 +13,7 @@ mod pickle;
 
 pub use checkpoint::{
     bf16, checkpoint, checkpoint_names, f16, form, form_names, logits_file, logits_file_names, projector,
-    projector_names,
+    projector_names, vision, vision_names,
 };
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{

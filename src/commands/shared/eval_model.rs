@@ -43,14 +43,19 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
         .map(|name| Activations::ALL.iter().copied().find(|kind| kind.name() == name).unwrap_or_default())
 }
 
+/// How a model is run.
+pub(in crate::commands) fn options(run: &RunArgs) -> Options {
+    let threads = Some(useful_threads(run.threads));
+    Options { threads, activations: run.activations.unwrap_or_default() }
+}
+
 /// Opens a model, and warns of what is odd about it.
 ///
 /// # Errors
 /// What is wrong with the file or with the options.
 pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<Model, Failure> {
     cpu_level()?;
-    let threads = Some(useful_threads(run.threads));
-    let options = Options { threads, activations: run.activations.unwrap_or_default() };
+    let options = options(run);
     let failed = |error| at(path, error).hint(input_kind::advice(path, Wanted::Gguf));
     let model = Model::open(path, &options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {

@@ -12,6 +12,7 @@ pub(super) mod input_kind;
 pub(super) mod metadata_json;
 pub(super) mod outputs;
 pub(super) mod part_file;
+pub(super) mod pictures;
 pub(super) mod plan_report;
 pub(super) mod progress_line;
 pub(super) mod quantize_options;

@@ -344,9 +344,11 @@ impl Ropes {
         let Some(kind) = spec.rope.filter(|_| rotates) else { return Ok(None) };
         // M-RoPE gives each section of pairs a position of its own (time, height, width). In text all three are the same,
         // and what is left is RoPE on halves.
-        let kind = match keys.counts("rope.dimension_sections", 4) {
-            Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => RopeKind::Neox,
-            _ => kind,
+        let (kind, axes) = match keys.counts("rope.dimension_sections", 4) {
+            Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => {
+                (RopeKind::Neox, axes(&sections, n_rot / 2, spec.interleaved_sections))
+            }
+            _ => (kind, Vec::new()),
         };
         let mut base = rope_scaling::base(keys, n_rot)?;
         let mut scaling = rope_scaling::read(spec, keys)?;
@@ -358,7 +360,10 @@ impl Ropes {
                 scaling = scaling.unscaled();
             }
         }
-        let rope = |divisors: Option<&[f32]>| Rope::new(kind, n_rot, base, &scaling, divisors);
+        let rope = |divisors: Option<&[f32]>| Rope {
+            axes: axes.clone(),
+            ..Rope::new(kind, n_rot, base, &scaling, divisors)
+        };
         // Llama 3's divisors are for every length; of LongRoPE's the short ones are for the context of the first training.
         let first = all.as_deref().or(short.as_deref());
         Ok(Some(Ropes {
@@ -374,6 +379,33 @@ impl Ropes {
             _ => &self.short,
         }
     }
+}
+
+/// Which position turns each of `n` pairs: 0 for time, 1 for height, 2 for width. `sections` are numbers of pairs, one
+/// stretch after the other; or every third pair from the second on turns by height and from the third on by width, as
+/// long as their sections last.
+///
+/// Source: `ggml_mrope_cache_init` of ggml, llama.cpp of llama-cpp-python 0.3.36, and `recomposition_frequencies` in
+/// `modeling_qwen3_vl.py` of transformers 5.23.
+fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
+    let total = sections.iter().fold(0usize, |sum, n| sum.saturating_add(*n)).max(1);
+    let axis = |pair: usize| {
+        if is_interleaved {
+            let axis = pair % 3;
+            return if pair < sections[axis].saturating_mul(3) { axis } else { 0 };
+        }
+        // More pairs than the sections have begin again.
+        let at = pair % total;
+        let height = sections[0];
+        let width = height.saturating_add(sections[1]);
+        match at {
+            _ if at < height => 0,
+            _ if at < width => 1,
+            _ if at < width.saturating_add(sections[2]) => 2,
+            _ => 0,
+        }
+    };
+    (0..n).map(axis).collect()
 }
 
 impl Temperature {
@@ -423,6 +455,16 @@ fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sections_are_stretches_or_take_turns() {
+        assert_eq!(axes(&[2, 1, 1, 0], 4, false), [0, 0, 1, 2]);
+        assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
+        // Qwen 3 VL: 24, 20 and 20 pairs, the last ones by time.
+        let axes = axes(&[24, 20, 20, 0], 64, true);
+        assert_eq!([0, 1, 2].map(|axis| axes.iter().filter(|it| **it == axis).count()), [24, 20, 20]);
+        assert_eq!(axes[57..], [0, 1, 2, 0, 0, 0, 0]);
+    }
 
     #[test]
     fn temperature_grows_with_whole_lengths() {

@@ -109,6 +109,8 @@ impl Graph for Decoder {
         if self.embedding_scale != 1.0 {
             x *= self.embedding_scale;
         }
+        // A projector's rows are as large as scaled embeddings.
+        pass.place_pictures(&mut x);
         if let Some(positions) = &self.positions {
             x += &pass.embed_positions(positions)?;
         }
@@ -120,6 +122,7 @@ impl Graph for Decoder {
         }
         for (i, layer) in self.layers.iter().enumerate() {
             layer.run(i, &mut x, pass);
+            pass.add_deep_features(i, &mut x);
         }
         // From here on only the wanted rows count: for perplexity half of them, in generation one.
         let mut wanted = x.select_rows(&pass.wanted_rows());
@@ -127,5 +130,9 @@ impl Graph for Decoder {
             norm.apply(&mut wanted);
         }
         Ok(wanted)
+    }
+
+    fn takes_pictures(&self) -> bool {
+        true
     }
 }

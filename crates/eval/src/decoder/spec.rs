@@ -28,6 +28,8 @@ pub(crate) struct Spec {
     pub rope: Option<RopeKind>,
     /// In which layers it does.
     pub rope_layers: RopeLayers,
+    /// Whether pairs that turn by time, height and width (M-RoPE) take turns, where else each kind is a stretch of a head.
+    pub interleaved_sections: bool,
     /// Whether YaRN's bounds are rounded to whole pairs.
     pub yarn_truncate: bool,
     /// What YaRN's magnitude is applied to.
@@ -207,6 +209,7 @@ impl Spec {
         qkv_by_head: false,
         rope: Some(RopeKind::Normal),
         rope_layers: RopeLayers::All,
+        interleaved_sections: false,
         yarn_truncate: true,
         yarn_mscale: YarnMscale::Rotation,
         qk_norm_after_rope: false,
@@ -231,6 +234,7 @@ impl Spec {
     /// Llama with RoPE on the halves of a head.
     pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA };
     pub const QWEN3: Spec = Spec { classifier: ClassifierSpec::QWEN3, ..Spec::NEOX };
+    pub const QWEN3_VL: Spec = Spec { interleaved_sections: true, ..Spec::QWEN3 };
     pub const QWEN2_MOE: Spec = Spec { norm_topk_prob: false, ..Spec::NEOX };
     pub const GEMMA: Spec =
         Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::SqrtWidth, ..Spec::NEOX };

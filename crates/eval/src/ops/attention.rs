@@ -68,6 +68,20 @@ pub(crate) struct KvView<'a> {
     pub keys: ArrayView2<'a, f32>,
     /// (n_keys, n_head_kv * value_width).
     pub values: ArrayView2<'a, f32>,
+    /// Positions that see each other whatever their order, beside those before them: pictures.
+    pub blocks: &'a [Range<usize>],
+}
+
+impl KvView<'_> {
+    /// Which keys a query at a position sees.
+    fn keys_of(&self, mask: Mask, position: usize) -> Range<usize> {
+        let n_keys = self.keys.nrows();
+        let mut keys = mask.keys(position, n_keys);
+        if let Some(block) = self.blocks.iter().find(|block| block.contains(&position)) {
+            keys.end = keys.end.max(block.end.min(n_keys));
+        }
+        keys
+    }
 }
 
 /// Rows `start..end` of a batch, and the position of the first.
@@ -134,15 +148,15 @@ impl Attention<'_> {
             let rows = block..(block + BLOCK_ROWS).min(n);
             // The keys seen by a block: ranges only move forward with the position, so those of its first and of
             // its last query bound all others.
-            let first = self.mask.keys(position + rows.start, n_keys).start;
-            let last = self.mask.keys(position + rows.end - 1, n_keys).end;
+            let first = sequence.keys_of(self.mask, position + rows.start).start;
+            let last = sequence.keys_of(self.mask, position + rows.end - 1).end;
             let mut scores = scores.slice_mut(s![..rows.len(), ..last - first]);
             // S = scale * Q K^T: (rows, key_width) @ (key_width, keys) -> (rows, keys)
             let (q, k) = (queries.slice(s![rows.clone(), ..]), keys.slice(s![first..last, ..]));
             dense(self.scale, q, k.reversed_axes(), scores.view_mut());
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
-                let seen = self.mask.keys(query, n_keys);
+                let seen = sequence.keys_of(self.mask, query);
                 let row = row.as_slice_mut().expect("scores are contiguous");
                 // What the query does not see gets no weight; what it sees, a softmax over this alone.
                 row[..seen.start - first].fill(0.0);

@@ -17,6 +17,9 @@
 //! positions: pairs before it rotate often enough to stay as they are, pairs after `high` are slowed by `s`, and those
 //! between are mixed. `m` ([`Rope::magnitude`]) is 1 but with YaRN and LongRoPE.
 //!
+//! A row may have three positions, of time, height and width, and a pair turns by one of them ([`Rope::axes`]): patches of a
+//! picture and their embeddings (M-RoPE).
+//!
 //! Source: `ggml_rope_cache_init`, `rope_yarn` and `ggml_rope_yarn_corr_dims` of ggml, llama.cpp of
 //! llama-cpp-python 0.3.36.
 
@@ -43,6 +46,8 @@ pub(crate) struct Rope {
     pub frequencies: Vec<f32>,
     /// What cosines and sines are multiplied with.
     pub magnitude: f32,
+    /// (n_rot / 2): which of a row's three positions turns each pair; empty where it is the first for all.
+    pub axes: Vec<usize>,
 }
 
 /// Cosines and sines for the rows of a batch: (n_rows, n_rot / 2) each, times the magnitude.
@@ -111,19 +116,32 @@ impl Rope {
                 scaled * (1.0 - g) + plain * g
             })
             .collect();
-        Rope { kind, frequencies, magnitude: scaling.magnitude }
+        Rope { kind, frequencies, magnitude: scaling.magnitude, axes: Vec::new() }
     }
 
-    /// Cosines and sines for rows at these positions.
-    pub fn cache(&self, positions: &[u32]) -> RopeCache {
+    /// The rotation of pairs by frequencies along axes: 1 is height, 2 is width.
+    pub fn axial(kind: RopeKind, pairs: impl Iterator<Item = (usize, f32)>) -> Rope {
+        let (axes, frequencies) = pairs.unzip();
+        Rope { kind, frequencies, magnitude: 1.0, axes }
+    }
+
+    /// Cosines and sines for rows at these positions; for rows of a grid, at the three positions of each.
+    pub fn cache(&self, positions: &[u32], grid: Option<&[[u32; 3]]>) -> RopeCache {
         let half = self.frequencies.len();
-        let angles = |position: u32| self.frequencies.iter().map(move |f| (position as f32 * f).sin_cos());
+        let position = |row: usize, pair: usize| match grid {
+            None => positions[row],
+            Some(grid) => grid[row][self.axes.get(pair).copied().unwrap_or(0)],
+        };
+        let angles = |row: usize| {
+            let frequencies = self.frequencies.iter().enumerate();
+            frequencies.map(move |(pair, f)| (position(row, pair) as f32 * f).sin_cos())
+        };
         let mut cache = RopeCache { cos: Vec::new(), sin: Vec::new() };
         for values in [&mut cache.cos, &mut cache.sin] {
             values.reserve_exact(positions.len() * half);
         }
         // The magnitude goes into the table, so that rotating costs the same with and without.
-        for (sin, cos) in positions.iter().copied().flat_map(angles) {
+        for (sin, cos) in (0..positions.len()).flat_map(angles) {
             cache.cos.push(cos * self.magnitude);
             cache.sin.push(sin * self.magnitude);
         }

@@ -1,0 +1,280 @@
+//! The layers of a tower: attention of all patches to all, and a feed-forward part.
+//!
+//! ```text
+//! x += n2(W_o attend(rope(q(n1 x)), rope(k(n1 x)), v(n1 x)))
+//! x += n4(F(n3 x))            F(h) = W_down (f(W_gate h) * W_up h), or W_down f(W_up h)
+//! ```
+//!
+//! Norms `n2` and `n4`, norms of heads, gates and the bounds of matrices are there where their tensors are.
+//!
+//! Source: `build_vit` in `tools/mtmd/clip.cpp` of llama.cpp (llama-cpp-python 0.3.36), and the towers of transformers 5.23.
+
+use ndarray::s;
+
+use crate::{
+    Error,
+    decoder::Linear,
+    keys::Keys,
+    ops::{Activation, Attention, Mask, Norm, NormKind, Rope, Rows},
+    pass::Pass,
+    weights::Weights,
+};
+
+/// What all layers of a tower have in common.
+pub(super) struct Form {
+    pub n_embd: usize,
+    pub n_ff: usize,
+    pub n_layer: usize,
+    pub n_head: usize,
+    /// Elements of a head.
+    pub head_width: usize,
+    pub norm: NormKind,
+    /// Of every norm.
+    pub epsilon: f32,
+    pub activation: Activation,
+    /// What scores are multiplied with.
+    pub scale: f32,
+    /// How queries and keys are turned by the place of their patch: parts of a head from an element on.
+    pub ropes: Vec<(usize, Rope)>,
+    /// Whether values are normalized, without weights.
+    pub value_norm: bool,
+}
+
+impl Form {
+    /// The sizes that the keys of a tower say. The rest is that of most: attention scaled by the root of a head's width.
+    ///
+    /// # Errors
+    /// [`Error::Key`].
+    pub fn read(
+        keys: &Keys<'_>,
+        weights: &Weights<'_>,
+        norm: NormKind,
+        activation: Activation,
+    ) -> Result<Form, Error> {
+        let n_embd = keys.need_count("vision.embedding_length")?;
+        let n_layer = keys.need_count("vision.block_count")?;
+        // The list of layers is made before their tensors are looked for.
+        if n_layer > weights.n_tensors() {
+            return Err(keys.wrong("vision.block_count", "at most the number of tensors"));
+        }
+        let n_head = keys.need_count("vision.attention.head_count")?;
+        if n_head == 0 || n_embd == 0 || !n_embd.is_multiple_of(n_head) {
+            return Err(keys.wrong("vision.attention.head_count", "a part of the embedding's length"));
+        }
+        let head_width = n_embd / n_head;
+        Ok(Form {
+            n_embd,
+            n_ff: keys.need_count("vision.feed_forward_length")?,
+            n_layer,
+            n_head,
+            head_width,
+            norm,
+            epsilon: keys.need_float("vision.attention.layer_norm_epsilon")?,
+            activation,
+            scale: 1.0 / (head_width as f32).sqrt(),
+            ropes: Vec::new(),
+            value_norm: false,
+        })
+    }
+
+    /// The norm of this name over `n` elements.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::TensorShape`].
+    pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Norm, Error> {
+        let missing = || Error::MissingTensor { name: format!("{name}.weight") };
+        self.norm_if_there(weights, name, n)?.ok_or_else(missing)
+    }
+
+    /// The norm of this name over `n` elements, if its weights are there.
+    fn norm_if_there(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+        let Some(weight) = weights.vector(&format!("{name}.weight"), n)? else { return Ok(None) };
+        let bias = weights.vector(&format!("{name}.bias"), n)?;
+        Ok(Some(Norm { kind: self.norm, epsilon: self.epsilon, weight: Some(weight), bias }))
+    }
+
+    /// The root of the mean of squares, without weights.
+    pub fn weightless(&self) -> Norm {
+        Norm { kind: NormKind::Rms, epsilon: self.epsilon, weight: None, bias: None }
+    }
+}
+
+/// A matrix, and the bounds of what goes in and comes out where it is clipped (Gemma 4).
+struct Matrix {
+    linear: Linear,
+    input: Option<(f32, f32)>,
+    output: Option<(f32, f32)>,
+}
+
+impl Matrix {
+    fn open(
+        weights: &mut Weights<'_>,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+    ) -> Result<Option<Matrix>, Error> {
+        let Some(linear) = Linear::open(weights, name, n_in, n_out)? else { return Ok(None) };
+        let mut bound = |end: &str| -> Result<Option<f32>, Error> {
+            Ok(weights.vector(&format!("{name}.{end}"), 1)?.map(|bound| bound[0]))
+        };
+        let mut bounds = |low: &str, high: &str| -> Result<Option<(f32, f32)>, Error> {
+            Ok(bound(low)?.zip(bound(high)?))
+        };
+        let input = bounds("input_min", "input_max")?;
+        let output = bounds("output_min", "output_max")?;
+        Ok(Some(Matrix { linear, input, output }))
+    }
+
+    fn need(weights: &mut Weights<'_>, name: &str, n_in: usize, n_out: usize) -> Result<Matrix, Error> {
+        Self::open(weights, name, n_in, n_out)?
+            .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
+    }
+
+    /// `x (n, n_in) -> (n, n_out)`.
+    fn run(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        // As in torch the upper bound wins where it is below the lower one; `f32::clamp` would panic.
+        let clip = |rows: &mut Rows, (low, high): (f32, f32)| rows.map(|x| x.max(low).min(high));
+        let mut out = match self.input {
+            None => self.linear.run(x, pass),
+            Some(bounds) => {
+                let mut clipped = pass.scratch(x.nrows(), x.ncols());
+                clipped.copy_from(x);
+                clip(&mut clipped, bounds);
+                self.linear.run(&clipped, pass)
+            }
+        };
+        if let Some(bounds) = self.output {
+            clip(&mut out, bounds);
+        }
+        out
+    }
+}
+
+/// Queries, keys and values; boxed because a layer holds one or three.
+enum Projections {
+    Apart(Box<[Matrix; 3]>),
+    /// (n_embd, 3 n_embd).
+    Fused(Box<Matrix>),
+}
+
+pub(super) struct Layer {
+    attention_norm: Norm,
+    projections: Projections,
+    query_norm: Option<Norm>,
+    key_norm: Option<Norm>,
+    output: Matrix,
+    attention_post_norm: Option<Norm>,
+    mlp_norm: Norm,
+    gate: Option<Matrix>,
+    up: Matrix,
+    down: Matrix,
+    mlp_post_norm: Option<Norm>,
+    /// (n_embd): what the stream is multiplied with behind the layer.
+    out_scale: Option<Vec<f32>>,
+}
+
+impl Layer {
+    /// Layer `i` of a tower.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
+    pub fn open(form: &Form, weights: &mut Weights<'_>, i: usize) -> Result<Layer, Error> {
+        let blk = |name: &str| format!("v.blk.{i}.{name}");
+        let Form { n_embd, n_ff, .. } = *form;
+        let projections = match Matrix::open(weights, &blk("attn_qkv"), n_embd, 3 * n_embd)? {
+            Some(fused) => Projections::Fused(Box::new(fused)),
+            None => {
+                let mut need = |name: &str| Matrix::need(weights, &blk(name), n_embd, n_embd);
+                Projections::Apart(Box::new([need("attn_q")?, need("attn_k")?, need("attn_v")?]))
+            }
+        };
+        Ok(Layer {
+            attention_norm: form.norm(weights, &blk("ln1"), n_embd)?,
+            projections,
+            query_norm: form.norm_if_there(weights, &blk("attn_q_norm"), form.head_width)?,
+            key_norm: form.norm_if_there(weights, &blk("attn_k_norm"), form.head_width)?,
+            output: Matrix::need(weights, &blk("attn_out"), n_embd, n_embd)?,
+            attention_post_norm: form.norm_if_there(weights, &blk("attn_post_norm"), n_embd)?,
+            mlp_norm: form.norm(weights, &blk("ln2"), n_embd)?,
+            gate: Matrix::open(weights, &blk("ffn_gate"), n_embd, n_ff)?,
+            up: Matrix::need(weights, &blk("ffn_up"), n_embd, n_ff)?,
+            down: Matrix::need(weights, &blk("ffn_down"), n_ff, n_embd)?,
+            mlp_post_norm: form.norm_if_there(weights, &blk("ffn_post_norm"), n_embd)?,
+            out_scale: weights.vector(&blk("out_scale.weight"), n_embd)?,
+        })
+    }
+
+    /// Adds to `x` (n_patches, n_embd) what the layer makes of it.
+    pub fn run(&self, form: &Form, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
+        let mut h = pass.scratch(x.nrows(), x.ncols());
+        self.attention_norm.apply_into(x, &mut h);
+        let [mut query, mut key, mut value] = self.project(&h, pass);
+        // Heads are normalized before they are turned.
+        for (rows, norm) in [(&mut query, &self.query_norm), (&mut key, &self.key_norm)] {
+            if let Some(norm) = norm {
+                norm.apply_groups(rows, form.head_width);
+            }
+        }
+        if form.value_norm {
+            form.weightless().apply_groups(&mut value, form.head_width);
+        }
+        for (start, rope) in &form.ropes {
+            let cache = pass.rope_cache(rope);
+            rope.apply(&mut [&mut query, &mut key], form.head_width, *start, &cache);
+        }
+        let attention = Attention {
+            n_head: form.n_head,
+            n_head_kv: form.n_head,
+            key_width: form.head_width,
+            value_width: form.head_width,
+            scale: form.scale,
+            soft_cap: None,
+            mask: Mask::All,
+            slopes: None,
+            sinks: None,
+            bias: None,
+        };
+        let attended = pass.attend(index, &attention, &query, key, value);
+        let mut mixed = self.output.run(&attended, pass);
+        drop((query, attended));
+        if let Some(norm) = &self.attention_post_norm {
+            norm.apply(&mut mixed);
+        }
+        x.add_scaled(1.0, &mixed);
+
+        self.mlp_norm.apply_into(x, &mut h);
+        let mut inner = self.up.run(&h, pass);
+        match &self.gate {
+            Some(gate) => {
+                let mut gate = gate.run(&h, pass);
+                form.activation.apply_gated(&mut gate, &inner);
+                inner = gate;
+            }
+            None => form.activation.apply(&mut inner),
+        }
+        let mut made = self.down.run(&inner, pass);
+        if let Some(norm) = &self.mlp_post_norm {
+            norm.apply(&mut made);
+        }
+        x.add_scaled(1.0, &made);
+        if let Some(scale) = &self.out_scale {
+            x.rows_mut().into_iter().for_each(|mut row| row.iter_mut().zip(scale).for_each(|(x, s)| *x *= s));
+        }
+    }
+
+    /// Queries, keys and values of normalized rows: (n_patches, n_embd) each.
+    fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; 3] {
+        match &self.projections {
+            Projections::Apart(apart) => apart.each_ref().map(|matrix| matrix.run(h, pass)),
+            Projections::Fused(fused) => {
+                let all = fused.run(h, pass);
+                let width = all.ncols() / 3;
+                [0, 1, 2].map(|i| {
+                    let mut part = pass.scratch(all.nrows(), width);
+                    part.assign(&all.slice(s![.., i * width..(i + 1) * width]));
+                    part
+                })
+            }
+        }
+    }
+}

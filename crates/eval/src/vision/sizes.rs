@@ -1,0 +1,101 @@
+//! The size that a picture is given before it is cut into patches.
+//!
+//! Files have no keys for most of these rules: they are those of the families' preprocessors in transformers 5.23, with
+//! bounds that no key states as mtmd of llama.cpp has them.
+
+use crate::Error;
+
+/// The sides nearest to multiples of `factor` whose product is between two bounds, as Qwen has it (`smart_resize` of
+/// transformers).
+///
+/// # Errors
+/// [`Error::PictureShape`] for a picture 200 times as long as it is wide.
+pub(super) fn nearest(
+    (width, height): (usize, usize),
+    factor: usize,
+    min_pixels: usize,
+    max_pixels: usize,
+) -> Result<(usize, usize), Error> {
+    /// What Qwen's preprocessor takes for no picture.
+    const MAX_RATIO: usize = 200;
+    if width.max(height) > MAX_RATIO * width.min(height) {
+        return Err(Error::PictureShape { width, height, max_ratio: MAX_RATIO });
+    }
+    let (w, h, f) = (width as f64, height as f64, factor as f64);
+    let multiples =
+        |count: &dyn Fn(f64) -> f64| [w, h].map(|side| (count(side) as usize).saturating_mul(factor));
+    // Python rounds halves to the even number.
+    let sides = multiples(&|side| (side / f).round_ties_even());
+    let n_pixels = sides[0].saturating_mul(sides[1]);
+    let sides = if n_pixels > max_pixels {
+        // beta scales the area to the bound.
+        let beta = (h * w / max_pixels as f64).sqrt();
+        multiples(&|side| (side / beta / f).floor()).map(|side| side.max(factor))
+    } else if n_pixels < min_pixels {
+        let beta = (min_pixels as f64 / (h * w)).sqrt();
+        multiples(&|side| (side * beta / f).ceil())
+    } else {
+        sides
+    };
+    Ok((sides[0], sides[1]))
+}
+
+/// No side longer than `longest`, each rounded up to a multiple of `factor`, as Pixtral has it
+/// (`get_resize_output_image_size` of transformers).
+pub(super) fn within((width, height): (usize, usize), factor: usize, longest: usize) -> (usize, usize) {
+    let ratio = width.max(height) as f64 / longest as f64;
+    let side = |side: usize| {
+        let side = if ratio > 1.0 { (side as f64 / ratio).floor() as usize } else { side };
+        // A side that falls below one pixel is one patch.
+        side.max(1).div_ceil(factor).saturating_mul(factor)
+    };
+    (side(width), side(height))
+}
+
+/// The largest sides of about the picture's ratio that are multiples of `factor` and have at most `n_tokens` squares of it, as
+/// Gemma 4 has it (`get_aspect_ratio_preserving_size` of transformers).
+pub(super) fn filling((width, height): (usize, usize), factor: usize, n_tokens: usize) -> (usize, usize) {
+    let (w, h, f) = (width as f64, height as f64, factor as f64);
+    let scale = (n_tokens as f64 * f * f / (w * h)).sqrt();
+    let [mut wide, mut high] = [w, h].map(|side| (scale * side / f).floor() as usize);
+    // A strip has one row of squares, and no more than its ratio says.
+    if high == 0 {
+        (wide, high) = ((width / height).clamp(1, n_tokens), 1);
+    } else if wide == 0 {
+        (wide, high) = (1, (height / width).clamp(1, n_tokens));
+    }
+    (wide * factor, high * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Expected sizes are those of the functions of transformers 5.23 that the comments above name.
+
+    #[test]
+    fn nearest_sides_keep_to_both_bounds() {
+        let qwen = |size| nearest(size, 32, 8 * 1024, 4096 * 1024).unwrap();
+        assert_eq!(qwen((1000, 700)), (992, 704));
+        assert_eq!(qwen((48, 80)), (96, 128));
+        assert_eq!(qwen((8000, 6000)), (2336, 1760));
+        // Halves: 1.5 and 2.5 both become 2.
+        assert_eq!(nearest((12, 20), 8, 1, 1 << 20).unwrap(), (16, 16));
+        assert!(matches!(nearest((1, 201), 8, 1, 1 << 20), Err(Error::PictureShape { .. })));
+    }
+
+    #[test]
+    fn sides_within_a_bound_are_rounded_up() {
+        assert_eq!(within((1000, 700), 16, 1024), (1008, 704));
+        assert_eq!(within((3000, 2000), 16, 1024), (1024, 688));
+        assert_eq!(within((30000, 1), 28, 1540), (1540, 28));
+    }
+
+    #[test]
+    fn sides_that_fill_keep_the_ratio() {
+        assert_eq!(filling((1000, 700), 48, 280), (960, 672));
+        assert_eq!(filling((45, 30), 12, 12), (48, 24));
+        assert_eq!(filling((3000, 2), 48, 280), (13440, 48));
+        assert_eq!(filling((2, 300), 48, 280), (48, 9792));
+    }
+}

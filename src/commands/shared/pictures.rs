@@ -1,0 +1,126 @@
+//! Prompts with pictures: reading files, rows of projectors, and where they stand among tokens.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use eval::{
+    Embedding, Model, Options, Piece,
+    vision::{Picture, Projector},
+};
+
+use super::eval_model::{RunArgs, at, options};
+use crate::{failure::Failure, ui::Ui};
+
+/// What stands for a picture in a prompt, as in llama.cpp's `llama-mtmd-cli`.
+pub(in crate::commands) const PLACE: &str = "<__media__>";
+
+/// Bytes of a picture's file at most: more than any camera makes.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Pictures, ready for a prompt.
+pub(in crate::commands) struct Pictures {
+    projector: Projector,
+    embeddings: Vec<Embedding>,
+}
+
+impl Pictures {
+    /// Opens a projector for a model, and makes rows of pictures.
+    ///
+    /// # Errors
+    /// What is wrong with the projector or with a picture.
+    pub fn open(
+        model: &Model,
+        mmproj: &Path,
+        images: &[PathBuf],
+        max_tokens: Option<usize>,
+        run: &RunArgs,
+        ui: &Ui,
+    ) -> Result<Pictures, Failure> {
+        let options: Options = options(run);
+        let projector = Projector::open(mmproj, &options).map_err(|error| at(mmproj, error))?;
+        projector.check_fits(model).map_err(|error| at(mmproj, error))?;
+        // A mark that is no token of the vocabulary is spelled in letters, which no model was trained on.
+        let (begin, end) = projector.marks();
+        for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
+            let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();
+            if !ids.iter().any(|id| model.tokenizer().token_text(*id) == Some(mark.as_bytes())) {
+                ui.warning(&format!("the vocabulary has no token `{mark}`: is the projector of this model?"));
+            }
+        }
+        let embed = |path: &PathBuf| {
+            let picture = Picture::read(&read(path)?).map_err(|error| at(path, error))?;
+            projector.embed(&picture, max_tokens).map_err(|error| at(path, error))
+        };
+        let embeddings = images.iter().map(embed).collect::<Result<Vec<_>, _>>()?;
+        Ok(Pictures { projector, embeddings })
+    }
+
+    /// The prompt with a place for each picture: before it, where it has none.
+    ///
+    /// # Errors
+    /// A prompt of another number of places than there are pictures.
+    pub fn with_places(&self, prompt: &str) -> Result<String, Failure> {
+        let (found, expected) = (prompt.matches(PLACE).count(), self.embeddings.len());
+        match found {
+            0 => Ok(PLACE.repeat(expected) + prompt),
+            _ if found == expected => Ok(prompt.to_owned()),
+            _ => Err(Failure::usage(format_args!(
+                "the prompt has {found} places for pictures (`{PLACE}`), and there are {expected}"
+            ))),
+        }
+    }
+
+    /// The tokens between places, with what stands before and behind each picture.
+    ///
+    /// # Errors
+    /// A template that drops or doubles places; what the tokenizer says.
+    pub fn tokens(
+        &self,
+        file: &Path,
+        model: &Model,
+        text: &str,
+        begins: bool,
+    ) -> Result<Vec<Vec<u32>>, Failure> {
+        let parts: Vec<&str> = text.split(PLACE).collect();
+        if parts.len() != self.embeddings.len() + 1 {
+            let found = parts.len() - 1;
+            let problem =
+                format_args!("`tokenizer.chat_template` makes {found} places for pictures of the prompt's");
+            return Err(Failure::at(file, problem).hint(["without --chat the prompt is continued as it is"]));
+        }
+        let (begin, end) = self.projector.marks();
+        let last = parts.len() - 1;
+        let tokens = parts.iter().enumerate().map(|(i, part)| {
+            let before = if i > 0 { end } else { "" };
+            let behind = if i < last { begin } else { "" };
+            // Marks are tokenized with the text around them: blanks of both become one token.
+            model.tokenizer().encode(format!("{before}{part}{behind}"), i == 0 && begins, true)
+        });
+        tokens.collect::<Result<_, _>>().map_err(|error| Failure::at(file, error))
+    }
+
+    /// Tokens and pictures in turn.
+    pub fn pieces<'a>(&'a self, tokens: &'a [Vec<u32>]) -> Vec<Piece<'a>> {
+        let mut pieces = Vec::new();
+        for (i, tokens) in tokens.iter().enumerate() {
+            pieces.push(Piece::Tokens(tokens));
+            pieces.extend(self.embeddings.get(i).map(Piece::Picture));
+        }
+        pieces
+    }
+}
+
+/// The bytes of a picture's file.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let file = File::open(path).map_err(|error| Failure::cannot_open(path, error))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::cannot_open(path, error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Failure::at(path, format_args!("more than the {} MiB of a picture", MAX_BYTES >> 20)));
+    }
+    Ok(bytes)
+}
