@@ -21,6 +21,7 @@ use eval::{
     choice::{HellaSwag, MultipleChoice, Winogrande},
     logits_file::LogitsFile,
     tokenize::Tokenizer,
+    vision::{Picture, Projector},
 };
 use gguf::{Array, Endian, Metadata, Plan, Value};
 use quant::Level;
@@ -290,20 +291,51 @@ fn mutated_models() {
     let good: Vec<gguf::File> = paths.iter().map(|path| gguf::File::open(path).unwrap()).collect();
     let path = sandbox.path("mutant.gguf");
     mutants(1000, |draw| {
-        let file = draw.of(&good);
-        let mut metadata = file.metadata().clone();
-        for _ in 0..=draw.below(2) {
-            mutate_metadata(&mut metadata, draw);
+        if !write_mutant(draw.of(&good), draw, &path) {
+            return false;
         }
-        let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
-        let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();
-        let Ok(plan) = Plan::new(&metadata, tensors, Endian::Little, 32) else { return false };
-        fs::write(&path, plan.to_bytes(&data).unwrap()).unwrap();
         let options = eval::Options { threads: Some(1), ..eval::Options::default() };
         let Ok(model) = Model::open(&path, &options) else { return false };
         let _may_be_unknown = model.tokenizer().encode("a text", true, true);
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
         model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
+    });
+}
+
+/// A file with up to three keys changed; whether it could be written.
+fn write_mutant(file: &gguf::File, draw: &mut Draw, path: &Path) -> bool {
+    let mut metadata = file.metadata().clone();
+    for _ in 0..=draw.below(2) {
+        mutate_metadata(&mut metadata, draw);
+    }
+    let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
+    let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();
+    let Ok(plan) = Plan::new(&metadata, tensors, Endian::Little, 32) else { return false };
+    fs::write(path, plan.to_bytes(&data).unwrap()).unwrap();
+    true
+}
+
+#[test]
+fn mutated_projectors() {
+    let sandbox = Sandbox::new();
+    let path = |name: &str| sandbox.path(&format!("{name}.gguf"));
+    let convert = |name: &String| {
+        let (folder, to) = (testkit::vision(name), path(name));
+        let args = [folder.to_str().unwrap(), to.to_str().unwrap(), "--mmproj", "-t", "f32", "-q"];
+        let ran = sandbox.convert(&args);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+        gguf::File::open(&to).unwrap()
+    };
+    let good: Vec<gguf::File> = testkit::vision_names().iter().map(convert).collect();
+    let picture = Picture::read(&fs::read(golden("vision/picture.png")).unwrap()).unwrap();
+    let path = path("mutant");
+    mutants(600, |draw| {
+        if !write_mutant(draw.of(&good), draw, &path) {
+            return false;
+        }
+        let options = eval::Options { threads: Some(1), ..eval::Options::default() };
+        let Ok(projector) = Projector::open(&path, &options) else { return false };
+        projector.embed(&picture, Some(16)).is_ok()
     });
 }

@@ -119,7 +119,6 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("qwen35", Spec::SEED_OSS),
     decoder("qwen35moe", Spec::SEED_OSS),
     decoder("qwen3moe", Spec::NEOX),
-    decoder("qwen3vl", Spec::QWEN3_VL),
     decoder("qwen3next", Spec::SEED_OSS),
     decoder("qwen3vl", Spec::QWEN3),
     decoder("qwen3vlmoe", Spec::NEOX),

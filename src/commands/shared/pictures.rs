@@ -86,9 +86,8 @@ impl Pictures {
     ) -> Result<Vec<Vec<u32>>, Failure> {
         let parts: Vec<&str> = text.split(PLACE).collect();
         if parts.len() != self.embeddings.len() + 1 {
-            let found = parts.len() - 1;
-            let problem =
-                format_args!("`tokenizer.chat_template` makes {found} places for pictures of the prompt's");
+            let (found, expected) = (parts.len() - 1, self.embeddings.len());
+            let problem = format!("`tokenizer.chat_template` leaves {found} of {expected} places for pictures");
             return Err(Failure::at(file, problem).hint(["without --chat the prompt is continued as it is"]));
         }
         let (begin, end) = self.projector.marks();

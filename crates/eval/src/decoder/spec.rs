@@ -233,8 +233,9 @@ impl Spec {
     };
     /// Llama with RoPE on the halves of a head.
     pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA };
-    pub const QWEN3: Spec = Spec { classifier: ClassifierSpec::QWEN3, ..Spec::NEOX };
-    pub const QWEN3_VL: Spec = Spec { interleaved_sections: true, ..Spec::QWEN3 };
+    /// Sections are those of Qwen 3 VL; of text alone there are none.
+    pub const QWEN3: Spec =
+        Spec { classifier: ClassifierSpec::QWEN3, interleaved_sections: true, ..Spec::NEOX };
     pub const QWEN2_MOE: Spec = Spec { norm_topk_prob: false, ..Spec::NEOX };
     pub const GEMMA: Spec =
         Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::SqrtWidth, ..Spec::NEOX };
