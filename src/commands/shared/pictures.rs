@@ -87,7 +87,8 @@ impl Pictures {
         let parts: Vec<&str> = text.split(PLACE).collect();
         if parts.len() != self.embeddings.len() + 1 {
             let (found, expected) = (parts.len() - 1, self.embeddings.len());
-            let problem = format!("`tokenizer.chat_template` leaves {found} of {expected} places for pictures");
+            let problem =
+                format!("`tokenizer.chat_template` leaves {found} of {expected} places for pictures");
             return Err(Failure::at(file, problem).hint(["without --chat the prompt is continued as it is"]));
         }
         let (begin, end) = self.projector.marks();
