@@ -20,7 +20,8 @@ import numpy as np
 
 import checkpoint
 from families_projectors import GEMMA4, GEMMA4V, PIXTRAL, QWEN3, SIGLIP, tower
-from families_wrappers import AS_IT_IS, ROPE3
+from families_projectors import QWEN35 as QWEN35_TOWER
+from families_wrappers import AS_IT_IS, QWEN35, ROPE3, ROPE35
 from lib import seed_of, sha256
 
 SIZE = 45, 30
@@ -34,6 +35,11 @@ VISION = {
     "qwen3vl": tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(
         head_dim=8, num_hidden_layers=4, rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6),
         vision_config=QWEN3),
+    "qwen3vl-moe": tower("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(
+        head_dim=8, num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+        rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6), vision_config=QWEN3),
+    "qwen3.5": tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35), AS_IT_IS,
+        vision_config=QWEN35_TOWER),
     "gemma3": tower("gemma3", "Gemma3ForConditionalGeneration", dict(
         head_dim=8, num_hidden_layers=6, sliding_window=12, query_pre_attn_scalar=8), vision_config=SIGLIP,
         mm_tokens_per_image=16),
@@ -100,7 +106,8 @@ def qwen3vl(model, image, processor):
     made = Processor(size=size, patch_size=4, merge_size=2, temporal_patch_size=2, **processor)(image, return_tensors="pt")
     out = model.model.get_image_features(made["pixel_values"], made["image_grid_thw"], return_dict=True)
     rows = out.pooler_output[0]
-    deep = [part[0] if isinstance(part, (tuple, list)) else part for part in out.deepstack_features]
+    deep = getattr(out, "deepstack_features", None) or []
+    deep = [part[0] if isinstance(part, (tuple, list)) else part for part in deep]
     return rows, deep, dict(made), [model.config.image_token_id] * len(rows)
 
 
@@ -140,7 +147,7 @@ def gemma4(model, image, processor):
     return rows, [], inputs, [model.config.image_token_id] * len(rows)
 
 
-HOW = dict(qwen3vl=qwen3vl, gemma3=gemma3, pixtral=pixtral, mistral3=pixtral, gemma4=gemma4)
+HOW = {"qwen3.5": qwen3vl} | dict(qwen3vl=qwen3vl, gemma3=gemma3, pixtral=pixtral, mistral3=pixtral, gemma4=gemma4)
 
 
 def features(name, folder, spec, processor):
@@ -168,7 +175,7 @@ def features(name, folder, spec, processor):
         types = torch.zeros_like(tokens)
         types[0, len(before):len(before) + len(ids)] = 1
         more = dict(gemma3=dict(token_type_ids=types), gemma4=dict(mm_token_type_ids=types),
-                    qwen3vl=dict(mm_token_type_ids=types.int())).get(family, {})
+                    qwen3vl=dict(mm_token_type_ids=types.int())).get(family.replace("3.5", "3vl"), {})
         logits = model(input_ids=tokens, use_cache=False, **inputs, **more).logits[0].float().numpy()
     n = tokens.shape[1]
     positions = sorted({0, BEFORE - 1, BEFORE, BEFORE + 1, BEFORE + len(ids) // 2, BEFORE + len(ids) - 1,

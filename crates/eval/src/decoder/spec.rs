@@ -236,6 +236,7 @@ impl Spec {
     /// Sections are those of Qwen 3 VL; of text alone there are none.
     pub const QWEN3: Spec =
         Spec { classifier: ClassifierSpec::QWEN3, interleaved_sections: true, ..Spec::NEOX };
+    pub const QWEN3_VL_MOE: Spec = Spec { interleaved_sections: true, ..Spec::NEOX };
     pub const QWEN2_MOE: Spec = Spec { norm_topk_prob: false, ..Spec::NEOX };
     pub const GEMMA: Spec =
         Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::SqrtWidth, ..Spec::NEOX };
@@ -318,6 +319,7 @@ impl Spec {
     /// 40 layers are Baichuan 13B, with ALiBi; the 7B, of 32, has RoPE.
     pub const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::LLAMA };
     pub const SEED_OSS: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX };
+    pub const QWEN35: Spec = Spec { interleaved_sections: true, ..Spec::SEED_OSS };
     pub const JAMBA: Spec = Spec { rope: None, norm_topk_prob: false, ..Spec::LLAMA };
     pub const LFM2: Spec = Spec { output_norm_is_token_embd_norm: true, ..Spec::NEOX };
     pub const LFM2_MOE: Spec = Spec { gating: Gating::Sigmoid, ..Spec::LFM2 };
