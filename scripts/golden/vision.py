@@ -71,16 +71,18 @@ def write_pictures(out):
     pixels = picture()
     image = Image.fromarray(pixels)
     image.save(out / "picture.png", optimize=True)
-    # Without chroma sampled down and at this quality readers differ by a level or two.
+    # With and without chroma sampled down, as a sequence of rows and progressive.
     image.save(out / "picture.jpg", quality=95, subsampling=0)
+    image.save(out / "picture-420.jpg", quality=90, subsampling=2, progressive=True)
     (out / "picture.rgb").write_bytes(pixels.tobytes())
     resized = {}
     for name, how in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
         for size in SIZES:
             resized[f"{name} {size[0]} {size[1]}"] = sha256(np.asarray(image.resize(size, how)).tobytes())
-    with io.BytesIO((out / "picture.jpg").read_bytes()) as file:
-        decoded = np.asarray(Image.open(file).convert("RGB"))
-    (out / "picture.jpg.rgb").write_bytes(decoded.tobytes())
+    for name in ("picture.jpg", "picture-420.jpg"):
+        with io.BytesIO((out / name).read_bytes()) as file:
+            decoded = np.asarray(Image.open(file).convert("RGB"))
+        (out / f"{name}.rgb").write_bytes(decoded.tobytes())
     (out / "resized.json").write_text(json.dumps(resized, indent=2) + "\n")
 
 
