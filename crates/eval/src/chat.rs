@@ -8,10 +8,12 @@ mod python_json;
 
 use std::{
     borrow::Cow,
+    panic::resume_unwind,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
 };
 
 use minijinja::{Environment, ErrorKind, context, value::Value};
@@ -55,7 +57,11 @@ pub fn prompt(
 }
 
 /// Steps of a template, after which it is stopped: the longest ones take some thousands for a message.
-const FUEL: u64 = 10_000_000;
+const FUEL: u64 = 250_000;
+
+/// Bytes of the stack of a template, of which most are never touched. With each step it can put a list into a list, and the
+/// engine forgets and prints these by functions that call themselves: 2 kB for each step.
+const STACK_BYTES: usize = 512 << 20;
 
 /// The text that a template makes of a conversation, the beginning of the model's own turn behind it.
 ///
@@ -63,6 +69,22 @@ const FUEL: u64 = 10_000_000;
 /// [`ChatError::Syntax`], [`ChatError::Refused`], [`ChatError::Template`]; the last also for a template that does not come to an
 /// end.
 pub fn render(
+    template: &str,
+    conversation: &Conversation<'_>,
+    bos: &str,
+    eos: &str,
+) -> Result<String, ChatError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK_BYTES);
+        let run = || render_here(template, conversation, bos, eos);
+        let running = thread.spawn_scoped(scope, run);
+        let running = running.map_err(|error| ChatError::Template(format!("no thread for it: {error}")))?;
+        running.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// [`render`], on the stack that it is called on.
+fn render_here(
     template: &str,
     conversation: &Conversation<'_>,
     bos: &str,
@@ -155,6 +177,21 @@ mod tests {
     fn a_template_without_end_is_stopped() {
         let endless = "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}";
         assert!(matches!(prompt(Some(endless), &[], "", ""), Err(ChatError::Template(_))));
+    }
+
+    #[test]
+    fn lists_in_lists_are_no_danger() {
+        // 64 * 3500 lists in about as many steps.
+        let (open, close) = ("[".repeat(64), "]".repeat(64));
+        let nested = format!(
+            "{{% set n = namespace(x=1) %}}{{% for i in range(3500) %}}{{% set n.x = {open}n.x{close} %}}{{% endfor %}}"
+        );
+        assert_eq!(prompt(Some(&nested), &[], "", "").unwrap(), "");
+        let printed = prompt(Some(&format!("{nested}{{{{ n.x }}}}")), &[], "", "").unwrap();
+        assert_eq!(printed.len(), 2 * 64 * 3500 + 1);
+        // Python says so too, of a thousand.
+        let as_json = prompt(Some(&format!("{nested}{{{{ n.x | tojson }}}}")), &[], "", "").unwrap_err();
+        assert_eq!(as_json.to_string(), "`tokenizer.chat_template`: lists nested deeper than 990");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use minijinja::{
-    Error,
+    Error, ErrorKind,
     value::{Kwargs, Value, ValueKind},
 };
 
@@ -23,7 +23,14 @@ pub(super) fn filter(value: Value, options: Kwargs) -> Result<String, Error> {
     Ok(text)
 }
 
+/// Lists in lists beyond which Python gives up.
+const MAX_DEPTH: usize = 990;
+
 fn write(value: &Value, indent: Option<usize>, depth: usize, text: &mut String) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        let problem = format!("lists nested deeper than {MAX_DEPTH}");
+        return Err(Error::new(ErrorKind::InvalidOperation, problem));
+    }
     match value.kind() {
         ValueKind::None | ValueKind::Undefined => *text += "null",
         ValueKind::Map => {
