@@ -11,7 +11,8 @@ import numpy as np
 
 CHECKPOINTS = (
     "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "deepseek", "ernie4_5-fused", "internlm2",
-        "maincoder", "minicpm", "minicpm-longrope", "nemotron-puzzle", "orion", "rnd1", "rwkv6qwen2")
+    "lfm2-bidirectional", "llada", "llada-moe", "maincoder", "minicpm", "minicpm-longrope", "nemotron-puzzle",
+    "openelm", "orion", "rnd1", "rwkv6qwen2")
 
 PROGRAM = r"""
 #include "llama.h"

@@ -4,7 +4,8 @@
 //! y_t[c] = b[c] + sum over k of w_k[c] x_(t - K + 1 + k)[c]      k = 0 .. K - 1; x_t, y_t (width)
 //! ```
 //!
-//! Before the first token of a sequence are the last `K - 1` rows that a session kept, or zeros.
+//! Before the first token of a sequence are the last `K - 1` rows that a session kept, or zeros. Where tokens see later ones
+//! too, the window lies around its token, `x_(t - (K - 1) / 2 + k)`, and zeros are behind the last one.
 
 use rayon::prelude::*;
 
@@ -15,6 +16,8 @@ use crate::{Error, keys::Keys, ops::Rows, pass::Pass, session::StateKind, weight
 pub(super) struct CausalConv {
     /// Tokens that are seen at once: `K`.
     kernel: usize,
+    /// How many of them are later ones.
+    ahead: usize,
     /// (kernel, width): what the oldest is multiplied with comes first.
     weight: Vec<f32>,
     /// (width).
@@ -35,12 +38,20 @@ impl CausalConv {
         let stored = weights.need_vector(&format!("{name}.weight"), kernel.saturating_mul(width))?;
         // Stored with the K factors of an element side by side; the loops below want those of one k for all elements.
         let weight = (0..kernel).flat_map(|k| stored[k..].iter().step_by(kernel).copied()).collect();
-        Ok(CausalConv { kernel, weight, bias: weights.vector(&format!("{name}.bias"), width)? })
+        Ok(CausalConv { kernel, ahead: 0, weight, bias: weights.vector(&format!("{name}.bias"), width)? })
+    }
+
+    /// The same with as many later tokens as earlier ones.
+    pub fn centred(self, keys: &Keys<'_>, key: &str) -> Result<CausalConv, Error> {
+        match self.kernel % 2 {
+            1 => Ok(CausalConv { ahead: self.kernel / 2, ..self }),
+            _ => Err(keys.wrong(key, "an odd count where tokens see later ones")),
+        }
     }
 
     /// x (n, width) -> (n, width).
     pub fn run(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let (width, past) = (x.ncols(), self.kernel - 1);
+        let (width, past) = (x.ncols(), self.kernel - 1 - self.ahead);
         let mut tails = pass.take_states(index, StateKind::Convolution, past * width);
         let mut convolved = pass.scratch(x.nrows(), width);
         let (all, out) = (x.as_slice(), convolved.as_mut_slice());
@@ -54,8 +65,9 @@ impl CausalConv {
                     None => out.fill(0.0),
                 }
                 for (k, weight) in self.weight.chunks_exact(width).enumerate() {
-                    // Row t - K + 1 + k of the sequence, counted from the first that the tail holds.
+                    // Row t - past + k of the sequence, counted from the first that the tail holds.
                     let seen = match (t + k).checked_sub(past) {
+                        Some(row) if row >= sequence.len() => continue,
                         Some(row) => &rows[row * width..][..width],
                         None => &tail[(t + k) * width..][..width],
                     };
@@ -64,7 +76,7 @@ impl CausalConv {
                     }
                 }
             });
-            // The new tail: the last K - 1 rows, some of them out of the old tail where the sequence is shorter.
+            // The new tail: the last `past` rows, some of them out of the old tail where the sequence is shorter.
             let n = sequence.len();
             if n >= past {
                 tail.copy_from_slice(&rows[(n - past) * width..]);

@@ -5,6 +5,8 @@
 //! y_t = W_out (c_t * conv(b * x)_t)      * element by element; conv over the last `shortconv.l_cache` tokens
 //! ```
 //!
+//! In models that see later tokens (`attention.causal` false) the convolution does, too.
+//!
 //! Source: `build_shortconv_block` in `src/models/lfm2.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
 use super::{Mixer, conv::CausalConv};
@@ -34,9 +36,12 @@ impl ShortConv {
     ) -> Result<ShortConv, Error> {
         let blk = |name: &str| format!("blk.{i}.shortconv.{name}");
         let n_embd = params.n_embd;
+        let length = "shortconv.l_cache";
+        let conv = CausalConv::open(keys, length, weights, &blk("conv"), n_embd)?;
+        let is_causal = keys.flag("attention.causal", true)?;
         Ok(ShortConv {
             w_in: Linear::need(weights, &blk("in_proj"), n_embd, 3 * n_embd)?,
-            conv: CausalConv::open(keys, "shortconv.l_cache", weights, &blk("conv"), n_embd)?,
+            conv: if is_causal { conv } else { conv.centred(keys, length)? },
             w_out: Linear::need(weights, &blk("out_proj"), n_embd, n_embd)?,
             n_embd,
         })
