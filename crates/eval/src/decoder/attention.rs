@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h
-//! y = W_o (sigmoid(g) * attend(q, k, v))            g: a gate beside each head's query (Qwen 3 Next), else 1
+//! y = W_o (c sigmoid(g) * attend(q, k, v))          g: a gate beside each head's query (Qwen 3 Next), else sigmoid(g)
+//!                                                   is 1; c: a number (MiMo V2), else 1
 //! ```
 //!
 //! `attend` and its masks, caps, sinks and biases are in [`ops::Attention`]; h (n_embd), q (n_head * key_width),

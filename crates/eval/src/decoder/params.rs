@@ -36,10 +36,9 @@ impl DecoderParams {
         weights.ignore_layers(n_layer, n_all);
         let epsilon = match spec.norm {
             NormKind::Rms => {
-                let epsilon = keys.float("attention.layer_norm_rms_epsilon")?;
-                // Nemotron-H has it under the other name alone, where its config has.
-                let epsilon = epsilon.or(keys.float("attention.layer_norm_epsilon")?);
-                epsilon.ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?
+                let key = "attention.layer_norm_rms_epsilon";
+                let other = keys.float("attention.layer_norm_epsilon")?.filter(|_| spec.takes_other_epsilon);
+                keys.float(key)?.or(other).ok_or_else(|| keys.missing(key))?
             }
             NormKind::Layer => {
                 // Some have it under the other name too, or under that alone (ModernBERT, Phi 3.5 MoE).

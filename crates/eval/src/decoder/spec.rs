@@ -14,6 +14,8 @@ use crate::{
 pub(crate) struct Spec {
     /// The kind of every norm.
     pub norm: NormKind,
+    /// Whether an epsilon stated for LayerNorm alone is that of norms by the root of the mean of squares.
+    pub takes_other_epsilon: bool,
     /// Whether layers and the output are normalized although no weights say so.
     pub weightless_norms: bool,
     /// Whether queries and keys are normalized over all heads together, not each head by itself.
@@ -202,6 +204,7 @@ impl Spec {
     /// Llama, which most others differ from in a line or two.
     pub const LLAMA: Spec = Spec {
         norm: NormKind::Rms,
+        takes_other_epsilon: false,
         weightless_norms: false,
         qk_norm_over_heads: false,
         mlp_norm: "ffn_norm",
@@ -306,6 +309,7 @@ impl Spec {
     };
     pub const NEMOTRON: Spec = Spec { activation: Activation::ReluSquared, ..Spec::STABLELM };
     pub const NEMOTRON_H: Spec = Spec {
+        takes_other_epsilon: true,
         rope: None,
         one_part_layers: true,
         activation: Activation::ReluSquared,
