@@ -265,9 +265,12 @@ fn an_output_inside_the_input_is_refused() {
     #[cfg(unix)]
     {
         let before = sandbox.listing("llama");
-        fs::rename(sandbox.path("llama/config.json"), sandbox.path("blob")).unwrap();
-        std::os::unix::fs::symlink(sandbox.path("blob"), sandbox.path("llama/config.json")).unwrap();
-        for (link, to) in [("a.gguf", "llama/model.safetensors"), ("b.gguf", "blob")] {
+        // As in the Hub's cache: other links out of the folder are refused.
+        let blob = "models--a--b/blobs/x";
+        fs::create_dir_all(sandbox.path("models--a--b/blobs")).unwrap();
+        fs::rename(sandbox.path("llama/config.json"), sandbox.path(blob)).unwrap();
+        std::os::unix::fs::symlink(sandbox.path(blob), sandbox.path("llama/config.json")).unwrap();
+        for (link, to) in [("a.gguf", "llama/model.safetensors"), ("b.gguf", blob)] {
             std::os::unix::fs::symlink(sandbox.path(to), sandbox.path(link)).unwrap();
             let ran = sandbox.convert(&["llama", link, "-t", "q4_0", "-q", "--force"]);
             assert_eq!(ran.code, Some(1), "{link}");

@@ -1,6 +1,5 @@
-//! Good files with something changed at random, given to everything that reads files beside the container itself
-//! (`crates/gguf/tests/mutate.rs`) and safetensors (`crates/source/tests/bad_input.rs`): each is read or refused, and
-//! nothing panics.
+//! Files from before GGUF in parts, and models of many families, with something changed at random: each is read or refused, and
+//! nothing panics. Every reader alone has a target in `crates/fuzzing`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -10,22 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arch::{
-    Input, LegacyOptions, Options,
-    vocab::{Route, VocabContext},
-};
+use arch::LegacyOptions;
 use common::{Sandbox, golden};
 use convert::{Input as _, LegacyInput, Request};
 use eval::{
     Model, Sequence,
-    choice::{HellaSwag, MultipleChoice, Winogrande},
-    logits_file::LogitsFile,
-    tokenize::Tokenizer,
     vision::{Picture, Projector},
 };
 use gguf::{Array, Endian, Metadata, Plan, Value};
 use quant::Level;
-use serde_json::Value as Json;
 use testkit::{Draw, NASTY, mutants, mutate};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -36,61 +28,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn read(paths: &[PathBuf]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
-}
-
-/// One of some files, changed.
-fn mutated(good: &[Vec<u8>], draw: &mut Draw) -> Vec<u8> {
-    let mut bytes = draw.of(good).clone();
-    mutate(&mut bytes, draw);
-    bytes
-}
-
-#[test]
-fn mutated_importance_matrices() {
-    let matrices: Vec<PathBuf> = files(&golden("eval-cli"))
-        .into_iter()
-        .filter(|path| path.to_string_lossy().contains("imatrix"))
-        .collect();
-    let mut good = read(&matrices);
-    for i in 0..good.len() {
-        let sums = imatrix::Sums::parse(good[i].clone()).unwrap();
-        good.push(sums.to_bytes(imatrix::Format::Legacy).unwrap());
-    }
-    mutants(2000, |draw| match imatrix::Sums::parse(mutated(&good, draw)) {
-        Ok(sums) => {
-            let mut twice = sums.clone().in_tokens(512);
-            let _may_differ = twice.add(&sums.clone().in_tokens(512));
-            let _may_be_empty = twice.to_bytes(imatrix::Format::Legacy);
-            true
-        }
-        Err(_) => false,
-    });
-}
-
-#[test]
-fn mutated_predictions() {
-    let good = read(&[golden("eval-cli").join("llama.kld")]);
-    mutants(2000, |draw| {
-        let Ok(file) = LogitsFile::parse(mutated(&good, draw)) else { return false };
-        let layout = file.layout();
-        let _may_be_wrong = file.tokens();
-        if layout.n_windows > 0 && layout.n_positions() > 0 {
-            file.position(layout.n_windows - 1, layout.n_positions() - 1).decode();
-        }
-        true
-    });
-}
-
-#[test]
-fn mutated_tasks() {
-    let path = |name: &str| golden("eval-cli").join(name);
-    let good = read(&[path("hellaswag.txt"), path("multiple-choice.bin"), path("winogrande.csv")]);
-    mutants(2000, |draw| {
-        let bytes = mutated(&good, draw);
-        let n_tasks = draw.below(9);
-        Winogrande::parse(&bytes, n_tasks);
-        HellaSwag::parse(&bytes, n_tasks).is_ok() | MultipleChoice::parse(&bytes, n_tasks).is_ok()
-    });
 }
 
 #[test]
@@ -123,97 +60,6 @@ fn mutated_files_from_before_gguf() {
             assert!(values.len() <= 8 * len, "{} elements of a file of {len} bytes", values.len());
         }
         true
-    });
-}
-
-/// One of the numbers, texts or lists of a JSON value, changed.
-fn mutate_json(json: &mut Json, draw: &mut Draw) {
-    match json {
-        Json::Object(items) if !items.is_empty() && draw.below(8) > 0 => {
-            let key = items.keys().nth(draw.below(items.len())).unwrap().clone();
-            match draw.below(10) {
-                0 => drop(items.shift_remove(&key)),
-                _ => mutate_json(&mut items[&key], draw),
-            }
-        }
-        Json::Array(items) if !items.is_empty() && draw.below(4) > 0 => match draw.below(10) {
-            0 => items.truncate(draw.below(items.len())),
-            1 => items.push(items[0].clone()),
-            _ => {
-                let at = draw.below(items.len());
-                mutate_json(&mut items[at], draw);
-            }
-        },
-        _ => {
-            let nasty = *draw.of(&NASTY);
-            *json = match draw.below(9) {
-                0 => Json::Null,
-                1 => Json::Bool(draw.below(2) == 0),
-                2 => Json::from(nasty),
-                3 => Json::from(-(nasty as i64 as f64)),
-                4 => Json::from(0.5),
-                5 => Json::from(["", "linear", "\u{0}", "gelu", "<s>"][draw.below(5)]),
-                6 => Json::Array(vec![Json::from(nasty), Json::from(1)]),
-                7 => Json::Object(serde_json::Map::new()),
-                _ => Json::from(draw.below(70)),
-            };
-        }
-    }
-}
-
-/// The files of `golden/tokenizer/NAME` that are read.
-fn tokenizer_files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let all = testkit::tokenizer_files(folder.file_name().unwrap().to_str().unwrap()).into_iter();
-    all.filter(|(name, bytes)| name != "expected.json" && bytes.len() < 100_000).collect()
-}
-
-#[test]
-fn mutated_tokenizers() {
-    let folders: Vec<_> = files(&golden("tokenizer")).into_iter().filter(|path| path.is_dir()).collect();
-    let good: Vec<_> = folders.iter().map(|folder| tokenizer_files(folder)).collect();
-    let routes: Vec<Route> = Route::all().map(|(_, route)| route).collect();
-    mutants(1000, |draw| {
-        let mut files = draw.of(&good).clone();
-        let at = draw.below(files.len());
-        let (_, bytes) = &mut files[at];
-        match serde_json::from_slice::<Json>(bytes) {
-            Ok(mut json) if draw.below(4) > 0 => {
-                mutate_json(&mut json, draw);
-                *bytes = json.to_string().into_bytes();
-            }
-            _ => mutate(bytes, draw),
-        }
-        let config = files.iter().find(|(name, _)| name == "config.json");
-        let config: Json =
-            config.and_then(|(_, bytes)| serde_json::from_slice(bytes).ok()).unwrap_or_default();
-        let files = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
-        let input = Input { config, files, ..Input::default() };
-        let context = VocabContext { route: *draw.of(&routes), ..VocabContext::default() };
-        let Ok(vocab) = arch::vocab::metadata(&input, &context) else { return false };
-        if let Ok(tokenizer) = Tokenizer::from_metadata(&vocab.entries) {
-            let _may_be_unknown = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true);
-        }
-        true
-    });
-}
-
-#[test]
-fn mutated_configs() {
-    let names = testkit::checkpoint_names();
-    let checkpoints: Vec<_> =
-        names.iter().map(|name| source::open(&testkit::checkpoint(name)).unwrap()).collect();
-    mutants(1000, |draw| {
-        let checkpoint = draw.of(&checkpoints);
-        let mut config = checkpoint.config.clone();
-        for _ in 0..=draw.below(3) {
-            mutate_json(&mut config, draw);
-        }
-        let tensors = checkpoint.tensors.iter().map(|tensor| {
-            let (shape, folded) = tensor.folded_shape().unwrap();
-            arch::SourceTensor { name: tensor.name.clone(), shape, folded }
-        });
-        let input = Input { config, tensors: tensors.collect(), ..Input::default() };
-        arch::resolve_weights(&input, &Options::default()).is_ok()
     });
 }
 

@@ -55,6 +55,7 @@ fn a_file_that_is_not_there_is_spelled_in_one_way() {
         (INSPECT, &["unset", "none", "general.name"]),
         (INSPECT, &["rename", "none", "a=b"]),
         (INSPECT, &["export-metadata", "none"]),
+        (INSPECT, &["recipe", "none"]),
         (INSPECT, &["hash", "none"]),
         (INSPECT, &["hash", "--check", "none"]),
         (INSPECT, &["extract", "none", "x", "--to", "x.npy"]),

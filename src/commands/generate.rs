@@ -12,6 +12,7 @@ use gguf::Value;
 use super::shared::{
     eval_model::{RunArgs, at, open, warn_of_length},
     pictures::Pictures,
+    template_guard::guarded,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -158,9 +159,14 @@ fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Re
         };
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
         let template = model.file().get("tokenizer.chat_template").and_then(Value::as_str);
-        let system = args.system.iter().map(|text| ("system", text.as_str()));
-        let messages: Vec<chat::Message<'_>> = system.chain([("user", asked.as_str())]).collect();
-        let text = chat::prompt(template, &messages, &bos, &eos).map_err(|error| {
+        let (template, first) = (template.map(str::to_owned), bos.clone());
+        let (system, asked) = (args.system.clone(), asked);
+        let rendered = guarded(move || {
+            let system = system.iter().map(|text| ("system", text.as_str()));
+            let messages: Vec<chat::Message<'_>> = system.chain([("user", asked.as_str())]).collect();
+            chat::prompt(template.as_deref(), &messages, &first, &eos)
+        })?;
+        let text = rendered.map_err(|error| {
             Failure::at(&args.file, error).hint(["without --chat the prompt is continued as it is"])
         })?;
         // A template that writes the first token itself wants no second.

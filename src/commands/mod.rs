@@ -19,6 +19,7 @@ mod imatrix;
 mod merge;
 mod perplexity;
 mod quantize;
+mod recipe;
 mod rename;
 mod score;
 mod set;
@@ -39,6 +40,11 @@ use crate::{
     failure::{EXIT_FAILURE, EXIT_INTERRUPTED, Failure},
     ui::{Ui, interrupted_code},
 };
+
+/// Readers of files that the command line alone has, for those who give them anything to read.
+pub mod readers {
+    pub use super::shared::{metadata_json::of_json as metadata_of_json, recipe_file::RecipeFile};
+}
 
 /// One verb of one binary.
 #[derive(Clone, Copy)]
@@ -89,6 +95,7 @@ pub const COMMANDS: &[Command] = &[
     unset::COMMAND,
     rename::COMMAND,
     export_metadata::COMMAND,
+    recipe::COMMAND,
     split::COMMAND,
     merge::COMMAND,
     endian::COMMAND,

@@ -129,7 +129,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 report.push(tokenizer(&model));
             }
             if wants(Which::Template) {
-                report.push(prompts::check(model.metadata()));
+                report.push(prompts::check(model.metadata())?);
             }
             if wants(Which::FileType) {
                 report.push(file_type(&model));

@@ -136,7 +136,8 @@ fn without_generation_blocks(template: &str) -> Cow<'_, str> {
     let mut made = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(at) = rest.find("{%") {
-        let Some(len) = rest[at..].find("%}") else { break };
+        // Behind the sign: `{%}` is no whole block.
+        let Some(len) = rest[at + 2..].find("%}").map(|len| len + 2) else { break };
         let block = &rest[at + 2..at + len];
         // Signs that trim blanks stay where they are.
         let word = block.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
@@ -199,6 +200,8 @@ mod tests {
         let template =
             "{% for m in messages %}{%- generation -%} {{ m.content }} {%- endgeneration %}!{% endfor %}";
         assert_eq!(prompt(Some(template), &[("user", "a")], "", "").unwrap(), "a!");
+        // Found by mutation: the end of a block inside of its begin.
+        assert!(matches!(prompt(Some("{%}generation%}"), &[], "", ""), Err(ChatError::Syntax(_))));
     }
 
     #[test]

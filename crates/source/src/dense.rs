@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf::Mapped;
 
-use crate::{Error, Part, Tensor, safetensors};
+use crate::{Error, Part, Tensor, links, safetensors};
 
 /// Folders of such modules. A model has the first place of `modules.json`, pooling mostly the second.
 pub(crate) const FOLDERS: [&str; 3] = ["1_Dense", "2_Dense", "3_Dense"];
@@ -23,6 +23,7 @@ pub(crate) fn with(dir: &Path, parts: &mut Vec<Part>, tensors: Vec<Tensor>) -> R
             continue;
         }
         let file = format!("{folder}/{FILE}");
+        links::check(dir, &file)?;
         let mapped = Mapped::open(&path).map_err(|error| Error::Io { file: file.clone(), error })?;
         let part = Part::mapped(file, mapped);
         for tensor in safetensors::parse(&part)? {

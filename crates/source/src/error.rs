@@ -315,6 +315,14 @@ pub enum Error {
         /// The name as written.
         file: String,
     },
+    /// A file of the folder is a link to a file elsewhere.
+    #[error("`{file}` is a link out of the folder, to {to}")]
+    LinkOutside {
+        /// The file.
+        file: String,
+        /// What it leads to.
+        to: String,
+    },
     /// The index and the files do not hold the same tensors.
     #[error("`{index}` and the weights files differ: {}", mismatch(.absent, .unlisted))]
     IndexMismatch {
@@ -426,6 +434,9 @@ impl Error {
             | Error::Zip { problem: ZipError::OutOfFile { .. } | ZipError::Broken { .. }, .. } => Some(
                 "download the file again; one that starts with `version https://git-lfs` or `<html>` is not the real one",
             ),
+            Error::LinkOutside { .. } => {
+                Some("copy the file into the folder; only links to the Hub's cache are followed")
+            }
             Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
             _ => None,
         }

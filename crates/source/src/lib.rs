@@ -30,6 +30,7 @@ mod formats;
 mod ggml_legacy;
 pub mod hub;
 mod json;
+mod links;
 mod listing;
 mod methods;
 mod part;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use gguf::Mapped;
 
-use crate::{Error, Part, part::Fetched};
+use crate::{Error, Part, links, part::Fetched};
 
 /// The names of the plain files in a folder, sorted.
 #[derive(Debug, Clone, Default)]
@@ -48,11 +48,12 @@ impl Listing {
     /// Opens a weights file of the folder `dir` that was listed.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], [`Error::LinkOutside`].
     pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Part, Error> {
         if let Some(fetched) = self.fetched.get(name) {
             return Ok(Part::fetched(name.to_owned(), Arc::clone(fetched)));
         }
+        links::check(dir, name)?;
         let io = |error| Error::Io { file: name.to_owned(), error };
         Ok(Part::mapped(name.to_owned(), Mapped::open(&dir.join(name)).map_err(io)?))
     }

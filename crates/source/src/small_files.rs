@@ -4,7 +4,7 @@ use std::{fs, io::Read, path::Path};
 
 use serde_json::Value as Json;
 
-use crate::{Error, Listing, card, json};
+use crate::{Error, Listing, card, json, links};
 
 /// Bytes that are read of a small file at most. The largest tokenizers have 35 MB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -100,6 +100,7 @@ fn pooling_config(dir: &Path, listing: &Listing) -> Result<Option<String>, Error
 
 /// Reads a whole file that is not expected to be large.
 pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> {
+    links::check(dir, name)?;
     let io = |error| Error::Io { file: name.to_owned(), error };
     let file = fs::File::open(dir.join(name)).map_err(io)?;
     let found = file.metadata().map_err(io)?.len();

@@ -206,6 +206,50 @@ fn shards_and_the_index() {
     says(error(&[(INDEX, br#"{"weight_map":{}}"#)]), "`model.safetensors.index.json` holds no tensors");
 }
 
+/// Links of a folder from a stranger, by which files of this machine would become parts of a model.
+#[cfg(unix)]
+#[test]
+fn links_out_of_the_folder() {
+    use std::os::unix::fs::symlink;
+
+    let outside = tempfile::tempdir().unwrap();
+    let blobs = outside.path().join("models--org--model/blobs");
+    fs::create_dir_all(&blobs).unwrap();
+    let a = vectors(&[("a", 1)]);
+    fs::write(outside.path().join("a"), &a).unwrap();
+    fs::write(outside.path().join("secret.json"), "{}").unwrap();
+    fs::write(blobs.join("0123"), &a).unwrap();
+    let is_refused = |dir: &TempDir, name: &str| match source::open(dir.path()) {
+        Err(Error::LinkOutside { file, .. }) => file == name,
+        _ => false,
+    };
+    let of = |to: &Path, name: &str, plain: bool| {
+        let weights: &[(&str, &[u8])] = &[("model.safetensors", &a)];
+        let dir = folder(&weights[..usize::from(plain)]);
+        let _may_be_absent = fs::remove_file(dir.path().join(name));
+        symlink(to, dir.path().join(name)).unwrap();
+        dir
+    };
+    assert!(is_refused(&of(&outside.path().join("a"), "model.safetensors", false), "model.safetensors"));
+    for name in ["config.json", "tokenizer.json", "generation_config.json"] {
+        assert!(is_refused(&of(&outside.path().join("secret.json"), name, true), name), "{name}");
+    }
+    let dir = folder(&[
+        ("modules.json", &br#"[{"type": "x.Pooling", "path": "1_Pooling"}]"#[..]),
+        ("model.safetensors", &a),
+    ]);
+    fs::write(outside.path().join("config.json"), "{}").unwrap();
+    symlink(outside.path(), dir.path().join("1_Pooling")).unwrap();
+    assert!(is_refused(&dir, "1_Pooling/config.json"));
+    // Blobs of the Hub's cache, files of the folder itself, and a folder that is a link.
+    assert!(source::open(of(&blobs.join("0123"), "model.safetensors", false).path()).is_ok());
+    let dir = folder(&[("x", &a)]);
+    symlink("x", dir.path().join("model.safetensors")).unwrap();
+    assert!(source::open(dir.path()).is_ok());
+    symlink(dir.path(), outside.path().join("folder")).unwrap();
+    assert!(source::open(&outside.path().join("folder")).is_ok());
+}
+
 #[test]
 fn numbered_files_without_an_index() {
     let a = vectors(&[("a", 1)]);

@@ -53,7 +53,7 @@ impl Input {
     }
 }
 
-fn failure(error: HubError) -> Failure {
+pub(in crate::commands) fn failure(error: HubError) -> Failure {
     match error {
         HubError::Interrupted => Failure::interrupted(),
         error => Failure::new(&error).hint(error.hint()),

@@ -19,6 +19,7 @@ pub(super) mod quantize_options;
 pub(super) mod recipe_file;
 pub(super) mod suggest;
 pub(super) mod table;
+pub(super) mod template_guard;
 pub(super) mod threads;
 pub(super) mod types_help;
 pub(super) mod values;

@@ -82,8 +82,8 @@ pub struct QuantizeOptions {
     /// Split the output into files of at most so many tensors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     split_max_tensors: Option<u64>,
-    /// Do all as in a recipe file, and take types from there. An importance matrix that has moved
-    /// is given with --imatrix.
+    /// Do all as in a recipe file, and take types from there. An importance matrix that has moved, or that
+    /// the recipe does not name, is given with --imatrix.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "leave_output_tensor", "pure", "include_weights", "exclude_weights", "missing_imatrix",
         "output_tensor_type", "token_embedding_type", "tensor_type", "tensor_type_file", "prune_layers",
@@ -176,8 +176,9 @@ impl QuantizeOptions {
         let settings = match &self.recipe {
             Some(path) => {
                 let mut settings = RecipeFile::open(path)?;
-                if let (Some(path), Some(used)) = (&self.imatrix, &mut settings.imatrix) {
-                    used.file.clone_from(path);
+                if let Some(path) = &self.imatrix {
+                    // A recipe that was taken out of a file names none.
+                    settings.imatrix.get_or_insert_default().file.clone_from(path);
                 }
                 settings.allow_requantize |= other.allow_requantize;
                 settings.allow_nonfinite |= other.allow_nonfinite;

@@ -122,14 +122,39 @@ impl RecipeFile {
     /// It cannot be read, or is no recipe file of this version.
     pub fn open(path: &Path) -> Result<RecipeFile, Failure> {
         let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
-        let file: RecipeFile = serde_json::from_str(&text)
-            .map_err(|error| Failure::at(path, format_args!("no recipe file: {error}")))?;
+        RecipeFile::parse(&text).map_err(|problem| Failure::at(path, problem))
+    }
+
+    /// Reads the text of a recipe file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<RecipeFile, String> {
+        let file: RecipeFile =
+            serde_json::from_str(text).map_err(|error| format!("no recipe file: {error}"))?;
         if file.format != FORMAT || file.version != VERSION {
             let (format, version) = (&file.format, file.version);
-            let message = format!("`{format}` {version}, expected `{FORMAT}` {VERSION}");
-            return Err(Failure::at(path, message));
+            return Err(format!("`{format}` {version}, expected `{FORMAT}` {VERSION}"));
         }
         Ok(file)
+    }
+
+    /// A recipe of one output and nothing else: a file type and a dtype for each tensor.
+    pub fn of_output(output: OutputRecipe) -> RecipeFile {
+        RecipeFile {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            outputs: vec![output],
+            ..RecipeFile::default()
+        }
+    }
+
+    /// The file as it is saved.
+    ///
+    /// # Errors
+    /// Never: every value has a spelling in JSON.
+    pub fn text(&self) -> Result<String, Failure> {
+        Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
     }
 
     /// The same with what was chosen for `files`, which are made of `tensors`.
@@ -161,7 +186,6 @@ impl RecipeFile {
     /// # Errors
     /// The system's refusal.
     pub fn save(&self, path: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n";
-        gguf::Output::write_whole(path, text.as_bytes(), true).map_err(Failure::new)
+        gguf::Output::write_whole(path, self.text()?.as_bytes(), true).map_err(Failure::new)
     }
 }

@@ -37,12 +37,12 @@ pub fn check(
             Failure::at(source, error).hint(hint)
         })?;
         let input = ModelInput::new(opened);
-        return with(model, &input, input.model().metadata(), &options, ui).map_err(failed);
+        return with(model, (&input, source), input.model().metadata(), &options, ui);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, ui)?;
     let input = CheckpointInput::open(folder.folder.clone(), &arch::Options::default()).map_err(failed)?;
-    let checks = with(model, &input, &input.layout().metadata, &options, ui).map_err(failed)?;
+    let checks = with(model, (&input, source), &input.layout().metadata, &options, ui)?;
     folder.finish(ui)?;
     Ok(checks)
 }
@@ -50,15 +50,15 @@ pub fn check(
 /// All that is compared with a source, which makes tensors and metadata.
 fn with(
     model: &Model,
-    input: &impl Input,
+    (input, source): (&impl Input, &Path),
     metadata: &Metadata,
     options: &RunOptions,
     ui: &Ui,
-) -> Result<Vec<Check>, convert::Error> {
+) -> Result<Vec<Check>, Failure> {
     Ok(vec![
-        tensors(model, input, options, ui)?,
+        tensors(model, input, options, ui).map_err(|error| conversion_run::failure(source, error))?,
         keys(model.metadata(), metadata),
-        prompts::compare(model.metadata(), metadata),
+        prompts::compare(model.metadata(), metadata)?,
     ])
 }
 
@@ -158,6 +158,11 @@ fn is_of_the_file(key: &str) -> bool {
     of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
 }
 
+/// Keys that say of what a model was made: a file under the name of another model is told by them.
+fn is_lineage(key: &str) -> bool {
+    ["general.base_model.", "general.source.", "general.dataset."].iter().any(|start| key.starts_with(start))
+}
+
 /// Compares metadata. Templates are compared by what they render.
 fn keys(file: &Metadata, source: &Metadata) -> Check {
     let mut check = Check::new("keys");
@@ -175,6 +180,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
         let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
         check.push(match key.as_str() {
             "general.architecture" => Finding::error("key", message),
+            key if is_lineage(key) => Finding::warning("lineage", message),
             // Names and where a model comes from may be told anew when it is published.
             key if key.starts_with("general.") => Finding::warning("general_key", message),
             _ if is_special => Finding::error("special_id", message),
@@ -186,6 +192,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
         let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
         check.push(match is_special {
             true => Finding::error("special_id", message),
+            false if is_lineage(key) => Finding::warning("lineage", message),
             false if key.starts_with("general.") => Finding::note("extra_key", message),
             false => Finding::warning("extra_key", message),
         });

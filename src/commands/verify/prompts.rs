@@ -1,9 +1,10 @@
 //! Chat templates: whether they parse and render, and whether two say the same.
 
-use eval::chat::{ChatError, Conversation, render};
+use eval::chat::{ChatError, Conversation};
 use gguf::{Metadata, Value};
 
 use super::report::{Check, Finding};
+use crate::{commands::shared::template_guard::render_fixed, failure::Failure};
 
 /// The key of the template, and the beginning of the keys of named ones.
 const TEMPLATE: &str = "tokenizer.chat_template";
@@ -27,7 +28,10 @@ fn ends(metadata: &Metadata) -> (String, String) {
 }
 
 /// Parses and renders every template of a file.
-pub fn check(metadata: &Metadata) -> Check {
+///
+/// # Errors
+/// A template that takes too much memory or time.
+pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
     let mut check = Check::new("template");
     let (bos, eos) = ends(metadata);
     let conversations = Conversation::fixed();
@@ -43,8 +47,8 @@ pub fn check(metadata: &Metadata) -> Check {
             continue;
         }
         let mut failures = Vec::new();
-        for conversation in &conversations {
-            match render(template, conversation, &bos, &eos) {
+        for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &bos, &eos)?) {
+            match rendered {
                 Ok(_) => n_rendered += 1,
                 Err(error) => failures.push((conversation, error)),
             }
@@ -52,10 +56,10 @@ pub fn check(metadata: &Metadata) -> Check {
         check.findings.extend(judge(key, conversations.len(), failures));
     }
     if n_templates == 0 {
-        return check.skipped("the file has no chat template");
+        return Ok(check.skipped("the file has no chat template"));
     }
     check.summary = format!("{n_rendered} of {} prompts rendered", n_templates * conversations.len());
-    check
+    Ok(check)
 }
 
 /// What failures of a template mean: one that renders nothing is wrong, one that refuses a kind of conversation may be right.
@@ -87,7 +91,10 @@ fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> 
 }
 
 /// Compares the prompts of the templates of a file and of its source, template by template.
-pub fn compare(file: &Metadata, source: &Metadata) -> Check {
+///
+/// # Errors
+/// As [`check`].
+pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
     let mut check = Check::new("prompts");
     let ((bos, eos), (source_bos, source_eos)) = (ends(file), ends(source));
     let conversations = Conversation::fixed();
@@ -103,10 +110,10 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Check {
         };
         let same = own == template;
         let mut n_different = 0;
-        for conversation in &conversations {
+        let rendered =
+            render_fixed(own, &bos, &eos)?.into_iter().zip(render_fixed(template, &source_bos, &source_eos)?);
+        for (conversation, (ours, theirs)) in conversations.iter().zip(rendered) {
             n_compared += 1;
-            let ours = render(own, conversation, &bos, &eos);
-            let theirs = render(template, conversation, &source_bos, &source_eos);
             let different = match (&ours, &theirs) {
                 (Ok(ours), Ok(theirs)) => difference(ours, theirs),
                 (Err(_), Err(_)) => None,
@@ -128,10 +135,10 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Check {
         check.push(Finding::warning("extra_template", format!("the file has `{key}`, the source has not")));
     }
     if n_compared == 0 && check.findings.is_empty() {
-        return check.skipped("neither has a chat template");
+        return Ok(check.skipped("neither has a chat template"));
     }
     check.summary = format!("{n_compared} prompts compared");
-    check
+    Ok(check)
 }
 
 /// Where two texts part, with what is around.

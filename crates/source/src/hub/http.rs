@@ -94,6 +94,11 @@ impl Client {
         parse(&format!("{}{path}", self.endpoint), path)
     }
 
+    /// An address of the web, the Hub's or another's.
+    pub fn elsewhere(&self, address: &str) -> Result<Uri, HubError> {
+        parse(address, address.split('?').next().unwrap_or_default())
+    }
+
     /// Calls `attempt` until it succeeds, fails for good, or has failed too often. It says by its flag whether it made
     /// progress all the same: only attempts without any count.
     pub fn persist<T>(

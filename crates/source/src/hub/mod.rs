@@ -9,6 +9,8 @@ mod error;
 #[cfg(feature = "remote")]
 mod fetch;
 #[cfg(feature = "remote")]
+mod head;
+#[cfg(feature = "remote")]
 mod http;
 #[cfg(feature = "remote")]
 mod listing;
@@ -21,6 +23,8 @@ mod transfer;
 
 pub use cache::{Snapshot, cached};
 pub use error::HubError;
+#[cfg(feature = "remote")]
+pub use head::RemoteHead;
 #[cfg(feature = "remote")]
 pub use remote::{Remote, RemoteOptions};
 pub use repo::Repo;

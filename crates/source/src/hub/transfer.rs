@@ -202,12 +202,12 @@ impl RemoteFile {
 }
 
 /// A tag without quotes and without the mark of weak ones.
-fn plain_tag(tag: &str) -> &str {
+pub(super) fn plain_tag(tag: &str) -> &str {
     tag.trim().trim_start_matches("W/").trim_matches('"')
 }
 
 /// First and last byte, and the length of the file where it is stated, of `bytes FIRST-LAST/LENGTH`.
-fn parse_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
+pub(super) fn parse_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, length) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let length = if length == "*" { None } else { Some(length.parse().ok()?) };

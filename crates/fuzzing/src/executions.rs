@@ -1,0 +1,137 @@
+//! The mutation loop: mutants of good inputs by number, what each cost, and what went wrong.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use testkit::{Draw, mix};
+
+use crate::Mutation;
+
+/// An execution that takes longer is a hang.
+pub const MAX_SECONDS: f64 = 1.0;
+/// Bytes that an execution may hold beside its input.
+pub const MAX_BYTES: usize = 64 << 20;
+/// Bytes of a seed at most, where there are smaller ones: what is small is read more often.
+const SEED_BYTES: usize = 64 << 10;
+
+/// Mutants that a report names of one failure at most.
+const NAMED: usize = 20;
+
+/// A reader of foreign bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name, which is that of its file in `fuzz/fuzz_targets`.
+    pub name: &'static str,
+    /// What it reads, for people.
+    pub reads: &'static str,
+    /// Gives it bytes; whether it took them.
+    pub run: fn(&[u8]) -> bool,
+    /// Good inputs, and some that nearly are.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// How they are changed.
+    pub mutation: Mutation,
+}
+
+/// How much memory is held.
+pub trait Memory {
+    /// From here on the peak counts.
+    fn begin(&self);
+
+    /// Bytes by which the peak is above what was held at the begin.
+    fn grown(&self) -> usize;
+}
+
+/// What the executions of a target came to.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Executions.
+    pub n_runs: u64,
+    /// Inputs that were taken.
+    pub n_accepted: u64,
+    /// The slowest: its time, the number of its mutant.
+    pub slowest: (Duration, u64),
+    /// The one that held most memory beside its input: bytes, the number of its mutant.
+    pub largest: (usize, u64),
+    /// Mutants that panicked, took too long or held too much, by what happened.
+    pub failures: BTreeMap<String, Vec<u64>>,
+}
+
+/// Mutants of a target's seeds, each made of its number.
+#[derive(Debug)]
+pub struct Loop {
+    target: &'static Target,
+    seeds: Vec<Vec<u8>>,
+    seed: u64,
+}
+
+impl Loop {
+    /// A loop over mutants of these seeds; `seed` begins another row of mutants.
+    ///
+    /// # Panics
+    /// When there is no seed.
+    pub fn new(target: &'static Target, mut seeds: Vec<Vec<u8>>, seed: u64) -> Loop {
+        if seeds.iter().any(|seed| seed.len() <= SEED_BYTES) {
+            seeds.retain(|seed| seed.len() <= SEED_BYTES);
+        }
+        assert!(!seeds.is_empty(), "{} has no seeds", target.name);
+        Loop { target, seeds, seed }
+    }
+
+    /// The mutant of a number; the first ones are the seeds as they are.
+    pub fn mutant(&self, number: u64) -> Vec<u8> {
+        if let Some(seed) = self.seeds.get(number as usize) {
+            return seed.clone();
+        }
+        let mut draw = Draw::new(mix(self.seed, number));
+        let mut bytes = draw.of(&self.seeds).clone();
+        self.target.mutation.apply(&mut bytes, &self.seeds, &mut draw);
+        bytes
+    }
+
+    /// Runs one mutant and adds it to a report.
+    pub fn step(&self, number: u64, memory: &dyn Memory, report: &mut Report) {
+        let bytes = self.mutant(number);
+        let fail = |report: &mut Report, what: String| {
+            let mutants = report.failures.entry(what).or_default();
+            if mutants.len() < NAMED {
+                mutants.push(number);
+            }
+        };
+        let mut took = Duration::MAX;
+        // What was slow because the machine was busy is not when it is tried again.
+        for _ in 0..3 {
+            memory.begin();
+            let begin = Instant::now();
+            let ran = catch_unwind(AssertUnwindSafe(|| (self.target.run)(&bytes)));
+            took = took.min(begin.elapsed());
+            let grown = memory.grown();
+            if grown > report.largest.0 {
+                report.largest = (grown, number);
+            }
+            if grown > MAX_BYTES {
+                fail(report, format!("more than {MAX_BYTES} bytes beside the input"));
+            }
+            match ran {
+                Ok(accepted) => report.n_accepted += u64::from(accepted),
+                Err(panic) => {
+                    let text = panic.downcast_ref::<String>().map(String::as_str);
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+                    fail(report, format!("panic: {text}"));
+                }
+            }
+            report.n_runs += 1;
+            if took.as_secs_f64() < MAX_SECONDS / 4.0 {
+                break;
+            }
+        }
+        if took > report.slowest.0 {
+            report.slowest = (took, number);
+        }
+        if took.as_secs_f64() > MAX_SECONDS {
+            fail(report, format!("more than {MAX_SECONDS} s"));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Several files in one input: `\n=== NAME\n` begins each.
+
+/// What begins a file, before its name.
+const MARK: &[u8] = b"\n=== ";
+
+/// The files of an input by their names. What stands before the first of them is left out.
+pub(crate) fn split(bytes: &[u8]) -> Vec<(&str, &[u8])> {
+    let mut pieces = Vec::new();
+    let mut rest = after_mark(bytes).unwrap_or_default();
+    while let Some(line) = rest.iter().position(|byte| *byte == b'\n') {
+        let (name, content) = (&rest[..line], &rest[line + 1..]);
+        let next = content.windows(MARK.len()).position(|window| window == MARK);
+        let end = next.unwrap_or(content.len());
+        if let Ok(name) = std::str::from_utf8(name) {
+            pieces.push((name, &content[..end]));
+        }
+        rest = next.map_or(&[][..], |at| &content[at + MARK.len()..]);
+    }
+    pieces
+}
+
+fn after_mark(bytes: &[u8]) -> Option<&[u8]> {
+    let at = bytes.windows(MARK.len()).position(|window| window == MARK)?;
+    Some(&bytes[at + MARK.len()..])
+}
+
+/// One input of several files.
+pub(crate) fn join<'a>(pieces: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let piece = |(name, bytes): (&str, &[u8])| [MARK, name.as_bytes(), b"\n", bytes].concat();
+    pieces.into_iter().flat_map(piece).collect()
+}
+
+/// The file of a name.
+pub(crate) fn of<'a>(pieces: &[(&str, &'a [u8])], name: &str) -> Option<&'a [u8]> {
+    pieces.iter().find(|(have, _)| *have == name).map(|(_, bytes)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_joined_comes_apart_again() {
+        let files: [(&str, &[u8]); 3] = [("a.json", b"{}\n"), ("b", b""), ("c", b"\n==\xff")];
+        assert_eq!(split(&join(files)), files);
+        assert_eq!(of(&split(&join(files)), "c"), Some(&b"\n==\xff"[..]));
+        for bad in [&b""[..], b"\n=== ", b"\n=== x", b"x\n=== \xff\nabc"] {
+            assert!(split(bad).is_empty());
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Folders for readers of folders, in memory where the system has a place for that.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+thread_local! {
+    static FOLDERS: RefCell<HashMap<&'static str, TempDir>> = RefCell::default();
+}
+
+/// Gives `read` a folder with these files in it and nothing else; `target` names whose it is.
+pub(crate) fn with_files<T>(
+    target: &'static str,
+    files: &[(&str, &[u8])],
+    read: impl FnOnce(&Path) -> T,
+) -> T {
+    let folder = folder(target);
+    for (name, bytes) in files {
+        fs::write(folder.join(name), bytes).expect("a temporary folder can be written");
+    }
+    let made = read(&folder);
+    for (name, _) in files {
+        // A name may be there twice.
+        let _may_be_gone = fs::remove_file(folder.join(name));
+    }
+    made
+}
+
+fn folder(target: &'static str) -> PathBuf {
+    FOLDERS.with_borrow_mut(|folders| {
+        let folder = folders.entry(target).or_insert_with(|| {
+            let in_memory = tempfile::tempdir_in("/dev/shm");
+            in_memory.or_else(|_| tempfile::tempdir()).expect("a temporary folder")
+        });
+        folder.path().to_owned()
+    })
+}

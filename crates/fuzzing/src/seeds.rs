@@ -1,0 +1,333 @@
+//! Good inputs, from the goldens.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use arch::vocab::Route;
+use gguf::{Endian, Metadata, Plan};
+use serde_json::{Value as Json, json};
+use source::Checkpoint;
+use tensor::{DType, Shape};
+use testkit::golden_path;
+
+use crate::{pieces, target};
+
+/// Bytes of all files of a tokenizer or a checkpoint at most, so that thousands are read in a second.
+const MAX_FOLDER_BYTES: usize = 160 << 10;
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("goldens are part of the repository");
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).expect("a golden can be read")
+}
+
+/// The files of a folder whose names end like this.
+fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
+    let is_one = |path: &PathBuf| path.is_file() && path.to_string_lossy().ends_with(ending);
+    entries(&golden_path(folder)).iter().filter(|path| is_one(path)).map(|path| read(path)).collect()
+}
+
+fn tiny_gguf(metadata: &Metadata, endian: Endian) -> Vec<u8> {
+    let tensors =
+        [("a.weight", &[32u64, 2][..], DType::Q8_0), ("b", &[3], DType::F32), ("c", &[256], DType::Q4_K)];
+    let sized =
+        tensors.map(|(name, dims, dtype)| (name.to_owned(), Shape::new(dims).expect("three shapes"), dtype));
+    let data =
+        sized.clone().map(|(_, shape, dtype)| vec![7; shape.n_bytes(dtype).expect("small sizes") as usize]);
+    let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+    let plan = Plan::new(metadata, sized.to_vec(), endian, 32).expect("a plan of three tensors");
+    plan.to_bytes(&data).expect("data of three tensors")
+}
+
+pub(crate) fn gguf() -> Vec<Vec<u8>> {
+    let metadata = gguf::File::parse(read(&golden_path("gguf/py-flat.gguf"))).expect("a golden");
+    let tiny = [Endian::Little, Endian::Big].map(|endian| tiny_gguf(metadata.metadata(), endian));
+    let folders = ["gguf", "byte-orders"].map(|folder| files(folder, ".gguf"));
+    let headers = files("gguf-handcrafted", ".header").into_iter().chain(files("gguf-malicious", ".gguf"));
+    folders.into_iter().flatten().chain(headers).chain(tiny).collect()
+}
+
+pub(crate) fn gguf_shards() -> Vec<Vec<u8>> {
+    let shards = ["split-00001-of-00002.gguf", "split-00002-of-00002.gguf"];
+    let shards = shards.map(|name| (name, read(&golden_path("gguf").join(name))));
+    vec![pieces::join(shards.iter().map(|(name, bytes)| (*name, bytes.as_slice())))]
+}
+
+/// Keys of a tokenizer as a file without tensors.
+fn keys_as_file(metadata: &Metadata) -> Option<Vec<u8>> {
+    Plan::new(metadata, Vec::new(), Endian::Little, 32).ok()?.to_bytes::<&[u8]>(&[]).ok()
+}
+
+pub(crate) fn tokenizer_keys() -> Vec<Vec<u8>> {
+    let made = tokenizer_folders().into_iter().filter_map(|(files, route)| {
+        let config = files.get("config.json").and_then(|bytes| serde_json::from_slice(bytes).ok());
+        let files = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
+        let input = arch::Input { config: config.unwrap_or_default(), files, ..arch::Input::default() };
+        let context = arch::vocab::VocabContext { route, ..arch::vocab::VocabContext::default() };
+        keys_as_file(&arch::vocab::metadata(&input, &context).ok()?.entries)
+    });
+    made.collect()
+}
+
+pub(crate) fn model() -> Vec<Vec<u8>> {
+    testkit::logits_file_names().iter().map(|name| read(&testkit::logits_file(name))).collect()
+}
+
+pub(crate) fn imatrix() -> Vec<Vec<u8>> {
+    let mut good = files("eval-cli", ".imatrix.gguf");
+    for at in 0..good.len() {
+        let sums = imatrix::Sums::parse(good[at].clone()).expect("a golden");
+        good.push(sums.to_bytes(imatrix::Format::Legacy).expect("sums of a golden"));
+    }
+    good
+}
+
+pub(crate) fn logits() -> Vec<Vec<u8>> {
+    files("eval-cli", ".kld")
+}
+
+pub(crate) fn tasks() -> Vec<Vec<u8>> {
+    let names = ["hellaswag.txt", "multiple-choice.bin", "winogrande.csv"];
+    names.iter().map(|name| read(&golden_path("eval-cli").join(name))).collect()
+}
+
+/// A safetensors file of these tensors, one after the other.
+fn safetensors_of(tensors: &[(&str, &str, &[u64], usize)]) -> Vec<u8> {
+    let mut header = json!({"__metadata__": {"format": "pt"}});
+    let mut end = 0;
+    for (name, dtype, shape, n_bytes) in tensors {
+        header[*name] = json!({"dtype": dtype, "shape": shape, "data_offsets": [end, end + n_bytes]});
+        end += n_bytes;
+    }
+    let header = header.to_string();
+    let data: Vec<u8> = (0..end).map(|i| i as u8).collect();
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
+}
+
+pub(crate) fn safetensors() -> Vec<Vec<u8>> {
+    vec![
+        safetensors_of(&[("b", "F16", &[3, 2], 12), ("a", "I64", &[], 8), ("c", "BOOL", &[0, 7], 0)]),
+        safetensors_of(&[
+            ("a", "BF16", &[4, 8], 64),
+            ("b", "F8_E4M3", &[16], 16),
+            ("c", "F32", &[1, 1, 5], 20),
+        ]),
+        safetensors_of(&[("a", "F64", &[2], 16), ("b", "U8", &[3], 3), ("c", "F8_E8M0", &[2, 2], 4)]),
+        safetensors_of(&[("a", "F4", &[4], 2), ("b", "I32", &[2, 1], 8), ("c", "F6_E2M3", &[4], 3)]),
+    ]
+}
+
+/// The files that an index speaks of.
+pub fn two_shards() -> &'static [Vec<u8>; 2] {
+    static SHARDS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    SHARDS.get_or_init(|| {
+        let a = safetensors_of(&[("a", "F32", &[2], 8), ("b", "F32", &[1], 4)]);
+        [a, safetensors_of(&[("c", "F32", &[2, 2], 16)])]
+    })
+}
+
+pub(crate) fn index() -> Vec<Vec<u8>> {
+    let map = json!({"a": "model-1.safetensors", "b": "model-1.safetensors", "c": "model-2.safetensors"});
+    let index = json!({"metadata": {"total_size": 28}, "weight_map": map});
+    vec![index.to_string().into_bytes()]
+}
+
+pub(crate) fn small_files() -> Vec<Vec<u8>> {
+    let folders = ["source/sharded", "arch/llama-card", "arch/llama", "codes/awq", "arch/jina-v5"];
+    let folders = folders.iter().map(|folder| golden_path(folder)).filter(|folder| folder.is_dir());
+    let of = |folder: PathBuf| {
+        let files = entries(&folder).into_iter().filter(|path| {
+            path.extension().is_some_and(|ending| ending == "json" || ending == "md")
+                && !path.ends_with("expected.json")
+        });
+        let files: Vec<(String, Vec<u8>)> =
+            files.filter_map(|path| Some((name_of(&path)?, read(&path)))).collect();
+        pieces::join(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())))
+    };
+    folders.map(of).collect()
+}
+
+fn name_of(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_str()?.to_owned())
+}
+
+pub(crate) fn card() -> Vec<Vec<u8>> {
+    let cards = ["arch/llama-card/README.md", "source/sharded/README.md", "lora/llama/README.md"];
+    let head = |text: String| Some(text.strip_prefix("---\n")?.split("\n---").next()?.as_bytes().to_vec());
+    let mut heads: Vec<Vec<u8>> =
+        cards.iter().filter_map(|card| head(String::from_utf8(read(&golden_path(card))).ok()?)).collect();
+    heads.push(b"a: &x [1, 2, {b: c}]\nd: *x\ne:\n  <<: {f: g}\n  h: |\n    text\n  i: 'it''s'\n".to_vec());
+    heads
+}
+
+pub(crate) fn quantized() -> Vec<Vec<u8>> {
+    let folders = ["dialects", "codes"].iter().flat_map(|parent| entries(&golden_path(parent)));
+    let of = |folder: PathBuf| {
+        let files: Vec<(String, Vec<u8>)> = entries(&folder)
+            .into_iter()
+            .filter(|path| path.is_file() && !path.ends_with("expected.json"))
+            .filter_map(|path| Some((name_of(&path)?, read(&path))))
+            .collect();
+        let n_bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
+        let is_whole = files.iter().any(|(name, _)| name == "model.safetensors");
+        let joined = pieces::join(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+        (is_whole && n_bytes <= MAX_FOLDER_BYTES).then_some(joined)
+    };
+    folders.filter_map(of).collect()
+}
+
+fn torch(is_archive: bool) -> Vec<Vec<u8>> {
+    let good =
+        files("torch/forms", ".bin").into_iter().filter(|bytes| bytes.starts_with(b"PK") == is_archive);
+    good.collect()
+}
+
+pub(crate) fn torch_zip() -> Vec<Vec<u8>> {
+    torch(true)
+}
+
+pub(crate) fn torch_pickle() -> Vec<Vec<u8>> {
+    torch(false)
+}
+
+pub(crate) fn legacy() -> Vec<Vec<u8>> {
+    files("ggml", ".bin")
+}
+
+/// The model that adapters belong to.
+pub(crate) fn lora_base() -> Checkpoint {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    source::open(FOLDER.get_or_init(|| testkit::checkpoint("llama"))).expect("a golden")
+}
+
+pub(crate) fn lora() -> Vec<Vec<u8>> {
+    let merged = entries(&golden_path("lora-merged")).into_iter().filter(|path| path.is_dir());
+    let folders = merged.flat_map(|path| entries(&path)).chain(entries(&golden_path("lora")));
+    let of = |folder: PathBuf| {
+        let names = ["adapter_config.json", "adapter_model.safetensors"];
+        let files = names.map(|name| Some((name, fs::read(folder.join(name)).ok()?)));
+        let files: Option<Vec<(&str, Vec<u8>)>> = files.into_iter().collect();
+        Some(pieces::join(files?.iter().map(|(name, bytes)| (*name, bytes.as_slice()))))
+    };
+    folders.filter_map(of).filter(|bytes| bytes.len() <= MAX_FOLDER_BYTES).collect()
+}
+
+/// A checkpoint as names and shapes, with the small files that `keep` wants.
+fn described(folder: &Path, keep: &[&str]) -> Option<Vec<u8>> {
+    let checkpoint = source::open(folder).ok()?;
+    let shape = |tensor: &source::Tensor| Some(json!(tensor.folded_shape().ok()?.0.dims()));
+    let tensors: serde_json::Map<String, Json> =
+        checkpoint.tensors.iter().filter_map(|tensor| Some((tensor.name.clone(), shape(tensor)?))).collect();
+    let files = checkpoint.files.iter().filter(|(name, _)| keep.contains(&name.as_str()));
+    let files: serde_json::Map<String, Json> =
+        files.map(|(name, bytes)| (name.clone(), Json::from(String::from_utf8_lossy(bytes)))).collect();
+    Some(json!({"config": checkpoint.config, "tensors": tensors, "files": files}).to_string().into_bytes())
+}
+
+pub(crate) fn config() -> Vec<Vec<u8>> {
+    testkit::checkpoint_names().iter().filter_map(|name| described(&testkit::checkpoint(name), &[])).collect()
+}
+
+pub(crate) fn projector() -> Vec<Vec<u8>> {
+    let keep = ["preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"];
+    testkit::projector_names().iter().filter_map(|name| described(&testkit::projector(name), &keep)).collect()
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Tokenizers of the goldens, with the ways in which each can be read.
+fn tokenizer_folders() -> Vec<(Files, Route)> {
+    let folders = entries(&golden_path("tokenizer")).into_iter().filter(|path| path.is_dir());
+    let mut all = Vec::new();
+    for folder in folders {
+        let files: Files = name_of(&folder).map(|name| testkit::tokenizer_files(&name)).unwrap_or_default();
+        let files: Files = files.into_iter().filter(|(name, _)| name != "expected.json").collect();
+        if files.values().map(Vec::len).sum::<usize>() > MAX_FOLDER_BYTES {
+            continue;
+        }
+        for (name, route) in Route::all() {
+            if target("tokenizer").is_some_and(|target| (target.run)(&tokenizer_input(&files, name))) {
+                all.push((files.clone(), route));
+            }
+        }
+    }
+    all
+}
+
+fn tokenizer_input(files: &Files, route: &str) -> Vec<u8> {
+    let files = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+    pieces::join(files.chain([("route", route.as_bytes())]))
+}
+
+pub(crate) fn tokenizer() -> Vec<Vec<u8>> {
+    let name_of = |route: Route| Route::all().find(|(_, other)| *other == route).map_or("", |(name, _)| name);
+    tokenizer_folders().iter().map(|(files, route)| tokenizer_input(files, name_of(*route))).collect()
+}
+
+pub(crate) fn sentencepiece() -> Vec<Vec<u8>> {
+    let folders = entries(&golden_path("tokenizer")).into_iter();
+    let models = folders.filter_map(|folder| fs::read(folder.join("tokenizer.model")).ok());
+    models.filter(|bytes| bytes.len() <= MAX_FOLDER_BYTES).collect()
+}
+
+pub(crate) fn template() -> Vec<Vec<u8>> {
+    let mut templates: Vec<Vec<u8>> = ["tokenizer/plamo3", "source/sharded", "tokenizer/bpe-spaces"]
+        .iter()
+        .map(|folder| read(&golden_path(folder).join("chat_template.jinja")))
+        .collect();
+    for folder in
+        entries(&golden_path("tokenizer")).into_iter().chain(entries(&golden_path("arch-tokenizers")))
+    {
+        let config = fs::read(folder.join("tokenizer_config.json")).unwrap_or_default();
+        let config: Json = serde_json::from_slice(&config).unwrap_or_default();
+        templates.extend(config["chat_template"].as_str().map(|text| text.as_bytes().to_vec()));
+    }
+    // What published templates do, in a few lines.
+    templates.push(
+        b"{{- bos_token }}{%- if tools is not none %}{%- for tool in tools %}{{- tool | tojson(indent=4) }}{%- endfor %}\
+        {%- endif %}{%- set ns = namespace(last='', n=0) %}{%- macro turn(role, text) %}<|{{ role }}|>{{ text | trim }}\
+        {% endmacro %}{%- for m in messages %}{%- if m.role == 'assistant' and m.tool_calls is defined %}\
+        {%- for c in m.tool_calls %}{{- c.function.name ~ ' ' ~ (c.function.arguments | tojson) }}{%- endfor %}\
+        {%- else %}{{- turn(m['role'], m.content.split('</think>')[-1].strip()) }}{%- endif %}\
+        {%- set ns.last = ns.last ~ m.role[0] %}{%- set ns.n = ns.n + loop.index0 %}{%- endfor %}{{ ns.last[::-1] }}\
+        {%- if add_generation_prompt %}<|assistant|>{%- endif %}"
+            .to_vec(),
+    );
+    templates.sort();
+    templates.dedup();
+    templates
+}
+
+pub(crate) fn recipe() -> Vec<Vec<u8>> {
+    let recipe = json!({
+        "format": "gguf-tools recipe", "version": 1, "missing_imatrix": "refuse",
+        "imatrix": {"file": "imatrix.gguf", "include_weights": ["attn"], "exclude_weights": []},
+        "override_kv": ["a.b=int:1"], "prune_layers": [1, 2], "keep_split": false, "split_max_size": 1000,
+        "split_max_tensors": null, "allow_requantize": true, "allow_nonfinite": false, "via": "F16",
+        "outputs": [{"type": "Q4_K_M", "dtypes": {"blk.0.attn_q.weight": "Q4_K", "output.weight": "Q6_K"}}]
+    });
+    let plain = json!({"format": "gguf-tools recipe", "version": 1, "outputs": []});
+    [recipe, plain].map(|json| json.to_string().into_bytes()).to_vec()
+}
+
+pub(crate) fn metadata_json() -> Vec<Vec<u8>> {
+    vec![
+        json!({
+            "a": {"type": "u32", "value": 1}, "b": {"type": "str", "value": "text"}, "c": {"type": "f32", "value": "NaN"},
+            "d": {"type": "arr[str]", "value": ["x", {"bytes": [255, 0]}]}, "e": {"type": "arr[i8]", "value": [-1, 2]},
+            "f": {"type": "arr[arr]", "value": [{"type": "arr[u8]", "value": [1]}]}, "g": {"type": "bool", "value": true},
+            "h": {"type": "u64", "value": u64::MAX}, "i": {"type": "f64", "value": 1e300}
+        })
+        .to_string()
+        .into_bytes(),
+    ]
+}

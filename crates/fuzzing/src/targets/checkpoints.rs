@@ -1,0 +1,109 @@
+//! Weights and small files of checkpoints.
+
+use std::path::Path;
+
+use arch::LegacyOptions;
+use convert::{
+    AdapterInput, Input as _, LegacyInput, Request,
+    merge::{LoraAdapter, merge},
+};
+use quant::Level;
+use source::{Checkpoint, Folder};
+
+use crate::{pieces, scratch::with_files, seeds};
+
+/// Elements that are read of a row at most, and rows.
+const READ: (u64, u64) = (3, 9000);
+
+/// Reads all of what a checkpoint says it has, within reason.
+fn read_some(checkpoint: &Checkpoint) {
+    for tensor in &checkpoint.tensors {
+        let (rows, width) = (tensor.n_rows().min(READ.0), tensor.row_elems().min(READ.1));
+        let mut part = vec![0.0; (rows * width) as usize];
+        let _values_of_unreadable_types = checkpoint.read_columns(tensor, 0..rows, 0..width, &mut part);
+        checkpoint.advise_rows(tensor, tensor.row_elems(), 0..rows, gguf::Advice::DoneWith);
+    }
+}
+
+fn opens(folder: &Path) -> bool {
+    source::open(folder).inspect(read_some).is_ok()
+}
+
+pub(super) fn safetensors(bytes: &[u8]) -> bool {
+    with_files("safetensors", &[("config.json", b"{}"), ("model.safetensors", bytes)], opens)
+}
+
+pub(super) fn index(bytes: &[u8]) -> bool {
+    let [a, b] = seeds::two_shards();
+    let files = [
+        ("config.json", &b"{}"[..]),
+        ("model.safetensors.index.json", bytes),
+        ("model-1.safetensors", &a),
+        ("model-2.safetensors", &b),
+    ];
+    with_files("index", &files, opens)
+}
+
+/// Small files that may be given; no path among them.
+const SMALL: &[&str] = &[
+    "config.json",
+    "params.json",
+    "generation_config.json",
+    "README.md",
+    "modules.json",
+    "tokenizer_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "hf_quant_config.json",
+];
+
+pub(super) fn small_files(bytes: &[u8]) -> bool {
+    let files: Vec<(&str, &[u8])> =
+        pieces::split(bytes).into_iter().filter(|(name, _)| SMALL.contains(name)).collect();
+    with_files("small_files", &files, |folder| source::open_without_weights(folder).is_ok())
+}
+
+pub(super) fn card(bytes: &[u8]) -> bool {
+    let text = [b"---\n", bytes, b"\n---\n"].concat();
+    with_files("card", &[("config.json", b"{}"), ("README.md", &text)], |folder| {
+        source::open_without_weights(folder).is_ok_and(|checkpoint| checkpoint.card.is_some())
+    })
+}
+
+pub(super) fn quantized(bytes: &[u8]) -> bool {
+    let allowed = |name: &str| SMALL.contains(&name) || name == "model.safetensors";
+    let files: Vec<(&str, &[u8])> =
+        pieces::split(bytes).into_iter().filter(|(name, _)| allowed(name)).collect();
+    with_files("quantized", &files, opens)
+}
+
+pub(super) fn torch(bytes: &[u8]) -> bool {
+    with_files("torch", &[("config.json", b"{}"), ("pytorch_model.bin", bytes)], opens)
+}
+
+pub(super) fn legacy(bytes: &[u8]) -> bool {
+    let Ok(model) = source::parse_legacy(vec![("x".to_owned(), bytes.to_vec())]) else { return false };
+    let Ok(input) = LegacyInput::new(model, &LegacyOptions::default(), None) else { return false };
+    let Ok(tasks) = input.tasks(&Request::default()) else { return false };
+    for task in &tasks {
+        let view = task.rows.view();
+        let n_rows = view.n_rows.min(READ.0);
+        let mut values = vec![0.0; (n_rows * view.row_elems) as usize];
+        let _may_be_unreadable = task.rows.read(0..n_rows, Level::Scalar, &mut values);
+    }
+    true
+}
+
+pub(super) fn lora(bytes: &[u8]) -> bool {
+    let allowed = ["adapter_config.json", "adapter_model.safetensors"];
+    let files: Vec<(&str, &[u8])> =
+        pieces::split(bytes).into_iter().filter(|(name, _)| allowed.contains(name)).collect();
+    let base = seeds::lora_base();
+    with_files("lora", &files, |folder| {
+        let adapter = LoraAdapter { folder: Folder::at(folder), name: folder.to_owned(), scale: 1.0 };
+        let converted = source::open_adapter(folder).is_ok_and(|adapter| {
+            AdapterInput::new(folder, adapter, &base, &arch::Options::default()).is_ok()
+        });
+        merge(base, &[adapter]).inspect(read_some).is_ok() || converted
+    })
+}

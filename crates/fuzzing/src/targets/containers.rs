@@ -1,0 +1,93 @@
+//! GGUF files and what the evaluation reads.
+
+use eval::{
+    Model, Sequence,
+    choice::{HellaSwag, MultipleChoice, Winogrande},
+    logits_file::LogitsFile,
+    tokenize::Tokenizer,
+};
+use gguf::{Edit, File, Plan, Slack, swap_blocks};
+
+use crate::{pieces, scratch::with_files};
+
+/// The largest alignment of files that are written again: what is padded with is memory that is due.
+const MAX_ALIGNMENT: u32 = 4096;
+
+pub(super) fn gguf(bytes: &[u8]) -> bool {
+    let Ok(file) = File::parse(bytes.to_vec()) else { return false };
+    gguf::check(&file);
+    for tensor in file.tensors() {
+        let mut data = file.data(tensor).expect("tensors of a file lie in it").to_vec();
+        quant::first_bad_block(tensor.dtype, &data);
+        swap_blocks(tensor.dtype, &mut data);
+    }
+    if file.alignment() > MAX_ALIGNMENT {
+        return true;
+    }
+    // The reader takes keys that the writer does not.
+    if let Ok(edit) = Edit::new(&file, file.metadata().clone(), Slack::Use) {
+        edit.is_in_place();
+    }
+    let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
+    if let Ok(plan) = Plan::new(file.metadata(), tensors, file.endian(), file.alignment()) {
+        let data: Vec<&[u8]> = file.tensors().iter().filter_map(|t| file.data(t).ok()).collect();
+        let again = plan.to_bytes(&data).and_then(File::parse).expect("what was planned is a file");
+        assert_eq!(again.tensors().len(), file.tensors().len(), "tensors of a file that is written again");
+    }
+    true
+}
+
+pub(super) fn gguf_shards(bytes: &[u8]) -> bool {
+    let files = pieces::split(bytes);
+    let names = ["x-00001-of-00002.gguf", "x-00002-of-00002.gguf"];
+    let files: Vec<(&str, &[u8])> =
+        names.into_iter().zip(files.into_iter().map(|(_, bytes)| bytes)).collect();
+    with_files("gguf_shards", &files, |folder| {
+        let Ok(model) = gguf::Model::open(&folder.join(names[0])) else { return false };
+        model.tensors().all(|(file, tensor)| file.data(tensor).is_ok())
+    })
+}
+
+pub(super) fn tokenizer_keys(bytes: &[u8]) -> bool {
+    let Ok(file) = File::parse(bytes.to_vec()) else { return false };
+    eval::tokenize::check(file.metadata());
+    let Ok(tokenizer) = Tokenizer::from_metadata(file.metadata()) else { return false };
+    if let Ok(ids) = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true) {
+        let _some_ids_have_no_text = tokenizer.decode(&ids);
+    }
+    true
+}
+
+pub(super) fn model(bytes: &[u8]) -> bool {
+    with_files("model", &[("x.gguf", bytes)], |folder| {
+        let options = eval::Options { threads: Some(1), ..eval::Options::default() };
+        let Ok(model) = Model::open(&folder.join("x.gguf"), &options) else { return false };
+        let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
+        let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
+        model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
+    })
+}
+
+pub(super) fn imatrix(bytes: &[u8]) -> bool {
+    let Ok(sums) = imatrix::Sums::parse(bytes.to_vec()) else { return false };
+    let mut twice = sums.clone().in_tokens(512);
+    let _may_differ = twice.add(&sums.clone().in_tokens(512));
+    let _may_be_empty = twice.to_bytes(imatrix::Format::Legacy);
+    true
+}
+
+pub(super) fn logits(bytes: &[u8]) -> bool {
+    let Ok(file) = LogitsFile::parse(bytes.to_vec()) else { return false };
+    let layout = file.layout();
+    let _may_be_wrong = file.tokens();
+    if layout.n_windows > 0 && layout.n_positions() > 0 {
+        file.position(layout.n_windows - 1, layout.n_positions() - 1).decode();
+    }
+    true
+}
+
+pub(super) fn tasks(bytes: &[u8]) -> bool {
+    let n_tasks = bytes.len() % 9;
+    Winogrande::parse(bytes, n_tasks);
+    HellaSwag::parse(bytes, n_tasks).is_ok() | MultipleChoice::parse(bytes, n_tasks).is_ok()
+}

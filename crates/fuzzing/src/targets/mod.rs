@@ -1,0 +1,187 @@
+//! The table of readers.
+
+mod architectures;
+mod checkpoints;
+mod containers;
+mod texts;
+
+use crate::{Mutation, Target, seeds};
+
+/// Every reader of foreign files.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "gguf",
+        reads: "GGUF of versions 1 to 3 in both byte orders; its tensors, its edit, its plan",
+        run: containers::gguf,
+        seeds: seeds::gguf,
+        mutation: Mutation::Bytes,
+    },
+    Target {
+        name: "gguf_shards",
+        reads: "two shards of a GGUF model",
+        run: containers::gguf_shards,
+        seeds: seeds::gguf_shards,
+        mutation: Mutation::Pieces,
+    },
+    Target {
+        name: "tokenizer_keys",
+        reads: "the tokenizer of a GGUF file, and a text by it",
+        run: containers::tokenizer_keys,
+        seeds: seeds::tokenizer_keys,
+        mutation: Mutation::Gguf,
+    },
+    Target {
+        name: "model",
+        reads: "a whole GGUF model, run on five tokens",
+        run: containers::model,
+        seeds: seeds::model,
+        mutation: Mutation::Gguf,
+    },
+    Target {
+        name: "imatrix",
+        reads: "importance matrices in both forms",
+        run: containers::imatrix,
+        seeds: seeds::imatrix,
+        mutation: Mutation::Bytes,
+    },
+    Target {
+        name: "logits",
+        reads: "files of predictions",
+        run: containers::logits,
+        seeds: seeds::logits,
+        mutation: Mutation::Bytes,
+    },
+    Target {
+        name: "tasks",
+        reads: "multiple-choice tasks in three formats",
+        run: containers::tasks,
+        seeds: seeds::tasks,
+        mutation: Mutation::Bytes,
+    },
+    Target {
+        name: "safetensors",
+        reads: "a safetensors file and its values",
+        run: checkpoints::safetensors,
+        seeds: seeds::safetensors,
+        mutation: Mutation::Safetensors,
+    },
+    Target {
+        name: "index",
+        reads: "the index of a checkpoint of two files",
+        run: checkpoints::index,
+        seeds: seeds::index,
+        mutation: Mutation::Json,
+    },
+    Target {
+        name: "small_files",
+        reads: "the small files of a checkpoint: JSON, the YAML of its model card",
+        run: checkpoints::small_files,
+        seeds: seeds::small_files,
+        mutation: Mutation::Pieces,
+    },
+    Target {
+        name: "card",
+        reads: "the YAML of a model card",
+        run: checkpoints::card,
+        seeds: seeds::card,
+        mutation: Mutation::Text,
+    },
+    Target {
+        name: "quantized",
+        reads: "checkpoints of quantized weights in every method, and their values",
+        run: checkpoints::quantized,
+        seeds: seeds::quantized,
+        mutation: Mutation::Pieces,
+    },
+    Target {
+        name: "torch_zip",
+        reads: "archives of torch.save: zip and pickle",
+        run: checkpoints::torch,
+        seeds: seeds::torch_zip,
+        mutation: Mutation::Ends,
+    },
+    Target {
+        name: "torch_pickle",
+        reads: "files of torch.save before archives: pickles in a row",
+        run: checkpoints::torch,
+        seeds: seeds::torch_pickle,
+        mutation: Mutation::Ends,
+    },
+    Target {
+        name: "legacy",
+        reads: "GGML, GGMF and GGJT files from before GGUF",
+        run: checkpoints::legacy,
+        seeds: seeds::legacy,
+        mutation: Mutation::Bytes,
+    },
+    Target {
+        name: "lora",
+        reads: "LoRA adapters, merged and converted",
+        run: checkpoints::lora,
+        seeds: seeds::lora,
+        mutation: Mutation::Pieces,
+    },
+    Target {
+        name: "config",
+        reads: "config.json with names and shapes of tensors",
+        run: architectures::config,
+        seeds: seeds::config,
+        mutation: Mutation::Json,
+    },
+    Target {
+        name: "projector",
+        reads: "the same of a projector",
+        run: architectures::projector,
+        seeds: seeds::projector,
+        mutation: Mutation::Json,
+    },
+    Target {
+        name: "tokenizer",
+        reads: "tokenizer.json, vocab.json, merges.txt, vocab.txt, tekken.json and tiktoken files",
+        run: architectures::tokenizer,
+        seeds: seeds::tokenizer,
+        mutation: Mutation::Pieces,
+    },
+    Target {
+        name: "sentencepiece",
+        reads: "tokenizer.model",
+        run: architectures::sentencepiece,
+        seeds: seeds::sentencepiece,
+        mutation: Mutation::Bytes,
+    },
+    Target {
+        name: "template",
+        reads: "chat templates, over seven conversations",
+        run: texts::template,
+        seeds: seeds::template,
+        mutation: Mutation::Text,
+    },
+    Target {
+        name: "recipe",
+        reads: "recipe files",
+        run: texts::recipe,
+        seeds: seeds::recipe,
+        mutation: Mutation::Json,
+    },
+    Target {
+        name: "metadata_json",
+        reads: "metadata as JSON",
+        run: texts::metadata_json,
+        seeds: seeds::metadata_json,
+        mutation: Mutation::Json,
+    },
+];
+
+/// The target of a name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// Gives bytes to a target.
+///
+/// # Panics
+/// When there is none of this name, and whenever the reader does.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = target(name).expect("a target of this name");
+    (target.run)(bytes);
+}

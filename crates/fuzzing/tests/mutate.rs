@@ -1,0 +1,73 @@
+//! Mutants of good files given to every reader: each is taken or refused; nothing panics, hangs or takes more memory than its
+//! input can justify. Both kinds come up, or the mutants test nothing.
+//!
+//! `FUZZ_ITERATIONS` sets the number of mutants of each target, `FUZZ_SEED` where they start. Alone in its program, so that
+//! nothing else's memory is counted.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use fuzzing::{Loop, Memory, Report, TARGETS};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+struct Counted(AtomicUsize);
+
+impl Memory for Counted {
+    fn begin(&self) {
+        ALLOCATOR.reset_peak_usage();
+        self.0.store(ALLOCATOR.current_usage(), Ordering::Relaxed);
+    }
+
+    fn grown(&self) -> usize {
+        ALLOCATOR.peak_usage().saturating_sub(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn mutated_inputs_of_every_reader() {
+    let (seed, n_mutants) = (testkit::number("FUZZ_SEED", 1), testkit::number("FUZZ_ITERATIONS", 600));
+    let memory = Counted(AtomicUsize::new(0));
+    let mut wrong = Vec::new();
+    for target in TARGETS {
+        let seeds = (target.seeds)();
+        // As many as it has seeds are no mutants yet.
+        let n = n_mutants + seeds.len() as u64;
+        let mutants = Loop::new(target, seeds, seed);
+        let mut report = Report::default();
+        (0..n).for_each(|number| mutants.step(number, &memory, &mut report));
+        let Report { n_runs, n_accepted, failures, .. } = &report;
+        println!("{}: {n_accepted} of {n_runs} accepted", target.name);
+        if !failures.is_empty() {
+            wrong.push(format!("{}: {failures:?}", target.name));
+        }
+        let least = n_mutants / 100;
+        if *n_accepted <= least || n_runs - n_accepted <= least {
+            wrong.push(format!("{}: {n_accepted} of {n_runs} accepted", target.name));
+        }
+    }
+    assert!(wrong.is_empty(), "from seed {seed}: {}", wrong.join("\n"));
+}
+
+/// libFuzzer wants a program for each target.
+#[test]
+fn every_target_has_a_program_of_libfuzzer() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");
+    let manifest = fs::read_to_string(format!("{folder}/Cargo.toml")).expect("fuzz/Cargo.toml");
+    let files = fs::read_dir(format!("{folder}/fuzz_targets")).expect("fuzz/fuzz_targets");
+    let files: BTreeSet<String> = files
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().replace(".rs", ""))
+        .collect();
+    assert_eq!(files, TARGETS.iter().map(|target| target.name.to_owned()).collect());
+    for target in TARGETS {
+        let text =
+            fs::read_to_string(format!("{folder}/fuzz_targets/{}.rs", target.name)).expect("its program");
+        assert!(text.contains(&format!("\"{}\"", target.name)), "{text}");
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{}.rs\"", target.name)), "{}", target.name);
+    }
+}

@@ -1,0 +1,130 @@
+//! The beginning of one file on the web, fetched by ranges as far as it is wanted.
+
+use std::{
+    io::Read,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use ureq::http::Uri;
+
+use super::{
+    HubError, Repo, Settings,
+    http::{Attempt, Client, escaped, shown, text},
+    transfer::{parse_range, plain_tag},
+};
+
+/// A file on the web, of which the beginning is here.
+pub struct RemoteHead {
+    client: Client,
+    address: Uri,
+    bytes: Vec<u8>,
+    /// Its length in bytes, once somebody has said it.
+    n_bytes: Option<u64>,
+    /// Of the first answer: bytes of two files must not be mixed.
+    tag: Option<String>,
+}
+
+impl RemoteHead {
+    /// A file by its address: `http://` or `https://`, or `hf://OWNER/MODEL[@REVISION]/FILE` of the Hub. Nothing is fetched yet.
+    ///
+    /// # Errors
+    /// [`HubError::Name`], [`HubError::Answer`] for what is no address.
+    pub fn new(settings: &Settings, address: &str, cancel: Arc<AtomicBool>) -> Result<RemoteHead, HubError> {
+        let client = Client::new(settings, cancel)?;
+        let address = match address.strip_prefix("hf://") {
+            Some(path) => {
+                let wrong =
+                    || HubError::Name { text: address.to_owned(), why: "a file is hf://OWNER/MODEL/FILE" };
+                let mut parts = path.splitn(3, '/');
+                let (Some(owner), Some(model), Some(file)) = (parts.next(), parts.next(), parts.next())
+                else {
+                    return Err(wrong());
+                };
+                if file.is_empty()
+                    || file.split('/').any(|part| part.is_empty() || part == "." || part == "..")
+                {
+                    return Err(wrong());
+                }
+                let repo = Repo::parse(&format!("{owner}/{model}"))?;
+                let (id, revision) = (escaped(repo.id(), true), escaped(repo.revision(), false));
+                client.address(&format!("/{id}/resolve/{revision}/{}", escaped(file, true)))?
+            }
+            None => client.elsewhere(address)?,
+        };
+        Ok(RemoteHead { client, address, bytes: Vec::new(), n_bytes: None, tag: None })
+    }
+
+    /// What is here.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The length of the file, once it is known.
+    pub fn n_bytes(&self) -> Option<u64> {
+        self.n_bytes
+    }
+
+    /// Fetches bytes until the first `n_bytes` of the file are here, or all of it. Gives whether any came.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub fn fetch(&mut self, n_bytes: u64) -> Result<bool, HubError> {
+        let before = self.bytes.len() as u64;
+        let end = self.n_bytes.map_or(n_bytes, |whole| whole.min(n_bytes));
+        if end <= before {
+            return Ok(false);
+        }
+        let RemoteHead { client, address, bytes, n_bytes, tag } = self;
+        client.persist(|has_progress| {
+            let begin = bytes.len() as u64;
+            let later =
+                |what: String| Attempt::Later(HubError::Answer { address: shown(address), what }, None);
+            let mut answer = client.get(address, Some(&(begin..end)))?;
+            let headers = answer.response.headers();
+            if let Some(found) = text(headers, "etag").map(plain_tag) {
+                let first = tag.get_or_insert_with(|| found.to_owned());
+                if first != found {
+                    let (expected, found) = (first.clone(), found.to_owned());
+                    let address = shown(address);
+                    return Err(Attempt::Never(HubError::Changed {
+                        address,
+                        what: "the tag",
+                        expected,
+                        found,
+                    }));
+                }
+            }
+            let is_range = answer.response.status().as_u16() == 206;
+            let range = text(headers, "content-range").and_then(parse_range);
+            let length = text(headers, "content-length").and_then(|length| length.parse().ok());
+            match range {
+                Some((first, _, whole)) if is_range && first == begin => *n_bytes = whole.or(*n_bytes),
+                _ if is_range => return Err(later("another range came than was asked for".to_owned())),
+                // The whole file comes, whatever is asked for.
+                _ => *n_bytes = length.or(*n_bytes),
+            }
+            let mut body = answer.response.body_mut().as_reader();
+            let mut skip = if is_range { 0 } else { begin };
+            let mut piece = vec![0; 64 << 10];
+            let end = n_bytes.map_or(end, |whole| whole.min(end));
+            while (bytes.len() as u64) < end {
+                client.check_cancelled().map_err(Attempt::Never)?;
+                let wanted = (skip + end - bytes.len() as u64).min(piece.len() as u64) as usize;
+                match body.read(&mut piece[..wanted]) {
+                    // Whoever states no length ends the file so.
+                    Ok(0) if n_bytes.is_none() => break,
+                    Ok(0) => return Err(later(format!("the connection ended at byte {}", bytes.len()))),
+                    Ok(came) => {
+                        let skipped = skip.min(came as u64) as usize;
+                        skip -= skipped as u64;
+                        bytes.extend_from_slice(&piece[skipped..came]);
+                        *has_progress |= came > skipped;
+                    }
+                    Err(error) => return Err(later(error.to_string())),
+                }
+            }
+            Ok(())
+        })?;
+        Ok(self.bytes.len() as u64 > before)
+    }
+}

@@ -1,0 +1,28 @@
+//! Links in a checkpoint folder: a folder from a stranger must not make files of this machine parts of a model.
+
+use std::{fs, path::Path};
+
+use crate::Error;
+
+/// Refuses a file of the folder `dir` that is a link out of it, or lies behind one, unless it leads to a blob of a Hub cache
+/// (`models--OWNER--MODEL/blobs/`), where its snapshots and folders that were downloaded from it have all of theirs.
+///
+/// # Errors
+/// [`Error::LinkOutside`]. A file that cannot be resolved is none: whoever opens it says why.
+pub(crate) fn check(dir: &Path, name: &str) -> Result<(), Error> {
+    let path = dir.join(name);
+    let (Ok(folder), Ok(to)) = (fs::canonicalize(dir), fs::canonicalize(path)) else { return Ok(()) };
+    if to.starts_with(&folder) || is_blob(&to) {
+        return Ok(());
+    }
+    Err(Error::LinkOutside { file: name.to_owned(), to: to.display().to_string() })
+}
+
+/// Whether a path is that of a file in a Hub cache.
+fn is_blob(path: &Path) -> bool {
+    let name =
+        |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    path.parent().is_some_and(|blobs| {
+        name(blobs) == "blobs" && blobs.parent().is_some_and(|model| name(model).starts_with("models--"))
+    })
+}

@@ -1,0 +1,4 @@
+//! The target `quantized` of `fuzzing::TARGETS`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("quantized", bytes));

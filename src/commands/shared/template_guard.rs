@@ -1,0 +1,86 @@
+//! Templates of strangers: they are stopped by their steps ([`eval::chat`]), and here by what they take meanwhile. A text that
+//! is put behind itself again and again has thousands of gigabytes after forty steps.
+
+use std::{
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use eval::chat::{ChatError, Conversation, render};
+
+use crate::failure::Failure;
+
+/// Bytes of memory that templates may take beside what was there before; prompts have some thousands.
+const MAX_BYTES: u64 = 256 << 20;
+/// Time that they may take.
+const MAX_TIME: Duration = Duration::from_secs(60);
+/// Between two looks at what they took.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Runs `work` in a thread and waits for it, as long as memory and time stay within bounds.
+///
+/// # Errors
+/// It took too much; it then goes on until the program ends, which should be soon.
+pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let failed = |what: String| Failure::new(format!("`tokenizer.chat_template`: {what}"));
+    let (before, begin) = (resident_bytes(), Instant::now());
+    let (sender, receiver) = channel();
+    let send = move || {
+        // Nobody waits any more where too much was taken.
+        let _unheard = sender.send(work());
+    };
+    thread::Builder::new().spawn(send).map_err(Failure::new)?;
+    loop {
+        match receiver.recv_timeout(PAUSE) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Disconnected) => return Err(failed("it cannot be rendered".to_owned())),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let took = resident_bytes().saturating_sub(before);
+        if took > MAX_BYTES {
+            return Err(failed(format!(
+                "it takes more than {} MiB of memory and was stopped",
+                MAX_BYTES >> 20
+            )));
+        }
+        if begin.elapsed() > MAX_TIME {
+            return Err(failed(format!("it takes more than {} s and was stopped", MAX_TIME.as_secs())));
+        }
+    }
+}
+
+/// Every fixed conversation by a template.
+///
+/// # Errors
+/// As [`guarded`]; what the template says itself stands with its conversation.
+pub fn render_fixed(template: &str, bos: &str, eos: &str) -> Result<Vec<Result<String, ChatError>>, Failure> {
+    let (template, bos, eos) = (template.to_owned(), bos.to_owned(), eos.to_owned());
+    guarded(move || Conversation::fixed().iter().map(|it| render(&template, it, &bos, &eos)).collect())
+}
+
+/// Memory of this process, as far as the system says it; mapped files do not count.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_small_is_done() {
+        assert_eq!(guarded(|| 7).ok(), Some(7));
+        let rendered =
+            render_fixed("{{ bos_token }}{{ messages[0].role }}", "<s>", "").ok().unwrap_or_default();
+        assert!(rendered.iter().all(|text| text.as_ref().is_ok_and(|text| text.starts_with("<s>"))));
+    }
+
+    #[test]
+    fn a_panic_is_a_failure() {
+        assert!(guarded(|| -> u8 { panic!("on purpose") }).is_err());
+    }
+}
