@@ -128,8 +128,7 @@ fn check_entry(
     let Some(dtype) = Dtype::from_name(&dtype) else {
         return Err(Error::UnknownDtype { file, tensor, found: dtype });
     };
-    let n_elems = shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
-    let Some(expected) = n_elems.and_then(|n| dtype.n_bytes(n)) else {
+    let Some(expected) = dtype.n_elems_of(&shape).and_then(|n| dtype.n_bytes(n)) else {
         return Err(Error::BadShape { file, tensor, shape, dtype });
     };
     if begin != end_before {

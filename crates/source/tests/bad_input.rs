@@ -99,6 +99,11 @@ fn headers_that_lie() {
         error_of_header(r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#, 0),
         "`model.safetensors`: tensor `a`: shape [4294967296, 4294967296] of F32 is not a size in bytes",
     );
+    // Found by mutation: nothing in it, and rows that no number counts.
+    says(
+        error_of_header(r#"{"a":{"dtype":"BOOL","shape":[0,9223372036854775807],"data_offsets":[0,0]}}"#, 0),
+        "`model.safetensors`: tensor `a`: shape [0, 9223372036854775807] of BOOL is not a size in bytes",
+    );
     says(
         error_of_header(r#"{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#, 2),
         "`model.safetensors`: tensor `a`: shape [3] of F4 is not a size in bytes",

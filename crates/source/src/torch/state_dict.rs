@@ -253,9 +253,7 @@ impl Pickled<'_> {
             };
             (self.offset, numel) = (offset, first + n);
         }
-        let n_elems = self.shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
-        let n_elems = n_elems.filter(|n| self.dtype.n_bytes(*n).is_some());
-        let n_elems = n_elems.ok_or_else(|| {
+        let n_elems = self.dtype.n_elems_of(&self.shape).ok_or_else(|| {
             wrong(format!("shape {:?} of {} is not a size in bytes", self.shape, self.dtype))
         })?;
         if n_elems == 0 {
