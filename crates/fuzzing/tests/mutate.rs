@@ -29,12 +29,18 @@ impl Memory for Counted {
     }
 }
 
+/// Targets of which an execution takes milliseconds, and how many fewer they get.
+const SLOW: &[(&str, u64)] =
+    &[("tokenizer", 20), ("tokenizer_keys", 10), ("lora", 10), ("config", 2), ("quantized", 2)];
+
 #[test]
 fn mutated_inputs_of_every_reader() {
     let (seed, n_mutants) = (testkit::number("FUZZ_SEED", 1), testkit::number("FUZZ_ITERATIONS", 600));
     let memory = Counted(AtomicUsize::new(0));
     let mut wrong = Vec::new();
     for target in TARGETS {
+        let fewer = SLOW.iter().find(|(name, _)| *name == target.name).map_or(1, |(_, fewer)| *fewer);
+        let n_mutants = n_mutants / fewer;
         let seeds = (target.seeds)();
         // As many as it has seeds are no mutants yet.
         let n = n_mutants + seeds.len() as u64;
@@ -46,7 +52,7 @@ fn mutated_inputs_of_every_reader() {
         if !failures.is_empty() {
             wrong.push(format!("{}: {failures:?}", target.name));
         }
-        let least = n_mutants / 100;
+        let least = n_mutants / 1000;
         if *n_accepted <= least || n_runs - n_accepted <= least {
             wrong.push(format!("{}: {n_accepted} of {n_runs} accepted", target.name));
         }

@@ -38,8 +38,8 @@ pub(super) fn index(bytes: &[u8]) -> bool {
     let files = [
         ("config.json", &b"{}"[..]),
         ("model.safetensors.index.json", bytes),
-        ("model-1.safetensors", &a),
-        ("model-2.safetensors", &b),
+        ("model-1.safetensors", a),
+        ("model-2.safetensors", b),
     ];
     with_files("index", &files, opens)
 }
