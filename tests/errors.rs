@@ -290,15 +290,6 @@ const PARTS: &[Part] = &[
                 TO_Q8_0,
                 1,
             ),
-            (
-                "A quantization method that is not known",
-                |sandbox| {
-                    config("{", "{\"quantization_config\": {\"quant_method\": \"mine\"},")(sandbox);
-                },
-                CONVERT,
-                TO_Q8_0,
-                1,
-            ),
         ],
     ),
     (
@@ -526,6 +517,8 @@ const PARTS: &[Part] = &[
                 "A prompt in a form that the file has no template for",
                 |sandbox| {
                     model(sandbox, "f16");
+                    let ran = sandbox.inspect(&["unset", "model.gguf", "tokenizer.chat_template", "-q"]);
+                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
                 },
                 EVAL,
                 &["generate", "model.gguf", "--chat", "--prompt", "Hello"],
