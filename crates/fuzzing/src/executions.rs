@@ -33,6 +33,8 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// How they are changed.
     pub mutation: Mutation,
+    /// Bytes that an execution may hold beside its input: [`MAX_BYTES`], unless what is read is larger than its file.
+    pub max_bytes: usize,
 }
 
 /// How much memory is held.
@@ -111,8 +113,9 @@ impl Loop {
             if grown > report.largest.0 {
                 report.largest = (grown, number);
             }
-            if grown > MAX_BYTES {
-                fail(report, format!("more than {MAX_BYTES} bytes beside the input"));
+            if grown > self.target.max_bytes {
+                let most = self.target.max_bytes;
+                fail(report, format!("more than {most} bytes beside the input"));
             }
             match ran {
                 Ok(accepted) => report.n_accepted += u64::from(accepted),

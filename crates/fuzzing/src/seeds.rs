@@ -100,6 +100,10 @@ pub(crate) fn tasks() -> Vec<Vec<u8>> {
     names.iter().map(|name| read(&golden_path("eval-cli").join(name))).collect()
 }
 
+pub(crate) fn picture() -> Vec<Vec<u8>> {
+    files("vision", ".png").into_iter().chain(files("vision", ".jpg")).collect()
+}
+
 /// A safetensors file of these tensors, one after the other.
 fn safetensors_of(tensors: &[(&str, &str, &[u64], usize)]) -> Vec<u8> {
     let mut header = json!({"__metadata__": {"format": "pt"}});

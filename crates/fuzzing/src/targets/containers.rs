@@ -5,6 +5,7 @@ use eval::{
     choice::{HellaSwag, MultipleChoice, Winogrande},
     logits_file::LogitsFile,
     tokenize::Tokenizer,
+    vision::Picture,
 };
 use gguf::{Edit, File, Plan, Slack, swap_blocks};
 
@@ -66,6 +67,10 @@ pub(super) fn model(bytes: &[u8]) -> bool {
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
         model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
     })
+}
+
+pub(super) fn picture(bytes: &[u8]) -> bool {
+    Picture::read(bytes).is_ok_and(|picture| picture.pixels().len() == 3 * picture.width() * picture.height())
 }
 
 pub(super) fn imatrix(bytes: &[u8]) -> bool {

@@ -5,7 +5,7 @@ mod checkpoints;
 mod containers;
 mod texts;
 
-use crate::{Mutation, Target, seeds};
+use crate::{MAX_BYTES, Mutation, Target, seeds};
 
 /// Every reader of foreign files.
 pub const TARGETS: &[Target] = &[
@@ -15,6 +15,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::gguf,
         seeds: seeds::gguf,
         mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "gguf_shards",
@@ -22,6 +23,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::gguf_shards,
         seeds: seeds::gguf_shards,
         mutation: Mutation::Pieces,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "tokenizer_keys",
@@ -29,6 +31,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::tokenizer_keys,
         seeds: seeds::tokenizer_keys,
         mutation: Mutation::Gguf,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "model",
@@ -36,6 +39,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::model,
         seeds: seeds::model,
         mutation: Mutation::Gguf,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "imatrix",
@@ -43,6 +47,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::imatrix,
         seeds: seeds::imatrix,
         mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "logits",
@@ -50,6 +55,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::logits,
         seeds: seeds::logits,
         mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "tasks",
@@ -57,6 +63,16 @@ pub const TARGETS: &[Target] = &[
         run: containers::tasks,
         seeds: seeds::tasks,
         mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
+    },
+    Target {
+        name: "picture",
+        reads: "PNG and JPEG files",
+        run: containers::picture,
+        seeds: seeds::picture,
+        mutation: Mutation::Bytes,
+        // Pixels that a small file can stand for, as read and as turned.
+        max_bytes: 512 << 20,
     },
     Target {
         name: "safetensors",
@@ -64,6 +80,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::safetensors,
         seeds: seeds::safetensors,
         mutation: Mutation::Safetensors,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "index",
@@ -71,6 +88,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::index,
         seeds: seeds::index,
         mutation: Mutation::Json,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "small_files",
@@ -78,6 +96,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::small_files,
         seeds: seeds::small_files,
         mutation: Mutation::Pieces,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "card",
@@ -85,6 +104,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::card,
         seeds: seeds::card,
         mutation: Mutation::Text,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "quantized",
@@ -92,6 +112,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::quantized,
         seeds: seeds::quantized,
         mutation: Mutation::Pieces,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "torch_zip",
@@ -99,6 +120,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::torch,
         seeds: seeds::torch_zip,
         mutation: Mutation::Ends,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "torch_pickle",
@@ -106,6 +128,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::torch,
         seeds: seeds::torch_pickle,
         mutation: Mutation::Ends,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "legacy",
@@ -113,6 +136,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::legacy,
         seeds: seeds::legacy,
         mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "lora",
@@ -120,6 +144,7 @@ pub const TARGETS: &[Target] = &[
         run: checkpoints::lora,
         seeds: seeds::lora,
         mutation: Mutation::Pieces,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "config",
@@ -127,6 +152,7 @@ pub const TARGETS: &[Target] = &[
         run: architectures::config,
         seeds: seeds::config,
         mutation: Mutation::Json,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "projector",
@@ -134,6 +160,7 @@ pub const TARGETS: &[Target] = &[
         run: architectures::projector,
         seeds: seeds::projector,
         mutation: Mutation::Json,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "tokenizer",
@@ -141,6 +168,7 @@ pub const TARGETS: &[Target] = &[
         run: architectures::tokenizer,
         seeds: seeds::tokenizer,
         mutation: Mutation::Pieces,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "sentencepiece",
@@ -148,6 +176,7 @@ pub const TARGETS: &[Target] = &[
         run: architectures::sentencepiece,
         seeds: seeds::sentencepiece,
         mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "template",
@@ -155,6 +184,7 @@ pub const TARGETS: &[Target] = &[
         run: texts::template,
         seeds: seeds::template,
         mutation: Mutation::Text,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "recipe",
@@ -162,6 +192,7 @@ pub const TARGETS: &[Target] = &[
         run: texts::recipe,
         seeds: seeds::recipe,
         mutation: Mutation::Json,
+        max_bytes: MAX_BYTES,
     },
     Target {
         name: "metadata_json",
@@ -169,6 +200,7 @@ pub const TARGETS: &[Target] = &[
         run: texts::metadata_json,
         seeds: seeds::metadata_json,
         mutation: Mutation::Json,
+        max_bytes: MAX_BYTES,
     },
 ];
 
