@@ -77,9 +77,10 @@ impl Dtype {
     /// Elements of a tensor of this shape; none where its bytes have no number, or its bits beside a dimension of 0: that would
     /// hide an overflow of the others, which sizes of rows would meet.
     pub fn n_elems_of(self, shape: &[u64]) -> Option<u64> {
-        let beside = shape.iter().try_fold(self.bits(), |bits, dim| bits.checked_mul((*dim).max(1)));
+        shape.iter().try_fold(self.bits(), |bits, dim| bits.checked_mul((*dim).max(1)))?;
+        // At most what fitted just now.
         let n_elems = if shape.contains(&0) { 0 } else { shape.iter().product() };
-        beside.filter(|_| self.n_bytes(n_elems).is_some()).map(|_| n_elems)
+        self.n_bytes(n_elems).map(|_| n_elems)
     }
 }
 
