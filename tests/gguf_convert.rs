@@ -406,6 +406,37 @@ const BAD: &[Bad] = &[
                  hint: a shard may be missing, or `num_hidden_layers` in config.json too large\n",
     },
     Bad {
+        name: "more experts than weights",
+        golden: "mixtral",
+        damage: |sandbox| {
+            sandbox.edit("mixtral/config.json", r#""num_local_experts": 4"#, r#""num_local_experts": 5"#)
+        },
+        stderr: "",
+    },
+    Bad {
+        name: "fewer experts than weights",
+        golden: "mixtral",
+        damage: |sandbox| {
+            sandbox.edit("mixtral/config.json", r#""num_local_experts": 4"#, r#""num_local_experts": 3"#)
+        },
+        stderr: "",
+    },
+    Bad {
+        name: "a prediction that the config does not announce",
+        golden: "glm4moe-old",
+        damage: |sandbox| {
+            let announced = r#""num_nextn_predict_layers": 1"#;
+            sandbox.edit("glm4moe-old/config.json", announced, r#""num_nextn_predict_layers": 0"#)
+        },
+        stderr: "",
+    },
+    Bad {
+        name: "a text part of an unknown class",
+        golden: "smolvlm",
+        damage: |sandbox| sandbox.edit("smolvlm/config.json", "VLlama3ForCausalLM", "ZebraForCausalLM"),
+        stderr: "",
+    },
+    Bad {
         name: "fewer layers than weights",
         golden: "llama",
         damage: |sandbox| {
@@ -529,4 +560,46 @@ fn a_reranker_is_not_taken_for_a_model_that_generates() {
     let ran =
         sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32", "--arch-as", "qwen3", "-q"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // By a title of its README, as the reference tells them; a mention is no title.
+    let sandbox = Sandbox::with_golden("qwen3");
+    let args = ["qwen3", "out.gguf", "--type", "f32", "-q", "--force"];
+    fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Small\nUnlike Qwen3-Reranker.\n")
+        .unwrap();
+    assert_eq!(sandbox.convert(&args).code, Some(0));
+    fs::remove_file(sandbox.path("out.gguf")).unwrap();
+    fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Qwen3-Reranker-0.6B\n").unwrap();
+    let ran = sandbox.convert(&args);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("a reranker, whose tokenizer lacks"), "{}", ran.stderr);
+    assert!(!sandbox.path("out.gguf").exists());
+}
+
+/// What people were told to name where their class was not known. What is written is what that architecture can say.
+#[test]
+fn another_architecture_is_named_and_told_where_it_differs() {
+    let keys = |sandbox: &Sandbox| -> Vec<String> {
+        let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+        file.metadata().iter().map(|(key, _)| key.clone()).collect()
+    };
+    // GLM 4.7 Flash is written as `deepseek2` by its own row too: the file is the same but for its tokenizer.
+    let sandbox = Sandbox::with_golden("glm4-moe-lite");
+    let args = ["glm4-moe-lite", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--force"];
+    assert_eq!(sandbox.convert(&args).code, Some(0));
+    let own = keys(&sandbox);
+    let ran = sandbox.convert(&[&args[..], &["--arch-as", "deepseek2"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = "note: `Glm4MoeLiteForCausalLM` is `glm4-moe-lite` by the table; as `deepseek2` it may be another model";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    let of_model = |keys: &[String]| -> Vec<String> {
+        keys.iter().filter(|key| key.starts_with("deepseek2.")).cloned().collect()
+    };
+    assert_eq!(of_model(&own), of_model(&keys(&sandbox)));
+
+    // Qwen 2.5 VL as a plain Qwen 2 has no sections of rotated dimensions, and says so.
+    let sandbox = Sandbox::with_golden("qwen2.5vl");
+    let args = ["qwen2.5vl", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--arch-as", "qwen2"];
+    let ran = sandbox.convert(&args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = "is `qwen2vl` by the table; as `qwen2` it may be another model";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
 }

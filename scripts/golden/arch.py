@@ -28,6 +28,7 @@ from families_hybrids import HYBRIDS
 from families_giants import EXTRA as EXTRA_GIANTS, GIANTS
 from families_houses import EXTRA as HOUSES_EXTRA, HOUSES, KINDS, as_it_can
 from families_moe import EXTRA, MOE
+from families_old import OLD_SPELLINGS
 from families_spec import SPEC
 from families_wrappers import WRAPPERS
 from lib import GOLDEN, TEXT, seed_of, sha256, sha256_of_file
@@ -110,7 +111,7 @@ Noise.
                         config=dict(num_local_experts=3, num_experts_per_tok=1)),
 }
 
-FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS | GIANTS | HOUSES
+FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS | GIANTS | HOUSES | OLD_SPELLINGS
 EXTRA |= EXTRA_GIANTS | HOUSES_EXTRA
 TOKENIZERS |= KINDS
 CHECKPOINTS |= FAMILIES
@@ -314,6 +315,10 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
         for key in ("rope_parameters", "dtype"):
             written.pop(key, None)
         written.update(old)
+    if old_text := spec.get("old_text"):
+        for key in ("rope_parameters", "dtype"):
+            written["text_config"].pop(key, None)
+        written["text_config"].update(old_text)
     written.update(spec.get("more", {}))
     if images := spec.get("images"):
         written = dict(images, text_config=written, **{key: written.pop(key)

@@ -167,11 +167,67 @@ def moon_vit_3d(config: dict) -> dict:
     return names
 
 
+SAM = dict(width=16, layers=2, heads=2, downsample_channels=[16, 32], global_attn_indexes=[1])
+
+
+def sam(_: dict) -> dict:
+    """The first tower of DeepSeek-OCR, the projection, and what stands between rows and views."""
+    tower = "model.sam_model."
+    shapes = {tower + "patch_embed.proj": [16, 3, 4, 4], "model.projector.layers": [32, 32], tower + "neck.1": [8],
+              tower + "neck.3": [8]}
+    plain = {tower + "pos_embed": [1, 4, 4, 16], tower + "neck.0.weight": [8, 16, 1, 1], tower + "neck.2.weight": [8, 8, 3, 3],
+             tower + "net_2.weight": [16, 8, 3, 3], tower + "net_3.weight": [32, 16, 3, 3], "model.view_seperator": [32],
+             "model.embed_tokens.weight": [384, 32]}
+    for i in range(SAM["layers"]):
+        layer = f"{tower}blocks.{i}."
+        shapes |= {layer + "norm1": [16], layer + "norm2": [16], layer + "attn.qkv": [48, 16], layer + "attn.proj": [16, 16],
+                   layer + "mlp.lin1": [64, 16], layer + "mlp.lin2": [16, 64]}
+        plain |= {layer + "attn.rel_pos_h": [7, 8], layer + "attn.rel_pos_w": [7, 8]}
+    return with_biases(shapes) | plain
+
+
+def deepseek_ocr(config: dict) -> dict:
+    tower = "model.vision_model."
+    shapes = {tower + "pre_layrnorm": [16]}
+    plain = {tower + "embeddings.class_embedding": [16], tower + "embeddings.patch_embedding.weight": [16, 3, 4, 4],
+             tower + "embeddings.position_embedding.weight": [17, 16], "model.image_newline": [32]}
+    for i in range(4):
+        layer = f"{tower}transformer.layers.{i}."
+        shapes |= {layer + "layer_norm1": [16], layer + "layer_norm2": [16], layer + "self_attn.qkv_proj": [48, 16],
+                   layer + "self_attn.out_proj": [16, 16], layer + "mlp.fc1": [64, 16], layer + "mlp.fc2": [16, 64]}
+    return sam(config) | with_biases(shapes) | plain
+
+
+def deepseek_ocr2(config: dict) -> dict:
+    tower = "model.qwen2_model."
+    plain = {tower + "query_768.weight": [4, 16], tower + "query_1024.weight": [8, 16], tower + "model.model.norm.weight": [16]}
+    for i in range(4):
+        layer = f"{tower}model.model.layers.{i}."
+        plain |= with_biases({layer + "self_attn.q_proj": [16, 16], layer + "self_attn.k_proj": [8, 16],
+                              layer + "self_attn.v_proj": [8, 16]})
+        plain |= {layer + "self_attn.o_proj.weight": [16, 16], layer + "mlp.gate_proj.weight": [24, 16],
+                  layer + "mlp.up_proj.weight": [24, 16], layer + "mlp.down_proj.weight": [16, 24],
+                  layer + "input_layernorm.weight": [16], layer + "post_attention_layernorm.weight": [16]}
+    return sam(config) | plain
+
+
+def ocr(name: str, hand, width: dict, **more) -> dict:
+    return dict(tokenizer="bpe", hand=hand, config=dict(architectures=[name], model_type="deepseek_vl_v2", torch_dtype="bfloat16",
+        language_config=dict(ONE, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2"), vocab_size=384,
+        vision_config=dict(image_size=64, layers=4, mlp_ratio=3.7362, model_type="vision", width=dict(width, sam_vit_b=SAM))), **more)
+
+
+CLIP = {"clip-l-14-224": dict(width=16, heads=2, image_size=16, layers=4, patch_size=4)}
 PIXELS = dict(preprocessor=dict(min_pixels=64, max_pixels=4096))
 TO_QWEN = dict(hub=[("model.visual.", "visual.")])
 PROJECTORS = {
     "qwen3vl": tower("qwen3_vl", "Qwen3VLForConditionalGeneration",
         dict(head_dim=8, rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-5), vision_config=QWEN3),
+    "qwen3vlmoe": tower("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(head_dim=8, num_experts=2,
+        num_experts_per_tok=1, moe_intermediate_size=24, rope_parameters=dict(ROPE3, mrope_interleaved=True)),
+        vision_config=QWEN3),
+    "qwen3.5moe": tower("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", dict(head_dim=8, num_experts=2,
+        num_experts_per_tok=1), AS_IT_IS, vision_config=QWEN35),
     "qwen3.5": tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(head_dim=8), AS_IT_IS, vision_config=QWEN35),
     "qwen2vl": tower("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3), TO_QWEN,
         vision_config=QWEN2),
@@ -217,6 +273,10 @@ PROJECTORS = {
         vision_config=dict(SIGLIP, patch_size=16, num_patches=16, vision_use_head=False), projector_hidden_size=24),
     "glm4v": tower("glm4v", "Glm4vForConditionalGeneration", dict(rope_parameters=dict(ROPE3, partial_rotary_factor=1.0)),
         AS_IT_IS, vision_config=GLM4V),
+    "glm4v-moe": tower("glm4v_moe", "Glm4vMoeForConditionalGeneration", dict(n_routed_experts=2, num_experts_per_tok=1,
+        moe_intermediate_size=12, rope_parameters=dict(ROPE3, partial_rotary_factor=0.5)), AS_IT_IS, vision_config=GLM4V),
+    "glm-ocr": tower("glm_ocr", "GlmOcrForConditionalGeneration", dict(head_dim=16, rope_parameters=dict(ROPE3,
+        partial_rotary_factor=1.0)), AS_IT_IS, vision_config=GLM4V),
     "kimivl": dict(tokenizer="bpe", hand=moon_vit, config=dict(architectures=["KimiVLForConditionalGeneration"],
         model_type="kimi_vl", text_config=dict(ONE, model_type="deepseek_v3"), vision_config=dict(MOON, model_type="moonvit"))),
     "minicpmv4_6": tower("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(head_dim=8),
@@ -229,6 +289,21 @@ PROJECTORS = {
     "gemma4-audio": tower("gemma4", "Gemma4ForConditionalGeneration", GEMMA4, dict(AS_IT_IS, no_q8_0=True),
         vision_config=GEMMA4V, audio_config=dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, subsampling_conv_channels=[8, 4],
                           output_proj_dims=24)),
+    "gemma4uv": tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8, sliding_window=16,
+        layer_types=["full_attention"]), AS_IT_IS, audio_config=dict(audio_embed_dim=24), vision_config=dict(patch_size=4,
+            pooling_kernel_size=2, mm_embed_dim=16, mm_posemb_size=8, output_proj_dims=32)),
+    "janus": tower("janus", "JanusForConditionalGeneration", dict(model_type="llama", head_dim=8), PIXELS,
+        vision_config=dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, image_size=16, patch_size=4,
+            mlp_ratio=1.5, projection_dim=32, num_image_tokens=16), vq_config=dict(embed_dim=4, num_embeddings=8,
+            latent_channels=4, base_channels=32, channel_multiplier=[1, 1], num_res_blocks=1, projection_dim=32,
+            num_hidden_layers=1, image_token_embed_dim=32)),
+    "deepseekocr": ocr("DeepseekOCRForCausalLM", deepseek_ocr, CLIP, preprocessor=dict(image_seq_length=4)),
+    "unlimitedocr": ocr("UnlimitedOCRForCausalLM", deepseek_ocr, CLIP),
+    "deepseekocr2": ocr("DeepseekOCR2ForCausalLM", deepseek_ocr2, {"qwen2-0-5b": dict(dim=16)}),
+    "minimaxm3": tower("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", dict(head_dim=8, num_local_experts=2,
+        num_experts_per_tok=1, mlp_layer_types=["dense"], layer_types=["full_attention"]), vision_config=dict(hidden_size=80,
+            intermediate_size=24, num_hidden_layers=3, num_attention_heads=1, image_size=16, patch_size=4),
+        projector_hidden_size=16),
     "lightonocr": tower("lighton_ocr", "LightOnOcrForConditionalGeneration", dict(model_type="qwen3", head_dim=8),
         dict(AS_IT_IS, hub_config=dict(architectures=["LightOnOCRForConditionalGeneration"])), vision_config=PIXTRAL),
     "qwen2audio": tower("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2"),

@@ -44,6 +44,8 @@ GEMMA4 = dict(head_dim=8, num_hidden_layers=6, sliding_window=16, hidden_size_pe
 GEMMA4_MOE = dict(hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_moe_block=True, num_experts=4,
                   top_k_experts=2, moe_intermediate_size=24, attention_k_eq_v=True, global_head_dim=16,
                   num_global_key_value_heads=1)
+GEMMA4_UNIFIED = {key: value for key, value in GEMMA4.items() if "per_layer" not in key} | dict(
+    num_kv_shared_layers=0, global_head_dim=16, attention_k_eq_v=True, num_global_key_value_heads=1)
 
 LATENT = dict(kv_lora_rank=16, q_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=12, v_head_dim=10, n_routed_experts=3,
               num_experts_per_tok=2, moe_intermediate_size=24, num_key_value_heads=4, num_hidden_layers=3)
@@ -63,6 +65,10 @@ WRAPPERS = {
         config=dict(TEXT, **GEMMA4, global_head_dim=16, use_double_wide_mlp=True), **AS_IT_IS),
     "gemma4-moe": dict(model="gemma4_text", **{"class": "Gemma4ForCausalLM"}, bare=True, tokenizer="llama_bpe",
         config=dict(TEXT, **dict(GEMMA4, **GEMMA4_MOE)), **AS_IT_IS),
+    "gemma4-unified": wrapper("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", GEMMA4_UNIFIED,
+        vision_config=dict(patch_size=4, pooling_kernel_size=3, mm_embed_dim=16, mm_posemb_size=8, output_proj_dims=32),
+        audio_config=dict(audio_embed_dim=24), more=dict(AS_IT_IS, tokenizer="llama_bpe",
+                                                         generation=dict(suppress_tokens=[7, 9]), given=dict(moe_intermediate_size=None))),
     "qwen3.5": wrapper("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35),
         vision_config=QWEN35_TOWER, more=AS_IT_IS),
     # One value head to a key head, no sections; what a fine-tune of the text part is saved as.

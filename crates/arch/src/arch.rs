@@ -3,8 +3,11 @@
 //! The types stand below every model file, and the table ([`crate::ARCHES`]) above all of them, so that
 //! nothing below a model has to know which models there are.
 
+use serde_json::{Map, Value as Json};
+
 use crate::config::Hparams;
 use crate::config::classes::ConfigClass;
+use crate::file_keys::FileKeys;
 use crate::keys::Keys;
 use crate::tensors::rules::{NumberRule, TensorRule};
 use crate::text_keys::text_keys;
@@ -77,6 +80,9 @@ pub struct Arch {
     pub harmless: &'static [&'static str],
     /// How its files are exported to a Hugging Face folder.
     pub export: Export,
+    /// For an export, what a config says otherwise than by a key of the file, or than by the usual names; it may change what
+    /// is there.
+    pub from_file: fn(&FileKeys<'_>, &mut Map<String, Json>),
 }
 
 /// How a GGUF file of an architecture becomes a checkpoint again.
@@ -179,6 +185,7 @@ pub const DECODER: Arch = Arch {
     vocab: Route::Gpt2,
     harmless: &[],
     export: Export::Verified,
+    from_file: |_, _| {},
 };
 
 /// A vector that is computed from the config: its name in the file and its values.

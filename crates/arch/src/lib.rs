@@ -27,6 +27,7 @@ mod arch;
 mod config;
 mod error;
 pub mod export;
+mod file_keys;
 mod general;
 mod input;
 mod json;
@@ -57,6 +58,7 @@ pub use adapter::resolve_adapter;
 pub use arch::{Arch, Class, Computed, Draft, Export, Packed, Predicted};
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
+pub use file_keys::FileKeys;
 pub use input::{Elements, Input, Integers, Kept, SameValues, SourceTensor, TensorValues};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{

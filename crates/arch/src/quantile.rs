@@ -9,6 +9,18 @@ pub(crate) fn normal_quantile(share: f64) -> f32 {
     erfinv(y.into()) as f32 * std::f64::consts::SQRT_2 as f32
 }
 
+/// The share whose [`normal_quantile`] is `quantile`: of those that lead to it the shortest decimal; none where none does.
+pub(crate) fn normal_share(quantile: f32) -> Option<f64> {
+    // Quantiles rise with the share: the interval that holds it is halved until it has no inside.
+    let (mut low, mut high) = (0.0f64, 1.0f64);
+    for _ in 0..64 {
+        let middle = (low + high) / 2.0;
+        if normal_quantile(middle) < quantile { low = middle } else { high = middle }
+    }
+    let decimals = (1..=9usize).filter_map(|digits| format!("{high:.digits$}").parse().ok());
+    [0.0].into_iter().chain(decimals).find(|share| normal_quantile(*share) == quantile)
+}
+
 /// The x whose error function is `y`, for -1 <= y < 1.
 fn erfinv(y: f64) -> f64 {
     if y.abs() >= 1.0 {
@@ -43,6 +55,14 @@ fn erf(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_come_back_from_their_quantiles() {
+        for share in [0.0, 0.5, 0.95, 0.9, 0.975, 0.123_456] {
+            assert_eq!(normal_share(normal_quantile(share)), Some(share));
+        }
+        assert_eq!(normal_share(f32::NAN), None);
+    }
 
     #[test]
     fn quantiles_are_those_of_the_tables() {

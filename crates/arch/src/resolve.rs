@@ -206,7 +206,12 @@ impl Resolved {
         if arch.draft.is_some() && options.target.is_none() {
             return Err(ArchError::NoTarget { arch: arch.name });
         }
-        let hparams = hparams.with_target(options.target.clone());
+        let mut hparams = hparams.with_target(options.target.clone());
+        // Of another file: tokens that are never generated.
+        let suppressed = input.generation_config.as_ref().and_then(|config| config.get("suppress_tokens"));
+        if let Some(tokens) = suppressed {
+            hparams = hparams.with("suppress_tokens", tokens.clone());
+        }
         let (hparams, constants) = with_constants(arch, hparams, input)?;
         let Selected { hparams, tensors: sources, left_out, first_layer } =
             select(arch, hparams, input, options)?;

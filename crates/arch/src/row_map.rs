@@ -120,6 +120,16 @@ pub enum RowMap {
         /// Rows of a head, a multiple of 4.
         rows: u64,
     },
+    /// Each head has two halves of three pieces, of time, height and width: the pieces of both halves are put side by side.
+    /// Rows behind these pieces stay at the end of their head.
+    ///
+    /// Source: `MiniMaxM3VisionModel._permute_vit_qk` in `conversion/minimax.py`.
+    HalvesByAxis {
+        /// Rows of a head, at least six pieces.
+        head: u64,
+        /// Rows of a piece.
+        rows: u64,
+    },
     /// As [`RowMap::RopePermute`] of the first heads; the rows behind them stay (keys and queries of a fused matrix).
     PermuteHeads {
         /// Number of heads.
@@ -261,6 +271,13 @@ impl RowMap {
                 let (half, pair, last) = (within / (rows / 2), within % (rows / 2) / 2, within % 2);
                 head * rows + pair * 4 + half * 2 + last
             }
+            // A head of pieces of one row, with one row behind them:
+            //   source  ta ha wa tb hb wb z
+            //   output  ta tb ha hb wa wb z
+            RowMap::HalvesByAxis { head, rows } => match row % head {
+                within if within >= 6 * rows => row,
+                within => row - within + grouped(within / rows, 2, 3) * rows + within % rows,
+            },
             RowMap::TileColumns { groups, per_group, .. } => {
                 let pieces = groups * per_group;
                 row / pieces * pieces + grouped(row % pieces, groups, per_group)
@@ -300,6 +317,7 @@ impl RowMap {
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
             | RowMap::PairHalves { .. }
+            | RowMap::HalvesByAxis { .. }
             | RowMap::TileColumns { .. }
             | RowMap::PermuteHeads { .. } => n_rows,
         }
@@ -373,6 +391,10 @@ impl RowMap {
                 let (head, within) = (row / rows, row % rows);
                 head * rows + within % 4 / 2 * (rows / 2) + within / 4 * 2 + within % 2
             }
+            RowMap::HalvesByAxis { head, rows } => match row % head {
+                within if within >= 6 * rows => row,
+                within => row - within + grouped(within / rows, 3, 2) * rows + within % rows,
+            },
             RowMap::TileColumns { groups, per_group, elems } => {
                 RowMap::TileColumns { groups: per_group, per_group: groups, elems }.source_row(row, n_rows)
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
     &["row_map"],
-    &["input", "json", "layout", "options", "naming"],
+    &["file_keys", "input", "json", "layout", "options", "naming"],
     &["vocab"],
     &["error"],
     &["config"],

@@ -46,6 +46,7 @@ const SMALL_FILES: &[&str] = &[
     "quant_config.json",
     "hf_quant_config.json",
     "mergeable_ranks.bin",
+    "README.md",
     "tokenizer.vocab",
 ];
 /// Endings of further small files.

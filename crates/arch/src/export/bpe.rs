@@ -13,14 +13,13 @@ use serde_json::{Map, Value as Json, json};
 
 use super::error::ExportError;
 use super::tokens::Tokens;
-use crate::vocab::pre::expressions::{LLAMA3, QWEN2, TEKKEN};
+use crate::vocab::pre;
+use crate::vocab::pre::expressions::{LLAMA3, QWEN2, QWEN35, TEKKEN};
 
-/// One pre-tokenizer.
+/// A pre-tokenizer.
 pub struct Pre {
-    /// Names in `tokenizer.ggml.pre`.
-    pub names: &'static [&'static str],
     /// Steps, one after the other.
-    steps: &'static [Step],
+    steps: Vec<Step>,
     /// Whether a word that is a token stays whole, whatever the merges say.
     ignore_merges: bool,
     /// Whether texts are brought to Unicode's composed form first.
@@ -29,7 +28,18 @@ pub struct Pre {
     pub adds_bos: bool,
 }
 
+/// A row of the table, as [`Pre`].
+struct Row {
+    /// Names in `tokenizer.ggml.pre`.
+    names: &'static [&'static str],
+    steps: &'static [Step],
+    ignore_merges: bool,
+    nfc: bool,
+    adds_bos: bool,
+}
+
 /// A step of a pre-tokenizer.
+#[derive(Clone, Copy)]
 enum Step {
     /// What GPT-2 does, built into the tokenizers library.
     Gpt2,
@@ -43,13 +53,13 @@ enum Step {
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
 
 /// A row with the usual settings.
-const fn pre(names: &'static [&'static str], steps: &'static [Step]) -> Pre {
-    Pre { names, steps, ignore_merges: false, nfc: false, adds_bos: false }
+const fn known(names: &'static [&'static str], steps: &'static [Step]) -> Row {
+    Row { names, steps, ignore_merges: false, nfc: false, adds_bos: false }
 }
 
-/// Every pre-tokenizer that can be exported.
-pub const PRE_TOKENIZERS: &[Pre] = &[
-    pre(
+/// The pre-tokenizers of which more is known than llama.cpp's expressions: what the models behind a name ship.
+const PRE_TOKENIZERS: &[Row] = &[
+    known(
         &["default"],
         &[
             Step::Split(r"[\p{P}\$\+<=>\^~\|]+"),
@@ -58,17 +68,19 @@ pub const PRE_TOKENIZERS: &[Pre] = &[
             Step::Split("[0-9][0-9][0-9]"),
         ],
     ),
-    pre(&["gpt-2", "phi-2", "gigachat", "mellum", "olmo", "mpt", "jais", "trillion"], &[Step::Gpt2]),
-    pre(&["smollm", "starcoder", "refact", "codeshell", "exaone"], &[Step::Digits, Step::Gpt2]),
-    Pre {
+    known(&["gpt-2", "phi-2", "gigachat", "mellum", "olmo", "mpt", "jais", "trillion"], &[Step::Gpt2]),
+    known(&["smollm", "starcoder", "refact", "codeshell", "exaone"], &[Step::Digits, Step::Gpt2]),
+    Row {
         ignore_merges: true,
         adds_bos: true,
-        ..pre(&["llama-bpe", "llama3", "llama-v3", "falcon3", "midm-2.0", "lfm2"], &[Step::Split(LLAMA3)])
+        ..known(&["llama-bpe", "llama3", "llama-v3", "falcon3", "midm-2.0", "lfm2"], &[Step::Split(LLAMA3)])
     },
-    pre(&["smaug-bpe", "dbrx"], &[Step::Split(LLAMA3)]),
-    Pre { nfc: true, ..pre(&["qwen2", "deepseek-r1-qwen", "stablelm2"], &[Step::Split(QWEN2)]) },
-    Pre { ignore_merges: true, adds_bos: true, ..pre(&["tekken"], &[Step::Split(TEKKEN)]) },
-    pre(
+    known(&["smaug-bpe", "dbrx"], &[Step::Split(LLAMA3)]),
+    Row { nfc: true, ..known(&["qwen2", "deepseek-r1-qwen", "stablelm2"], &[Step::Split(QWEN2)]) },
+    Row { nfc: true, ..known(&["qwen35"], &[Step::Split(QWEN35)]) },
+    Row { nfc: true, ..known(&["command-r"], &[Step::Digits, Step::Gpt2]) },
+    Row { ignore_merges: true, adds_bos: true, ..known(&["tekken"], &[Step::Split(TEKKEN)]) },
+    known(
         &["deepseek-coder"],
         &[
             Step::Split("[\r\n]"),
@@ -80,13 +92,45 @@ pub const PRE_TOKENIZERS: &[Pre] = &[
     ),
 ];
 
-/// The pre-tokenizer of a name.
-pub fn find(name: &str) -> Result<&'static Pre, ExportError> {
-    PRE_TOKENIZERS.iter().find(|pre| pre.names.contains(&name)).ok_or_else(|| ExportError::Tokenizer {
-        what: "pre-tokenizer",
-        found: name.to_owned(),
-        known: PRE_TOKENIZERS.iter().flat_map(|pre| pre.names.iter().copied()).collect(),
-    })
+/// The pre-tokenizer of a name: one of the table, else what llama.cpp does by that name.
+///
+/// # Errors
+/// [`ExportError::Tokenizer`] for a name that llama.cpp does not know, or has no expressions for.
+pub fn find(name: &str) -> Result<Pre, ExportError> {
+    if let Some(row) = PRE_TOKENIZERS.iter().find(|row| row.names.contains(&name)) {
+        let Row { ignore_merges, nfc, adds_bos, .. } = *row;
+        return Ok(Pre { steps: row.steps.to_vec(), ignore_merges, nfc, adds_bos });
+    }
+    match pre::splits_of(name) {
+        Some((splits, ignore_merges)) => Ok(Pre {
+            steps: splits.into_iter().map(Step::Split).collect(),
+            ignore_merges,
+            nfc: false,
+            // `llama_vocab::impl::load`; the others with a start token are in the table.
+            adds_bos: matches!(name, "falcon-h1" | "pixtral" | "jina-v5-nano" | "chameleon"),
+        }),
+        None => {
+            let known = pre::names().filter(|name| pre::splits_of(name).is_some()).collect();
+            Err(ExportError::Tokenizer { what: "pre-tokenizer", found: name.to_owned(), known })
+        }
+    }
+}
+
+/// Merges as pairs.
+///
+/// # Errors
+/// [`ExportError::Key`] for a merge without a space.
+pub fn merges(merges: &[String]) -> Result<Vec<Json>, ExportError> {
+    let pair = |(i, merge): (usize, &String)| {
+        // The first character may be the space itself.
+        let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
+        at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| KeyError::Value {
+            key: "tokenizer.ggml.merges".to_owned(),
+            expected: "two parts with a space between".to_owned(),
+            found: format!("`{merge}` at {i}"),
+        })
+    };
+    Ok(merges.iter().enumerate().map(pair).collect::<Result<Vec<Json>, KeyError>>()?)
 }
 
 /// tokenizer.json.
@@ -98,23 +142,14 @@ pub fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<J
             vocab.insert(text.clone(), id.into());
         }
     }
-    let merges = merges.iter().enumerate().map(|(i, merge)| {
-        // The first character may be the space itself.
-        let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
-        at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| KeyError::Value {
-            key: "tokenizer.ggml.merges".to_owned(),
-            expected: "two parts with a space between".to_owned(),
-            found: format!("`{merge}` at {i}"),
-        })
-    });
-    let merges = merges.collect::<Result<Vec<Json>, KeyError>>()?;
+    let merges = self::merges(merges)?;
     // The last step spells words in the byte alphabet, unless GPT-2's own step did so already.
     // Without offsets into special tokens there is nothing to trim.
     let byte_level = |prefix, regex| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
     let mut steps: Vec<Json> = pre
         .steps
         .iter()
-        .map(|step| match step {
+        .map(|step| match *step {
             Step::Gpt2 => byte_level(false, true),
             Step::Digits => json!({"type": "Digits", "individual_digits": true}),
             Step::Split(regex) => {
@@ -151,4 +186,18 @@ pub fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<J
             "merges": merges,
         },
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pre_tokenizer_of_bytes_has_steps() {
+        let without: Vec<&str> = pre::names().filter(|name| find(name).is_err()).collect();
+        // One that is code in llama.cpp, not an expression; the others are of no bytes.
+        assert_eq!(without, ["kimi-k2", "gemma4", "granite-embed-multi-311m", "sarvam-moe", "whitespace"]);
+        let error = find("zebra").map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("`zebra`") && error.contains("qwen35"), "{error}");
+    }
 }

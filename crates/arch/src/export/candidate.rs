@@ -11,6 +11,7 @@ use super::layout::ArchFile;
 use super::names::NAMES;
 use super::rope;
 use super::search::json_of;
+use crate::FileKeys;
 use crate::config::classes::ConfigClass;
 
 /// Names in a config and their values.
@@ -245,12 +246,14 @@ pub fn candidate(
         config.insert(name.into(), file.input.dtype.into());
     }
     rotary(file, &mut config)?;
+    let keys = FileKeys::new(file.arch.written(), file.input.metadata, &file.input.tensors);
+    (file.arch.from_file)(&keys, &mut config);
     Ok(config)
 }
 
 /// Rotary keys, where the file has them; which part of a head is rotated.
 fn rotary(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), ExportError> {
-    if file.number("rope.freq_base")?.is_some() {
+    if file.number("rope.freq_base")?.is_some() || file.input.rope_factors.is_some() {
         rope::write(file, config)?;
     }
     if let Some(theta) = file.number("rope.freq_base_swa")? {

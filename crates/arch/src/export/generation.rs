@@ -2,14 +2,15 @@
 //!
 //! Inverse of what the reference reads of that file: `general.sampling.*` and the ends of a text.
 
-use gguf::Metadata;
+use gguf::{Array, Metadata};
 use serde_json::{Map, Value as Json};
 
 use super::error::ExportError;
 use super::layout::{decimal, text};
+use crate::vocab::Route;
 
 /// generation_config.json: where to stop, and how to sample if the file says so.
-pub fn config(metadata: &Metadata) -> Result<Json, ExportError> {
+pub fn config(metadata: &Metadata, route: Route) -> Result<Json, ExportError> {
     let id = |of: &str| metadata.count(&format!("tokenizer.ggml.{of}_token_id"));
     let mut config = Map::new();
     let mut set = |key: &str, value: Json| config.insert(key.to_owned(), value);
@@ -19,7 +20,9 @@ pub fn config(metadata: &Metadata) -> Result<Json, ExportError> {
     }
     // A chat ends with the end of a turn as well; transformers takes a list of ends.
     let mut ends: Vec<u64> = Vec::new();
-    for of in ["eos", "eot", "eom"] {
+    // Hunyuan's converter takes the first of several for the end of a turn.
+    let order = if route == Route::HunyuanDense { ["eot", "eos", "eom"] } else { ["eos", "eot", "eom"] };
+    for of in order {
         ends.extend(id(of)?.filter(|end| !ends.contains(end)));
     }
     match ends[..] {
@@ -29,6 +32,11 @@ pub fn config(metadata: &Metadata) -> Result<Json, ExportError> {
     }
     if let Some(pad) = id("padding")? {
         set("pad_token_id", pad.into());
+    }
+    if let Some(Array::I32(ids)) =
+        metadata.get("tokenizer.ggml.suppress_tokens").and_then(|value| value.as_array())
+    {
+        set("suppress_tokens", ids.clone().into());
     }
     // Sampling settings count only where `do_sample` is on. Numbers of either sign are in files as i32.
     for (key, of) in [("top_k", "top_k"), ("penalty_last_n", "penalty_last_n"), ("mirostat", "mirostat")] {

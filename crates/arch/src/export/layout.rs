@@ -90,6 +90,7 @@ impl ExportPart {
             | RowMap::Chunks { .. }
             | RowMap::TileHeads { .. }
             | RowMap::PairHalves { .. }
+            | RowMap::HalvesByAxis { .. }
             | RowMap::TileColumns { .. }
             | RowMap::PermuteHeads { .. }
             | RowMap::AfterZeros { .. } => true,

@@ -14,6 +14,7 @@ mod error;
 mod generation;
 mod inverse;
 mod layout;
+mod lines;
 mod llama;
 mod names;
 mod rope;
@@ -59,7 +60,7 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let mut first_error = None;
     let mut found = None;
     let kind = layout::text(metadata, "tokenizer.ggml.model")?.unwrap_or_default();
-    for arch in written.into_iter().filter(|arch| tokenizer::fits(arch.vocab, &kind)) {
+    for arch in written.into_iter().filter(|arch| tokenizer::fits(arch.vocab, &kind, metadata)) {
         let file = ArchFile { arch, input };
         let tried = match arch.export {
             Export::NotExportable(reason) => {
@@ -82,7 +83,7 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let tokenizer = tokenizer::files(&file, &mut checkpoint)?;
     let mut files = vec![
         ("config.json".to_owned(), pretty(&checkpoint.config)),
-        ("generation_config.json".to_owned(), pretty(&generation::config(metadata)?)),
+        ("generation_config.json".to_owned(), pretty(&generation::config(metadata, file.arch.vocab)?)),
         ("README.md".to_owned(), card::card(metadata)?.into_bytes()),
     ];
     files.extend(checkpoint.files);

@@ -42,7 +42,7 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
     }
     match (kind.as_deref(), factor) {
         _ if input.rope_factors.is_some() => {}
-        (None | Some("none"), None) => {}
+        (None, None) | (Some("none"), _) => {}
         (None | Some("linear"), Some(factor)) => {
             set("rope_type", "linear".into());
             set("factor", factor.into());
@@ -85,7 +85,12 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
     }
     // Llama 3's scaling has no keys, only a tensor. One of ones scales nothing.
     config.insert("rope_theta".to_owned(), theta.into());
-    if let Some(freqs) = input.rope_freqs.as_deref().filter(|freqs| freqs.iter().any(|freq| *freq != 1.0)) {
+    if let Some(part) = input.rope_freqs.as_deref().and_then(rotated_part) {
+        scaling.insert("rope_type".to_owned(), "proportional".into());
+        scaling.insert("partial_rotary_factor".to_owned(), part.into());
+    } else if let Some(freqs) =
+        input.rope_freqs.as_deref().filter(|freqs| freqs.iter().any(|freq| *freq != 1.0))
+    {
         if !scaling.is_empty() {
             return Err(ExportError::NotExpressible {
                 what: "`rope_freqs.weight` beside rotary scaling".to_owned(),
@@ -95,6 +100,14 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
     }
     write_parameters(config, scaling);
     Ok(())
+}
+
+/// The part of a head that is rotated, where the divisors of the rest are so large that it does not turn (Gemma 4).
+fn rotated_part(freqs: &[f32]) -> Option<f64> {
+    const STILL: f32 = 1e30;
+    let rotated = freqs.iter().take_while(|freq| **freq == 1.0).count();
+    let rest = freqs.get(rotated..).filter(|rest| !rest.is_empty())?;
+    rest.iter().all(|freq| *freq == STILL).then(|| rotated as f64 / freqs.len() as f64)
 }
 
 fn write_parameters(config: &mut Map<String, Json>, scaling: Map<String, Json>) {

@@ -17,8 +17,13 @@ use crate::vocab::token_type::TokenType;
 /// How SentencePiece writes a space.
 const SPACE: &str = "\u{2581}";
 
-/// tokenizer.json.
+/// tokenizer.json, with merges by the scores of what they make.
 pub fn tokenizer_json(tokens: &Tokens, scores: &[f32]) -> Json {
+    with_merges(tokens, merges(tokens, scores))
+}
+
+/// tokenizer.json, with the merges of the file.
+pub fn with_merges(tokens: &Tokens, merges: Vec<Json>) -> Json {
     let vocab: Map<String, Json> =
         tokens.texts.iter().enumerate().map(|(id, text)| (text.clone(), id.into())).collect();
     let prefix = tokens.space_prefix.unwrap_or(true);
@@ -49,7 +54,7 @@ pub fn tokenizer_json(tokens: &Tokens, scores: &[f32]) -> Json {
             "byte_fallback": true,
             "ignore_merges": false,
             "vocab": vocab,
-            "merges": merges(tokens, scores),
+            "merges": merges,
         },
     })
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use super::error::ExportError;
 use super::layout::{ArchFile, Checkpoint, text, texts};
 use super::tokens::Tokens;
-use super::{bpe, spm, unigram, wordpiece, world};
+use super::{bpe, lines, spm, unigram, wordpiece, world};
 use crate::json::pretty;
 use crate::vocab::Route;
 use crate::vocab::token_type::TokenType;
@@ -36,7 +36,7 @@ pub fn files(
     let keys = file.input.metadata;
     let kind =
         text(keys, "tokenizer.ggml.model")?.ok_or_else(|| KeyError::missing("tokenizer.ggml.model"))?;
-    let known = vec!["llama", "gpt2", "bert", "t5", "rwkv"];
+    let known = vec!["llama", "gpt2", "bert", "t5", "rwkv", "gemma4", "plamo2"];
     let is_spm = kind == "llama";
     let pre = match kind.as_str() {
         "gpt2" => {
@@ -45,7 +45,7 @@ pub fn files(
         kind if known.contains(&kind) => None,
         _ => return Err(ExportError::Tokenizer { what: "tokenizer", found: kind, known }),
     };
-    let adds_bos = is_spm || pre.is_some_and(|pre| pre.adds_bos);
+    let adds_bos = is_spm || pre.as_ref().is_some_and(|pre| pre.adds_bos);
     let is_wordpiece = kind == "bert";
     let tokens = tokens(file, is_spm, is_wordpiece, adds_bos, &mut checkpoint.notes)?;
     let mut files = Vec::new();
@@ -59,6 +59,14 @@ pub fn files(
             files.push(("tokenizer.json".to_owned(), pretty(&json)));
         }
         None if kind == "rwkv" => files.push(world::file(&tokens)?),
+        None if kind == "plamo2" => files.push(lines::plamo(&tokens, &scores(keys, tokens.texts.len())?)),
+        None if kind == "gemma4" => {
+            let merges = bpe::merges(&file_merges(keys)?)?;
+            files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
+            // Only names tell which tokens of the vocabulary steer the model.
+            config.insert("additional_special_tokens".to_owned(), tokens.control().into());
+        }
+        Some(_) if file.arch.vocab == Route::Qwen => files.push(lines::qwen(&tokens)?),
         None if kind == "t5" => {
             let scores = scores(keys, tokens.texts.len())?;
             let charsmap =
@@ -78,9 +86,8 @@ pub fn files(
             }
         }
         Some(pre) => {
-            let key = "tokenizer.ggml.merges";
-            let merges = texts(keys, key)?.ok_or_else(|| KeyError::missing(key))?;
-            files.push(("tokenizer.json".to_owned(), pretty(&bpe::tokenizer_json(pre, &tokens, &merges)?)));
+            let json = bpe::tokenizer_json(&pre, &tokens, &file_merges(keys)?)?;
+            files.push(("tokenizer.json".to_owned(), pretty(&json)));
         }
         None => {
             let scores = scores(keys, tokens.texts.len())?;
@@ -163,6 +170,11 @@ fn tokens(
     })
 }
 
+fn file_merges(keys: &Metadata) -> Result<Vec<String>, ExportError> {
+    let key = "tokenizer.ggml.merges";
+    Ok(texts(keys, key)?.ok_or_else(|| KeyError::missing(key))?)
+}
+
 fn scores(keys: &Metadata, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
     const SCORES: &str = "tokenizer.ggml.scores";
     match keys.get(SCORES).and_then(|value| value.as_array()) {
@@ -213,8 +225,14 @@ fn class(kind: &str, route: Route) -> &'static str {
 }
 
 /// Whether an architecture's checkpoints come with a kind of tokenizer.
-pub fn fits(route: Route, kind: &str) -> bool {
+pub fn fits(route: Route, kind: &str, keys: &Metadata) -> bool {
+    let has = |token: &str| {
+        let tokens = keys.get("tokenizer.ggml.tokens").and_then(|value| value.as_array());
+        matches!(tokens, Some(Array::String(tokens)) if tokens.iter().any(|have| have == token.as_bytes()))
+    };
     match route {
+        // Files of GLM 4.5, which has no such token, have the same keys.
+        Route::SolarOpen => has("<|startoftext|>"),
         Route::Bert => kind == "bert",
         Route::Roberta => kind == "gpt2",
         Route::XlmRoberta => kind == "t5",
@@ -224,9 +242,13 @@ pub fn fits(route: Route, kind: &str) -> bool {
 
 fn special_tokens(keys: &Metadata, tokens: &Tokens) -> Result<Json, ExportError> {
     let mut map = Map::new();
+    let is_bytes = text(keys, "tokenizer.ggml.model")?.as_deref() == Some("gpt2");
     for (name, of) in SPECIALS {
         let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?;
-        if let Some(text) = id.and_then(|id| tokens.texts.get(usize::try_from(id).ok()?)) {
+        let id = id.and_then(|id| usize::try_from(id).ok());
+        // A token of bytes that is not special did not get its id by this name, which would make it so.
+        let is_named = |id: &usize| !is_bytes || tokens.kinds.get(*id) != Some(&TokenType::Normal);
+        if let Some(text) = id.filter(is_named).and_then(|id| tokens.texts.get(id)) {
             map.insert((*name).to_owned(), text.clone().into());
         }
     }

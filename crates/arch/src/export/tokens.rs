@@ -34,6 +34,12 @@ impl Tokens {
         self.kinds[id] == TokenType::Unused && self.texts[id] == format!("[PAD{id}]")
     }
 
+    /// The texts of tokens that steer the model.
+    pub fn control(&self) -> Vec<String> {
+        let texts = self.texts.iter().zip(&self.kinds);
+        texts.filter(|(_, kind)| **kind == TokenType::Control).map(|(text, _)| text.clone()).collect()
+    }
+
     /// `added_tokens`: what is looked for in a text before anything else.
     pub fn added(&self) -> Vec<Json> {
         // Ordinary tokens, bytes and free places are found by the model, not in the text.

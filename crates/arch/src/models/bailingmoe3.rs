@@ -35,7 +35,8 @@ pub const BAILINGMOE3: Arch = Arch {
     prepare: count_predicted,
     harmless: &["hidden_act=silu"],
     drops: |_, name| name.starts_with("linear_proj").then_some("part of an image, sound or speech model"),
-    export: Export::NotExportable("which of its layers attend is not read back from its keys"),
+    export_name,
+    from_file,
     ..DECODER
 };
 
@@ -145,6 +146,17 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     is_gate.then(|| format!("model.layers.{layer}.attention.latent_g_proj.weight"))
 }
 
+/// Both kinds of attention have one name for their gates, and two for their outputs.
+fn export_name(hparams: &Hparams, _: Class, name: &str) -> Option<String> {
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let rest = match rest {
+        "attention.latent_g_proj.weight" => "attention.g_proj.weight",
+        "attention.o_proj.weight" if is_latent(hparams, layer.parse().ok()?) => "attention.dense.weight",
+        _ => return None,
+    };
+    Some(format!("model.layers.{layer}.{rest}"))
+}
+
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // What the graph of llama.cpp takes for granted.
     for (key, expected) in [
@@ -215,4 +227,51 @@ fn limits(hparams: &Hparams, keys: &mut Keys, key: &str, name: &'static str) -> 
     limits.resize(n_layers, 0.0);
     keys.set_prefixed(key, Value::Array(Array::F32(limits)));
     Ok(())
+}
+
+/// The size of groups of layers, lengths of both kinds of heads, and what the graph takes for granted.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    for (key, value) in [("no_kda_lora", true), ("kda_safe_gate", true)] {
+        config.insert(key.into(), value.into());
+    }
+    config.insert("gated_attention_proj_granularity_type".into(), "head_wise".into());
+    // The first layer with latent attention ends a group.
+    let latent = file.flags("attention.head_count_kv").unwrap_or_default();
+    let group = latent.iter().position(|latent| *latent).map_or(latent.len(), |first| first + 1);
+    config.insert("layer_group_size".into(), group.into());
+    set(config, "num_key_value_heads", file.count("attention.head_count"));
+    file.latent_lengths(config);
+    for (name, key) in [
+        ("head_dim", "kda.head_dim"),
+        ("short_conv_kernel_size", "ssm.conv_kernel"),
+        ("num_experts", "expert_count"),
+        ("moe_intermediate_size", "expert_feed_forward_length"),
+        ("moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+        ("num_shared_experts", "expert_shared_count"),
+        ("first_k_dense_replace", "leading_dense_block_count"),
+        (PREDICTED, "nextn_predict_layers"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    config.remove("num_local_experts");
+    for (name, key) in
+        [("kda_lower_bound", "kda.gate_lower_bound"), ("routed_scaling_factor", "expert_weights_scale")]
+    {
+        config.extend(file.number(key).map(|number| (name.to_owned(), number.into())));
+    }
+    for (name, key) in [
+        ("expert_swiglu_limit_list", "swiglu_clamp_exp"),
+        ("share_expert_swiglu_limit_list", "swiglu_clamp_shexp"),
+    ] {
+        config.extend(file.decimals(key).map(|limits| (name.to_owned(), limits)));
+    }
+    if let Some(mut sections) = file.counts("rope.dimension_sections") {
+        sections.truncate(3);
+        config.insert("mrope_section".into(), sections.into());
+        config.insert("vision_config".into(), json!({}));
+        config.insert("architectures".into(), json!(["BailingMoeV3VLForConditionalGeneration"]));
+        for key in ["rope_scaling", "rope_parameters"] {
+            config.remove(key);
+        }
+    }
 }

@@ -21,7 +21,12 @@ pub const DECI: Arch = Arch {
     keys,
     computed: llama::computed,
     vocab: Route::Deci,
-    export: Export::NotExportable("which parts its layers lack is not in the file as a config says it"),
+    export_name: |hparams, _, name| {
+        let bid = name.strip_prefix("model.layers.")?.strip_suffix(".self_attn.o_proj.weight")?;
+        let is_matrix = part(hparams, bid.parse().ok()?, "attention").is_some_and(is_linear);
+        is_matrix.then(|| format!("model.layers.{bid}.self_attn.linear_attn.weight"))
+    },
+    from_file,
     harmless: &["hidden_act=silu"],
     ..DECODER
 };
@@ -146,4 +151,32 @@ fn block_keys(hparams: &Hparams, blocks: &[Json], keys: &mut Keys) -> Result<(),
     keys.set_derived("attention.value_length", "hidden_size", dim)?;
     keys.file_type_here();
     Ok(())
+}
+
+/// What layers have and lack: of DeciLM key heads by layer, of Nemotron a block for each.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let Some(key_heads) = file.counts("attention.head_count_kv") else { return };
+    let Some(heads) = file.counts("attention.head_count") else {
+        config.remove("num_key_value_heads");
+        config.insert("num_key_value_heads_per_layer".into(), key_heads.into());
+        return;
+    };
+    let all_heads = heads.iter().max().copied().unwrap_or(0);
+    let width = file.count("embedding_length").unwrap_or(0).max(1) as f64;
+    let lengths = file.counts("feed_forward_length").unwrap_or_default();
+    let blocks = key_heads.iter().zip(&heads).zip(&lengths).map(|((key_heads, heads), length)| {
+        let group = heads.checked_div(*key_heads);
+        // length = 2 / 3 of so many widths.
+        let multiplier = (*length > 0).then(|| 3.0 * *length as f64 / (2.0 * width));
+        let is_matrix = group.is_none() && *heads > 0;
+        json!({
+            "attention": {"n_heads_in_group": group, "no_op": *heads == 0, "replace_with_linear": is_matrix},
+            "ffn": {"ffn_mult": multiplier, "no_op": *length == 0, "replace_with_linear": false},
+        })
+    });
+    config.insert("block_configs".into(), blocks.collect());
+    config.insert("num_attention_heads".into(), all_heads.into());
+    for key in ["num_key_value_heads", "intermediate_size", "head_dim"] {
+        config.remove(key);
+    }
 }

@@ -42,7 +42,7 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
         let tower = is_tower.then_some("part of an image, sound or speech model");
         tower.or_else(|| (DEEPSEEK2.drops)(hparams, name))
     },
-    export: Export::NotExportable("its text part is no checkpoint by itself"),
+    from_file,
     ..DEEPSEEK2
 };
 
@@ -68,4 +68,22 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_derived("attention.sliding_window", "sliding_window", window)?;
     }
     Ok(())
+}
+
+/// Plain attention has none of the lengths that DeepSeek 2's has.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    for (name, key) in [
+        ("n_routed_experts", "expert_count"),
+        ("n_shared_experts", "expert_shared_count"),
+        ("first_k_dense_replace", "leading_dense_block_count"),
+        ("moe_intermediate_size", "expert_feed_forward_length"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    config.remove("num_local_experts");
+    for name in ["qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"] {
+        config.insert(name.into(), 0.into());
+    }
+    config.insert("use_mla".into(), false.into());
+    config.insert("kv_lora_rank".into(), Json::Null);
 }

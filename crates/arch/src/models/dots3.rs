@@ -60,7 +60,11 @@ pub const DOTS3NOTE: Arch = Arch {
         },
     }),
     vocab: Route::Dots3,
-    export: Export::NotExportable("lengths of heads by kind of layer are not read back from its keys"),
+    export_name: |hparams, _, name| {
+        let layer = hparams.derived.trunk_layers?;
+        (name == format!("model.layers.{layer}.embed_tokens.weight")).then(|| EMBEDDING.to_owned())
+    },
+    from_file,
     ..DEEPSEEK2
 };
 
@@ -177,8 +181,12 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
             return Err(bad(windowed, found, "the same as in layers without a window"));
         }
     }
-    let has_prediction =
-        tensors.iter().any(|tensor| tensor.name.replacen("language_model.", "", 1) == EMBEDDING);
+    // Of a file that is exported the names are those of the table.
+    let in_table = format!("model.layers.{n_layers}.embed_tokens.weight");
+    let has_prediction = tensors.iter().any(|tensor| {
+        let name = tensor.name.replacen("language_model.", "", 1);
+        name == EMBEDDING || name == in_table
+    });
     if !has_prediction {
         return Ok(hparams);
     }
@@ -220,4 +228,40 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     deepseek32::indexer_keys(hparams, keys)?;
     keys.set_prefixed("attention.indexer.types", Value::Array(Array::Bool(without)));
     Ok(())
+}
+
+/// Heads and lengths of both geometries. Factors of the compressed vectors are in the weights of their norms.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let windows = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+    config.insert("layer_types".into(), kinds(&windows, ["sliding_attention", "full_attention"]));
+    file.latent_lengths(config);
+    let rotated = file.count("rope.dimension_count");
+    let keys = file.count("attention.key_length_mla_swa");
+    for (name, count) in [
+        ("num_attention_heads", file.count_where("attention.head_count", &windows, false)),
+        ("swa_num_attention_heads", file.count_where("attention.head_count", &windows, true)),
+        ("swa_q_lora_rank", file.count("attention.q_lora_rank")),
+        ("swa_kv_lora_rank", file.count("attention.kv_lora_rank_swa")),
+        ("swa_qk_rope_head_dim", rotated),
+        ("swa_qk_nope_head_dim", keys.zip(rotated).and_then(|(keys, rotated)| keys.checked_sub(rotated))),
+        ("swa_v_head_dim", file.count("attention.value_length_mla_swa")),
+        ("n_routed_experts", file.count("expert_count")),
+        ("n_shared_experts", file.count("expert_shared_count")),
+        ("first_k_dense_replace", file.count("leading_dense_block_count")),
+        ("moe_intermediate_size", file.count("expert_feed_forward_length")),
+        ("sliding_window_size", file.count("attention.sliding_window")),
+    ] {
+        set(config, name, count);
+    }
+    let heads = config.get("num_attention_heads").cloned().unwrap_or_default();
+    config.insert("num_key_value_heads".into(), heads);
+    for name in ["num_local_experts", "sliding_window", "head_dim"] {
+        config.remove(name);
+    }
+    if let Some(base) = config.remove("rope_local_base_freq") {
+        config.insert("swa_rope_theta".into(), base);
+    }
+    config.insert("model_type".into(), "dots3_note_text".into());
+    config.insert("apply_mla_qkv_lora_rescale".into(), false.into());
+    config.insert("k_rope_only_layernorm".into(), true.into());
 }

@@ -17,7 +17,7 @@ pub const DREAM: Arch = Arch {
     keys,
     vocab: Route::SentencePieceOrGpt2,
     harmless: &["hidden_act=silu"],
-    export: Export::NotExportable("its tokenizer takes added tokens as they come"),
+    from_file: |file, config| set(config, "mask_token_id", file.token_id("mask")),
     ..DECODER
 };
 

@@ -51,7 +51,11 @@ pub const EXAONE4_5: Arch = Arch {
     rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
     prepare: count_predicted,
-    export: Export::NotExportable("which of its layers have windows is not read back where one predicts"),
+    from_file: |file, config| {
+        let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+        config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
+        set(config, PREDICTED, file.count("nextn_predict_layers"));
+    },
     ..EXAONE4
 };
 

@@ -20,7 +20,20 @@ pub const FALCON_H1: Arch = Arch {
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[ENDS, STATE, ATTENTION],
     keys,
-    export: Export::NotExportable("the multipliers of its config have become part of the weights"),
+    // The multipliers are in the weights, so those of the config are one, which is what absent ones are.
+    from_file: |file, config| {
+        let inner = file.count("ssm.inner_size");
+        let heads = file.count("ssm.time_step_rank");
+        let head = inner.zip(heads).and_then(|(inner, heads)| inner.checked_div(heads));
+        set(config, "mamba_d_ssm", inner);
+        set(config, "mamba_n_heads", heads);
+        set(config, "mamba_d_head", head);
+        set(config, "mamba_d_conv", file.count("ssm.conv_kernel"));
+        set(config, "mamba_d_state", file.count("ssm.state_size"));
+        set(config, "mamba_n_groups", file.count("ssm.group_count"));
+        config.insert("mamba_rms_norm".into(), file.layer_has(0, "ssm_norm.weight").into());
+        config.insert("model_type".into(), "falcon_h1".into());
+    },
     harmless: &["mamba_norm_before_gate=true", "mamba_rms_norm", "time_step_limit"],
     ..DECODER
 };

@@ -10,21 +10,19 @@
 
 use crate::models::gemma3;
 use crate::models::prelude::*;
-use crate::quantile::normal_quantile;
+use crate::quantile::{normal_quantile, normal_share};
 
 /// The row.
 pub const GEMMA3N: Arch = Arch {
     name: "gemma3n",
-    classes: &[Class::new("Gemma3nForConditionalGeneration"), Class::new("Gemma3nForCausalLM")],
+    classes: &[Class::new("Gemma3nForCausalLM"), Class::new("Gemma3nForConditionalGeneration")],
     example: "google/gemma-3n-E2B-it",
-    configs: &[GEMMA3N_CONFIG, GEMMA3N_TEXT_CONFIG],
+    configs: &[GEMMA3N_TEXT_CONFIG, GEMMA3N_CONFIG],
     needs: &["hidden_size", "num_hidden_layers"],
     tensors: &[ENDS, NORMS, ATTENTION, rules::GATED_MLP, PER_LAYER, ALTERNATING, LAUREL],
     keys,
     vocab: Route::Gemma3,
-    export: Export::NotExportable(
-        "shares of activations that are set to zero are not read back from its keys",
-    ),
+    from_file,
     ..DECODER
 };
 
@@ -126,6 +124,18 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let sliding = hparams.sliding_layers().ok_or_else(|| missing("layer_types"))?;
     keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(sliding)));
     Ok(())
+}
+
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    // The key has quantiles of the shares that the config states.
+    let shares = file.numbers("activation_sparsity_scale").unwrap_or_default();
+    let shares: Json = shares.iter().map(|quantile| normal_share(*quantile)).collect();
+    config.insert("activation_sparsity_pattern".into(), shares);
+    let per_layer = file.shape("per_layer_token_embd.weight").map(|shape| shape.n_rows());
+    set(config, "vocab_size_per_layer_input", per_layer);
+    set(config, "laurel_rank", file.shape("blk.0.laurel_l.weight").map(|shape| shape.n_rows()));
+    set(config, "hidden_size_per_layer_input", file.count("embedding_length_per_layer_input"));
+    set(config, "num_kv_shared_layers", file.count("attention.shared_kv_layers"));
 }
 
 /// `Gemma3nTextConfig` of transformers 5.23.

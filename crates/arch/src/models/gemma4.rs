@@ -23,7 +23,7 @@ pub const GEMMA4: Arch = Arch {
     computed,
     vocab: Route::Gemma4,
     harmless: &["rope_parameters.partial_rotary_factor"],
-    export: Export::NotExportable("lengths of heads by kind of layer are not read back from its keys"),
+    from_file,
     ..DECODER
 };
 
@@ -194,37 +194,70 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     Ok(vec![("rope_freqs.weight", values)])
 }
 
+/// What full and sliding layers have apart, and what the tensors show.
+pub fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+    // Without sliding layers both lengths are of full ones.
+    set(config, "head_dim", file.count("attention.key_length_swa"));
+    set(config, "global_head_dim", file.count("attention.key_length"));
+    set(config, "num_key_value_heads", file.count_where("attention.head_count_kv", &slides, true));
+    let of_full = file.count_where("attention.head_count_kv", &slides, false);
+    if file.counts("attention.head_count_kv").is_some() {
+        set(config, "num_global_key_value_heads", of_full);
+    }
+    // Layers that share keys have feed-forward parts of twice the width, those before them of the width.
+    if let Some(widths) = file.counts("feed_forward_length") {
+        set(config, "intermediate_size", widths.first().copied());
+        config.insert("use_double_wide_mlp".into(), true.into());
+    }
+    set(config, "num_kv_shared_layers", file.count("attention.shared_kv_layers"));
+    set(config, "hidden_size_per_layer_input", file.count("embedding_length_per_layer_input"));
+    let per_layer = file.shape("per_layer_token_embd.weight").map(|shape| shape.n_rows());
+    set(config, "vocab_size_per_layer_input", per_layer);
+    let has_values = file.layers_with("attn_v.weight");
+    let keys_are_values = |(layer, has_values): (usize, &bool)| {
+        slides.get(layer) == Some(&false) && !has_values && file.layer_has(layer, "attn_k.weight")
+    };
+    config.insert("attention_k_eq_v".into(), has_values.iter().enumerate().any(keys_are_values).into());
+    if file.flag("attention.causal") == Some(false) {
+        config.insert("use_bidirectional_attention".into(), "all".into());
+    }
+    if let Some(used) = config.remove("num_experts_per_tok") {
+        config.extend([("enable_moe_block".into(), true.into()), ("top_k_experts".into(), used)]);
+    }
+    file.rope_by_kind(config);
+}
+
+/// Fields that the class has beside those of Gemma 1, with its defaults.
+pub const FIELDS: &[Field] = &[
+    ("vocab_size", INT, Int(262_144)),
+    ("hidden_size", INT, Int(2304)),
+    ("intermediate_size", INT, Int(9216)),
+    ("num_hidden_layers", INT, Int(30)),
+    ("num_attention_heads", INT, Int(8)),
+    ("num_key_value_heads", INT, Int(4)),
+    ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
+    ("max_position_embeddings", INT, Int(131_072)),
+    ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+    ("sliding_window", INT, Int(512)),
+    ("layer_types", NULL | TEXTS, Null),
+    ("final_logit_softcapping", FLOAT | NULL, Null),
+    ("use_bidirectional_attention", TEXT | NULL, Null),
+    ("vocab_size_per_layer_input", INT, Int(262_144)),
+    ("hidden_size_per_layer_input", INT, Int(256)),
+    ("attention_k_eq_v", BOOL, Bool(false)),
+    ("num_kv_shared_layers", INT, Int(0)),
+    ("enable_moe_block", BOOL, Bool(false)),
+    ("use_double_wide_mlp", BOOL, Bool(false)),
+    ("num_experts", INT | NULL, Null),
+    ("top_k_experts", INT | NULL, Null),
+    ("moe_intermediate_size", INT | NULL, Null),
+];
+
 /// `Gemma4TextConfig` of transformers 5.23.
 pub const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma4_text",
-    fields: &[
-        gemma::FIELDS,
-        &[
-            ("vocab_size", INT, Int(262_144)),
-            ("hidden_size", INT, Int(2304)),
-            ("intermediate_size", INT, Int(9216)),
-            ("num_hidden_layers", INT, Int(30)),
-            ("num_attention_heads", INT, Int(8)),
-            ("num_key_value_heads", INT, Int(4)),
-            ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("sliding_window", INT, Int(512)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("final_logit_softcapping", FLOAT | NULL, Null),
-            ("use_bidirectional_attention", TEXT | NULL, Null),
-            ("vocab_size_per_layer_input", INT, Int(262_144)),
-            ("hidden_size_per_layer_input", INT, Int(256)),
-            ("attention_k_eq_v", BOOL, Bool(false)),
-            ("num_kv_shared_layers", INT, Int(0)),
-            ("enable_moe_block", BOOL, Bool(false)),
-            ("use_double_wide_mlp", BOOL, Bool(false)),
-            ("num_experts", INT | NULL, Null),
-            ("top_k_experts", INT | NULL, Null),
-            ("moe_intermediate_size", INT | NULL, Null),
-        ],
-        DECODER_FIELDS,
-    ],
+    fields: &[gemma::FIELDS, FIELDS, DECODER_FIELDS],
     has_rope: false,
     adjust: text_config,
     ..BASE

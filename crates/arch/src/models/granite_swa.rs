@@ -19,7 +19,12 @@ pub const GRANITE_SWA: Arch = Arch {
     configs: &[GRANITE_SWA_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, SINKS, rules::GATED_MLP],
     keys,
-    export: Export::NotExportable("which layers are rotated is not read back from its keys"),
+    from_file: |file, config| {
+        // 0 where a layer is not rotated, whatever the name says.
+        let rotated = file.flags("attention.rope_pattern");
+        let rotated = rotated.map(|flags| flags.iter().map(|flag| u64::from(*flag)).collect::<Json>());
+        config.extend(rotated.map(|rotated| ("no_rope_layers".to_owned(), rotated)));
+    },
     ..GRANITE
 };
 
@@ -36,7 +41,6 @@ pub const GRANITEMOE_SWA: Arch = Arch {
         keys.derived_from("expert_shared_feed_forward_length", &["shared_intermediate_size"]);
         granitemoe::shared_keys(hparams, keys)
     },
-    export: Export::Verified,
     ..GRANITE_SWA
 };
 

@@ -21,7 +21,7 @@ pub const HUNYUAN_DENSE: Arch = Arch {
     keys: dense_keys,
     drops: drop_tied,
     vocab: Route::HunyuanDense,
-    export: Export::NotExportable("its rotary scaling has become another base"),
+    from_file,
     harmless: &[
         "cla_share_factor",
         "hidden_act=silu",
@@ -184,6 +184,50 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Scaling of type `dynamic`, by the base that it has become; what mixtures have under names of their own.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    for (name, key) in [
+        ("num_experts", "expert_count"),
+        ("moe_topk", "expert_used_count"),
+        ("moe_intermediate_size", "expert_feed_forward_length"),
+        ("num_shared_expert", "expert_shared_count"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    set(config, "sep_token_id", file.token_id("seperator"));
+    config.remove("num_experts_per_tok");
+    let sections = config.get("rope_parameters").and_then(|rope| rope.get("mrope_section")).cloned();
+    let alpha = match sections {
+        Some(_) => file.number("rope.scaling.alpha"),
+        None => {
+            let base = config.get("rope_theta").and_then(Json::as_f64);
+            // Mixtures take a head for its share of the width.
+            let width = file.count("embedding_length").zip(file.count("attention.head_count"));
+            let share = width.and_then(|(width, heads)| width.checked_div(heads));
+            let is_mixture = file.has("expert_count");
+            let dim = if is_mixture { share } else { file.count("attention.key_length").or(share) };
+            base.zip(dim).and_then(|(base, dim)| alpha_of(base, dim))
+        }
+    };
+    let (true, Some(alpha)) = (file.has("rope.scaling.factor"), alpha) else { return };
+    let mut rope = json!({"rope_type": "dynamic", "alpha": alpha, "factor": 1.0, "rope_theta": 10_000.0});
+    if let Some(sections) = sections {
+        rope["mrope_section"] = sections;
+        rope["rope_theta"] = config.get("rope_theta").cloned().unwrap_or_default();
+    }
+    config.remove("rope_scaling");
+    config.remove("rope_theta");
+    config.insert("rope_parameters".into(), rope);
+}
+
+/// The shortest alpha of which base 10000 becomes `base`, in single precision.
+fn alpha_of(base: f64, dim: u64) -> Option<f64> {
+    let power = dim as f64 / dim.checked_sub(2).filter(|rest| *rest > 0)? as f64;
+    let exact = (base / 10_000.0).powf(1.0 / power);
+    let decimals = (0..12usize).filter_map(|digits| format!("{exact:.digits$}").parse::<f64>().ok());
+    decimals.into_iter().find(|alpha| (10_000.0 * alpha.powf(power)) as f32 == base as f32)
 }
 
 /// A count that the config states once, or for each layer.

@@ -24,7 +24,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     rename: |_, name| name.strip_prefix("model.model.").map(|rest| format!("model.{rest}")),
     vocab: Route::DeepSeek2,
     harmless: &["layer_types", "mlp_layer_types", "moe_renormalize=true"],
-    export: Export::NotExportable("its lists of layers are not read back from its keys"),
+    from_file,
     ..DECODER
 };
 
@@ -194,6 +194,29 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])
+}
+
+/// Which layers attend, and the lengths of both kinds of heads.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let latent = file.flags("attention.head_count_kv").unwrap_or_default();
+    // The config counts layers from one.
+    let listed = |is: bool| -> Json {
+        latent.iter().enumerate().filter(|(_, flag)| **flag == is).map(|(layer, _)| layer + 1).collect()
+    };
+    let heads = file.count("attention.head_count");
+    let linear = json!({
+        "full_attn_layers": listed(true),
+        "kda_layers": listed(false),
+        "num_heads": heads,
+        "head_dim": file.count("kda.head_dim"),
+        "short_conv_kernel_size": file.count("ssm.conv_kernel"),
+    });
+    config.insert("linear_attn_config".into(), linear);
+    set(config, "num_key_value_heads", heads);
+    file.latent_lengths(config);
+    set(config, "first_k_dense_replace", file.count("leading_dense_block_count"));
+    set(config, "num_shared_experts", file.count("expert_shared_count"));
+    config.remove("n_shared_experts");
 }
 
 /// `KimiLinearConfig` of transformers 5.23.

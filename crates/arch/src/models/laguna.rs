@@ -27,7 +27,7 @@ pub const LAGUNA: Arch = Arch {
     keys,
     vocab: Route::Laguna,
     harmless: &["layer_types"],
-    export: Export::NotExportable("rotary parameters by kind of layer are not read back from its keys"),
+    from_file,
     ..DECODER
 };
 
@@ -127,6 +127,30 @@ fn check_gates(hparams: &Hparams) -> Result<(), ArchError> {
         _ if !types.is_empty() && !by_element.contains(&true) => Ok(()),
         _ => Err(bad("gating", &stated, "per-head or per-element")),
     }
+}
+
+/// Heads by layer, kinds of layers as llama.cpp's graph has them, gates by their rows.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    if let Some(heads) = file.counts("attention.head_count") {
+        set(config, "num_attention_heads", heads.first().copied());
+        let rows = file.shape("blk.0.attn_gate.weight").map(|shape| shape.n_rows());
+        let gating = if rows == heads.first().copied() { "per-head" } else { "per-element" };
+        config.insert("gating".into(), gating.into());
+        config.insert("num_attention_heads_per_layer".into(), heads.into());
+    }
+    // No key has the kinds: where there is a window, every fourth layer from the first on sees everything.
+    let has_window = file.has("attention.sliding_window");
+    let slides: Vec<bool> = (0..file.n_layers()).map(|layer| has_window && layer % 4 != 0).collect();
+    config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
+    if !has_window {
+        config.insert("sliding_window".into(), 0.into());
+    }
+    // What ends a turn is a second end of texts, told from the first by being another token than the config's start.
+    if let (Some(eos), Some(eot)) = (file.token_id("eos"), file.token_id("eot")) {
+        config.insert("eos_token_id".into(), json!([eos, eot]));
+        config.insert("bos_token_id".into(), eos.into());
+    }
+    file.rope_by_kind(config);
 }
 
 /// `LagunaConfig` of transformers 5.23.

@@ -18,7 +18,7 @@ pub const LLADA: Arch = Arch {
     tensors: &[ENDS, LAYERS],
     keys,
     vocab: Route::Llada,
-    export: Export::NotExportable("its tokenizer takes added tokens as they come"),
+    from_file: |file, config| set(config, "mask_token_id", file.token_id("mask")),
     harmless: &["activation_type=silu", "block_type=llama", "layer_norm_type=rms", "rope=true"],
     ..DECODER
 };

@@ -17,7 +17,18 @@ pub const MAPLE: Arch = Arch {
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "num_experts", "vocab_size"],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::QWEN_EXPERTS],
     keys,
-    export: Export::NotExportable("its config has to say what no key of a file does"),
+    from_file: |file, config| {
+        let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+        config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
+        // What `keys` insists on.
+        for (name, only) in [("norm_topk_prob", json!(true)), ("nope_on_global_attention", json!(true))] {
+            config.insert(name.into(), only);
+        }
+        config.extend([("hidden_act".into(), json!("silu")), ("num_shared_experts".into(), json!(0))]);
+        set(config, "num_experts", file.count("expert_count"));
+        set(config, "moe_intermediate_size", file.count("expert_feed_forward_length"));
+        config.remove("num_local_experts");
+    },
     ..DECODER
 };
 

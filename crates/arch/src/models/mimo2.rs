@@ -31,7 +31,7 @@ pub const MIMO2: Arch = Arch {
     rename,
     export_name,
     prepare,
-    export: Export::NotExportable("heads by kind of layer are not put together again"),
+    from_file,
     harmless: &[
         "add_swa_attention_sink_bias",
         "hidden_act=silu",
@@ -116,6 +116,8 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 fn export_name(hparams: &Hparams, _: Class, name: &str) -> Option<String> {
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let layer = layer.parse::<u64>().ok()?.checked_sub(hparams.derived.trunk_layers?)?;
+    // The norm before its feed-forward part has a name of its own.
+    let rest = rest.replace("post_attention_layernorm", "pre_mlp_layernorm");
     Some(format!("{MTP}{layer}.{rest}"))
 }
 
@@ -185,5 +187,30 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     match hparams.derived.trunk_layers {
         Some(_) if predicted > 0 => keys.set_derived("nextn_predict_layers", PREDICTED, predicted),
         _ => Ok(()),
+    }
+}
+
+/// Counts by kind of layer, and which layers are of which kind, in the words of the Hub's files.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let flags = |flags: &[bool]| flags.iter().map(|flag| u64::from(*flag)).collect::<Json>();
+    let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+    config.insert("model_type".into(), "mimo_v2_flash".into());
+    config.insert("hybrid_layer_pattern".into(), flags(&slides));
+    config.insert("moe_layer_freq".into(), flags(&file.layers_with("ffn_gate_inp.weight")));
+    let heads = |windows| file.count_where("attention.head_count_kv", &slides, windows);
+    set(config, "num_key_value_heads", heads(false).or(heads(true)));
+    set(config, "swa_num_key_value_heads", heads(true));
+    let sinks = file.layers_with("attn_sinks.weight");
+    let any = |windows| sinks.iter().zip(&slides).any(|(sink, slides)| *sink && *slides == windows);
+    config.insert("add_swa_attention_sink_bias".into(), any(true).into());
+    config.insert("add_full_attention_sink_bias".into(), any(false).into());
+    set(config, "v_head_dim", file.count("attention.value_length"));
+    set(config, "n_routed_experts", file.count("expert_count"));
+    set(config, "moe_intermediate_size", file.count("expert_feed_forward_length"));
+    set(config, PREDICTED, file.count("nextn_predict_layers"));
+    let epsilon = config.remove("rms_norm_eps").unwrap_or_default();
+    config.insert("layernorm_epsilon".into(), epsilon);
+    if let Some(base) = config.remove("rope_local_base_freq") {
+        config.insert("swa_rope_theta".into(), base);
     }
 }

@@ -20,7 +20,7 @@ pub const MINICPM3: Arch = Arch {
     keys,
     computed: |hparams| minicpm::factors(hparams, hparams.need_u64(&["qk_rope_head_dim"])?),
     vocab: Route::SentencePiece,
-    export: Export::NotExportable("factors of its rotary scaling come without the keys of it"),
+    from_file,
     ..DECODER
 };
 
@@ -54,6 +54,16 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let length = hparams.need_u64(&["qk_nope_head_dim"])?.saturating_add(rotated);
     keys.set_derived("attention.key_length", "qk_nope_head_dim", length)?;
     keys.needed("rope.dimension_count", hparams, &["qk_rope_head_dim"])
+}
+
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    file.latent_lengths(config);
+    // kv_b: (heads * (nope + v), rank).
+    let rows = file.shape("blk.0.attn_kv_b.weight").map(|shape| shape.n_rows());
+    let head = rows.zip(file.count("attention.head_count")).and_then(|(rows, heads)| rows.checked_div(heads));
+    let plain = config.get("qk_nope_head_dim").and_then(Json::as_u64);
+    let values = head.zip(plain).and_then(|(head, plain)| head.checked_sub(plain));
+    config.insert("v_head_dim".into(), values.into());
 }
 
 /// `MiniCPM3Config` of transformers 5.23.

@@ -29,7 +29,7 @@ pub const MINIMAX_M3: Arch = Arch {
         EXPERTS,
     ],
     keys,
-    export: Export::NotExportable("which layers are mixtures is in a list that no key has"),
+    from_file,
     harmless: &["hidden_act=silu", "layer_types", "swiglu_alpha=1.702", "swiglu_limit=7.0"],
     ..MINIMAX_M2
 };
@@ -123,4 +123,29 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.derived_from("leading_dense_block_count", &["moe_layer_freq"]);
     keys.set_prefixed("leading_dense_block_count", Value::U32(to_u32("moe_layer_freq", &dense.into())?));
     Ok(())
+}
+
+/// Which layers are mixtures, and the sizes of the index, in the words of the Hub's files.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let mixtures = file.layers_with("ffn_gate_inp.weight");
+    config.insert("moe_layer_freq".into(), mixtures.iter().map(|is| u64::from(*is)).collect());
+    let indexer = |key: &str| file.count(&format!("attention.indexer.{key}"));
+    let sparse = json!({
+        "sparse_num_index_heads": indexer("head_count"),
+        "sparse_index_dim": indexer("key_length"),
+        "sparse_topk_blocks": indexer("top_k"),
+        "sparse_block_size": indexer("block_size"),
+        "sparse_local_block": indexer("local_blocks"),
+    });
+    config.insert("sparse_attention_config".into(), sparse);
+    for (name, key) in [
+        ("dense_intermediate_size", "feed_forward_length"),
+        ("intermediate_size", "expert_feed_forward_length"),
+        ("n_shared_experts", "expert_shared_count"),
+        ("rotary_dim", "rope.dimension_count"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    let factor = file.number("expert_weights_scale");
+    config.extend(factor.map(|factor| ("routed_scaling_factor".to_owned(), factor.into())));
 }

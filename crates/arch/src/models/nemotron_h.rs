@@ -89,7 +89,7 @@ pub const NEMOTRON_H_PUZZLE: Arch = Arch {
     drops: |_, name| {
         name.starts_with("mtp.").then_some("the prediction of this variant is laid out in its own way")
     },
-    export: Export::NotExportable("numbers of experts by layer are not read back from its keys"),
+    from_file: puzzle_from_file,
     ..NEMOTRON_H_MOE
 };
 
@@ -433,3 +433,42 @@ const NEMOTRON_H_CONFIG: ConfigClass = ConfigClass {
     renamed: &[("num_local_experts", "n_routed_experts")],
     ..BASE
 };
+
+/// A block for each layer of a puzzle, and the sizes of its state spaces.
+fn puzzle_from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let lengths = file.counts("feed_forward_length").unwrap_or_default();
+    let used = file.counts("expert_used_count").unwrap_or_default();
+    let block = |layer: usize| {
+        if file.layer_has(layer, "attn_q.weight") {
+            return json!({"block_type": "attention"});
+        }
+        match (lengths.get(layer), used.get(layer)) {
+            (Some(length), Some(used)) if *length > 0 => {
+                json!({"block_type": "moe", "moe_intermediate_size": length, "num_experts_per_tok": used})
+            }
+            _ => json!({"block_type": "mamba"}),
+        }
+    };
+    config.insert("block_configs".into(), (0..file.n_layers()).map(block).collect());
+    let inner = file.count("ssm.inner_size").zip(file.count("ssm.time_step_rank"));
+    set(config, "mamba_head_dim", inner.and_then(|(inner, heads)| inner.checked_div(heads)));
+    let heads = file.counts("attention.head_count_kv").and_then(|heads| heads.into_iter().max());
+    set(config, "num_key_value_heads", heads);
+    for (name, key) in [
+        ("mamba_num_heads", "ssm.time_step_rank"),
+        ("n_groups", "ssm.group_count"),
+        ("ssm_state_size", "ssm.state_size"),
+        ("conv_kernel", "ssm.conv_kernel"),
+        ("n_routed_experts", "expert_count"),
+        ("n_shared_experts", "expert_shared_count"),
+        ("moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+        ("n_group", "expert_group_count"),
+        ("topk_group", "expert_group_used_count"),
+        ("moe_latent_size", "moe_latent_size"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    for key in ["intermediate_size", "moe_intermediate_size", "num_experts_per_tok", "num_local_experts"] {
+        config.remove(key);
+    }
+}

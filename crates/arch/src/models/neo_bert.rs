@@ -21,10 +21,22 @@ pub const NEO_BERT: Arch = Arch {
     configs: &[],
     tensors: &[EMBEDDINGS, LAYERS, CLASSIFIER],
     keys,
+    export_name: |_, class, name| {
+        let is_inner =
+            class.name != "NeoBERT" && !name.starts_with("dense.") && !name.starts_with("classifier.");
+        let name = name.replace("classifier.out_proj.", "classifier.");
+        Some(if is_inner { format!("model.{name}") } else { name })
+    },
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     drops: |_, name| name.starts_with("decoder.").then_some("part of what the model was trained with"),
     vocab: Route::Bert,
-    export: Export::NotExportable("the length of its feed-forward part is rounded"),
+    from_file: |file, config| {
+        // 3/2 of the length, rounded up: two thirds of that, rounded down, are the length again.
+        let length = file.count("feed_forward_length").map(|length| length.saturating_mul(3).div_ceil(2));
+        set(config, "intermediate_size", length);
+        let epsilon = file.number("attention.layer_norm_rms_epsilon");
+        config.extend(epsilon.map(|epsilon| ("norm_eps".to_owned(), epsilon.into())));
+    },
     ..DECODER
 };
 

@@ -21,9 +21,7 @@ pub const OPENELM: Arch = Arch {
         Ok(hparams.with("num_hidden_layers", n_layers.into()))
     },
     vocab: Route::SentencePiece,
-    export: Export::NotExportable(
-        "the multipliers of its feed-forward parts cannot be found from their lengths",
-    ),
+    from_file,
     harmless: &["normalize_qk_projections", "rope_max_length"],
     ..DECODER
 };
@@ -94,4 +92,45 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.head_lengths(hparams)?;
     keys.file_type_here();
     Ok(())
+}
+
+/// Lists by layer under the model's own names. Multipliers are those that lead to the lengths in the file; what they
+/// were before rounding is not known, and nothing else asks.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let width = file.count("embedding_length").unwrap_or(0).max(1);
+    let lengths = file.counts("feed_forward_length").unwrap_or_default();
+    // The largest power of two that divides every length.
+    let divisor = lengths.iter().map(|length| 1u64 << length.trailing_zeros().min(8)).min().unwrap_or(1);
+    let multipliers = lengths.iter().map(|length| *length as f64 / width as f64).collect();
+    config.insert("ffn_multipliers".into(), multipliers);
+    config.insert("ffn_dim_divisor".into(), divisor.into());
+    for (name, key) in
+        [("num_query_heads", "attention.head_count"), ("num_kv_heads", "attention.head_count_kv")]
+    {
+        config.extend(file.counts(key).map(|counts| (name.to_owned(), counts.into())));
+    }
+    for (name, key) in [
+        ("num_transformer_layers", "block_count"),
+        ("max_context_length", "context_length"),
+        ("model_dim", "embedding_length"),
+        ("head_dim", "rope.dimension_count"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    let base = config.remove("rope_theta").unwrap_or_default();
+    config.insert("rope_freq_constant".into(), base);
+    for key in [
+        "hidden_size",
+        "intermediate_size",
+        "max_position_embeddings",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "partial_rotary_factor",
+        "rms_norm_eps",
+        "rope_parameters",
+        "rope_scaling",
+    ] {
+        config.remove(key);
+    }
 }

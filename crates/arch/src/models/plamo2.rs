@@ -18,7 +18,7 @@ pub const PLAMO2: Arch = Arch {
     tensors: &[rules::NORM1P_ENDS, plamo3::NORMS, FEED_FORWARD, ATTENTION, MAMBA],
     keys,
     vocab: Route::Plamo2,
-    export: Export::NotExportable("`tokenizer.jsonl` cannot be made of the keys of a file"),
+    from_file,
     ..DECODER
 };
 
@@ -51,10 +51,10 @@ const MAMBA: &[TensorRule] = &[
         .need(IS_MAMBA),
     // B, C and the time step come of one matrix.
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.bcdt_proj"], "blk.{bid}.ssm_x").need(IS_MAMBA),
-    TensorRule::copy(&["model.layers.layers.{bid}.mixer.dt_proj"], "blk.{bid}.ssm_dt").need(IS_MAMBA),
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt")
         .bare(".bias")
         .need(IS_MAMBA),
+    TensorRule::copy(&["model.layers.layers.{bid}.mixer.dt_proj"], "blk.{bid}.ssm_dt").need(IS_MAMBA),
     // A = -exp(A_log).
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.A_log"], "blk.{bid}.ssm_a")
         .bare("")
@@ -122,4 +122,35 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("feed_forward_length", "intermediate_size", or("intermediate_size", 13312)?)?;
     keys.file_type_here();
     Ok(())
+}
+
+/// The step by which layers attend, and the sizes of the state space.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let attends = file.flags("attention.head_count_kv").unwrap_or_default();
+    let n_layers = attends.len();
+    // The smallest step that gives these layers.
+    let fits = |step: &usize| {
+        let is = |layer: usize| match n_layers <= step / 2 {
+            true => layer + 1 == n_layers,
+            false => layer % step == step / 2,
+        };
+        attends.iter().enumerate().all(|(layer, attends)| *attends == is(layer))
+    };
+    let step = (2..=2 * n_layers.max(1)).find(fits);
+    config.insert("mamba_enabled".into(), step.is_some().into());
+    set(config, "mamba_step", step.map(|step| step as u64));
+    for (name, key) in
+        [("num_attention_heads", "attention.head_count"), ("num_key_value_heads", "attention.head_count_kv")]
+    {
+        set(config, name, file.count_where(key, &attends, true));
+    }
+    for (name, key) in [
+        ("hidden_size_per_head", "attention.key_length"),
+        ("mamba_num_heads", "ssm.time_step_rank"),
+        ("mamba_d_state", "ssm.state_size"),
+        ("mamba_d_conv", "ssm.conv_kernel"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    config.remove("head_dim");
 }

@@ -18,7 +18,7 @@ pub const PLAMO3: Arch = Arch {
     keys,
     prepare: |hparams, _| yarn(hparams),
     vocab: Route::Plamo3,
-    export: Export::NotExportable("`tokenizer.jsonl` cannot be made of the keys of a file"),
+    from_file,
     ..DECODER
 };
 
@@ -84,4 +84,24 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         other => keys.set_prefixed("attention.sliding_window_pattern", Value::U32(to_u32(name, other)?)),
     }
     Ok(())
+}
+
+/// Windows, and the scaling under the flat keys that the model's code has for it.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    set(config, "window_size", file.count("attention.sliding_window"));
+    config.remove("sliding_window");
+    let pattern = "attention.sliding_window_pattern";
+    let flags = file.flags(pattern).map(Json::from);
+    let pattern = flags.or_else(|| file.count(pattern).map(Json::from));
+    config.extend(pattern.map(|pattern| ("sliding_window_pattern".to_owned(), pattern)));
+    if let Some(factor) = file.number("rope.scaling.factor") {
+        config.insert("rope_scaling_factor".into(), factor.into());
+        set(config, "initial_context_length", file.count("rope.scaling.original_context_length"));
+    }
+    if let Some(base) = config.remove("rope_local_base_freq") {
+        config.insert("rope_local_theta".into(), base);
+    }
+    for key in ["rope_scaling", "rope_parameters"] {
+        config.remove(key);
+    }
 }

@@ -16,7 +16,10 @@ pub const PLM: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::UNGATED_MLP],
     keys,
     harmless: &["hidden_act=relu2"],
-    export: Export::NotExportable("the lengths of the parts of its heads are not read back from its keys"),
+    from_file: |file, config| {
+        config.remove("head_dim");
+        file.latent_lengths(config);
+    },
     ..DECODER
 };
 

@@ -11,6 +11,7 @@ pub(crate) use crate::config::classes::{
 };
 pub(crate) use crate::config::{Hparams, adjust};
 pub(crate) use crate::error::{bad, missing};
+pub(crate) use crate::file_keys::{FileKeys, kinds, set};
 pub(crate) use crate::json::text_key;
 pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub(crate) use crate::layout::{ElementMap, FloatType, Matrix, RowMap};

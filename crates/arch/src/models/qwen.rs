@@ -16,7 +16,6 @@ pub const QWEN: Arch = Arch {
     example: "Qwen/Qwen-7B",
     tensors: &[starcoder::ENDS, LAYERS],
     vocab: Route::Qwen,
-    export: Export::NotExportable("its tokenizer is a tiktoken file, which is not written"),
     harmless: &["scale_attn_weights=true"],
     ..DECODER
 };

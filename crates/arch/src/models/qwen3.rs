@@ -85,9 +85,10 @@ const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the
     a web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: \
     {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
-/// A reranker has the class, config and tensors of a model that generates; its name and its card say what it is.
+/// A reranker has the class, config and tensors of a model that generates; its name, a title of its README or the head of
+/// that says what it is.
 ///
-/// Source: `Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`, which reads the text of the card.
+/// Source: `Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`, which does not read the head.
 pub fn is_reranker(input: &Input<'_>) -> bool {
     let text = |json: Option<&Json>, key: &str| {
         json.and_then(|json| json.get(key)).and_then(Json::as_str).unwrap_or_default().to_lowercase()
@@ -95,7 +96,12 @@ pub fn is_reranker(input: &Input<'_>) -> bool {
     let names = [input.folder_name.to_lowercase(), text(Some(&input.config), "_name_or_path")];
     let named =
         names.iter().any(|name| name.contains("qwen3-reranker") || name.contains("qwen3-vl-reranker"));
-    named || text(input.card.as_ref(), "pipeline_tag") == "text-ranking"
+    let readme = input.files.iter().find(|(name, _)| name == "README.md").map(|(_, bytes)| *bytes);
+    let titled = readme.is_some_and(|readme| {
+        let readme = String::from_utf8_lossy(readme).to_lowercase();
+        ["# qwen3-reranker", "# qwen3-vl-reranker"].iter().any(|title| readme.contains(title))
+    });
+    named || titled || text(input.card.as_ref(), "pipeline_tag") == "text-ranking"
 }
 
 /// `Qwen3Config` of transformers 5.23.

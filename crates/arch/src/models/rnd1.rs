@@ -32,6 +32,6 @@ pub const RND1: Arch = Arch {
         Ok(())
     },
     harmless: &["norm_topk_prob=true"],
-    export: Export::NotExportable("its tokenizer takes added tokens as they come"),
+    from_file: |file, config| set(config, "mask_token_id", file.token_id("mask")),
     ..DECODER
 };

@@ -28,7 +28,7 @@ pub const SMALLTHINKER: Arch = Arch {
         Ok(experts.map(|experts| hparams.with("num_experts", experts)).unwrap_or(hparams))
     },
     harmless: &["rope_layout"],
-    export: Export::NotExportable("which router its checkpoint has is not read back from its keys"),
+    from_file,
     ..DECODER
 };
 
@@ -60,4 +60,30 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.count("attention.sliding_window", hparams, &["sliding_window_size"])?;
     }
     Ok(())
+}
+
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    for (name, key) in [
+        ("moe_num_primary_experts", "expert_count"),
+        ("moe_num_active_primary_experts", "expert_used_count"),
+        ("moe_ffn_hidden_size", "expert_feed_forward_length"),
+        ("sliding_window_size", "attention.sliding_window"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    let softmax = file.count("expert_gating_func") == Some(1);
+    config.insert("moe_primary_router_apply_softmax".into(), softmax.into());
+    // No key has these: in llama.cpp every fourth layer from the first on sees everything and is not rotated, where there
+    // is a window; else all see everything, rotated.
+    let has_window = file.has("attention.sliding_window");
+    let layout =
+        |flag: fn(usize) -> bool| (0..file.n_layers()).map(|layer| u64::from(flag(layer))).collect::<Json>();
+    let (slides, rotates) = match has_window {
+        true => (layout(|layer| layer % 4 != 0), layout(|layer| layer % 4 != 0)),
+        false => (layout(|_| false), layout(|_| true)),
+    };
+    config.extend([("sliding_window_layout".into(), slides), ("rope_layout".into(), rotates)]);
+    for key in ["num_local_experts", "num_experts_per_tok", "intermediate_size", "sliding_window"] {
+        config.remove(key);
+    }
 }

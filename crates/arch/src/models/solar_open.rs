@@ -20,7 +20,6 @@ pub const SOLAR_OPEN: Arch = Arch {
     // Unlike in GLM 4.5, no layers of prediction are looked for.
     prepare: |hparams, _| Ok(hparams),
     vocab: Route::SolarOpen,
-    export: Export::NotExportable("its special tokens are set by its class"),
     ..GLM4MOE
 };
 

@@ -16,7 +16,16 @@ pub const SPARK2_5: Arch = Arch {
     example: "XHToken/Spark-X2.5-1.7B",
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::GATED_MLP],
     keys,
-    export: Export::NotExportable("its config has to say what no key of a file does"),
+    from_file: |file, config| {
+        let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+        config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
+        // What `keys` insists on.
+        config.insert("gate_attn_act_mode".into(), "sigmoid".into());
+        config.insert("headwise_attn_output_gate".into(), true.into());
+        config.insert("hidden_act".into(), "gelu".into());
+        config.entry("partial_rotary_factor").or_insert(json!(1.0));
+        file.rope_by_kind(config);
+    },
     ..DECODER
 };
 

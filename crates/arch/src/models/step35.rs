@@ -42,7 +42,7 @@ pub const STEP35: Arch = Arch {
         })
     },
     prepare,
-    export: Export::NotExportable("heads by kind of layer are not put together again"),
+    from_file,
     harmless: &["use_head_wise_attn_gate", "use_moe_router_bias"],
     ..DECODER
 };
@@ -200,4 +200,50 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     let Some(mut factors) = rope_llama3(hparams.rope(), || Ok(dim / 2))? else { return Ok(Vec::new()) };
     factors.resize((dim / 2).min(1 << 16) as usize, 1.0);
     Ok(vec![("rope_freqs.weight", factors)])
+}
+
+/// Counts by kind of layer, and which layers are of which kind.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let mut slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
+    let mut other = json!({"attention_type": "sliding_attention"});
+    for (key, name) in
+        [("attention.head_count", "num_attention_heads"), ("attention.head_count_kv", "num_attention_groups")]
+    {
+        set(config, name, file.count_where(key, &slides, false));
+        if let Some(count) = file.count_where(key, &slides, true) {
+            other[name] = count.into();
+        }
+    }
+    config.remove("num_key_value_heads");
+    let normed = file.flag("expert_weights_norm");
+    config.extend(normed.map(|normed| ("norm_expert_weight".to_owned(), normed.into())));
+    config.insert("attention_other_setting".into(), other);
+    let mixtures = file.layers_with("ffn_gate_inp.weight").into_iter().enumerate();
+    let mixtures: Vec<String> = mixtures.filter(|(_, is)| *is).map(|(layer, _)| layer.to_string()).collect();
+    config.insert("moe_layers_enum".into(), mixtures.join(",").into());
+    for (name, key) in [("swiglu_limits", "swiglu_clamp_exp"), ("swiglu_limits_shared", "swiglu_clamp_shexp")]
+    {
+        config.extend(file.decimals(key).map(|limits| (name.to_owned(), limits)));
+    }
+    for (name, key) in [
+        ("moe_num_experts", "expert_count"),
+        ("moe_top_k", "expert_used_count"),
+        ("moe_intermediate_size", "expert_feed_forward_length"),
+        ("share_expert_dim", "expert_shared_feed_forward_length"),
+        (PREDICTED, "nextn_predict_layers"),
+    ] {
+        set(config, name, file.count(key));
+    }
+    // The lists speak of the prediction too, whose key is that of its layer.
+    if let Some(Value::Array(Array::Bool(all))) = file.value("attention.sliding_window_pattern") {
+        slides.clone_from(all);
+    }
+    config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
+    // A base for each layer: `prepare` finds those of both kinds by the first two.
+    if let (Some(local), [false, true, ..]) = (config.get("rope_local_base_freq").cloned(), &slides[..]) {
+        let full = config.get("rope_theta").cloned().unwrap_or_default();
+        let bases = slides.iter().map(|slides| if *slides { local.clone() } else { full.clone() }).collect();
+        config.insert("rope_theta".into(), bases);
+        config.remove("rope_local_base_freq");
+    }
 }

@@ -1,16 +1,19 @@
 //! One file for each family of projectors. [`crate::PROJECTORS`] lists them.
 
 pub mod cogvlm;
+pub mod deepseekocr;
 pub mod dotsocr;
 pub mod exaone4_5;
 pub mod gemma3;
 pub mod gemma4;
 pub mod gemma4_audio;
+pub mod gemma4_unified;
 pub mod glm4v;
 pub mod glmasr;
 pub mod hunyuanvl;
 pub mod idefics3;
 pub mod internvl;
+pub mod janus;
 pub mod kimik25;
 pub mod kimivl;
 pub mod lfm2vl;
@@ -20,6 +23,7 @@ pub mod llama4;
 pub mod llava;
 pub mod meralion;
 pub mod minicpmv;
+pub mod minimaxm3;
 pub mod paddleocr;
 pub mod parts;
 pub mod prelude;

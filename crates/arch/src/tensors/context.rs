@@ -479,6 +479,12 @@ fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
                 return Err(format!("{n_heads} heads of {rows} rows, in pairs of two kinds"));
             }
         }
+        RowMap::HalvesByAxis { head, rows } => {
+            let pieces = rows.checked_mul(6).filter(|pieces| *pieces <= head);
+            if rows == 0 || pieces.is_none() || !dim.is_multiple_of(head) {
+                return Err(format!("heads of {head} rows with six pieces of {rows} rows"));
+            }
+        }
         RowMap::TileColumns { groups, per_group, elems } => {
             let columns = groups.checked_mul(per_group).and_then(|heads| heads.checked_mul(elems));
             if groups == 0 || per_group == 0 || elems == 0 || columns != Some(source.row_elems()) {

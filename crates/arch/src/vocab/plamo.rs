@@ -15,7 +15,8 @@ use super::writer::TokenizerWriter;
 use super::{bpe, template};
 use crate::json::is_truthy;
 
-const FILE: &str = "tokenizer.jsonl";
+/// The file.
+pub(crate) const FILE: &str = "tokenizer.jsonl";
 /// `<|plamo:op|>`, which ends a turn.
 const EOT: u32 = 4;
 

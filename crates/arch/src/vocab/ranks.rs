@@ -133,6 +133,11 @@ pub(super) fn text_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char_of(*byte)).collect()
 }
 
+/// The bytes that a text of this alphabet stands for; nothing for a text with another character.
+pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|wanted| (0..=u8::MAX).find(|byte| char_of(*byte) == wanted)).collect()
+}
+
 fn char_of(byte: u8) -> char {
     // The 68 bytes that do not print get the characters from U+0100 on, in their order: 0 to 32 the first 33,
     // 127 to 160 the next 34, 173 the last.
@@ -152,6 +157,8 @@ mod tests {
     #[test]
     fn the_alphabet_has_256_characters() {
         let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(bytes_of(&text_of(&all)), Some(all.clone()));
+        assert_eq!(bytes_of("\u{4e00}"), None);
         let text = text_of(&all);
         let mut chars: Vec<char> = text.chars().collect();
         assert_eq!(

@@ -48,6 +48,9 @@ struct Family {
     add_bos: Option<bool>,
 }
 
+/// The file of Qwen 1.
+pub(crate) const QWEN_FILE: &str = "qwen.tiktoken";
+
 const NONE: Family = Family {
     file: "",
     n_ranks: None,
@@ -64,7 +67,7 @@ const NONE: Family = Family {
 /// Families by file, the more telling rows first.
 const FAMILIES: &[Family] = &[
     Family {
-        file: "qwen.tiktoken",
+        file: QWEN_FILE,
         split: Some(expressions::QWEN2),
         specials: |_| {
             let named = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(str::to_owned);

@@ -19,7 +19,8 @@ use super::hf::HfTokenizer;
 use super::keys;
 use super::writer::TokenizerWriter;
 
-pub(super) use names::names;
+pub(crate) use names::names;
+pub(crate) use table::splits_of;
 
 /// The name for `tokenizer.ggml.pre`.
 pub(super) fn recognize(

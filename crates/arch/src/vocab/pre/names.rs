@@ -4,7 +4,7 @@
 const OFFERED: usize = 3;
 
 /// Every name that llama.cpp loads, in its order.
-pub(in super::super) fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     include_str!("names.txt").lines().filter(|line| !line.starts_with('#'))
 }
 

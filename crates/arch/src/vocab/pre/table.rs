@@ -76,6 +76,18 @@ pub(super) fn loaded() -> &'static [Loaded] {
     })
 }
 
+/// What a name does: its expressions as the models spell them, or else as llama.cpp does, and whether words that are
+/// tokens are taken whole. None for a name that is not known, is not of bytes, or is code in llama.cpp.
+pub(crate) fn splits_of(name: &str) -> Option<(Vec<&'static str>, bool)> {
+    // Kimi's expression stands for a function (`unicode_regex_split_custom_kimi_k2`).
+    let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
+    let row = row.filter(|row| row.byte_level && name != "kimi-k2")?;
+    let own = KNOWN.iter().find(|known| known.name == name);
+    let splits =
+        own.map_or_else(|| row.splits.iter().map(String::as_str).collect(), |own| own.splits.to_vec());
+    Some((splits, row.ignore_merges))
+}
+
 /// Splits in canonical spelling.
 pub(super) fn canonical_splits(splits: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Vec<String>> {
     splits.into_iter().map(|split| canonical(split.as_ref())).collect()
