@@ -395,6 +395,43 @@ def make_mistral(ctx, out: Path) -> None:
         (folder / "tokenizer.model.v3").unlink()
 
 
+# Shapes of a layer of Mistral Large 3: latent attention of 4 heads, and 3 experts beside one that all tokens pass.
+LATENT = {"attention_norm": [DIM], "ffn_norm": [DIM], "attention.wq_a": [24, DIM], "attention.q_a_norm": [24],
+          "attention.wq_b": [80, 24], "attention.wkv_a_with_mqa": [24, DIM], "attention.kv_a_norm": [16],
+          "attention.wkv_b": [88, 16], "attention.wo": [DIM, 40]}
+DENSE = {"feed_forward.w1": [WIDTH, DIM], "feed_forward.w2": [DIM, WIDTH], "feed_forward.w3": [WIDTH, DIM]}
+EXPERT = {"w1": [16, DIM], "w2": [DIM, 16], "w3": [16, DIM]}
+MIXTURE = {"gate": [3, DIM]} | {f"{part}.{name}": shape for name, shape in EXPERT.items() for part in (
+    "experts.0", "experts.1", "experts.2", "shared_experts")}
+
+
+def make_mistral_moe(ctx, out: Path) -> None:
+    from safetensors.torch import save_file
+    torch.manual_seed(36)
+    shapes = {"tok_embeddings": [96, DIM], "norm": [DIM], "output": [96, DIM]} | {
+        f"layers.{layer}.{name}": shape for layer, part in enumerate((DENSE, MIXTURE))
+        for name, shape in (LATENT | part).items()}
+    tensors = {f"{name}.weight": ((torch.randn(shape) * 0.2) + (1 if name.endswith("norm") else 0)).bfloat16()
+               for name, shape in shapes.items()}
+    folder = out / "mistral-moe"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    shutil.copy(out / "tokenizer.model", folder / "tokenizer.model.v3")
+    write_json(folder / "params.json", dict(dim=DIM, n_layers=2, head_dim=20, hidden_dim=WIDTH, n_heads=4, n_kv_heads=4,
+        norm_eps=1e-6, vocab_size=96, rope_theta=1e4, q_lora_rank=24, kv_lora_rank=16, qk_rope_head_dim=8,
+        qk_nope_head_dim=12, v_head_dim=10, tied_embeddings=False, max_position_embeddings=4096,
+        yarn=dict(factor=16.0, original_max_position_embeddings=8192, alpha=1.0, beta=32.0, apply_scale=False),
+        llama_4_scaling=dict(original_max_position_embeddings=8192, beta=0.1), moe=dict(num_experts=3,
+            num_experts_per_tok=2, first_k_dense_replace=1, route_every_n=1, expert_hidden_dim=16, routed_scale=1.0,
+            num_shared_experts=1, num_expert_groups=1, num_expert_groups_per_tok=1, expert_parallel=1)))
+    save_file(tensors, folder / "consolidated.safetensors")
+    # The reference looks into Hugging Face's config for a class, whatever the layout.
+    write_json(folder / "config.json", dict(architectures=["MistralForCausalLM"], model_type="mistral"))
+    write_json(folder / "expected.json", converted(ctx, folder, "--mistral-format"))
+    for name in ("config.json", "tokenizer.model.v3"):
+        (folder / name).unlink()
+
+
 # The reference's converter of Hugging Face's layout, with the tokenizer of Mistral's.
 WITH_TOKENIZER = """
 import sys
@@ -482,6 +519,8 @@ def make(ctx) -> None:
     out = ctx.golden / "torch"
     if ctx.only == ["mixtral"]:
         return make_mixtral(ctx, out)
+    if ctx.only == ["mistral-moe"]:
+        return make_mistral_moe(ctx, out)
     shutil.rmtree(out, ignore_errors=True)
     for name, write in (("forms", make_forms), ("refused", make_refused)):
         (out / name).mkdir(parents=True)
@@ -491,4 +530,5 @@ def make(ctx) -> None:
     make_meta(ctx, out)
     make_mistral(ctx, out)
     make_mixtral(ctx, out)
+    make_mistral_moe(ctx, out)
     make_adapter(ctx, out)

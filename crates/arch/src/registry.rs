@@ -119,6 +119,7 @@ pub const ARCHES: &[Arch] = &[
     models::qwen35::MINICPMV,
     models::minimax_m2::MINIMAX_M2,
     models::minimax_m3::MINIMAX_M3,
+    models::mistral_large::MISTRAL_MOE_PARAMS,
     models::native::MISTRAL_PARAMS,
     models::mistral3::MISTRAL3,
     models::native::MISTRAL3_PARAMS,

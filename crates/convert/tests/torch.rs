@@ -131,7 +131,9 @@ fn parameters_that_do_not_fit() {
             "\"moe\": {\"num_experts\": 4}, \"dim\"",
             "missing key `moe.num_experts_per_tok`",
         ),
-        ("mistral-mixtral", "\"dim\"", "\"q_lora_rank\": 8, \"dim\"", "MistralMoeParams"),
+        ("mistral-mixtral", "\"dim\"", "\"q_lora_rank\": 8, \"dim\"", "missing key `kv_lora_rank`"),
+        ("mistral-moe", "\"num_experts\": 3", "\"num_experts\": 2", "without a place"),
+        ("mistral-moe", "\"yarn\"", "\"yawn\"", "missing key `yarn`"),
         ("mistral-mixtral", "\"num_experts\": 3", "\"num_experts\": 4", "missing tensor"),
         ("mixtral-stacked", "\"num_local_experts\": 3", "\"num_local_experts\": 2", "without a place"),
         (

@@ -119,7 +119,7 @@ pub(crate) fn detect(
 fn mistral_class(params: &Json) -> &'static str {
     let has = |key: &str| params.get(key).is_some_and(|value| !value.is_null());
     match () {
-        // Latent attention and experts: a relative of DeepSeek 2, which no architecture here knows by these names.
+        // Latent attention and experts, as DeepSeek 2 has them.
         () if has("moe") && (has("q_lora_rank") || has("kv_lora_rank")) => "MistralMoeParams",
         () if has("moe") => "MixtralParams",
         () if has("llama_4_scaling") => "Mistral3Params",

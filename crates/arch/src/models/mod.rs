@@ -94,6 +94,7 @@ pub mod minimax_m2;
 pub mod minimax_m3;
 pub mod mistral3;
 pub mod mistral4;
+pub mod mistral_large;
 pub mod modern_bert;
 pub mod mpt;
 pub mod muse_glimmer;

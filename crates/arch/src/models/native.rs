@@ -104,6 +104,15 @@ fn mistral_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             .ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?,
     };
     keys.set_derived("rope.dimension_count", "head_dim", head_dim)?;
+    scaling_keys(hparams, keys)
+}
+
+/// `MistralModel.set_mistral_config`: how rotation and queries are scaled beyond the length of the training.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn scaling_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let part = |of: &str| hparams.get(of).and_then(Json::as_object).cloned();
     let need = |of: &str, map: &Map<String, Json>, key: &str| {
         map.get(key).cloned().ok_or_else(|| missing(&format!("{of}.{key}")))
