@@ -200,15 +200,23 @@ impl ArchError {
             ArchError::EmptyProjector { .. } => {
                 Some("what has been taken out of the checkpoint is to be had from the model it was made of".into())
             }
-            ArchError::MissingTensors { .. } => {
-                Some("a shard may be missing, or `num_hidden_layers` in config.json too large".into())
+            ArchError::MissingTensors { names } => {
+                let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
+                Some(format!("a shard may be missing, or {count} in config.json too large"))
             }
             ArchError::NotLora { .. } => Some(
                 "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),
             ),
-            ArchError::UnusedTensors { .. } => {
-                Some("the checkpoint may be of another architecture than config.json states".into())
-            }
+            ArchError::UnusedTensors { names } => Some(
+                match () {
+                    () if all_experts(names) => "config.json may state fewer experts than there are",
+                    () if names.iter().any(|name| name.contains(".eh_proj.")) => {
+                        "layers that predict further tokens, of which config.json says nothing: `num_nextn_predict_layers` states their number"
+                    }
+                    () => "the checkpoint may be of another architecture than config.json states",
+                }
+                .into(),
+            ),
             ArchError::BadNumber { .. } => {
                 Some("the number comes out of config.json, which says something that cannot be meant".into())
             }
@@ -216,6 +224,11 @@ impl ArchError {
             _ => None,
         }
     }
+}
+
+/// Whether tensors are of experts, all of them.
+fn all_experts(names: &[String]) -> bool {
+    names.iter().all(|name| name.contains(".experts."))
 }
 
 /// A [`ArchError::BadKey`] of config.json.

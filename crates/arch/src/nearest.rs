@@ -23,7 +23,9 @@ pub fn nearest_tables(class: &str, tensors: &[SourceTensor]) -> Vec<(&'static st
             let index = Index::new(arch.tensors);
             let fits = prefixes(arch).map(|prefix| fit(arch, &index, prefix, tensors));
             let (places, Reverse(absent)) = fits.max()?;
-            (places > 0).then(|| (Reverse(places), absent, by_name(arch), arch.name))
+            // With fewer it is a coincidence: norms and embeddings have few names.
+            let is_near = places > 0 && places.saturating_mul(4) >= tensors.len();
+            is_near.then(|| (Reverse(places), absent, by_name(arch), arch.name))
         })
         .collect();
     found.sort_unstable();
