@@ -7,7 +7,7 @@
 use std::{
     io::{self, IsTerminal, Write},
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
     time::{Duration, Instant},
@@ -173,6 +173,47 @@ impl Drop for Progress {
     }
 }
 
+/// What is said where the process has to end before its work has come to an end of its own.
+type LastWords = Box<dyn Fn() -> Failure + Send>;
+
+static LAST_WORDS: Mutex<Option<(Ui, LastWords)>> = Mutex::new(None);
+
+/// Time from the first signal to the end of a process whose work cannot be stopped in time: with what comes after it, a
+/// second.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// As long as this lives, a signal ends the process within a second, whatever its threads wait for.
+#[derive(Debug)]
+pub struct EndsSoon(());
+
+impl Drop for EndsSoon {
+    fn drop(&mut self) {
+        let words = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Somebody else is saying them and ends the process.
+        while words.is_none() {
+            std::thread::park();
+        }
+    }
+}
+
+impl Ui {
+    /// From now on a signal ends the process within a second, with these words where the work has not ended by then. For work
+    /// that loses nothing by that.
+    pub fn ends_soon(&self, words: impl Fn() -> Failure + Send + 'static) -> EndsSoon {
+        *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some((*self, Box::new(words)));
+        EndsSoon(())
+    }
+}
+
+fn end_soon() {
+    std::thread::sleep(PATIENCE);
+    let words = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((ui, words)) = words {
+        ui.failure(&words());
+        std::process::exit(interrupted_code().into());
+    }
+}
+
 /// The signal that asked the process to stop; 0 where none did.
 static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
 
@@ -198,6 +239,7 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
                 gguf::remove_temporary_files();
                 std::process::exit(interrupted_code().into());
             }
+            std::thread::spawn(end_soon);
         });
         cancel
     };
@@ -216,6 +258,17 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
     if let Ok(mut signals) = Signals::new(wanted) {
         std::thread::spawn(move || signals.forever().for_each(stop));
+    }
+}
+
+/// Lets a write beyond the limit of a file's length (`ulimit -f`) fail, as on a full disk. Without a handler the system ends the
+/// process.
+pub fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        // That it came is of no interest: the write says the rest.
+        let _unavailable =
+            signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
 

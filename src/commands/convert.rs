@@ -25,6 +25,7 @@ use crate::{
         convert_lora::{self, Lora},
         convert_to_hf::{self, ToHf},
         shared::{
+            call::Call,
             conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
             hub,
@@ -70,6 +71,7 @@ Examples:
   gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
   gguf-convert Qwen3-VL-4B --type q4_k_m --with-mmproj
   gguf-convert Qwen3-VL-4B --type f16 --mmproj
+  gguf-convert Llama-3.2-1B --type q4_k_m --resume
   gguf-convert --list-architectures
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
@@ -109,9 +111,13 @@ struct ConvertArgs {
     /// output and the embedding of Mamba and Whisper where a checkpoint has both.
     #[arg(long)]
     dry_run: bool,
-    /// Replace an output that is there.
+    /// Replace an output that is there, and forget a run that was stopped.
     #[arg(short, long)]
     force: bool,
+    /// Go on with the run that was stopped (Ctrl-C, kill, a crash, a power cut): what it wrote is compared with its journal,
+    /// and the file has the same bytes. Without such a run it begins from the start.
+    #[arg(long, conflicts_with_all = ["to", "vocab_only", "dry_run"])]
+    resume: bool,
     /// Threads to work with; all cores by default. The bytes do not depend on it.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
@@ -229,6 +235,7 @@ enum Format {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let call = Call::new(COMMAND.binary, matches).reads(args.files());
     let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     if args.list_architectures {
         return architectures::list(args.json, ui);
@@ -244,21 +251,23 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return to_hf(&args, &run_options, ui);
     }
     if is_legacy {
-        return legacy(&args, &run_options, ui);
+        return legacy(&args, call, &run_options, ui);
     }
     // Of a dry run and of a vocabulary nothing is left on the disk.
     let out = (!args.vocab_only && !args.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
     let wanted = hub::Wanted { weights: !args.vocab_only, keep: args.keep, out };
     let input = hub::input(args.src(), wanted, ui)?;
+    let call = input.name_in(call);
     let folder = input.folder.clone().mistral_format(args.mistral_format).unmasked_zeros(args.unmasked_zeros);
     let folder = &folder;
     match args.base.is_some() || source::is_adapter(folder.path()) {
         _ if args.vocab_only => vocab(&args, folder, ui)?,
-        true => lora(&args, folder, &run_options, ui)?,
+        true => lora(&args, folder, call, &run_options, ui)?,
         false => {
             let adapters = args.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
             let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
-            to_gguf(&args, folder, &adapters, &run_options, ui)?;
+            let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
+            to_gguf(&args, folder, &adapters, call, &run_options, ui)?;
             adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
         }
     }
@@ -271,9 +280,15 @@ impl ConvertArgs {
         self.src.as_deref().unwrap_or(Path::new(""))
     }
 
-    fn run_args(&self, options: RunOptions) -> RunArgs<'_> {
+    fn run_args(&self, options: RunOptions, call: &Call) -> RunArgs<'_> {
         let ConvertArgs { force, dry_run, json, .. } = *self;
-        RunArgs { out: self.out.as_deref(), force, dry_run, json, options }
+        RunArgs { out: self.out.as_deref(), force, dry_run, json, options, call: call.clone() }
+    }
+
+    /// What is read beside the input and what the Hub may have.
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let of_legacy = self.legacy.config.as_deref();
+        self.options.files().into_iter().chain(of_legacy).chain(self.target_model_dir.as_deref())
     }
 
     fn other_settings(&self) -> OtherSettings {
@@ -340,7 +355,13 @@ fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
     vocab_only::run(&job, |error| failure(args.src(), error), ui)
 }
 
-fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+fn lora(
+    args: &ConvertArgs,
+    folder: &Folder,
+    call: Call,
+    run_options: &RunOptions,
+    ui: &Ui,
+) -> Result<(), Failure> {
     if args.mmproj || args.with_mmproj {
         return Err(Failure::usage("an adapter has no projector"));
     }
@@ -359,10 +380,11 @@ fn lora(args: &ConvertArgs, folder: &Folder, run_options: &RunOptions, ui: &Ui) 
         endian: byte_order(args.big_endian),
         arch: &args.arch_options(ui)?,
     };
-    convert_lora::run(&job, &args.run_args(run_options.clone()), ui)
+    let call = base.iter().fold(call, |call, base| base.name_in(call));
+    convert_lora::run(&job, &args.run_args(run_options.clone(), &call), ui)
 }
 
-fn legacy(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+fn legacy(args: &ConvertArgs, call: Call, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
     if args.vocab_only || args.base.is_some() || !args.lora.is_empty() || args.fp8_as.is_some() {
         return Err(Failure::usage(
             "a file from before GGUF takes no --vocab-only, --base, --lora and --fp8-as",
@@ -380,7 +402,7 @@ fn legacy(args: &ConvertArgs, run_options: &RunOptions, ui: &Ui) -> Result<(), F
         settings: &settings,
         arch: &args.arch_options(ui)?,
     };
-    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
+    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call);
     convert_legacy::run(&job, &run_args, ui)
 }
 
@@ -433,6 +455,7 @@ fn to_gguf(
     args: &ConvertArgs,
     folder: &Folder,
     adapters: &[hub::Input],
+    call: Call,
     run_options: &RunOptions,
     ui: &Ui,
 ) -> Result<(), Failure> {
@@ -481,7 +504,7 @@ fn to_gguf(
         },
         input,
     };
-    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()));
+    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call);
     let projector = args.with_mmproj.then(|| projector_type(args)).transpose()?;
     conversion_run::run_with(open, args.types.clone(), projector, &settings, &run_args, ui)
 }

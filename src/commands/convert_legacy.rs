@@ -22,7 +22,7 @@ pub struct LegacyArgs {
     /// The folder of the model's config.json and tokenizer files: keys and vocabulary are made of
     /// these, where the file has a few numbers and texts without their kinds.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Epsilon of the norms: 1e-6 for LLaMA 1, 1e-5 for LLaMA 2; 5e-6 without it, as in the reference.
     #[arg(long, value_name = "NUMBER", value_parser = parse_positive)]
     eps: Option<f32>,

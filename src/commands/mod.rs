@@ -38,7 +38,7 @@ use clap_complete::Shell;
 
 use crate::{
     failure::{EXIT_FAILURE, EXIT_INTERRUPTED, Failure},
-    ui::{Ui, interrupted_code},
+    ui::{Ui, interrupted_code, survive_file_limits},
 };
 
 /// Readers of files that the command line alone has, for those who give them anything to read.
@@ -148,6 +148,7 @@ pub fn main(binary: &'static str) -> ExitCode {
     let matches =
         parsed.unwrap_or_else(|error| shared::foreign_options::explain(error, binary, &arguments).exit());
     gguf::exit_on_bus_error();
+    survive_file_limits();
     if let Some(shell) = matches.get_one::<Shell>("completions") {
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut definition.clone(), binary, &mut script);

@@ -14,6 +14,7 @@ use crate::{
     commands::{
         Command,
         shared::{
+            call::Call,
             conversion_run::{self, OpenInput, RunArgs, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
@@ -57,6 +58,7 @@ Examples:
   gguf-quantize --split-max-size 2G --missing-imatrix raise-type model-BF16.gguf out/ iq2_m
   gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
   gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
+  gguf-quantize --resume model-BF16.gguf model-Q4_K_M.gguf q4_k_m
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
 An output has its name only when it is whole.";
@@ -78,9 +80,13 @@ struct QuantizeArgs {
     /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Replace an output that is there.
+    /// Replace an output that is there, and forget a run that was stopped.
     #[arg(short, long)]
     force: bool,
+    /// Go on with the run that was stopped (Ctrl-C, kill, a crash, a power cut): what it wrote is compared with its journal,
+    /// and the file has the same bytes. Without such a run it begins from the start.
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
     /// Threads to work with; all cores by default. The bytes do not depend on it.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
@@ -187,6 +193,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         repacked: Vec::new(),
         input: ModelInput::new(model),
     };
+    let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
+    let call =
+        Call::new(COMMAND.binary, matches).argument("TYPE", types.join(",")).reads(args.options.files());
     let options = RunOptions::default().threads(args.threads.or(what.threads)).level(level);
     let run_args = RunArgs {
         out: what.out.as_deref(),
@@ -194,6 +203,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         dry_run: args.dry_run,
         json: args.json,
         options: options.nonfinite(settings.nonfinite()),
+        call,
     };
     conversion_run::run(open, what.recipes, &settings, &run_args, ui)
 }

@@ -30,6 +30,7 @@ use crate::{
     planned::{FileOf, PlannedFile},
     recipes::Recipe,
     request::{OutputRequest, Request},
+    resume::{Journaling, write_resumable},
     run::{RunOptions, Watch},
     targets,
 };
@@ -230,5 +231,24 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         let files: Vec<_> = files.map(|(file, path)| (path.as_path(), &file.plan)).collect();
         let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
         write(&self.tasks, &files, force, options, Watch { sources: &sources, ..watch })
+    }
+
+    /// As [`CheckedConversion::write_to`], with a journal, so that a later run can go on where this one is stopped.
+    ///
+    /// # Errors
+    /// As [`write_resumable`].
+    pub fn write_resumable(
+        &self,
+        paths: &[PathBuf],
+        force: bool,
+        journaling: Journaling<'_>,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
+        let files = self.planned.files().iter().zip(paths);
+        let files: Vec<_> = files.map(|(file, path)| (path.as_path(), &file.plan)).collect();
+        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        let watch = Watch { sources: &sources, ..watch };
+        write_resumable(&self.tasks, &files, force, journaling, options, watch)
     }
 }

@@ -1,8 +1,10 @@
 //! Every way in which a conversion can fail.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::SystemTime};
 
 use tensor::DType;
+
+use crate::unfinished::Unfinished;
 
 /// Why a conversion stopped. The path of the input is added once, by whoever opened it.
 #[derive(Debug, thiserror::Error)]
@@ -185,6 +187,39 @@ pub enum Error {
     /// The run was stopped from outside.
     #[error("interrupted; nothing was written under the final name")]
     Cancelled,
+    /// Another process is writing the output.
+    #[error("`{}` is being written by process {process} on `{host}`", path.display())]
+    Busy {
+        /// The output.
+        path: PathBuf,
+        /// The number of the process.
+        process: u32,
+        /// The name of its machine.
+        host: String,
+        /// When it began.
+        began: Option<SystemTime>,
+    },
+    /// An earlier run to the same output was stopped, and what it did would be lost.
+    #[error(
+        "`{}`: an earlier run was stopped with {} of {} bytes done",
+        path.display(), run.done_bytes, run.total_bytes
+    )]
+    Unfinished {
+        /// The output.
+        path: PathBuf,
+        /// What it left.
+        run: Box<Unfinished>,
+    },
+    /// An earlier run was made of something else, so that its rows do not fit.
+    #[error("`{}`: cannot go on with the earlier run: {}", path.display(), differences.join("; "))]
+    NotResumable {
+        /// The output.
+        path: PathBuf,
+        /// What was and what is, a sentence each.
+        differences: Vec<String>,
+        /// What it left.
+        run: Box<Unfinished>,
+    },
     /// The output would lie in the folder that is read.
     #[error("output `{}` lies inside the input folder", path.display())]
     OutputInsideInput {

@@ -77,7 +77,7 @@ pub struct Target<'a> {
 }
 
 /// Rows of one tensor, read once and written to all targets: what a thread takes at a time, and
-/// what a journal of finished rows would note.
+/// what a journal of finished rows notes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Index into the tasks of the run.
@@ -96,6 +96,9 @@ pub const JOB_ELEMS: u64 = 256 * 1024;
 pub struct Schedule {
     /// For each task: jobs up to and with it, rows in it, rows of one job.
     tasks: Vec<(usize, u64, u64)>,
+    /// The jobs that are meant, where these are not all: for each run of neighbours, meant jobs up to and with it, and the
+    /// first of them.
+    meant: Option<Vec<(usize, usize)>>,
 }
 
 impl Schedule {
@@ -113,12 +116,35 @@ impl Schedule {
             n_jobs += view.n_rows.div_ceil(rows_per_job) as usize;
             (n_jobs, view.n_rows, rows_per_job)
         };
-        Schedule { tasks: tasks.iter().map(cut).collect() }
+        Schedule { tasks: tasks.iter().map(cut).collect(), meant: None }
+    }
+
+    /// The same without the jobs that are not wanted.
+    pub fn only(self, is_wanted: impl Fn(&Job) -> bool) -> Schedule {
+        let mut meant: Vec<(usize, usize)> = Vec::new();
+        let mut n_meant = 0;
+        let mut before = None;
+        for index in 0..self.len() {
+            let Some((at, job)) = self.place(index).and_then(|at| Some((at, self.cut(at)?))) else { break };
+            if !is_wanted(&job) {
+                continue;
+            }
+            n_meant += 1;
+            match meant.last_mut() {
+                Some(last) if before == at.checked_sub(1) => last.0 = n_meant,
+                _ => meant.push((n_meant, at)),
+            }
+            before = Some(at);
+        }
+        Schedule { meant: Some(meant), ..self }
     }
 
     /// Number of jobs.
     pub fn len(&self) -> usize {
-        self.tasks.last().map_or(0, |(jobs, ..)| *jobs)
+        match &self.meant {
+            Some(meant) => meant.last().map_or(0, |(jobs, _)| *jobs),
+            None => self.tasks.last().map_or(0, |(jobs, ..)| *jobs),
+        }
     }
 
     /// Whether there is nothing to do.
@@ -128,6 +154,19 @@ impl Schedule {
 
     /// The job at `index`, if there are that many.
     pub fn job(&self, index: usize) -> Option<Job> {
+        self.cut(self.place(index)?)
+    }
+
+    /// Which of all jobs the meant one at `index` is.
+    fn place(&self, index: usize) -> Option<usize> {
+        let Some(meant) = &self.meant else { return Some(index) };
+        let run = meant.partition_point(|(jobs, _)| *jobs <= index);
+        let before = run.checked_sub(1).map_or(0, |before| meant[before].0);
+        Some(meant.get(run)?.1 + (index - before))
+    }
+
+    /// The job at `index` of all.
+    fn cut(&self, index: usize) -> Option<Job> {
         // The first task whose jobs reach beyond this index; tasks without rows have none of their own.
         let task = self.tasks.partition_point(|(jobs, ..)| *jobs <= index);
         let (_, n_rows, rows_per_job) = *self.tasks.get(task)?;
@@ -158,9 +197,21 @@ mod tests {
         assert!(Schedule::new(&[], 4).is_empty());
         assert_eq!(Schedule::new(&[], 4).job(0), None);
 
-        let schedule = Schedule { tasks: vec![(3, 5, 2), (3, 0, 7), (4, 7, 7)] };
+        let schedule = Schedule { tasks: vec![(3, 5, 2), (3, 0, 7), (4, 7, 7)], meant: None };
         let jobs: Vec<Job> = (0..).map_while(|i| schedule.job(i)).collect();
         let expected = [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..7)];
         assert_eq!(jobs, expected.map(|(task, rows)| Job { task, rows }));
+        // Without any of them, the others stay in their order.
+        for unwanted in 0..16u32 {
+            let is_wanted = |job: &Job| {
+                let index = jobs.iter().position(|it| it == job).unwrap();
+                unwanted >> index & 1 == 0
+            };
+            let some = schedule.clone().only(is_wanted);
+            let kept: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
+            assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), kept, "{unwanted:04b}");
+            assert_eq!(some.len(), kept.len());
+            assert_eq!(some.only(|job| job.task == 0).len(), kept.iter().filter(|job| job.task == 0).count());
+        }
     }
 }

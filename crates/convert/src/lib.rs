@@ -28,6 +28,7 @@ mod finite;
 pub mod imatrix;
 mod input;
 mod job;
+mod journal;
 mod key_override;
 mod legacy_input;
 pub mod merge;
@@ -38,9 +39,11 @@ mod prune;
 pub mod recipes;
 mod repack;
 mod request;
+mod resume;
 mod rows;
 mod run;
 mod targets;
+mod unfinished;
 mod vocab_only;
 
 // The steps.
@@ -61,9 +64,15 @@ pub use request::{Importance, OutputRequest, Request, Shards};
 // Where it goes.
 pub use output::{check_output, check_output_beside, output_path, real_output, write};
 pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
+// How a run goes on where an earlier one was stopped.
+pub use journal::{
+    Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished, verify,
+};
+pub use resume::{GoesOn, Journaling, write_resumable};
+pub use unfinished::Unfinished;
 // How rows get there.
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use rows::{
     CheckpointRows, ColumnRows, GgufRows, Granularity, LegacyRows, RowSource, RowsFor, ValueRows,
 };
-pub use run::{NonFinite, RunOptions, Watch, run};
+pub use run::{NonFinite, RunOptions, Watch, run, run_with};

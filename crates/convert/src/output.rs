@@ -169,12 +169,28 @@ pub fn write(
 }
 
 /// Gives outputs their names, all of them or, where something is wrong, none.
-pub(crate) fn finish(outputs: Vec<Output>, sources: &[Mapped]) -> Result<(), Error> {
+pub(crate) fn finish(mut outputs: Vec<Output>, sources: &[Mapped]) -> Result<(), Error> {
+    prepare(&outputs, sources)?;
+    place(&mut outputs)
+}
+
+/// Puts outputs on the disk and makes sure that each can have its name, before the first gets one.
+pub(crate) fn prepare(outputs: &[Output], sources: &[Mapped]) -> Result<(), Error> {
+    outputs.iter().try_for_each(Output::prepare)?;
     // Waiting for the disk takes longer than the last jobs: sources are looked at again only after it.
-    outputs.iter().try_for_each(Output::sync_so_far)?;
-    sources.iter().try_for_each(Mapped::check_unchanged)?;
-    // Only when every file is whole does the first get its name.
-    outputs.into_iter().try_for_each(|output| Ok(output.finish()?))
+    Ok(sources.iter().try_for_each(Mapped::check_unchanged)?)
+}
+
+/// Gives outputs their names, from the last to the first: people open the first of several shards, and while it is not
+/// there, nobody takes the others for a model. Where one cannot be had, the others lose theirs again.
+pub(crate) fn place(outputs: &mut [Output]) -> Result<(), Error> {
+    for index in (0..outputs.len()).rev() {
+        if let Err(error) = outputs[index].place() {
+            outputs[index..].iter_mut().for_each(Output::withdraw);
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

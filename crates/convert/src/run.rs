@@ -14,9 +14,10 @@ use std::{
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        mpsc,
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use gguf::{Endian, Output, swap_blocks};
@@ -28,6 +29,7 @@ use crate::{
     ahead::Ahead,
     finite,
     job::{Job, Schedule, Target, TensorTask, Weights},
+    journal::{Journal, Span},
 };
 
 /// How a run goes about it.
@@ -115,21 +117,24 @@ struct Buffers {
 /// for at the end, and few enough syncs that none is felt.
 const SYNC_EVERY_BYTES: u64 = 128 << 20;
 
+/// Where there is a journal, what was done is synced and noted after a tenth of the time that the run took so far, within these
+/// limits: a crash costs a tenth of a short run, and seconds of a long one.
+const NOTE_EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
 /// What the thread that syncs learns of how outputs grow.
 struct Progress<'a> {
     /// Bytes written since the last sync, for each output.
     unsynced_bytes: &'a [AtomicU64],
-    /// Takes the indices of outputs; has room for one, as whoever writes must not wait.
-    grown: mpsc::SyncSender<usize>,
+    /// Wakes it; has room for one word, as whoever writes must not wait.
+    grown: mpsc::SyncSender<()>,
 }
 
 impl Progress<'_> {
     fn wrote(&self, output: usize, bytes: u64) {
-        // Bytes that other threads add between the two operations are forgotten; this is about when, not whether:
-        // finishing an output syncs all of it.
         let unsynced = self.unsynced_bytes[output].fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if unsynced >= SYNC_EVERY_BYTES && self.grown.try_send(output).is_ok() {
-            self.unsynced_bytes[output].store(0, Ordering::Relaxed);
+        if unsynced >= SYNC_EVERY_BYTES {
+            // Where a word is waiting already, it is this one too.
+            let _is_awake = self.grown.try_send(());
         }
     }
 }
@@ -143,6 +148,21 @@ pub fn run(
     tasks: &[TensorTask<'_>],
     schedule: &Schedule,
     outputs: &[Output],
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    run_with(tasks, schedule, outputs, None, options, watch)
+}
+
+/// As [`run`], and notes in a journal which rows are in all outputs.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    tasks: &[TensorTask<'_>],
+    schedule: &Schedule,
+    outputs: &[Output],
+    journal: Option<&Journal<'_>>,
     options: &RunOptions,
     watch: Watch<'_>,
 ) -> Result<(), Error> {
@@ -164,15 +184,19 @@ pub fn run(
     };
     let ahead = Ahead::new(tasks, schedule);
     let take_jobs = |progress: Progress<'_>| {
-        let mut buffers = Buffers::default();
+        let (mut buffers, mut spans) = (Buffers::default(), Vec::new());
         while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = schedule.job(index) else { break };
             if let Some(ahead) = &ahead {
                 ahead.taken(index);
             }
-            match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers) {
+            let noted = journal.is_some().then_some(&mut spans);
+            match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers, noted) {
                 Ok(input_bytes) => {
+                    if let Some(journal) = journal {
+                        journal.wrote(job.task, job.rows.clone(), std::mem::take(&mut spans));
+                    }
                     if let Some(ahead) = &ahead {
                         ahead.done(input_bytes);
                     }
@@ -186,11 +210,22 @@ pub fn run(
         let (grown, to_sync) = mpsc::sync_channel(1);
         let progress = || Progress { unsynced_bytes: &unsynced_bytes, grown: grown.clone() };
         scope.spawn(|| {
-            // Ends when the last thread that writes has dropped its sender.
-            for output in to_sync {
-                if let Err(error) = outputs[output].sync_so_far() {
+            let (began, to_sync) = (Instant::now(), to_sync);
+            let sync = || sync_grown(outputs, &unsynced_bytes);
+            loop {
+                let word = match journal {
+                    Some(_) => {
+                        to_sync.recv_timeout((began.elapsed() / 10).clamp(NOTE_EVERY[0], NOTE_EVERY[1]))
+                    }
+                    None => to_sync.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                };
+                // The last thread that writes has dropped its sender.
+                if word == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+                if let Err(error) = journal.map_or_else(sync, |journal| journal.checkpoint(Some(&sync))) {
                     // The error of any job comes before one of the disk.
-                    fail(usize::MAX, error.into());
+                    fail(usize::MAX, error);
                 }
             }
         });
@@ -216,7 +251,14 @@ pub fn run(
     result
 }
 
-/// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input.
+/// Hands to the disk what was written since the last time.
+fn sync_grown(outputs: &[Output], unsynced_bytes: &[AtomicU64]) -> Result<(), Error> {
+    let grown = outputs.iter().zip(unsynced_bytes).filter(|(_, bytes)| bytes.swap(0, Ordering::Relaxed) > 0);
+    grown.into_iter().try_for_each(|(output, _)| Ok(output.sync_so_far()?))
+}
+
+/// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input, and in `spans`, where that is
+/// wanted, the checksums of what it wrote.
 fn run_job(
     task: &TensorTask<'_>,
     job: &Job,
@@ -224,7 +266,11 @@ fn run_job(
     options: &RunOptions,
     progress: &Progress<'_>,
     buffers: &mut Buffers,
+    mut spans: Option<&mut Vec<Span>>,
 ) -> Result<u64, Error> {
+    if let Some(spans) = &mut spans {
+        spans.clear();
+    }
     let mut values_are_read = false;
     // Targets of one tensor share the values: reading is half of the work of the fast formats.
     let mut read_once = |values: &mut Vec<f32>| {
@@ -251,6 +297,10 @@ fn run_job(
         // All before this is little endian.
         if target.endian == Endian::Big {
             swap_blocks(target.dtype, bytes.to_mut());
+        }
+        if let Some(spans) = &mut spans {
+            // While the bytes are in the cache.
+            spans.push(Span::of(&bytes));
         }
         outputs[target.output].write_at(offset, &bytes)?;
         progress.wrote(target.output, bytes.len() as u64);

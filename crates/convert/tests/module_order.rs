@@ -5,15 +5,16 @@ use std::path::Path;
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["recipes"],
-    &["imatrix", "merge"],
+    &["imatrix", "merge", "unfinished"],
     &["error"],
     // Parts that know nothing of each other.
     &["finite", "key_override", "planned", "prune", "repack", "rows"],
     // What is requested, and what is done.
     &["job", "request"],
-    &["ahead", "files", "targets"],
+    &["ahead", "files", "journal", "targets"],
     &["run"],
     &["compare", "output"],
+    &["resume"],
     // What goes in.
     &["input"],
     &["checkpoint_input", "legacy_input", "model_input"],

@@ -218,6 +218,22 @@ pub enum Error {
         /// The final path.
         path: PathBuf,
     },
+    /// Another process has the temporary file of an output.
+    #[error("`{}` is being written by another process", path.display())]
+    Busy {
+        /// The temporary file.
+        path: PathBuf,
+    },
+    /// A disk is too small for what is to be written.
+    #[error("{}: {needed} bytes are needed on this disk, {free} are free", folder.display())]
+    NoSpace {
+        /// A folder of that disk.
+        folder: PathBuf,
+        /// Bytes that are to be written.
+        needed: u64,
+        /// Bytes that there is room for.
+        free: u64,
+    },
     /// The output is a symbolic link that leads nowhere.
     #[error("`{}` is a link to `{}`, which is not there", path.display(), target.display())]
     DeadLink {

@@ -39,7 +39,9 @@ pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, chec
 pub use map::{Advice, Mapped, SparseFile, exit_on_bus_error, remove_temporary_files};
 pub use metadata::{KeyError, Metadata};
 pub use names::{FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, size_label};
-pub use output::{Leftover, Output, kept_name};
+pub use output::{
+    Claim, Leftover, LockedFile, Output, Share, check_space, hidden_path, is_alive, kept_name, this_process,
+};
 pub use part_number::{NotAPartNumber, PartNumber};
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{

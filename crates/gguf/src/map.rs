@@ -14,8 +14,8 @@ use std::{
     time::SystemTime,
 };
 
-pub(crate) use fault::know_temporary_file;
 pub use fault::{exit_on_bus_error, remove_temporary_files};
+pub(crate) use fault::{know_resumable_file, know_temporary_file};
 pub(crate) use slots::Held;
 pub use sparse::SparseFile;
 
@@ -134,6 +134,15 @@ impl Mapped {
             Err(error) => Some(error.to_string()),
         };
         change.map_or(Ok(()), |change| Err(Error::Changed { path: path.clone(), change }))
+    }
+
+    /// The file that is mapped: its path, its length and when it was last written to as it was opened. None for bytes that
+    /// are held.
+    pub fn origin(&self) -> Option<(&Path, u64, Option<SystemTime>)> {
+        match &*self.bytes {
+            Bytes::Map(Map { path, identity, .. }) => Some((path, identity.n_bytes, identity.modified)),
+            Bytes::Held(_) => None,
+        }
     }
 
     /// Tells the system how the bytes in `range` will be used.

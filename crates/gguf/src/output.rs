@@ -1,5 +1,9 @@
 //! Writes a file of known length from many threads, and gives it its final name at the end.
 
+mod bytes;
+mod locked;
+mod space;
+
 use std::{
     ffi::OsString,
     fs, io,
@@ -8,13 +12,19 @@ use std::{
     time::Duration,
 };
 
+use bytes::copy_range;
+pub(crate) use bytes::{read_exact_at, write_all_at};
+pub use locked::{LockedFile, Share, hidden_path, is_alive, this_process};
+pub use space::check_space;
+
 use crate::{
     Error,
     map::{Held, know_temporary_file},
 };
 
 /// A file being written: under a temporary name in the folder of the final file until
-/// [`Output::finish`], gone if that never happens.
+/// [`Output::finish`]. One that was [created](Output::create) is gone if that never happens, one that was
+/// [claimed](Output::claim) stays until somebody goes on with it.
 ///
 /// All space is reserved at the start, so that a full disk shows before hours of work, not
 /// after. What is never written reads as zeros.
@@ -29,7 +39,30 @@ pub struct Output {
     file: fs::File,
     len: u64,
     force: bool,
-    is_in_place: bool,
+    fate: Fate,
+}
+
+/// What becomes of the temporary file when its [`Output`] goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Removed,
+    Kept,
+    /// There is none: the file has its final name.
+    InPlace {
+        /// Whether another file had that name before.
+        replaced: bool,
+    },
+}
+
+/// What [`Output::claim`] does with a temporary file that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// It is emptied.
+    Anew,
+    /// It stays as it is.
+    GoOn,
+    /// It stays as it is, and others may have it at the same time, each for ranges of its own.
+    Parts,
 }
 
 impl Output {
@@ -48,6 +81,7 @@ impl Output {
         let Some(file_name) = target.file_name() else {
             return Err(Error::NotAFile { path: final_path.to_owned() });
         };
+        space::check_room(folder_of(&target), len)?;
         let (temporary_path, file) = create_temporary(&target, &file_name.to_string_lossy())?;
         let output = Output {
             final_path: final_path.to_owned(),
@@ -57,15 +91,81 @@ impl Output {
             file,
             len,
             force,
-            is_in_place: false,
+            fate: Fate::Removed,
         };
-        reserve(&output.file, len).map_err(|source| Error::Io {
-            action: "reserve space",
-            path: output.temporary_path.clone(),
-            offset: Some(len),
-            source,
-        })?;
+        output.reserve()?;
         Ok(output)
+    }
+
+    /// Opens or creates the temporary file of `final_path` that a later process can go on with
+    /// ([`Output::temporary_path_of`]), locks it and reserves `len` bytes. It stays when this is dropped.
+    ///
+    /// # Errors
+    /// As [`Output::create`]; [`Error::Busy`] where another process has it.
+    pub fn claim(final_path: &Path, len: u64, force: bool, claim: Claim) -> Result<Output, Error> {
+        let target = check_replaceable(final_path, force)?;
+        if target.file_name().is_none() {
+            return Err(Error::NotAFile { path: final_path.to_owned() });
+        }
+        let temporary_path = Output::temporary_path_of(final_path);
+        let share = if claim == Claim::Parts { Share::Parts } else { Share::Alone };
+        let (file, known) = LockedFile::open(&temporary_path, share)?.into_file();
+        let fate = if claim == Claim::Anew { Fate::Removed } else { Fate::Kept };
+        let final_path = final_path.to_owned();
+        let mut output = Output { final_path, target, temporary_path, known, file, len, force, fate };
+        if claim == Claim::Anew {
+            let emptied = output.file.set_len(0);
+            emptied.map_err(|source| Error::io("empty", &output.temporary_path, source))?;
+        }
+        output.reserve()?;
+        output.fate = Fate::Kept;
+        Ok(output)
+    }
+
+    /// A file that has its final name since an earlier process gave it that. It can be read; finishing it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Length`] for a file of another length.
+    pub fn in_place(final_path: &Path, len: u64) -> Result<Output, Error> {
+        let file = fs::File::open(final_path).map_err(|source| Error::io("open", final_path, source))?;
+        let output = Output {
+            final_path: final_path.to_owned(),
+            target: final_path.to_owned(),
+            temporary_path: final_path.to_owned(),
+            known: None,
+            file,
+            len,
+            force: false,
+            fate: Fate::InPlace { replaced: true },
+        };
+        output.check_len()?;
+        Ok(output)
+    }
+
+    /// Whether the file has its final name.
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.fate, Fate::InPlace { .. })
+    }
+
+    /// The temporary path of [`Output::claim`].
+    pub fn temporary_path_of(final_path: &Path) -> PathBuf {
+        hidden_path(final_path, "partial")
+    }
+
+    /// Removes the temporary file.
+    pub fn discard(mut self) {
+        if !self.is_in_place() {
+            self.fate = Fate::Removed;
+        }
+    }
+
+    fn reserve(&self) -> Result<(), Error> {
+        reserve(&self.file, self.len).map_err(|source| Error::Io {
+            action: "reserve space",
+            path: self.temporary_path.clone(),
+            offset: Some(self.len),
+            source,
+        })
     }
 
     /// Writes a small file at once: under a temporary name first, as any other.
@@ -97,8 +197,19 @@ impl Output {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::WriteOutOfRange { offset, len, file_len: self.len });
         }
-        write_all_at(&self.file, bytes, offset).map_err(|source| Error::Io {
-            action: "write",
+        write_all_at(&self.file, bytes, offset).map_err(|source| {
+            touch_unreadable(bytes, &source);
+            Error::Io { action: "write", path: self.temporary_path.clone(), offset: Some(offset), source }
+        })
+    }
+
+    /// Reads as many bytes as `buffer` has, from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        read_exact_at(&self.file, buffer, offset).map_err(|source| Error::Io {
+            action: "read",
             path: self.temporary_path.clone(),
             offset: Some(offset),
             source,
@@ -136,31 +247,70 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Exists`] where a file has come up meanwhile and `force` is
-    /// not given, [`Error::Io`]. The temporary file is removed on each of them.
+    /// not given, [`Error::Io`]. The temporary file of [`Output::create`] is removed on each of them.
     pub fn finish(mut self) -> Result<(), Error> {
-        let temporary_path = &self.temporary_path;
-        let metadata = self.file.metadata().map_err(|source| Error::io("inspect", temporary_path, source))?;
-        let found = metadata.len();
-        if found != self.len {
-            return Err(Error::Length { path: temporary_path.clone(), expected: self.len, found });
+        self.prepare()?;
+        self.place()
+    }
+
+    /// The first half of [`Output::finish`]: checks the length, hands everything to the disk and makes sure that the final
+    /// name can be had.
+    ///
+    /// # Errors
+    /// As [`Output::finish`].
+    pub fn prepare(&self) -> Result<(), Error> {
+        if self.is_in_place() {
+            return Ok(());
         }
-        self.file.sync_all().map_err(|source| Error::io("sync", temporary_path, source))?;
+        self.check_len()?;
+        self.file.sync_all().map_err(|source| Error::io("sync", &self.temporary_path, source))?;
         if check_replaceable(&self.final_path, self.force)? != self.target {
             // The link leads elsewhere than it did when this began.
             return Err(Error::NotAFile { path: self.final_path.clone() });
         }
+        Ok(())
+    }
+
+    /// The second half of [`Output::finish`]: gives the file its final name.
+    ///
+    /// # Errors
+    /// As [`Output::finish`].
+    pub fn place(&mut self) -> Result<(), Error> {
+        if self.is_in_place() {
+            return Ok(());
+        }
+        let replaced = self.force && fs::symlink_metadata(&self.target).is_ok();
         let renamed = if self.force {
-            fs::rename(temporary_path, &self.target)
+            fs::rename(&self.temporary_path, &self.target)
         } else {
-            rename_without_replacing(temporary_path, &self.target)
+            rename_without_replacing(&self.temporary_path, &self.target)
         };
         renamed.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists { path: self.final_path.clone() },
             _ => Error::io("replace", &self.final_path, source),
         })?;
-        self.is_in_place = true;
+        self.fate = Fate::InPlace { replaced };
         self.known = None;
         sync_folder(folder_of(&self.target))
+    }
+
+    /// Takes the final name back, where [`Output::place`] gave it and replaced nothing: for outputs that appear together or
+    /// not at all, when another of them cannot be placed. The temporary file stays.
+    pub fn withdraw(&mut self) {
+        if self.fate == (Fate::InPlace { replaced: false })
+            && rename_without_replacing(&self.target, &self.temporary_path).is_ok()
+        {
+            self.fate = Fate::Kept;
+        }
+    }
+
+    fn check_len(&self) -> Result<(), Error> {
+        let metadata = self.file.metadata();
+        let found = metadata.map_err(|source| Error::io("inspect", &self.temporary_path, source))?.len();
+        if found != self.len {
+            return Err(Error::Length { path: self.temporary_path.clone(), expected: self.len, found });
+        }
+        Ok(())
     }
 
     /// Temporary files that earlier processes left beside `final_path` when they were on the way to it and ended
@@ -209,21 +359,9 @@ fn bytes_in(folder: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Whether a process of this number may be there.
-#[cfg(unix)]
-fn is_alive(process: i32) -> bool {
-    let process = rustix::process::Pid::from_raw(process);
-    process.is_none_or(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
-}
-
-#[cfg(not(unix))]
-fn is_alive(_process: i32) -> bool {
-    true
-}
-
 impl Drop for Output {
     fn drop(&mut self) {
-        if !self.is_in_place {
+        if self.fate == Fate::Removed {
             // Nothing better can be done about a temporary file that cannot be removed.
             let _removed = fs::remove_file(&self.temporary_path);
         }
@@ -303,81 +441,16 @@ fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
-/// Writes all of `bytes` at `offset`, wherever others write.
-#[cfg(unix)]
-pub(crate) fn write_all_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-/// Writes all of `bytes` at `offset`, wherever others write.
-#[cfg(windows)]
-pub(crate) fn write_all_at(file: &fs::File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                bytes = &bytes[n..];
-                offset += n as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// Where the system could not read the bytes that it was to write, they lie in a map whose file is gone or whose disk
+/// failed. Reading them here as well sends the signal whose handler ([`crate::exit_on_bus_error`]) names that file; the error of the
+/// write would name the output.
+fn touch_unreadable(bytes: &[u8], error: &io::Error) {
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(libc::EFAULT) {
+        std::hint::black_box(bytes.iter().step_by(512).fold(0u8, |sum, byte| sum ^ byte));
     }
-    Ok(())
-}
-
-/// Bytes that are copied at a time where they have to be read.
-const COPY_BYTES: u64 = 1 << 20;
-
-/// Copies a range of one file to a place in another.
-fn copy_range(source: &fs::File, mut from: u64, to: &fs::File, mut at: u64, mut len: u64) -> io::Result<()> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    while len > 0 {
-        use rustix::io::Errno;
-        let wanted = usize::try_from(len).unwrap_or(usize::MAX);
-        // Both offsets are moved by the bytes that were copied.
-        match rustix::fs::copy_file_range(source, Some(&mut from), to, Some(&mut at), wanted) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(copied) => len -= copied as u64,
-            Err(Errno::INTR) => {}
-            // Not every kernel and file system can; what is left is read and written.
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::BADF) => {
-                break;
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    let mut buffer = vec![0; len.min(COPY_BYTES) as usize];
-    while len > 0 {
-        let piece = &mut buffer[..len.min(COPY_BYTES) as usize];
-        read_exact_at(source, piece, from)?;
-        write_all_at(to, piece, at)?;
-        (from, at, len) = (from + piece.len() as u64, at + piece.len() as u64, len - piece.len() as u64);
-    }
-    Ok(())
-}
-
-/// Reads as many bytes as `buffer` has, from `offset` on.
-#[cfg(unix)]
-pub(crate) fn read_exact_at(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-/// Reads as many bytes as `buffer` has, from `offset` on.
-#[cfg(windows)]
-pub(crate) fn read_exact_at(file: &fs::File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                buffer = &mut buffer[n..];
-                offset += n as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    #[cfg(not(unix))]
+    let _ = (bytes, error);
 }
 
 /// Renames, and fails with `AlreadyExists` where the new name is taken, in one step where
@@ -428,170 +501,4 @@ fn sync_folder(_folder: &Path) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn threads_write_and_only_finish_names_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("model.gguf");
-        let output = Output::create(&path, 100_000, false).unwrap();
-        assert_eq!(fs::metadata(output.temporary_path()).unwrap().len(), 100_000);
-        assert!(!names(folder.path()).iter().any(|name| name.ends_with(".gguf")));
-        std::thread::scope(|scope| {
-            for thread in 0..4u8 {
-                let output = &output;
-                scope.spawn(move || {
-                    for i in (0..99).filter(|i| i % 4 == u64::from(thread)) {
-                        output.write_at(i * 1000, &[i as u8; 1000]).unwrap();
-                    }
-                });
-            }
-        });
-        output.finish().unwrap();
-        assert_eq!(names(folder.path()), ["model.gguf"]);
-        let expected: Vec<u8> = (0..100_000).map(|i| if i < 99_000 { (i / 1000) as u8 } else { 0 }).collect();
-        assert!(fs::read(&path).unwrap() == expected);
-    }
-
-    #[test]
-    fn dropping_removes() {
-        let folder = tempfile::tempdir().unwrap();
-        let output = Output::create(&folder.path().join("x.gguf"), 10, false).unwrap();
-        output.write_at(0, b"abc").unwrap();
-        drop(output);
-        assert!(names(folder.path()).is_empty());
-    }
-
-    #[test]
-    fn an_existing_file_stays_without_force_and_is_replaced_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.gguf");
-        let early = Output::create(&path, 3, false).unwrap();
-        fs::write(&path, "old").unwrap();
-        assert!(matches!(Output::create(&path, 3, false), Err(Error::Exists { .. })));
-        early.write_at(0, b"new").unwrap();
-        assert!(matches!(early.finish(), Err(Error::Exists { .. })));
-        assert_eq!(names(folder.path()), ["x.gguf"]);
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        let output = Output::create(&path, 3, true).unwrap();
-        output.write_at(0, b"new").unwrap();
-        output.finish().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(names(folder.path()), ["x.gguf"]);
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn links_are_followed_to_files_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::create_dir(path("elsewhere")).unwrap();
-        fs::write(path("elsewhere/file"), "old").unwrap();
-        std::os::unix::fs::symlink("elsewhere/file", path("link")).unwrap();
-        std::os::unix::fs::symlink("nothing", path("dead")).unwrap();
-        std::os::unix::fs::symlink("elsewhere", path("folder")).unwrap();
-        let whole = |name: &str, force| Output::write_whole(&path(name), b"new", force);
-        assert!(matches!(whole("link", false), Err(Error::Exists { .. })));
-        whole("link", true).unwrap();
-        assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
-        assert_eq!(fs::read(path("elsewhere/file")).unwrap(), b"new");
-        for force in [false, true] {
-            let dead = whole("dead", force);
-            assert!(matches!(dead, Err(Error::DeadLink { target, .. }) if target == Path::new("nothing")));
-            assert!(matches!(whole("folder", force), Err(Error::NotAFile { .. })));
-            for device in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/none"] {
-                let refused = Output::write_whole(Path::new(device), b"new", force);
-                assert!(matches!(refused, Err(Error::NotAFile { .. })), "{device}");
-            }
-        }
-        assert_eq!(names(folder.path()), ["dead", "elsewhere", "folder", "link"]);
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn what_dead_processes_left_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let (dead, own) = (child.id(), std::process::id());
-        for name in [
-            format!(".{dead}-0.x.gguf.partial"),
-            format!(".{dead}-12.x.gguf.partial"),
-            format!(".{dead}-0.y.gguf.partial"),
-            format!(".{own}-0.x.gguf.partial"),
-            ".x-0.x.gguf.partial".to_owned(),
-            format!(".{dead}-0.x.gguf"),
-        ] {
-            fs::write(path(&name), "left").unwrap();
-        }
-        let found = Output::leftovers(&path("x.gguf"));
-        let paths: Vec<&Path> = found.iter().map(|it| it.path.as_path()).collect();
-        assert_eq!(
-            paths,
-            [path(&format!(".{dead}-0.x.gguf.partial")), path(&format!(".{dead}-12.x.gguf.partial"))]
-        );
-        assert!(found.iter().all(|it| it.n_bytes == 4 && it.age.is_some()));
-        assert!(Output::leftovers(&path("none/x.gguf")).is_empty());
-    }
-
-    #[test]
-    fn the_last_step_itself_replaces_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-        fs::write(&from, "from").unwrap();
-        fs::write(&to, "to").unwrap();
-        let error = rename_without_replacing(&from, &to).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read(&to).unwrap(), b"to");
-        fs::remove_file(&to).unwrap();
-        rename_without_replacing(&from, &to).unwrap();
-        assert_eq!(names(folder.path()), ["to"]);
-    }
-
-    #[test]
-    fn what_cannot_be_written() {
-        let folder = tempfile::tempdir().unwrap();
-        for force in [false, true] {
-            assert!(matches!(Output::create(folder.path(), 1, force), Err(Error::NotAFile { .. })));
-            assert!(matches!(Output::create(Path::new(".."), 1, force), Err(Error::NotAFile { .. })));
-            assert!(matches!(Output::create(Path::new("/"), 1, force), Err(Error::NotAFile { .. })));
-        }
-        let nowhere = folder.path().join("none").join("x.gguf");
-        assert!(matches!(Output::create(&nowhere, 1, false), Err(Error::Io { action: "create", .. })));
-        let long = folder.path().join("ä".repeat(125));
-        Output::create(&long, 1, false).unwrap().finish().unwrap();
-        assert_eq!(fs::metadata(&long).unwrap().len(), 1);
-
-        let path = folder.path().join("x.gguf");
-        let output = Output::create(&path, 10, false).unwrap();
-        for (offset, len) in [(0, 11), (10, 1), (u64::MAX, 1), (u64::MAX, 0)] {
-            let result = output.write_at(offset, &vec![0; len]);
-            assert!(matches!(result, Err(Error::WriteOutOfRange { .. })), "{offset} {len}");
-        }
-        output.write_at(10, &[]).unwrap();
-        fs::File::options().write(true).open(output.temporary_path()).unwrap().set_len(9).unwrap();
-        assert!(matches!(output.finish(), Err(Error::Length { expected: 10, found: 9, .. })));
-        assert!(!path.exists());
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn space_that_is_not_there_is_reported_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.gguf");
-        let Err(error) = Output::create(&path, i64::MAX as u64, false) else { panic!("8 EiB reserved") };
-        assert!(matches!(&error, Error::Io { offset: Some(len), .. } if *len == i64::MAX as u64), "{error}");
-        assert!(names(folder.path()).is_empty());
-    }
-}
+mod tests;

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use convert::{
-    Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions,
+    Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions, Unfinished,
     recipes::{Recipe, TensorFacts},
 };
 
 use crate::{
     commands::shared::{
+        call::Call,
         input_kind::{self, Wanted},
         plan_report::{Origin, Report},
         quantize_options::Settings,
@@ -16,7 +17,7 @@ use crate::{
     },
     failure::{EXIT_INTERRUPTED, Failure},
     hints,
-    ui::Ui,
+    ui::{Ui, human_bytes, human_duration},
 };
 
 /// An input that is open, in the words of a report.
@@ -54,6 +55,8 @@ pub struct RunArgs<'a> {
     pub json: bool,
     /// How to run.
     pub options: RunOptions,
+    /// What it is called with.
+    pub call: Call,
 }
 
 /// Plans, checks and writes the files of `recipes`, and says on the way what a person should know.
@@ -94,9 +97,11 @@ pub fn run_with<I: Input>(
 
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
+    // Of a run that was stopped while its files got their names, some have them; whether they are its own is looked at later.
+    let goes_on = args.call.resume && convert::unfinished(&paths).is_some();
     for path in &paths {
         // A dry run replaces nothing, so nothing is in its way.
-        let force = args.force || args.dry_run;
+        let force = args.force || args.dry_run || goes_on;
         let checked = match is_new_folder(args.out) {
             true => check_output(path, args.out, open.path, force),
             false => planned.input().check_output(path, force),
@@ -132,7 +137,7 @@ pub fn run_with<I: Input>(
     let checked = planned.check().map_err(failed)?;
     settings.save(&tensors, &files, &inputs, args.force, ui)?;
     warn_of_loss(&tensors, &files, ui);
-    write_and_report(&checked, &files, args.force, &args.options, &report, ui).map_err(failed)?;
+    write_and_report(&checked, &files, open.path, args, &report, ui)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
@@ -151,18 +156,64 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         )
         | Error::Merge { .. }
         | Error::Legacy(_)
+        | Error::NotResumable { .. }
         | Error::OutputIsInput { .. }
         | Error::OutputInsideInput { .. }
         | Error::NoFolder { .. }
         | Error::NotAFolder { .. }
         | Error::UnknownPlaceholder { .. }
         | Error::OneNameForMany { .. } => Failure::new(error),
+        // In people's units.
+        Error::Gguf(gguf::Error::NoSpace { folder, needed, free }) => {
+            let (needed, free) = (human_bytes(needed), human_bytes(free));
+            Failure::at(&folder, format_args!("{needed} are needed on this disk, {free} are free"))
+        }
+        Error::Unfinished { path, run } => unfinished(&path, &run),
+        Error::Busy { path, process, host, began } => {
+            let host =
+                if gguf::this_process().1 == host { "this machine".to_owned() } else { format!("`{host}`") };
+            let since = began.and_then(|began| began.elapsed().ok());
+            let since = since.map_or_else(String::new, |since| format!(", since {}", human_duration(since)));
+            Failure::at(&path, format_args!("process {process} on {host} is writing it{since}"))
+        }
         Error::Source(source::Error::Read(source::ReadError::Interrupted)) => Failure::interrupted(),
         Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
         Error::Source(_) => Failure::at(input, error).hint(input_kind::advice(input, Wanted::Checkpoint)),
         error => Failure::at(input, error),
     }
     .hint(hint)
+}
+
+/// An earlier run that was stopped, and what can be done about it.
+fn unfinished(path: &Path, run: &Unfinished) -> Failure {
+    let age = run.age.map_or_else(String::new, |age| format!(" {} ago", human_duration(age)));
+    let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
+    let message = format!("an earlier run was stopped{age} with {done} of {total} done");
+    let outputs =
+        (run.outputs.len() > 1).then(|| format!("it writes {} as well", run.outputs[1..].join(", ")));
+    Failure::at(path, message)
+        .hint(outputs)
+        .hint(["called as it was, with --resume, it goes on; --force begins anew".to_owned(), removes(run)])
+}
+
+/// `rm A B removes what it left`.
+fn removes(run: &Unfinished) -> String {
+    let files: Vec<String> = run.files.iter().map(|path| quoted(path)).collect();
+    format!("`rm {}` removes what it left", files.join(" "))
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// What can be done when a run was stopped; empty where it left nothing.
+pub fn how_to_go_on(paths: &[PathBuf]) -> Vec<String> {
+    let Some(run) = convert::unfinished(paths) else { return Vec::new() };
+    let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
+    vec![format!("{done} of {total} are done: the same call with --resume goes on"), removes(&run)]
 }
 
 /// Says where weights lose precision a second time.

@@ -7,7 +7,11 @@ use source::{
     hub::{self, HubError, Repo, Settings, Snapshot},
 };
 
-use crate::{commands::shared::input_kind::is_like_a_hub_name, failure::Failure, ui::Ui};
+use crate::{
+    commands::shared::{call::Call, input_kind::is_like_a_hub_name},
+    failure::Failure,
+    ui::Ui,
+};
 
 /// What is wanted of a model on the Hub.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +40,17 @@ impl Input {
             #[cfg(feature = "remote")]
             remote: None,
         }
+    }
+
+    /// Adds to what a run is called with that this is read.
+    pub fn name_in(&self, call: Call) -> Call {
+        #[cfg(feature = "remote")]
+        if let Some((remote, _)) = &self.remote {
+            let mut call = call;
+            call.remote.push((self.folder.name(), format!("commit {}", remote.commit())));
+            return call;
+        }
+        call.reads([self.folder.path()])
     }
 
     /// Gives what was fetched its place in the cache, where that is wanted; to be called when all is done.

@@ -168,6 +168,13 @@ impl QuantizeOptions {
         *self != QuantizeOptions::default()
     }
 
+    /// Files that are read.
+    pub fn files(&self) -> Vec<&Path> {
+        let imatrix = self.imatrix.as_deref().map(Path::new);
+        let files = [imatrix, self.recipe.as_deref(), self.tensor_type_file.as_deref()];
+        files.into_iter().flatten().collect()
+    }
+
     /// Reads what the options name: recipe file, importance matrix, list of tensor types.
     ///
     /// # Errors

@@ -6,11 +6,17 @@ use std::{
 };
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use convert::{CheckedConversion, Error, Input, PlannedFile, RunOptions, Watch};
+use convert::{CheckedConversion, Error, GoesOn, Input, Journaling, Origin, PlannedFile, Watch};
 use gguf::Output;
 
-use super::plan_report::Report;
-use crate::ui::{Ui, cancel_on_interrupt, human_bytes, human_duration};
+use super::{
+    conversion_run::{RunArgs, failure, how_to_go_on},
+    plan_report::Report,
+};
+use crate::{
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, human_bytes, human_duration},
+};
 
 /// Parses the path of an output.
 pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = PathBuf> {
@@ -82,27 +88,44 @@ pub(in crate::commands) fn make_folder_of(path: &Path) -> Result<(), Error> {
 pub(in crate::commands) fn write_and_report<I: Input>(
     checked: &CheckedConversion<'_, I>,
     files: &[(PathBuf, &PlannedFile)],
-    force: bool,
-    options: &RunOptions,
+    input: &Path,
+    args: &RunArgs<'_>,
     report: &Report,
     ui: &Ui,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
+    let failed = |error| failure(input, error);
     for line in report.fallbacks() {
         ui.warning(&line);
     }
     for (path, _) in files {
-        make_folder_of(path)?;
+        make_folder_of(path).map_err(failed)?;
         warn_of_leftovers(path, ui);
     }
-    ui.detail(&format!("kernels of CPU level {}", options.level.name()));
+    ui.detail(&format!("kernels of CPU level {}", args.options.level.name()));
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+    let (inputs, options) = (args.call.inputs()?, args.call.options.clone());
+    let origin = Origin { program: &|| args.call.program(), options, inputs };
+    let journaling = Journaling { origin: &origin, resume: args.call.resume, goes_on: &|it| tell(it, ui) };
+    if args.call.resume && convert::unfinished(&paths).is_none() {
+        ui.note("nothing to resume, begun from the start");
+    }
     let cancel = cancel_on_interrupt();
+    let stopped = paths.clone();
+    // Disks and kernels may take longer than people wait.
+    let _soon = ui.ends_soon(move || failure(Path::new(""), Error::Cancelled).hint(how_to_go_on(&stopped)));
     let progress = ui.progress(checked.input_bytes());
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
-    let written = checked.write_to(&paths, force, options, watch);
+    let written = checked.write_resumable(&paths, args.force, journaling, &args.options, watch);
     // The bar goes before anything is said, on an error as well.
     drop(progress);
-    written?;
+    written.map_err(|error| match error {
+        // These say themselves how to go on, or are about a run that is none of ours.
+        Error::Unfinished { .. } | Error::Busy { .. } => failed(error),
+        Error::NotResumable { .. } => {
+            failed(error).hint(["called as it was it goes on; --force without --resume begins anew"])
+        }
+        error => failed(error).hint(how_to_go_on(&paths)),
+    })?;
     for (path, file) in files {
         let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
         let (path, size) = (path.display(), human_bytes(n_bytes));
@@ -112,6 +135,19 @@ pub(in crate::commands) fn write_and_report<I: Input>(
         ui.status(line);
     }
     Ok(())
+}
+
+/// Says what an earlier run did.
+fn tell(goes_on: GoesOn, ui: &Ui) {
+    let GoesOn { done_bytes, wrong_bytes, total_bytes, .. } = goes_on;
+    let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
+    ui.note(&format!("goes on: {done} of {total} are there and right"));
+    if wrong_bytes > 0 {
+        let wrong = human_bytes(wrong_bytes);
+        ui.warning(&format!(
+            "{wrong} of what the earlier run wrote are not what it noted; they are done again"
+        ));
+    }
 }
 
 /// Names temporary files that dead processes left on the way to the same output. They are not removed: where

@@ -1,34 +1,45 @@
 //! What happens when a mapped file becomes shorter while it is read.
 //!
 //! The system then has no page for an address that is still mapped and sends SIGBUS, whose default ends the
-//! process: nothing is said and temporary files stay. A program that calls [`exit_on_bus_error`] ends with a message
-//! that names the file, exit code 1, and without temporary files instead. Nothing can be mended in the handler: whoever was
+//! process: nothing is said and temporary files stay. The same signal comes where the disk of a mapped file fails. A program that
+//! calls [`exit_on_bus_error`] ends with a message that names the file, exit code 1, and without temporary files instead.
+//! Of what somebody could go on with later nothing is removed where the disk failed, and all where the file became
+//! shorter, since what was read of it is worth nothing. Nothing can be mended in the handler: whoever was
 //! reading can neither get the bytes nor be told, so ending the process is the only right answer.
 #![cfg_attr(unix, expect(unsafe_code, reason = "installing a signal handler is unsafe in libc"))]
 
 use super::slots::{Held, Slots};
 
-/// Every mapped file: its addresses and its name for people.
+/// Every mapped file: its addresses and its path, which ends with a zero byte.
 static MAPS: Slots = Slots::new();
 /// Every temporary file that is being written, as a path that ends with a zero byte.
 static TEMPORARY_FILES: Slots = Slots::new();
+/// Every file that a later process could go on with, in the same way.
+static RESUMABLE_FILES: Slots = Slots::new();
 
 /// Lets the handler know a mapped file until the result is dropped.
 pub(super) fn know_map(bytes: &[u8], path: &std::path::Path) -> Option<Held> {
     let start = bytes.as_ptr() as usize;
-    // A name could move the terminal's cursor, and the handler cannot escape it.
-    let name: String = path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    MAPS.hold(start..start + bytes.len(), name.as_bytes())
+    MAPS.hold(start..start + bytes.len(), &with_zero(path))
+}
+
+fn with_zero(path: &std::path::Path) -> Vec<u8> {
+    [path.as_os_str().as_encoded_bytes(), b"\0"].concat()
 }
 
 /// Lets the handler remove a temporary file until the result is dropped.
 pub(crate) fn know_temporary_file(path: &std::path::Path) -> Option<Held> {
     // The addresses say nothing here; an end of 0 would mark the slot as free.
-    TEMPORARY_FILES.hold(0..1, &[path.as_os_str().as_encoded_bytes(), b"\0"].concat())
+    TEMPORARY_FILES.hold(0..1, &with_zero(path))
 }
 
-/// Removes the temporary file of every [`crate::Output`] that is not finished. For a program that is about to end
-/// without dropping them.
+/// Lets the handler remove a file that a later process could go on with, if what it was made of is worth nothing any more.
+pub(crate) fn know_resumable_file(path: &std::path::Path) -> Option<Held> {
+    RESUMABLE_FILES.hold(0..1, &with_zero(path))
+}
+
+/// Removes the temporary file of every [`crate::Output`] that is neither finished nor could be gone on with. For a program that
+/// is about to end without dropping them.
 pub fn remove_temporary_files() {
     TEMPORARY_FILES.for_each(|_, path| {
         let path = path.strip_suffix(b"\0").unwrap_or(path);
@@ -40,7 +51,7 @@ pub fn remove_temporary_files() {
     });
 }
 
-/// From now on, a mapped file that becomes shorter while it is read ends the process with exit code 1, a message on stderr
+/// From now on, a mapped file that becomes shorter or cannot be read ends the process with exit code 1, a message on stderr
 /// that names the file, and without the temporary files of [`crate::Output`]. For programs, not for libraries:
 /// a process has one handler of SIGBUS. Does nothing where there is no such signal.
 pub fn exit_on_bus_error() {
@@ -58,7 +69,7 @@ mod unix {
         },
     };
 
-    use super::{MAPS, TEMPORARY_FILES};
+    use super::{MAPS, RESUMABLE_FILES, Slots, TEMPORARY_FILES};
 
     /// What SIGBUS did before.
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
@@ -75,7 +86,7 @@ mod unix {
         action.sa_flags = libc::SA_SIGINFO;
         let mut before = action;
         // SAFETY: both pointers are to values that live until the call returns. The handler has the signature that
-        // SA_SIGINFO asks for. It calls only what POSIX lists as async-signal-safe (write, unlink, sigaction, _exit) and reads
+        // SA_SIGINFO asks for. It calls only what POSIX lists as async-signal-safe (write, stat, unlink, sigaction, _exit) and reads
         // atomics: no lock, no allocation, no panic.
         let result = unsafe { libc::sigaction(libc::SIGBUS, &action, &mut before) };
         if result == 0 {
@@ -87,22 +98,22 @@ mod unix {
         // SAFETY: the system calls a handler with SA_SIGINFO with a pointer to a `siginfo_t`, and that of SIGBUS has an
         // address.
         let address = unsafe { (*info).si_addr() } as usize;
-        let mut is_ours = false;
-        MAPS.for_each(|addresses, name| {
+        let (mut is_ours, mut is_shorter) = (false, false);
+        MAPS.for_each(|addresses, path| {
             if addresses.contains(&address) && !is_ours {
                 is_ours = true;
+                is_shorter = ends_before(path, address - addresses.start);
                 // Several threads may meet the end of the same file at once; one of them speaks.
                 if !SAID.swap(true, Ordering::Relaxed) {
-                    say(name);
+                    say(path.strip_suffix(b"\0").unwrap_or(path), is_shorter);
                 }
             }
         });
         if is_ours {
-            TEMPORARY_FILES.for_each(|_, path| {
-                if let Ok(path) = CStr::from_bytes_until_nul(path) {
-                    let _already_gone = rustix::fs::unlink(path);
-                }
-            });
+            remove(&TEMPORARY_FILES);
+            if is_shorter {
+                remove(&RESUMABLE_FILES);
+            }
             // SAFETY: ends the process at once, without destructors and without `atexit`; nothing is left that could see it.
             unsafe { libc::_exit(1) }
         }
@@ -114,21 +125,42 @@ mod unix {
         }
     }
 
+    /// Whether the file at a path has no byte at `offset`. One that is gone by that name has what it had.
+    fn ends_before(path: &[u8], offset: usize) -> bool {
+        let stat = CStr::from_bytes_until_nul(path).ok().and_then(|path| rustix::fs::stat(path).ok());
+        stat.is_some_and(|stat| usize::try_from(stat.st_size).is_ok_and(|len| len <= offset))
+    }
+
+    fn remove(files: &Slots) {
+        files.for_each(|_, path| {
+            if let Ok(path) = CStr::from_bytes_until_nul(path) {
+                let _already_gone = rustix::fs::unlink(path);
+            }
+        });
+    }
+
     /// Writes the message in one piece.
-    fn say(name: &[u8]) {
+    fn say(name: &[u8], is_shorter: bool) {
         let mut line = [0; 1024];
         let mut n_bytes = 0;
+        let (what, hint) = match is_shorter {
+            true => (
+                b": became shorter while it was read\n".as_slice(),
+                b"hint: nothing was written; run again when no other program changes the file\n".as_slice(),
+            ),
+            false => (
+                b": cannot be read: its disk failed\n".as_slice(),
+                b"hint: nothing was written under a final name; run again when it can be read\n".as_slice(),
+            ),
+        };
         // What is longer than the buffer is cut; the end of a path tells more than its start.
         let name = &name[name.len().saturating_sub(700)..];
-        for part in [
-            b"error: ".as_slice(),
-            name,
-            b": became shorter while it was read, or its disk failed\n",
-            b"hint: nothing was written; run again when no other program changes the file\n",
-        ] {
+        for (part, is_text) in [(b"error: ".as_slice(), true), (name, false), (what, true), (hint, true)] {
             for byte in part {
+                // A name could move the terminal's cursor.
+                let byte = if !is_text && byte.is_ascii_control() { b'?' } else { *byte };
                 if let Some(to) = line.get_mut(n_bytes) {
-                    *to = *byte;
+                    *to = byte;
                     n_bytes += 1;
                 }
             }

@@ -1,0 +1,310 @@
+//! The file of a journal: who has it, what it says, and writing it.
+
+use std::{
+    fs,
+    io::{Seek, SeekFrom, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use gguf::{LockedFile, Output, Share, hidden_path, is_alive, this_process};
+use serde_json::{Value, json};
+
+use super::{
+    done::{Done, Span, merged},
+    fingerprint::{Fingerprint, file_name},
+    lines,
+};
+use crate::{Error, unfinished::Unfinished};
+
+/// The number in the first line. Another one is another format, which is not read.
+const VERSION: u64 = 1;
+
+/// What a journal says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The process that wrote it last, and the name of its machine.
+    pub owner: (u32, String),
+    /// When that process began.
+    pub began: Option<SystemTime>,
+    /// Names of the files that it writes, without their folder.
+    pub outputs: Vec<String>,
+    /// When it was last written to.
+    pub written: Option<SystemTime>,
+    /// What the run was made of. None where it did not come to that.
+    pub fingerprint: Option<Fingerprint>,
+    /// Rows that are on the disk.
+    pub done: Vec<Done>,
+    /// Whether all is on the disk, so that files may have their names already.
+    pub is_whole: bool,
+    /// Bytes of the lines that could be read.
+    n_bytes: u64,
+}
+
+impl Found {
+    /// Whether somebody could go on with it.
+    pub fn is_worth_something(&self) -> bool {
+        self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
+    }
+
+    /// Bytes of the outputs that are done.
+    pub fn done_bytes(&self) -> u64 {
+        self.done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum()
+    }
+
+    /// Reads the journal at `path`; none where there is none, or nothing that could be read.
+    fn read(path: &Path) -> Option<Found> {
+        let written = fs::metadata(path).ok()?.modified().ok();
+        let (lines, n_bytes) = lines::parse(&fs::read(path).ok()?);
+        let first = lines.first().filter(|line| line["journal"] == VERSION)?;
+        let mut found = Found {
+            owner: owner_of(first)?,
+            began: None,
+            outputs: Vec::new(),
+            written,
+            fingerprint: None,
+            done: Vec::new(),
+            is_whole: false,
+            n_bytes,
+        };
+        for line in &lines {
+            if let Some(owner) = owner_of(line) {
+                let began = line["began"].as_u64().map(Duration::from_secs);
+                (found.owner, found.began) = (owner, began.and_then(|since| UNIX_EPOCH.checked_add(since)));
+                let names = line["outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
+                found.outputs = names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
+            }
+            found.fingerprint = found.fingerprint.or_else(|| Fingerprint::from_json(&line["fingerprint"]));
+            let done = line["done"].as_array().map(Vec::as_slice).unwrap_or_default();
+            found.done.extend(done.iter().filter_map(Done::from_json));
+            found.is_whole |= line["whole"] == true;
+        }
+        Some(found)
+    }
+
+    fn busy(&self, path: &Path) -> Error {
+        let (process, host) = self.owner.clone();
+        Error::Busy { path: path.to_owned(), process, host, began: self.began }
+    }
+}
+
+fn owner_of(line: &Value) -> Option<(u32, String)> {
+    let process = u32::try_from(line["pid"].as_u64()?).ok()?;
+    Some((process, line["host"].as_str()?.to_owned()))
+}
+
+impl Found {
+    /// What it left, of the journal at `path`.
+    pub fn unfinished(&self, path: &Path) -> Unfinished {
+        let temporary = self.outputs.iter().map(|name| Output::temporary_path_of(&path.with_file_name(name)));
+        Unfinished {
+            files: [path.to_owned()].into_iter().chain(temporary).filter(|path| path.exists()).collect(),
+            outputs: self.outputs.clone(),
+            done_bytes: self.done_bytes(),
+            total_bytes: self.fingerprint.as_ref().map_or(0, Fingerprint::output_bytes),
+            age: self.written.and_then(|written| written.elapsed().ok()),
+        }
+    }
+}
+
+/// The run to these outputs that was stopped before its end and that somebody could go on with.
+pub fn unfinished(paths: &[PathBuf]) -> Option<Unfinished> {
+    let path = Journal::path_of(paths.first()?);
+    let found = Found::read(&path).filter(Found::is_worth_something)?;
+    Some(found.unfinished(&path))
+}
+
+/// The journal of a run that is at work.
+pub struct Journal<'a> {
+    locked: LockedFile,
+    /// What the run is made of. Asked for when there is something to note, once.
+    fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
+    state: Mutex<State>,
+    /// Held while a line is written.
+    lines: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rows in all outputs that are not noted yet.
+    pending: Vec<Done>,
+    /// Whether the line that says what the run is made of is written.
+    is_described: bool,
+}
+
+impl std::fmt::Debug for Journal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("path", &self.locked.path()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Journal<'a> {
+    /// The path of the journal of a run whose first output is `first`.
+    pub fn path_of(first: &Path) -> PathBuf {
+        hidden_path(first, "journal")
+    }
+
+    /// Opens and locks the journal at `path`; gives what is in it. Nothing is written yet.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where a process has it, [`Error::Gguf`].
+    pub fn open(
+        path: &Path,
+        fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
+    ) -> Result<(Journal<'a>, Option<Found>), Error> {
+        let locked = match LockedFile::open(path, Share::Alone) {
+            Err(gguf::Error::Busy { .. }) => {
+                return Err(match Found::read(path) {
+                    Some(found) => found.busy(path),
+                    None => Error::Gguf(gguf::Error::Busy { path: path.to_owned() }),
+                });
+            }
+            locked => locked?,
+        };
+        let found = Found::read(path);
+        // Without locks only the owner's number can be asked about, and only on its own machine.
+        if !locked.is_sure()
+            && let Some(found) = &found
+        {
+            let (own, host) = this_process();
+            let (process, on) = &found.owner;
+            if *on != host || (*process != own && is_alive(*process)) {
+                return Err(found.busy(path));
+            }
+        }
+        let journal = Journal { locked, fingerprint, state: Mutex::default(), lines: Mutex::default() };
+        Ok((journal, found))
+    }
+
+    /// Says who has outputs that another journal is about, and refuses runs that were stopped: `paths` are the outputs of a
+    /// run whose own journal is not among those looked at.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Unfinished`].
+    pub fn check_others(paths: &[PathBuf]) -> Result<(), Error> {
+        let Some(first) = paths.first() else { return Ok(()) };
+        let own = Journal::path_of(first);
+        let names: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
+        let folder = own.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            let name = name.to_string_lossy();
+            let is_journal = name.starts_with('.') && name.ends_with(".journal");
+            if !is_journal || own.file_name().is_some_and(|own| own.to_string_lossy() == name) {
+                continue;
+            }
+            let Some(found) = Found::read(&path) else { continue };
+            let Some(output) = found.outputs.iter().find(|output| names.contains(output)) else { continue };
+            let output = path.with_file_name(output);
+            match LockedFile::open(&path, Share::Parts) {
+                Err(gguf::Error::Busy { .. }) => return Err(found.busy(&output)),
+                Ok(_) if found.is_worth_something() => {
+                    let run = Box::new(found.unfinished(&path));
+                    return Err(Error::Unfinished { path: output, run });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a journal of nothing, of a run that writes `outputs`. What the run is made of is written before the first rows.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn begin(&self, outputs: &[PathBuf]) -> Result<(), Error> {
+        self.locked.file().set_len(0).map_err(|source| self.error("empty", source))?;
+        self.append(&owner_line(outputs))
+    }
+
+    /// Goes on behind what was found, in a run that writes the same `outputs`.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn go_on(&self, found: &Found, outputs: &[PathBuf]) -> Result<(), Error> {
+        // What a crash left of a line would hide all that follows it.
+        self.locked.file().set_len(found.n_bytes).map_err(|source| self.error("cut", source))?;
+        self.state().is_described = found.fingerprint.is_some();
+        self.append(&owner_line(outputs))
+    }
+
+    /// Rows are in all outputs, though maybe not on the disk.
+    pub(crate) fn wrote(&self, task: usize, rows: Range<u64>, spans: Vec<Span>) {
+        self.state().pending.push(Done { task, rows, spans });
+    }
+
+    /// Notes what was written until now, after `sync` has put it on the disk, and syncs the journal. Without `sync` the
+    /// system does both when it likes, which is enough as long as it lives.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`]. Of a failed sync the system tells once.
+    pub(crate) fn checkpoint(&self, sync: Option<&dyn Fn() -> Result<(), Error>>) -> Result<(), Error> {
+        // Taken before the sync: what is written while it lasts belongs to the next one.
+        let pending = std::mem::take(&mut self.state().pending);
+        if pending.is_empty() {
+            return Ok(());
+        }
+        if let Some(sync) = sync {
+            sync()?;
+        }
+        if !std::mem::replace(&mut self.state().is_described, true) {
+            self.append(&json!({"fingerprint": (self.fingerprint)().to_json()}))?;
+        }
+        let done: Vec<Value> = merged(pending).iter().map(Done::to_json).collect();
+        self.append(&json!({ "done": done }))?;
+        if sync.is_some() { self.sync() } else { Ok(()) }
+    }
+
+    /// Whether there is anything that a later run could go on with.
+    pub(crate) fn is_worth_something(&self) -> bool {
+        self.state().is_described
+    }
+
+    /// Notes that everything is on the disk, which it is. From now on files may get their names.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub(crate) fn whole(&self) -> Result<(), Error> {
+        self.checkpoint(None)?;
+        self.append(&json!({"whole": true}))?;
+        self.sync()
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove(self) {
+        // While the lock is held, so that nobody takes a file that goes. Nothing better can be done about one that stays.
+        let _already_gone = fs::remove_file(self.locked.path());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.locked.file().sync_data().map_err(|source| self.error("sync", source))
+    }
+
+    fn append(&self, value: &Value) -> Result<(), Error> {
+        let line = lines::line(value);
+        let _alone = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.locked.file();
+        // In one write, so that a line is there or cut.
+        let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(line.as_bytes()));
+        written.map_err(|source| self.error("write", source))
+    }
+
+    fn error(&self, action: &'static str, source: std::io::Error) -> Error {
+        let path = self.locked.path().to_owned();
+        Error::Gguf(gguf::Error::Io { action, path, offset: None, source })
+    }
+}
+
+/// Who writes, since when, and what.
+fn owner_line(outputs: &[PathBuf]) -> Value {
+    let (process, host) = this_process();
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let outputs: Vec<String> = outputs.iter().map(|path| file_name(path)).collect();
+    json!({"journal": VERSION, "pid": process, "host": host, "began": began, "outputs": outputs})
+}

@@ -1,0 +1,54 @@
+//! Lines with checksums, of which the last may be cut.
+
+use serde_json::Value;
+
+/// A line of a journal.
+pub(super) fn line(value: &Value) -> String {
+    let text = value.to_string();
+    format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()))
+}
+
+/// The lines of a journal up to the first that is cut or wrong, and the number of bytes that they have.
+pub(super) fn parse(bytes: &[u8]) -> (Vec<Value>, u64) {
+    let (mut values, mut n_bytes) = (Vec::new(), 0);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let Some(value) = parse_line(line) else { break };
+        values.push(value);
+        n_bytes += line.len() as u64;
+    }
+    (values, n_bytes)
+}
+
+fn parse_line(line: &[u8]) -> Option<Value> {
+    let line = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (sum, text) = line.split_once(' ')?;
+    let sum = u32::from_str_radix(sum, 16).ok().filter(|_| sum.len() == 8)?;
+    (sum == crc32fast::hash(text.as_bytes())).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_wrong_line_is_not_read() {
+        let text = [line(&Value::from(1)), line(&Value::from("two")), line(&Value::from(3))].concat();
+        assert_eq!(text.lines().next(), Some("83dcefb7 1"));
+        let all = parse(text.as_bytes());
+        assert_eq!(all, (vec![1.into(), "two".into(), 3.into()], text.len() as u64));
+        // Cut anywhere: whole lines stay.
+        for end in 0..text.len() {
+            let (values, n_bytes) = parse(&text.as_bytes()[..end]);
+            assert_eq!(values.len(), text[..end].matches('\n').count(), "{end}");
+            assert!(text[..n_bytes as usize].ends_with('\n') || n_bytes == 0);
+        }
+        // A byte that turned over ends it.
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let (values, _) = parse(&bytes);
+            assert_eq!(values.len(), text[..at].matches('\n').count(), "{at}");
+        }
+        assert_eq!(parse(b"00000000 \n\n"), (vec![], 0));
+    }
+}

@@ -1,0 +1,277 @@
+//! Writing files so that a later run can go on where this one was stopped.
+//!
+//! The steps: nobody else is at these outputs; what an earlier run left is for this one, or refused by name; the
+//! disk has room; what the journal says is compared with what is there; the rest is done; all files get their names.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use gguf::{Claim, Output, Plan, check_space};
+
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Job, Schedule, TensorTask},
+    journal::{Done, Fingerprint, Found, Journal, Origin, Remaining, verify},
+    output::{place, prepare},
+    run::{RunOptions, Watch, run_with},
+};
+
+/// How a run deals with what an earlier one left, and with what a later one needs.
+#[derive(Clone, Copy)]
+pub struct Journaling<'a> {
+    /// What the bytes depend on beside the plan.
+    pub origin: &'a Origin<'a>,
+    /// Whether to go on with an earlier run, where there is one.
+    pub resume: bool,
+    /// Called before work begins, where there is one.
+    pub goes_on: &'a dyn Fn(GoesOn),
+}
+
+impl std::fmt::Debug for Journaling<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journaling").field("resume", &self.resume).finish_non_exhaustive()
+    }
+}
+
+/// What an earlier run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GoesOn {
+    /// Bytes of outputs that are there and right.
+    pub done_bytes: u64,
+    /// Bytes that its journal speaks of and that are not right: they are done again.
+    pub wrong_bytes: u64,
+    /// Bytes of all outputs.
+    pub total_bytes: u64,
+}
+
+/// As [`write()`](crate::write()), with a journal: when the run is stopped, temporary files and journal stay for a later
+/// run. They go where that run could do no better: weights that cannot be converted, sources that changed.
+///
+/// # Errors
+/// As [`write()`](crate::write()). [`Error::Busy`] where another process writes one of the files; [`Error::Unfinished`] where an
+/// earlier run was stopped and neither `journaling.resume` nor `force` is given; [`Error::NotResumable`] where it was
+/// made of something else.
+pub fn write_resumable(
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    force: bool,
+    journaling: Journaling<'_>,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.to_path_buf()).collect();
+    let Some(first) = paths.first() else { return Ok(()) };
+    let fingerprint = || Fingerprint::new(journaling.origin, watch.sources, tasks, files);
+    Journal::check_others(&paths)?;
+    let journal_path = Journal::path_of(first);
+    let (journal, found) = Journal::open(&journal_path, &fingerprint).map_err(|error| at(error, first))?;
+    let mut earlier = found.filter(Found::is_worth_something);
+    if let Some(found) = &earlier {
+        let run = || Box::new(found.unfinished(&journal_path));
+        if journaling.resume {
+            let differences = found.fingerprint.iter().flat_map(|it| fingerprint().differences(it));
+            let differences: Vec<String> = differences.collect();
+            if !differences.is_empty() {
+                return Err(Error::NotResumable { path: first.clone(), differences, run: run() });
+            }
+        } else if force {
+            // Outputs of the earlier run that are not among ours would stay for ever.
+            run().files.iter().skip(1).for_each(|path| drop(fs::remove_file(path)));
+            earlier = None;
+        } else {
+            return Err(Error::Unfinished { path: first.clone(), run: run() });
+        }
+    }
+    let run = Run { tasks, files, force, options, watch, journaling };
+    let mut outputs = Vec::with_capacity(files.len());
+    let written = run.write(&journal, earlier.as_ref(), &paths, &mut outputs);
+    match written {
+        Ok(()) => {
+            journal.remove();
+            Ok(())
+        }
+        Err(error) => {
+            if is_worth_keeping(&error) {
+                // What was done since the last line, as long as the system lives. The error is worth more than another one.
+                let _noted = journal.checkpoint(None);
+            }
+            let has_rows = journal.is_worth_something() && is_worth_keeping(&error);
+            // What could not even begin has changed nothing of what was there.
+            let has_begun = outputs.len() == files.len();
+            if !(has_rows || (earlier.is_some() && !has_begun)) {
+                outputs.into_iter().for_each(Output::discard);
+                journal.remove();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Whether another run might come further than one that ended with this error.
+fn is_worth_keeping(error: &Error) -> bool {
+    match error {
+        Error::Cancelled | Error::Read(_) | Error::Source(_) => true,
+        Error::Gguf(error) => !matches!(error, gguf::Error::Changed { .. }),
+        _ => false,
+    }
+}
+
+/// An error about the output instead of one of its hidden files.
+fn at(error: Error, output: &Path) -> Error {
+    match error {
+        Error::Busy { process, host, began, .. } => {
+            Error::Busy { path: output.to_owned(), process, host, began }
+        }
+        Error::Gguf(gguf::Error::Busy { .. }) => Error::Gguf(gguf::Error::Busy { path: output.to_owned() }),
+        error => error,
+    }
+}
+
+/// What is to be written.
+struct Run<'a> {
+    tasks: &'a [TensorTask<'a>],
+    files: &'a [(&'a Path, &'a Plan)],
+    force: bool,
+    options: &'a RunOptions,
+    watch: Watch<'a>,
+    journaling: Journaling<'a>,
+}
+
+impl Run<'_> {
+    /// Opens `outputs`, writes what `earlier` has not done, and gives files their names.
+    fn write(
+        &self,
+        journal: &Journal<'_>,
+        earlier: Option<&Found>,
+        paths: &[PathBuf],
+        outputs: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        self.open(earlier, outputs)?;
+        self.write_frame(outputs)?;
+        let done = match earlier {
+            Some(found) => {
+                journal.go_on(found, paths)?;
+                self.check(found, outputs)?
+            }
+            None => {
+                journal.begin(paths)?;
+                Vec::new()
+            }
+        };
+        let remaining = Remaining::without(&done, self.tasks.len());
+        let mut schedule = Schedule::new(self.tasks, JOB_ELEMS);
+        if !done.is_empty() {
+            schedule = schedule.only(|job| remaining.has(job));
+        }
+        self.check_placed(&schedule, outputs)?;
+        run_with(self.tasks, &schedule, outputs, Some(journal), self.options, self.watch)?;
+        prepare(outputs, self.watch.sources)?;
+        // One file has its name or not. Of several, some may have theirs when the machine stops.
+        if outputs.len() > 1 {
+            journal.whole()?;
+        }
+        place(outputs)
+    }
+
+    /// Opens the temporary files: those of the earlier run, or new ones.
+    fn open(&self, earlier: Option<&Found>, outputs: &mut Vec<Output>) -> Result<(), Error> {
+        let temporary: Vec<PathBuf> =
+            self.files.iter().map(|(path, _)| Output::temporary_path_of(path)).collect();
+        let has_name = |index: usize| {
+            let path: &Path = self.files[index].0;
+            earlier.is_some_and(|found| found.is_whole) && !temporary[index].exists() && path.exists()
+        };
+        let needed = temporary.iter().zip(self.files).enumerate().filter(|(index, _)| !has_name(*index));
+        let needed: Vec<(&Path, u64)> =
+            needed.map(|(_, (path, (_, plan)))| (path.as_path(), plan.file_len())).collect();
+        check_space(&needed)?;
+        let claim = if earlier.is_some() { Claim::GoOn } else { Claim::Anew };
+        for (index, (path, plan)) in self.files.iter().enumerate() {
+            let output = match has_name(index) {
+                true => Output::in_place(path, plan.file_len()).map_err(|_| exists(path)),
+                false => {
+                    let claimed = Output::claim(path, plan.file_len(), self.force, claim);
+                    claimed.map_err(|error| at(Error::Gguf(error), path))
+                }
+            };
+            match output {
+                Ok(output) => outputs.push(output),
+                Err(error) => {
+                    // None of them has anything yet.
+                    if claim == Claim::Anew {
+                        outputs.drain(..).for_each(Output::discard);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes headers, and zeros wherever no tensor is: no journal speaks of these.
+    fn write_frame(&self, outputs: &[Output]) -> Result<(), Error> {
+        for (output, (path, plan)) in outputs.iter().zip(self.files) {
+            let header = plan.header_bytes();
+            if output.is_in_place() {
+                let mut found = vec![0; header.len()];
+                output.read_at(0, &mut found)?;
+                if found != header {
+                    return Err(exists(path));
+                }
+                continue;
+            }
+            output.write_at(0, header)?;
+            for tensor in plan.tensors() {
+                let padding = vec![0; (tensor.padded_bytes - tensor.n_bytes) as usize];
+                output.write_at(tensor.offset + tensor.n_bytes, &padding)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the earlier run did, as far as it is there.
+    fn check(&self, found: &Found, outputs: &[Output]) -> Result<Vec<Done>, Error> {
+        let (cancel, n_threads) = (self.watch.cancel, self.options.n_threads());
+        let said = found.done_bytes();
+        let done = verify(found.done.clone(), self.tasks, outputs, n_threads, cancel)?;
+        let done_bytes = done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum();
+        (self.journaling.goes_on)(GoesOn {
+            done_bytes,
+            wrong_bytes: said - done_bytes,
+            total_bytes: self.files.iter().map(|(_, plan)| plan.file_len()).sum(),
+        });
+        for done in &done {
+            let rows = done.rows.clone();
+            let input_bytes = self.tasks[done.task].rows.input_bytes(rows.end - rows.start);
+            (self.watch.done)(&Job { task: done.task, rows }, input_bytes);
+        }
+        Ok(done)
+    }
+
+    /// Refuses to write to a file that has its name: if anything in it is to be done, it is not what the earlier run
+    /// wrote.
+    fn check_placed(&self, schedule: &Schedule, outputs: &[Output]) -> Result<(), Error> {
+        if outputs.iter().all(|output| !output.is_in_place()) {
+            return Ok(());
+        }
+        for job in (0..schedule.len()).map_while(|index| schedule.job(index)) {
+            // A run that is stopped looks at the same flag.
+            if self.watch.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            let targets = self.tasks[job.task].targets.iter();
+            if let Some(target) = targets.into_iter().find(|target| outputs[target.output].is_in_place()) {
+                return Err(exists(self.files[target.output].0));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn exists(path: &Path) -> Error {
+    Error::Gguf(gguf::Error::Exists { path: path.to_owned() })
+}

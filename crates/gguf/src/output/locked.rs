@@ -1,0 +1,155 @@
+//! Files that outlive the process that writes them, each with a lock that goes with the process.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::kept_name;
+use crate::{
+    Error,
+    map::{Held, know_resumable_file},
+};
+
+/// Who may have a file at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// One process.
+    Alone,
+    /// Many that write ranges of their own, and nobody who wants it alone.
+    Parts,
+}
+
+/// A file that is open, locked, and there after a crash.
+///
+/// The lock (`flock`) ends with the process, however that ends, so that a lock which can be taken means that nobody is
+/// at work. Where a mapped source of the process becomes shorter, [`crate::exit_on_bus_error`] removes the file.
+#[derive(Debug)]
+pub struct LockedFile {
+    path: PathBuf,
+    file: fs::File,
+    is_sure: bool,
+    _known: Option<Held>,
+}
+
+impl LockedFile {
+    /// Opens the file at `path`, or makes it, and locks it. What is in it stays.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where another process has it; [`Error::NotAFile`] for what is no plain file, a link too;
+    /// [`Error::Io`].
+    pub fn open(path: &Path, share: Share) -> Result<LockedFile, Error> {
+        loop {
+            let mut options = fs::File::options();
+            options.read(true).write(true).create(true).truncate(false);
+            #[cfg(unix)]
+            {
+                // The name can be guessed: in a folder that many write to, a link must not lead us elsewhere.
+                std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
+            }
+            let file = options.open(path).map_err(|source| match fs::symlink_metadata(path) {
+                Ok(metadata) if !metadata.is_file() => Error::NotAFile { path: path.to_owned() },
+                _ => Error::io("create", path, source),
+            })?;
+            if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                return Err(Error::NotAFile { path: path.to_owned() });
+            }
+            let locked = match share {
+                Share::Alone => file.try_lock(),
+                Share::Parts => file.try_lock_shared(),
+            };
+            let is_sure = match locked {
+                Ok(()) => true,
+                Err(fs::TryLockError::WouldBlock) => return Err(Error::Busy { path: path.to_owned() }),
+                Err(fs::TryLockError::Error(source)) if has_no_locks(&source) => false,
+                Err(fs::TryLockError::Error(source)) => return Err(Error::io("lock", path, source)),
+            };
+            // Whoever had it may have renamed or removed it between the opening and the lock.
+            if is_at(&file, path) {
+                let known = know_resumable_file(path);
+                return Ok(LockedFile { path: path.to_owned(), file, is_sure, _known: known });
+            }
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &fs::File {
+        &self.file
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nobody else has it. Some network file systems have no locks; there it is not known.
+    pub fn is_sure(&self) -> bool {
+        self.is_sure
+    }
+
+    pub(super) fn into_file(self) -> (fs::File, Option<Held>) {
+        (self.file, self._known)
+    }
+}
+
+fn has_no_locks(error: &io::Error) -> bool {
+    // `Unsupported` is ENOSYS and EOPNOTSUPP; ENOLCK is a server of locks that does not answer.
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(libc::ENOLCK) {
+        return true;
+    }
+    error.kind() == io::ErrorKind::Unsupported
+}
+
+/// Whether an open file is the one at `path`.
+#[cfg(unix)]
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (open, there) = (file.metadata().map(place).ok(), fs::symlink_metadata(path).map(place).ok());
+    open.is_some() && open == there
+}
+
+#[cfg(not(unix))]
+fn is_at(_file: &fs::File, _path: &Path) -> bool {
+    // A file that is open can be neither renamed nor removed there.
+    true
+}
+
+/// The hidden name of a file that belongs to the output at `final_path`: `.NAME.EXTENSION` beside it, where a link is
+/// followed. A function of the final name alone, so that a later process finds it.
+pub fn hidden_path(final_path: &Path, extension: &str) -> PathBuf {
+    let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
+    let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let kept = kept_name(&name);
+    // Two long names with the same beginning stay two.
+    let rest = match &name[kept.len()..] {
+        "" => String::new(),
+        rest => {
+            format!("~{:08x}", rest.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte)))
+        }
+    };
+    target.with_file_name(format!(".{kept}{rest}.{extension}"))
+}
+
+/// The number of this process and the name of its machine, for whoever finds what it has locked.
+pub fn this_process() -> (u32, String) {
+    #[cfg(unix)]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let host = String::new();
+    (std::process::id(), host)
+}
+
+/// Whether a process of this machine may be there.
+#[cfg(unix)]
+pub fn is_alive(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    process.is_none_or(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Whether a process of this machine may be there.
+#[cfg(not(unix))]
+pub fn is_alive(_process: u32) -> bool {
+    true
+}

@@ -1,0 +1,74 @@
+//! Whether a disk has room for what is about to be written.
+
+use std::path::Path;
+
+use super::folder_of;
+use crate::Error;
+
+/// Checks that the disks of `files` (temporary paths and lengths) have room for all of them together. What a file that is
+/// there already takes counts as room, since it is written over. A system that does not say what is free has room.
+///
+/// # Errors
+/// [`Error::NoSpace`].
+pub fn check_space(files: &[(&Path, u64)]) -> Result<(), Error> {
+    // Files of one disk need their room together.
+    let mut disks: Vec<(Disk, &Path, u64)> = Vec::new();
+    for (path, len) in files {
+        let folder = folder_of(path);
+        let Some(disk) = disk_of(folder) else { continue };
+        let needed = len.saturating_sub(allocated(path));
+        match disks.iter_mut().find(|(known, ..)| known.id == disk.id) {
+            Some((_, _, sum)) => *sum = sum.saturating_add(needed),
+            None => disks.push((disk, folder, needed)),
+        }
+    }
+    match disks.into_iter().find(|(disk, _, needed)| *needed > disk.free) {
+        Some((disk, folder, needed)) => {
+            Err(Error::NoSpace { folder: folder.to_owned(), needed, free: disk.free })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The same for one file that is not there yet.
+pub(super) fn check_room(folder: &Path, needed: u64) -> Result<(), Error> {
+    match disk_of(folder) {
+        Some(disk) if needed > disk.free => {
+            Err(Error::NoSpace { folder: folder.to_owned(), needed, free: disk.free })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug)]
+struct Disk {
+    id: u64,
+    free: u64,
+}
+
+#[cfg(unix)]
+fn disk_of(folder: &Path) -> Option<Disk> {
+    use std::os::unix::fs::MetadataExt;
+    let stat = rustix::fs::statvfs(folder).ok()?;
+    // A file system of no blocks is one that does not count them.
+    let counts = stat.f_blocks > 0;
+    let id = std::fs::metadata(folder).ok()?.dev();
+    counts.then(|| Disk { id, free: stat.f_bavail.saturating_mul(stat.f_frsize) })
+}
+
+/// Bytes that a file takes on its disk.
+#[cfg(unix)]
+fn allocated(path: &Path) -> u64 {
+    // `st_blocks` counts 512 bytes, whatever the file system's own blocks are.
+    std::fs::symlink_metadata(path).map_or(0, |it| std::os::unix::fs::MetadataExt::blocks(&it) * 512)
+}
+
+#[cfg(not(unix))]
+fn disk_of(_folder: &Path) -> Option<Disk> {
+    None
+}
+
+#[cfg(not(unix))]
+fn allocated(_path: &Path) -> u64 {
+    0
+}

@@ -1,0 +1,98 @@
+//! What a run is called with, for its journal: a later run can go on only with what would give the same bytes.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, ArgMatches, parser::ValueSource};
+use convert::InputFile;
+
+use crate::failure::Failure;
+
+/// Options that change no byte of the output, by their names in clap.
+pub const HARMLESS: &[&str] =
+    &["threads", "force", "quiet", "verbose", "json", "resume", "keep", "save_recipe", "dry_run"];
+
+/// What a run is called with.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    /// The program.
+    pub binary: &'static str,
+    /// Whether to go on with a run that was stopped.
+    pub resume: bool,
+    /// Options that change bytes, with their values.
+    pub options: Vec<(String, String)>,
+    /// Files and folders that are read, as the command line names them.
+    pub files: Vec<PathBuf>,
+    /// Models that are read over the network, with what names their state.
+    pub remote: Vec<(String, String)>,
+}
+
+impl Call {
+    /// The options that a program was called with.
+    pub fn new(binary: &'static str, matches: &ArgMatches) -> Call {
+        let mut options = Vec::new();
+        let definition = crate::commands::define(binary);
+        for arg in definition.iter().flat_map(clap::Command::get_arguments) {
+            let id = arg.get_id().as_str();
+            // The exclusive option of completions is no option of a run.
+            let Some(long) = arg.get_long().filter(|long| *long != "completions") else { continue };
+            if HARMLESS.contains(&id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            let value = match arg.get_action() {
+                ArgAction::SetTrue => "given".to_owned(),
+                _ => {
+                    let values = matches.get_raw(id).into_iter().flatten();
+                    let values: Vec<String> = values.map(|it| it.to_string_lossy().into_owned()).collect();
+                    values.join(",")
+                }
+            };
+            // Names of types have no case.
+            let value = if id == "types" { value.to_ascii_lowercase() } else { value };
+            options.push((format!("--{long}"), value));
+        }
+        let resume = matches.get_flag("resume");
+        Call { binary, resume, options, files: Vec::new(), remote: Vec::new() }
+    }
+
+    /// The same with an argument that is no option.
+    pub fn argument(mut self, name: &str, value: String) -> Call {
+        self.options.push((name.to_owned(), value));
+        self
+    }
+
+    /// The same with files or folders that are read.
+    pub fn reads<'a>(mut self, files: impl IntoIterator<Item = &'a Path>) -> Call {
+        self.files.extend(files.into_iter().map(Path::to_owned));
+        self
+    }
+
+    /// All files that are read.
+    ///
+    /// # Errors
+    /// One that cannot be looked at.
+    pub fn inputs(&self) -> Result<Vec<InputFile>, Failure> {
+        let mut inputs = Vec::new();
+        for path in &self.files {
+            inputs.extend(InputFile::all_of(path).map_err(|error| Failure::cannot_open(path, error))?);
+        }
+        inputs.extend(self.remote.iter().map(|(name, tag)| InputFile {
+            name: name.clone(),
+            n_bytes: 0,
+            modified: None,
+            tag: Some(tag.clone()),
+        }));
+        Ok(inputs)
+    }
+
+    /// The program and its build.
+    pub fn program(&self) -> String {
+        // On Linux this is the file that runs, even where another one has its name now.
+        let running = Path::new("/proc/self/exe");
+        let path = match running.exists() {
+            true => running.to_owned(),
+            false => std::env::current_exe().unwrap_or_default(),
+        };
+        let build = convert::file_checksum(&path).map_or_else(|_| "?".to_owned(), |sum| format!("{sum:08x}"));
+        format!("{} {} (build {build})", self.binary, env!("CARGO_PKG_VERSION"))
+    }
+}
