@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -220,6 +221,41 @@ impl Checkpoint {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(bytes.len() as u64 + end).unwrap();
     }
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self) -> u64 {
+        // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A sandbox with the checkpoint `tiny` of 4.3 million weights, none of them zero, so that a file that was not written
+/// shows.
+pub fn sandbox_of_weights() -> Sandbox {
+    let sandbox = Sandbox::new();
+    Checkpoint { hidden: 512, feed_forward: 2048, heads: 4 }.write(&sandbox);
+    let path = sandbox.path("tiny/model.safetensors");
+    let mut file = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut length = [0; 8];
+    file.read_exact(&mut length).unwrap();
+    let begin = 8 + u64::from_le_bytes(length);
+    let n_values = (file.metadata().unwrap().len() - begin) / 2;
+    let mut numbers = Numbers(7);
+    // bf16 of magnitudes around 0.01: sign, exponents 119 and 120, any mantissa.
+    let value =
+        |number: u64| ((number as u16 & 0x8000) | 0x3b80 | (number >> 32) as u16 & 0xff).to_le_bytes();
+    let values: Vec<u8> = (0..n_values).flat_map(|_| value(numbers.next())).collect();
+    file.seek(SeekFrom::Start(begin)).unwrap();
+    file.write_all(&values).unwrap();
+    sandbox
 }
 
 /// The largest difference of two rows of the same length, infinite where there is none.

@@ -150,20 +150,17 @@ impl Run<'_> {
         paths: &[PathBuf],
         outputs: &mut Vec<Output>,
     ) -> Result<(), Error> {
+        // First of all, so that others can be told who has these outputs.
+        match earlier {
+            Some(found) => journal.go_on(found, paths)?,
+            None => journal.begin(paths)?,
+        }
         self.open(earlier, outputs)?;
         self.write_frame(outputs)?;
-        let done = match earlier {
-            Some(found) => {
-                journal.go_on(found, paths)?;
-                self.check(found, outputs)?
-            }
-            None => {
-                journal.begin(paths)?;
-                Vec::new()
-            }
-        };
-        let remaining = Remaining::without(&done, self.tasks.len());
         let mut schedule = Schedule::new(self.tasks, JOB_ELEMS);
+        let n_threads = self.options.n_threads(&schedule);
+        let done = earlier.map_or_else(|| Ok(Vec::new()), |found| self.check(found, outputs, n_threads))?;
+        let remaining = Remaining::without(&done, self.tasks.len());
         if !done.is_empty() {
             schedule = schedule.only(|job| remaining.has(job));
         }
@@ -234,10 +231,9 @@ impl Run<'_> {
     }
 
     /// What the earlier run did, as far as it is there.
-    fn check(&self, found: &Found, outputs: &[Output]) -> Result<Vec<Done>, Error> {
-        let (cancel, n_threads) = (self.watch.cancel, self.options.n_threads());
+    fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
         let said = found.done_bytes();
-        let done = verify(found.done.clone(), self.tasks, outputs, n_threads, cancel)?;
+        let done = verify(found.done.clone(), self.tasks, outputs, n_threads, self.watch.cancel)?;
         let done_bytes = done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum();
         (self.journaling.goes_on)(GoesOn {
             done_bytes,

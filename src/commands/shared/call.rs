@@ -92,7 +92,45 @@ impl Call {
             true => running.to_owned(),
             false => std::env::current_exe().unwrap_or_default(),
         };
-        let build = convert::file_checksum(&path).map_or_else(|_| "?".to_owned(), |sum| format!("{sum:08x}"));
+        let build =
+            convert::file_checksum(&path).map_or_else(|_| "?".to_owned(), |sum| format!("{sum:016x}"));
         format!("{} {} (build {build})", self.binary, env!("CARGO_PKG_VERSION"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_harmless_option_is_one() {
+        let commands =
+            ["gguf-convert", "gguf-quantize"].map(|binary| crate::commands::define(binary).unwrap());
+        for id in HARMLESS {
+            let mut arguments = commands.iter().flat_map(clap::Command::get_arguments);
+            assert!(arguments.any(|arg| arg.get_id() == id), "`{id}` is no option");
+        }
+    }
+
+    #[test]
+    fn what_changes_bytes_is_noted_with_its_value() {
+        let options = |line: &str| {
+            let command = crate::commands::define("gguf-convert").unwrap();
+            let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+            Call::new("gguf-convert", &matches).options
+        };
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let plain = [named("--type", "q4_k_m,q8_0")];
+        assert_eq!(options("gguf-convert src out -t Q4_K_M,q8_0"), plain);
+        assert_eq!(options("gguf-convert src out -t q4_k_m -t q8_0 -j 3 -q --force --resume --json"), plain);
+        let mut more = options("gguf-convert src -t f16 --pure --lora a=2 --lora b --via bf16");
+        more.sort();
+        let expected = [
+            named("--lora", "a=2,b"),
+            named("--pure", "given"),
+            named("--type", "f16"),
+            named("--via", "bf16"),
+        ];
+        assert_eq!(more, expected);
     }
 }

@@ -156,7 +156,6 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         )
         | Error::Merge { .. }
         | Error::Legacy(_)
-        | Error::NotResumable { .. }
         | Error::OutputIsInput { .. }
         | Error::OutputInsideInput { .. }
         | Error::NoFolder { .. }
@@ -169,6 +168,11 @@ pub fn failure(input: &Path, error: Error) -> Failure {
             Failure::at(&folder, format_args!("{needed} are needed on this disk, {free} are free"))
         }
         Error::Unfinished { path, run } => unfinished(&path, &run),
+        Error::NotResumable { path, differences, .. } => {
+            let differences = differences.join("; ");
+            Failure::at(&path, format_args!("cannot go on with the earlier run: {differences}"))
+        }
+        Error::Gguf(gguf::Error::Busy { path }) => Failure::at(&path, "another process is writing it"),
         Error::Busy { path, process, host, began } => {
             let host =
                 if gguf::this_process().1 == host { "this machine".to_owned() } else { format!("`{host}`") };

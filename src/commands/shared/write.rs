@@ -122,7 +122,7 @@ pub(in crate::commands) fn write_and_report<I: Input>(
         // These say themselves how to go on, or are about a run that is none of ours.
         Error::Unfinished { .. } | Error::Busy { .. } => failed(error),
         Error::NotResumable { .. } => {
-            failed(error).hint(["called as it was it goes on; --force without --resume begins anew"])
+            failed(error).hint(["called as it was, it goes on; --force without --resume begins anew"])
         }
         error => failed(error).hint(how_to_go_on(&paths)),
     })?;

@@ -9,105 +9,124 @@ use std::{
     thread,
 };
 
-use crc32fast::Hasher;
 use gguf::Output;
 use serde_json::{Value, json};
 use tensor::Shape;
+use twox_hash::XxHash3_64;
 
 use crate::{
     Error,
     job::{Job, TensorTask},
 };
 
-/// The bytes of some rows in one output, by length and CRC-32.
+/// The bytes of some rows in one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// CRC-32 (ISO-HDLC) of the bytes as they are in the file.
-    pub crc: u32,
-    /// Their number.
+    /// XXH3 of 64 bits: of the bytes as they are in the file, where they are those of one job; of the checksums of its jobs,
+    /// where there are several.
+    pub checksum: u64,
+    /// Number of bytes.
     pub n_bytes: u64,
 }
 
 impl Span {
-    /// Of these bytes.
+    /// Of the bytes of one job.
     pub fn of(bytes: &[u8]) -> Span {
-        Span { crc: crc32fast::hash(bytes), n_bytes: bytes.len() as u64 }
-    }
-
-    /// Of these bytes and those that follow.
-    fn followed_by(self, next: Span) -> Span {
-        let mut hasher = Hasher::new_with_initial_len(self.crc, self.n_bytes);
-        hasher.combine(&Hasher::new_with_initial_len(next.crc, next.n_bytes));
-        Span { crc: hasher.finalize(), n_bytes: self.n_bytes + next.n_bytes }
+        Span { checksum: XxHash3_64::oneshot(bytes), n_bytes: bytes.len() as u64 }
     }
 }
 
-/// Rows of one tensor that are in all outputs.
+/// Rows of one tensor that are in all outputs: those of one job, or of jobs that are neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     /// Index into the tasks of the run.
     pub task: usize,
     /// Rows, as the task's rows count them.
     pub rows: Range<u64>,
+    /// Rows of one job; the last may have fewer.
+    pub job_rows: u64,
     /// Their bytes in each target of the task.
     pub spans: Vec<Span>,
 }
 
 impl Done {
-    /// Where the bytes of these rows are in each target: output and offset. None where the rows or their bytes are not
-    /// those of a task.
-    pub fn places(&self, tasks: &[TensorTask<'_>]) -> Option<Vec<(usize, u64)>> {
+    /// The rows of one job.
+    pub fn of_job(task: usize, rows: Range<u64>, spans: Vec<Span>) -> Done {
+        Done { task, job_rows: rows.end - rows.start, rows, spans }
+    }
+
+    /// Where the bytes of these rows are in each target: output, offset and bytes of one row. None where the rows or their
+    /// bytes are not those of a task.
+    pub fn places(&self, tasks: &[TensorTask<'_>]) -> Option<Vec<(usize, u64, u64)>> {
         let task = tasks.get(self.task)?;
         let view = task.rows.view();
         let n_rows = self.rows.end.checked_sub(self.rows.start)?;
-        if self.rows.end > view.n_rows || self.spans.len() != task.targets.len() {
+        if self.rows.end > view.n_rows || self.job_rows == 0 || self.spans.len() != task.targets.len() {
             return None;
         }
         let place = |(target, span): (&crate::job::Target<'_>, &Span)| {
             let row_bytes = Shape::new(&[view.row_elems]).ok()?.row_bytes(target.dtype).ok()?;
             let is_right = row_bytes.checked_mul(n_rows) == Some(span.n_bytes);
-            is_right.then_some((target.output, target.offset + self.rows.start * row_bytes))
+            is_right.then_some((target.output, target.offset + self.rows.start * row_bytes, row_bytes))
         };
         task.targets.iter().zip(&self.spans).map(place).collect()
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let spans: Vec<Value> = self.spans.iter().map(|span| json!([span.crc, span.n_bytes])).collect();
-        json!([self.task, self.rows.start, self.rows.end, spans])
+        let spans: Vec<Value> = self.spans.iter().map(|span| json!([span.checksum, span.n_bytes])).collect();
+        json!([self.task, self.rows.start, self.rows.end, self.job_rows, spans])
     }
 
     pub(super) fn from_json(value: &Value) -> Option<Done> {
-        let [task, start, end, spans] = &value.as_array()?[..] else { return None };
+        let [task, start, end, job_rows, spans] = &value.as_array()?[..] else { return None };
         let span = |span: &Value| {
-            let [crc, n_bytes] = &span.as_array()?[..] else { return None };
-            Some(Span { crc: u32::try_from(crc.as_u64()?).ok()?, n_bytes: n_bytes.as_u64()? })
+            let [checksum, n_bytes] = &span.as_array()?[..] else { return None };
+            Some(Span { checksum: checksum.as_u64()?, n_bytes: n_bytes.as_u64()? })
         };
         let spans = spans.as_array()?.iter().map(span).collect::<Option<Vec<Span>>>()?;
         let task = usize::try_from(task.as_u64()?).ok()?;
-        Some(Done { task, rows: start.as_u64()?..end.as_u64()?, spans })
+        Some(Done { task, rows: start.as_u64()?..end.as_u64()?, job_rows: job_rows.as_u64()?, spans })
     }
 }
 
-/// Neighbours made one.
-pub(super) fn merged(mut done: Vec<Done>) -> Vec<Done> {
-    done.sort_by_key(|done| (done.task, done.rows.start));
-    let mut merged: Vec<Done> = Vec::new();
-    for next in done {
-        match merged.last_mut() {
-            Some(last) if last.task == next.task && last.rows.end == next.rows.start => {
-                last.rows.end = next.rows.end;
-                for (span, next) in last.spans.iter_mut().zip(&next.spans) {
-                    *span = span.followed_by(*next);
-                }
-            }
-            _ => merged.push(next),
-        }
+/// Jobs made ranges.
+pub(super) fn merged(mut jobs: Vec<Done>) -> Vec<Done> {
+    jobs.sort_by_key(|job| (job.task, job.rows.start));
+    let mut ranges = Vec::new();
+    let mut rest = &jobs[..];
+    while let Some(first) = rest.first() {
+        // All but the last of a range have as many rows as the first: these say where each job begins.
+        let follows = |at: &usize| {
+            let (before, next) = (&rest[*at - 1], &rest[*at]);
+            before.task == next.task
+                && before.rows.end == next.rows.start
+                && before.job_rows == first.job_rows
+                && next.job_rows <= first.job_rows
+        };
+        let n_jobs = 1 + (1..rest.len()).take_while(follows).count();
+        ranges.push(merge(&rest[..n_jobs]));
+        rest = &rest[n_jobs..];
     }
-    merged
+    ranges
 }
 
-/// Bytes that are read at a time to be compared: as much as the second-level cache holds.
-const READ_BYTES: usize = 1 << 20;
+/// One range of jobs that follow each other.
+fn merge(jobs: &[Done]) -> Done {
+    let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
+    if jobs.len() == 1 {
+        return first.clone();
+    }
+    let span = |target: usize| {
+        let sums: Vec<u8> = jobs.iter().flat_map(|job| job.spans[target].checksum.to_le_bytes()).collect();
+        let n_bytes = jobs.iter().map(|job| job.spans[target].n_bytes).sum();
+        Span { checksum: XxHash3_64::oneshot(&sums), n_bytes }
+    };
+    let spans = (0..first.spans.len()).map(span).collect();
+    Done { rows: first.rows.start..last.rows.end, spans, ..*first }
+}
+
+/// Bytes of a job at most that are read back at a time. Jobs hold a megabyte or a row; what says that it is more is wrong.
+const MAX_JOB_BYTES: u64 = 1 << 30;
 
 /// Reads back what is said to be done and gives what is. Ranges are compared by `n_threads` at once.
 ///
@@ -124,7 +143,7 @@ pub fn verify(
     let is_right: Vec<AtomicBool> = done.iter().map(|_| AtomicBool::new(false)).collect();
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let compare = || {
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = Vec::new();
         while !cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(range) = done.get(index) else { return };
@@ -158,19 +177,28 @@ fn is_there(
     tasks: &[TensorTask<'_>],
     outputs: &[Output],
     cancel: &AtomicBool,
-    buffer: &mut [u8],
+    buffer: &mut Vec<u8>,
 ) -> Result<bool, Error> {
     let Some(places) = done.places(tasks) else { return Ok(false) };
-    for ((output, mut offset), span) in places.into_iter().zip(&done.spans) {
+    let n_rows = done.rows.end - done.rows.start;
+    for ((output, mut offset, row_bytes), span) in places.into_iter().zip(&done.spans) {
         let Some(output) = outputs.get(output) else { return Ok(false) };
-        let (mut left, mut hasher) = (span.n_bytes, Hasher::new());
+        let (mut left, mut sums) = (n_rows, Vec::new());
         while left > 0 && !cancel.load(Ordering::Relaxed) {
-            let piece = &mut buffer[..left.min(READ_BYTES as u64) as usize];
-            output.read_at(offset, piece)?;
-            hasher.update(piece);
-            (offset, left) = (offset + piece.len() as u64, left - piece.len() as u64);
+            let rows = done.job_rows.min(left);
+            if rows * row_bytes > MAX_JOB_BYTES {
+                return Ok(false);
+            }
+            buffer.resize((rows * row_bytes) as usize, 0);
+            output.read_at(offset, buffer)?;
+            sums.extend_from_slice(&Span::of(buffer).checksum.to_le_bytes());
+            (offset, left) = (offset + rows * row_bytes, left - rows);
         }
-        if left > 0 || hasher.finalize() != span.crc {
+        let checksum = match <[u8; 8]>::try_from(&sums[..]) {
+            Ok(of_one) => u64::from_le_bytes(of_one),
+            Err(_) => XxHash3_64::oneshot(&sums),
+        };
+        if left > 0 || checksum != span.checksum {
             return Ok(false);
         }
     }
@@ -221,25 +249,41 @@ mod tests {
     use super::*;
 
     fn done(task: usize, rows: Range<u64>, bytes: &[u8]) -> Done {
-        Done { task, rows, spans: vec![Span::of(bytes)] }
+        Done::of_job(task, rows, vec![Span::of(bytes)])
     }
 
     #[test]
-    fn neighbours_become_one_with_the_checksum_of_both() {
-        let all = [
-            done(1, 2..3, b"cc"),
+    fn neighbours_become_one_range_with_the_checksum_of_their_checksums() {
+        let jobs = [
+            done(1, 4..6, b"cccc"),
             done(0, 0..1, b"x"),
-            done(1, 0..1, b"aa"),
-            done(1, 1..2, b"bb"),
-            done(1, 4..5, b"e"),
+            done(1, 0..2, b"aaaa"),
+            done(1, 2..4, b"bbbb"),
+            done(1, 6..7, b"dd"),
+            // Behind a short one nothing follows in the same range.
+            done(1, 7..9, b"eeee"),
+            done(1, 11..13, b"ffff"),
+            done(1, 13..16, b"gggggg"),
         ];
-        let expected = [done(0, 0..1, b"x"), done(1, 0..3, b"aabbcc"), done(1, 4..5, b"e")];
-        assert_eq!(merged(all.to_vec()), expected);
+        let sums: Vec<u8> = [&b"aaaa"[..], b"bbbb", b"cccc", b"dd"]
+            .iter()
+            .flat_map(|bytes| XxHash3_64::oneshot(bytes).to_le_bytes())
+            .collect();
+        let whole = Span { checksum: XxHash3_64::oneshot(&sums), n_bytes: 14 };
+        let expected = [
+            done(0, 0..1, b"x"),
+            Done { task: 1, rows: 0..7, job_rows: 2, spans: vec![whole] },
+            done(1, 7..9, b"eeee"),
+            done(1, 11..13, b"ffff"),
+            done(1, 13..16, b"gggggg"),
+        ];
+        assert_eq!(merged(jobs.to_vec()), expected);
         for range in &expected {
             assert_eq!(Done::from_json(&range.to_json()).as_ref(), Some(range));
         }
-        assert_eq!(Done::from_json(&json!([0, 1, 2, [[1 << 33, 2]]])), None);
-        assert_eq!(Done::from_json(&json!([0, -1, 2, []])), None);
+        assert_eq!(Done::from_json(&json!([0, 1, 2, 1, [[-1, 2]]])), None);
+        assert_eq!(Done::from_json(&json!([0, -1, 2, 1, []])), None);
+        assert_eq!(merged(Vec::new()), []);
     }
 
     #[test]

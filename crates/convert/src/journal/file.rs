@@ -232,7 +232,7 @@ impl<'a> Journal<'a> {
 
     /// Rows are in all outputs, though maybe not on the disk.
     pub(crate) fn wrote(&self, task: usize, rows: Range<u64>, spans: Vec<Span>) {
-        self.state().pending.push(Done { task, rows, spans });
+        self.state().pending.push(Done::of_job(task, rows, spans));
     }
 
     /// Notes what was written until now, after `sync` has put it on the disk, and syncs the journal. Without `sync` the
@@ -240,7 +240,7 @@ impl<'a> Journal<'a> {
     ///
     /// # Errors
     /// [`Error::Gguf`]. Of a failed sync the system tells once.
-    pub(crate) fn checkpoint(&self, sync: Option<&dyn Fn() -> Result<(), Error>>) -> Result<(), Error> {
+    pub fn checkpoint(&self, sync: Option<&dyn Fn() -> Result<(), Error>>) -> Result<(), Error> {
         // Taken before the sync: what is written while it lasts belongs to the next one.
         let pending = std::mem::take(&mut self.state().pending);
         if pending.is_empty() {
@@ -266,14 +266,14 @@ impl<'a> Journal<'a> {
     ///
     /// # Errors
     /// [`Error::Gguf`].
-    pub(crate) fn whole(&self) -> Result<(), Error> {
+    pub fn whole(&self) -> Result<(), Error> {
         self.checkpoint(None)?;
         self.append(&json!({"whole": true}))?;
         self.sync()
     }
 
     /// Removes the file.
-    pub(crate) fn remove(self) {
+    pub fn remove(self) {
         // While the lock is held, so that nobody takes a file that goes. Nothing better can be done about one that stays.
         let _already_gone = fs::remove_file(self.locked.path());
     }

@@ -2,14 +2,15 @@
 
 use std::{
     fs,
+    hash::Hasher,
     io::{self, Read},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crc32fast::Hasher;
 use gguf::{Mapped, Plan};
 use serde_json::{Value, json};
+use twox_hash::XxHash3_64;
 
 use crate::job::{TensorTask, Weights};
 
@@ -84,16 +85,16 @@ impl InputFile {
     }
 }
 
-/// CRC-32 of a file, which is read in pieces.
+/// XXH3 of a file, which is read in pieces.
 ///
 /// # Errors
 /// What the system says.
-pub fn file_checksum(path: &Path) -> io::Result<u32> {
-    let (mut file, mut buffer, mut hasher) = (fs::File::open(path)?, vec![0; 1 << 18], Hasher::new());
+pub fn file_checksum(path: &Path) -> io::Result<u64> {
+    let (mut file, mut buffer, mut hasher) = (fs::File::open(path)?, vec![0; 1 << 18], XxHash3_64::new());
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finalize()),
-            n_bytes => hasher.update(&buffer[..n_bytes]),
+            0 => return Ok(hasher.finish()),
+            n_bytes => hasher.write(&buffer[..n_bytes]),
         }
     }
 }
@@ -126,12 +127,12 @@ impl std::fmt::Debug for Origin<'_> {
     }
 }
 
-/// A file that is written: its name, its length, and the CRC-32 of its header.
+/// A file that is written: its name, its length, and the checksum of its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OutputFile {
     name: String,
     n_bytes: u64,
-    header: u32,
+    header: u64,
 }
 
 /// What the bytes of a run depend on.
@@ -141,8 +142,8 @@ pub struct Fingerprint {
     options: Vec<(String, String)>,
     inputs: Vec<InputFile>,
     outputs: Vec<OutputFile>,
-    /// CRC-32 of every task with its targets and importance weights: what nothing before names.
-    plan: u32,
+    /// Checksum of every task with its targets and importance weights: what nothing before names.
+    plan: u64,
 }
 
 impl Fingerprint {
@@ -163,7 +164,7 @@ impl Fingerprint {
         let output = |(path, plan): &(&Path, &Plan)| OutputFile {
             name: file_name(path),
             n_bytes: plan.file_len(),
-            header: crc32fast::hash(plan.header_bytes()),
+            header: XxHash3_64::oneshot(plan.header_bytes()),
         };
         Fingerprint {
             program: (origin.program)(),
@@ -245,7 +246,6 @@ impl Fingerprint {
 
     pub(super) fn from_json(value: &Value) -> Option<Fingerprint> {
         let text = |value: &Value| Some(value.as_str()?.to_owned());
-        let number = |value: &Value| u32::try_from(value.as_u64()?).ok();
         let option = |option: &Value| Some((text(option.get(0)?)?, text(option.get(1)?)?));
         let input = |input: &Value| {
             Some(InputFile {
@@ -257,14 +257,14 @@ impl Fingerprint {
         };
         let output = |output: &Value| {
             let (name, n_bytes) = (text(&output["name"])?, output["bytes"].as_u64()?);
-            Some(OutputFile { name, n_bytes, header: number(&output["header"])? })
+            Some(OutputFile { name, n_bytes, header: output["header"].as_u64()? })
         };
         Some(Fingerprint {
             program: text(&value["program"])?,
             options: value["options"].as_array()?.iter().map(option).collect::<Option<_>>()?,
             inputs: value["inputs"].as_array()?.iter().map(input).collect::<Option<_>>()?,
             outputs: value["outputs"].as_array()?.iter().map(output).collect::<Option<_>>()?,
-            plan: number(&value["plan"])?,
+            plan: value["plan"].as_u64()?,
         })
     }
 }
@@ -274,29 +274,29 @@ pub(super) fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// CRC-32 of what is done with every tensor.
-fn plan_checksum(tasks: &[TensorTask<'_>]) -> u32 {
-    let mut hasher = Hasher::new();
+/// Checksum of what is done with every tensor.
+fn plan_checksum(tasks: &[TensorTask<'_>]) -> u64 {
+    let mut hasher = XxHash3_64::new();
     for task in tasks {
         let view = task.rows.view();
         let via = task.via.map(|dtype| dtype.name());
-        hasher.update(format!("{} {} {} {via:?}\n", task.name, view.n_rows, view.row_elems).as_bytes());
+        hasher.write(format!("{} {} {} {via:?}\n", task.name, view.n_rows, view.row_elems).as_bytes());
         for target in &task.targets {
             let weights = match target.weights {
                 None => (0, 0),
                 Some(Weights::Ones) => (1, 0),
                 Some(Weights::Rows { values, rows_per_expert }) => {
-                    let mut of_values = Hasher::new();
-                    values.iter().for_each(|value| of_values.update(&value.to_bits().to_le_bytes()));
-                    (u64::from(of_values.finalize()) << 2 | 2, rows_per_expert)
+                    let mut of_values = XxHash3_64::new();
+                    values.iter().for_each(|value| of_values.write(&value.to_bits().to_le_bytes()));
+                    (of_values.finish() | 2, rows_per_expert)
                 }
             };
             let (output, dtype, offset) = (target.output, target.dtype.name(), target.offset);
             let endian = target.endian;
-            hasher.update(format!(" {output} {dtype} {offset} {endian:?} {weights:?}\n").as_bytes());
+            hasher.write(format!(" {output} {dtype} {offset} {endian:?} {weights:?}\n").as_bytes());
         }
     }
-    hasher.finalize()
+    hasher.finish()
 }
 
 #[cfg(test)]

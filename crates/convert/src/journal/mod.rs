@@ -1,13 +1,13 @@
 //! The journal of a run: which rows are on the disk, so that a later run goes on where one was killed.
 //!
-//! It is a text file beside the temporary files, `.NAME.journal` after the first output. Each line is a CRC-32 of eight hex
+//! It is a text file beside the temporary files, `.NAME.journal` after the first output. Each line is a checksum of 16 hex
 //! digits, a space and JSON; what follows the first line that is cut or wrong is not read, since a crash may leave
 //! such an end. The lines are
 //!
 //! ```text
 //! {"journal":1,"pid":4711,"host":"a","began":1763830800}        who writes it; again where a later run goes on
 //! {"fingerprint":{"program":..,"options":..,"inputs":..,"outputs":..,"plan":..}}
-//! {"done":[[3,0,512,[[2774023180,294912]]]]}                    task, rows, and for each target CRC-32 and bytes
+//! {"done":[[3,0,512,128,[[1277402318014,294912]]]]}             task, rows, rows of a job; for each target checksum and bytes
 //! {"whole":true}                                                all is on the disk, files may get their names
 //! ```
 //!
@@ -18,9 +18,9 @@
 //! journal is synced. All the same every range is read back and compared before it is relied on ([`verify`]), and
 //! what differs is done again.
 //!
-//! **Checksums** are CRC-32 for two reasons: rows are done in many small jobs side by side, and CRCs of neighbours
-//! combine into that of both without reading them again, so that a journal is a few lines a minute, however large the
-//! model; and they cost as good as nothing. They find what crashes and disks do, not what somebody does on purpose.
+//! **Checksums** are XXH3 of 64 bits, made while the bytes of a job are in the cache. Where jobs are neighbours, that of all
+//! is the XXH3 of theirs (little endian, in order), so that a journal grows by some ranges every few seconds, however large the
+//! model is. They find what crashes and disks do, not what somebody does on purpose.
 
 mod done;
 mod file;

@@ -1,0 +1,244 @@
+//! Disks that are full, limited, broken or gone: an error that says so, and nothing under a final name.
+//!
+//! Disks that fail on purpose are mounted, which needs root on Linux. Elsewhere these tests say that they are skipped.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Output, Sandbox, sandbox_of_weights as sandbox};
+
+const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
+
+/// What [`SLOW`] makes takes 2 MB.
+const SLOW: &[&str] = &["tiny", "out/x.gguf", "-t", "iq3_s", "-j", "1", "-q"];
+
+/// A file system that goes with this value.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// Mounts with the arguments of `mount`; none, and a word about it, where that cannot be done.
+    fn new(at: PathBuf, args: &[&str]) -> Option<Mount> {
+        fs::create_dir_all(&at).unwrap();
+        let tried = Command::new("mount").args(args).arg(&at).output();
+        let why = match tried {
+            Ok(output) if output.status.success() => return Some(Mount(at)),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        eprintln!("SKIPPED: mount {args:?}: {}", why.trim());
+        None
+    }
+
+    /// A file system in the file `image`.
+    fn of_image(at: PathBuf, image: &Path, kind: &str, n_bytes: u64) -> Option<Mount> {
+        fs::File::create(image).unwrap().set_len(n_bytes).unwrap();
+        let made = Command::new("mke2fs").args(["-q", "-F", "-t", kind]).arg(image).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED: no mke2fs");
+            return None;
+        }
+        Mount::new(at, &["-o", "loop", image.to_str().unwrap()])
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()) || thread::panicking());
+    }
+}
+
+/// Runs until rows are noted, and holds.
+fn held_with_rows(sandbox: &Sandbox) -> Child {
+    let mut command = sandbox.command(CONVERT);
+    let mut child = command.args(SLOW).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let journal = sandbox.path("out/.x.gguf.journal");
+    while !fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\"")) {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no rows are noted");
+        assert!(child.try_wait().unwrap().is_none(), "ended before rows were noted");
+        thread::sleep(Duration::from_millis(1));
+    }
+    signal(&child, "STOP");
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(status.unwrap().success(), "kill -{name}");
+}
+
+fn finish(child: Child) -> Output {
+    signal(&child, "CONT");
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The file that [`SLOW`] makes.
+fn expected(sandbox: &Sandbox) -> Vec<u8> {
+    let ran = sandbox.convert(&["tiny", "x.gguf", "-t", "iq3_s"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    fs::read(sandbox.path("x.gguf")).unwrap()
+}
+
+/// Goes on after a fault is mended.
+fn goes_on(sandbox: &Sandbox, expected: &[u8]) {
+    let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: goes on: "), "{}", ran.stderr);
+    assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "other bytes");
+}
+
+#[test]
+fn a_disk_that_is_too_small_says_so_before_the_first_byte() {
+    let sandbox = sandbox();
+    let Some(_disk) = Mount::new(sandbox.path("out"), &["-t", "tmpfs", "-o", "size=2m", "tmpfs"]) else {
+        return;
+    };
+    for args in
+        [&["tiny", "out/x.gguf", "-q", "-t", "q8_0"][..], &["tiny", "out/{ftype}", "-q", "-t", "iq3_s,q2_k"]]
+    {
+        let ran = sandbox.convert(args);
+        assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
+        let line = ran.stderr.lines().next().unwrap();
+        assert!(line.starts_with("error: out: ") && line.ends_with(" are free"), "{args:?}: {}", ran.stderr);
+        assert!(line.contains(" MB are needed on this disk, 2.10 MB"), "{args:?}: {}", ran.stderr);
+        assert!(sandbox.outputs().is_empty(), "{args:?}: {:?}", sandbox.outputs());
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_on_the_way_is_an_error_that_can_be_mended() {
+    let sandbox = sandbox();
+    let expected = expected(&sandbox);
+    // This file system cannot reserve space.
+    let image = sandbox.path("image");
+    let Some(_disk) = Mount::of_image(sandbox.path("out"), &image, "ext2", 8 << 20) else { return };
+    let child = held_with_rows(&sandbox);
+    let mut dd = Command::new("dd");
+    dd.args(["if=/dev/zero", "of=out/filler", "bs=1024"]).current_dir(sandbox.path("")).stderr(Stdio::null());
+    assert!(!dd.status().unwrap().success(), "the disk is not full");
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("error: ") && ran.stderr.contains("No space left on device"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("the same call with --resume goes on"), "{}", ran.stderr);
+    assert!(!sandbox.path("out/x.gguf").exists());
+    fs::remove_file(sandbox.path("out/filler")).unwrap();
+    goes_on(&sandbox, &expected);
+}
+
+#[test]
+fn a_limit_of_files_is_an_error() {
+    let sandbox = sandbox();
+    // In blocks of 512 or 1024 bytes: less than the file in either.
+    let run = format!("ulimit -f 1000; exec {CONVERT} {}", SLOW.join(" "));
+    let ran = sandbox.run("sh", &["-c", &run]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("File too large"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
+}
+
+#[test]
+fn a_quota_is_an_error() {
+    let sandbox = sandbox();
+    let options = "size=64m,usrquota,usrquota_block_hardlimit=1m";
+    let Some(_disk) = Mount::new(sandbox.path("out"), &["-t", "tmpfs", "-o", options, "tmpfs"]) else {
+        return;
+    };
+    // Root has no quota. Whoever else reads what is there and writes into `out` only.
+    let allow = Command::new("chmod").args(["a+rx", "."]).current_dir(sandbox.path("")).status();
+    assert!(allow.unwrap().success());
+    assert!(Command::new("chmod").arg("a+rwx").arg(sandbox.path("out")).status().unwrap().success());
+    let args = [&["--reuid=65534", "--clear-groups", CONVERT], SLOW].concat();
+    let is_reached = sandbox.command("setpriv").args([&args[..3], &["--version"]].concat()).output();
+    if !is_reached.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no other user can run {CONVERT}");
+        return;
+    }
+    let ran = sandbox.run("setpriv", &args);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("quota exceeded"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_named() {
+    let sandbox = sandbox();
+    let image = sandbox.path("image");
+    let Some(disk) = Mount::of_image(sandbox.path("disk"), &image, "ext4", 24 << 20) else { return };
+    for name in ["config.json", "tokenizer.model", "tokenizer_config.json", "model.safetensors"] {
+        fs::copy(sandbox.path("tiny").join(name), sandbox.path("disk").join(name)).unwrap();
+    }
+    drop(disk);
+    let Some(_disk) = Mount::new(sandbox.path("disk"), &["-o", "loop", image.to_str().unwrap()]) else {
+        return;
+    };
+    // What is in memory is not read again: the small files, and the header of the weights.
+    for entry in fs::read_dir(sandbox.path("disk")).unwrap() {
+        let mut first = Vec::new();
+        let Ok(file) = fs::File::open(entry.unwrap().path()) else { continue };
+        let _folder = file.take(1 << 16).read_to_end(&mut first);
+    }
+    // From here on the disk has no sectors but its first. The loop device does not know.
+    fs::File::options().write(true).open(&image).unwrap().set_len(1 << 20).unwrap();
+    // Rows that are encoded are read by us, rows that are copied by the system.
+    for dtype in ["iq3_s", "bf16"] {
+        let ran = sandbox.convert(&["disk", "out/x.gguf", "-t", dtype, "-q"]);
+        assert_eq!(ran.code, Some(1), "{dtype}: {}", ran.stderr);
+        let line = ran.stderr.lines().next().unwrap();
+        assert_eq!(line, "error: disk/model.safetensors: cannot be read: its disk failed", "{dtype}");
+        assert!(sandbox.outputs().iter().all(|name| name.starts_with('.')), "{:?}", sandbox.outputs());
+        sandbox.outputs().iter().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+    }
+}
+
+#[test]
+fn folders_that_vanish_are_errors() {
+    let sandbox = sandbox();
+    let child = held_with_rows(&sandbox);
+    fs::remove_dir_all(sandbox.path("out")).unwrap();
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: out/x.gguf: cannot "), "{}", ran.stderr);
+    assert!(!sandbox.path("out").exists());
+
+    fs::create_dir(sandbox.path("out")).unwrap();
+    let child = held_with_rows(&sandbox);
+    fs::rename(sandbox.path("tiny"), sandbox.path("away")).unwrap();
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let line = "error: tiny/model.safetensors: changed while it was read: ";
+    assert!(ran.stderr.starts_with(line), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
+}
+
+#[test]
+fn a_source_that_is_cut_leaves_nothing_to_go_on_with() {
+    let sandbox = sandbox();
+    let child = held_with_rows(&sandbox);
+    fs::File::options()
+        .write(true)
+        .open(sandbox.path("tiny/model.safetensors"))
+        .unwrap()
+        .set_len(8192)
+        .unwrap();
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: tiny/model.safetensors: "), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
+}
