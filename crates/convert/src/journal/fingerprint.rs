@@ -38,8 +38,8 @@ impl InputFile {
         Ok(InputFile { name: full_name(path), n_bytes: metadata.len(), modified, tag: None })
     }
 
-    /// The files of the folder at `path`, and those of folders in it; the file itself, where it is one. Hidden files are not
-    /// among them.
+    /// The files of the folder at `path`, and those of folders in it that can be read; the file itself, where it is one. Hidden
+    /// files are not among them.
     ///
     /// # Errors
     /// What the system says.
@@ -60,10 +60,10 @@ impl InputFile {
         for entry in entries(path)? {
             // A link that leads nowhere is read by nobody.
             let Ok(metadata) = fs::metadata(&entry) else { continue };
-            let inside = if metadata.is_dir() { entries(&entry)? } else { vec![entry] };
-            for file in inside.iter().filter(|file| file.is_file()) {
-                files.push(InputFile::of(file)?);
-            }
+            let inside = if metadata.is_dir() { entries(&entry).unwrap_or_default() } else { vec![entry] };
+            files.extend(
+                inside.iter().filter(|file| file.is_file()).filter_map(|file| InputFile::of(file).ok()),
+            );
         }
         Ok(files)
     }
@@ -309,7 +309,7 @@ mod tests {
         let output = |name: &str| OutputFile { name: name.to_owned(), n_bytes: 100, header: 9 };
         Fingerprint {
             program: "gguf-convert 1".to_owned(),
-            options: vec![("--type".to_owned(), "q4_k_m".to_owned())],
+            options: vec![("type".to_owned(), "q4_k_m".to_owned())],
             inputs: vec![input("config.json"), input("model.safetensors")],
             outputs: vec![output("a.gguf"), output("b.gguf")],
             plan: 3,
@@ -323,11 +323,11 @@ mod tests {
         type Change = fn(&mut Fingerprint);
         let changes: [(Change, &str); 11] = [
             (|it| it.program = "x".to_owned(), "the program was gguf-convert 1 and is x"),
-            (|it| it.options[0].1 = "q8_0".to_owned(), "`--type` was `q4_k_m` and is `q8_0`"),
-            (|it| it.options.clear(), "`--type` was `q4_k_m` and is not given"),
+            (|it| it.options[0].1 = "q8_0".to_owned(), "`type` was `q4_k_m` and is `q8_0`"),
+            (|it| it.options.clear(), "`type` was `q4_k_m` and is not given"),
             (
-                |it| it.options.push(("--pure".to_owned(), "given".to_owned())),
-                "`--pure` was not given and is `given`",
+                |it| it.options.push(("pure".to_owned(), "given".to_owned())),
+                "`pure` was not given and is `given`",
             ),
             (|it| it.inputs[1].n_bytes = 8, "`model.safetensors` had 7 bytes and has 8"),
             (|it| it.inputs[0].modified = Some(6), "`config.json` was written to since"),
