@@ -19,6 +19,13 @@ pub fn convert(error: &convert::Error) -> Option<String> {
         Error::NonFinite { .. } => {
             "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
         }
+        Error::OtherPlan { .. } | Error::PartDamaged { .. } => "`--part` with `--force` does that part anew",
+        Error::PartsDiffer { .. } => {
+            "all parts of a plan have the same N; remove the files of those that were cut otherwise"
+        }
+        Error::NoParts { .. } | Error::PartsMissing { .. } => {
+            "each is done by `--part K/N`, and goes on where it was stopped"
+        }
         error => return error.hint(),
     };
     Some(hint.to_owned())

@@ -26,9 +26,10 @@ use crate::{
         convert_to_hf::{self, ToHf},
         shared::{
             call::Call,
-            conversion_run::{self, OpenInput, RunArgs, failure},
+            conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             hub,
+            plan_file::{PlanArgs, PlannedCall},
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             threads::parse_threads,
@@ -72,6 +73,9 @@ Examples:
   gguf-convert Qwen3-VL-4B --type q4_k_m --with-mmproj
   gguf-convert Qwen3-VL-4B --type f16 --mmproj
   gguf-convert Llama-3.2-1B --type q4_k_m --resume
+  gguf-convert Llama-3.2-1B out/ --type q4_k_m --save-plan plan.json
+  gguf-convert --plan plan.json --part 3/64
+  gguf-convert --plan plan.json --assemble
   gguf-convert --list-architectures
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
@@ -83,7 +87,7 @@ struct ConvertArgs {
     /// model of the Hugging Face Hub: read from the Hub's cache, or over the network without a copy, by HF_TOKEN,
     /// HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE. With --to hf, a GGUF file. Or a LLaMA file from
     /// before GGUF (ggml, ggmf, ggjt), the first where there are parts.
-    #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "list_architectures")]
+    #[arg(value_hint = ValueHint::AnyPath, required_unless_present_any = ["list_architectures", "plan"])]
     src: Option<PathBuf>,
     /// Output file or folder; may hold {ftype}; a folder that ends with / is made. Without it the
     /// model names a file in the current folder.
@@ -102,7 +106,7 @@ struct ConvertArgs {
     )]
     types: Vec<&'static Recipe>,
     /// What to make: GGUF files of a checkpoint (the default), or a checkpoint folder of a GGUF file.
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "save_plan")]
     to: Option<Format>,
     /// With --to hf: bytes of weights that a file holds at most.
     #[arg(long, value_name = "BYTES", requires = "to", value_parser = clap::value_parser!(u64).range(1..))]
@@ -122,7 +126,7 @@ struct ConvertArgs {
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
     /// Put what is fetched from the Hub into its cache, with checksums compared; else nothing of it is left.
-    #[arg(long, conflicts_with_all = ["dry_run", "vocab_only", "to"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "vocab_only", "to", "save_plan"])]
     keep: bool,
     /// Convert NaNs and infinities instead of refusing them.
     #[arg(long)]
@@ -192,7 +196,7 @@ struct ConvertArgs {
     mmproj_type: Option<&'static Recipe>,
     /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
     /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
-    #[arg(long, conflicts_with_all = ["to", "via", "recipe"])]
+    #[arg(long, conflicts_with_all = ["to", "via", "recipe", "save_plan"])]
     vocab_only: bool,
     /// List every architecture that can be converted, its class names and a public checkpoint.
     #[arg(long, conflicts_with_all = ["src", "types", "to"])]
@@ -222,6 +226,8 @@ struct ConvertArgs {
     options: QuantizeOptions,
     #[command(flatten)]
     legacy: LegacyArgs,
+    #[command(flatten)]
+    plans: PlanArgs,
 }
 
 /// What to make.
@@ -234,7 +240,23 @@ enum Format {
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let own = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let planned = PlannedCall::new(COMMAND.binary, matches, own.plans.plan.as_deref())?;
+    let matches = &planned.matches;
+    let args = match &planned.plan {
+        None => own,
+        // What a machine does of a plan, and how, is its own affair.
+        Some(_) => ConvertArgs {
+            plans: own.plans,
+            threads: own.threads,
+            force: own.force,
+            quiet: own.quiet,
+            verbose: own.verbose,
+            ..ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?
+        },
+    };
+    let parts =
+        Parts { wanted: args.plans.wanted(), plan: planned.plan.as_ref(), arguments: &planned.arguments };
     let call = Call::new(COMMAND.binary, matches).reads(args.files());
     let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     if args.list_architectures {
@@ -251,7 +273,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return to_hf(&args, &run_options, ui);
     }
     if is_legacy {
-        return legacy(&args, call, &run_options, ui);
+        return legacy(&args, call, &parts, &run_options, ui);
     }
     // Of a dry run and of a vocabulary nothing is left on the disk.
     let out = (!args.vocab_only && !args.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
@@ -262,12 +284,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let folder = &folder;
     match args.base.is_some() || source::is_adapter(folder.path()) {
         _ if args.vocab_only => vocab(&args, folder, ui)?,
-        true => lora(&args, folder, call, &run_options, ui)?,
+        true => lora(&args, folder, call, &parts, &run_options, ui)?,
         false => {
             let adapters = args.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
             let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
             let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
-            to_gguf(&args, folder, &adapters, call, &run_options, ui)?;
+            to_gguf(&args, (folder, &adapters), call, &parts, &run_options, ui)?;
             adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
         }
     }
@@ -280,9 +302,10 @@ impl ConvertArgs {
         self.src.as_deref().unwrap_or(Path::new(""))
     }
 
-    fn run_args(&self, options: RunOptions, call: &Call) -> RunArgs<'_> {
+    fn run_args<'a>(&'a self, options: RunOptions, call: &Call, parts: &Parts<'a>) -> RunArgs<'a> {
         let ConvertArgs { force, dry_run, json, .. } = *self;
-        RunArgs { out: self.out.as_deref(), force, dry_run, json, options, call: call.clone() }
+        let (call, parts) = (call.clone(), parts.clone());
+        RunArgs { out: self.out.as_deref(), force, dry_run, json, options, call, parts }
     }
 
     /// What is read beside the input and what the Hub may have.
@@ -359,6 +382,7 @@ fn lora(
     args: &ConvertArgs,
     folder: &Folder,
     call: Call,
+    parts: &Parts<'_>,
     run_options: &RunOptions,
     ui: &Ui,
 ) -> Result<(), Failure> {
@@ -381,10 +405,16 @@ fn lora(
         arch: &args.arch_options(ui)?,
     };
     let call = base.iter().fold(call, |call, base| base.name_in(call));
-    convert_lora::run(&job, &args.run_args(run_options.clone(), &call), ui)
+    convert_lora::run(&job, &args.run_args(run_options.clone(), &call, parts), ui)
 }
 
-fn legacy(args: &ConvertArgs, call: Call, run_options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
+fn legacy(
+    args: &ConvertArgs,
+    call: Call,
+    parts: &Parts<'_>,
+    run_options: &RunOptions,
+    ui: &Ui,
+) -> Result<(), Failure> {
     if args.vocab_only || args.base.is_some() || !args.lora.is_empty() || args.fp8_as.is_some() {
         return Err(Failure::usage(
             "a file from before GGUF takes no --vocab-only, --base, --lora and --fp8-as",
@@ -402,7 +432,7 @@ fn legacy(args: &ConvertArgs, call: Call, run_options: &RunOptions, ui: &Ui) -> 
         settings: &settings,
         arch: &args.arch_options(ui)?,
     };
-    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call);
+    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call, parts);
     convert_legacy::run(&job, &run_args, ui)
 }
 
@@ -453,9 +483,9 @@ fn lora_adapter(text: &str) -> Result<LoraArg, String> {
 /// `adapters` are those of `--lora`, in their order.
 fn to_gguf(
     args: &ConvertArgs,
-    folder: &Folder,
-    adapters: &[hub::Input],
+    (folder, adapters): (&Folder, &[hub::Input]),
     call: Call,
+    parts: &Parts<'_>,
     run_options: &RunOptions,
     ui: &Ui,
 ) -> Result<(), Failure> {
@@ -504,7 +534,7 @@ fn to_gguf(
         },
         input,
     };
-    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call);
+    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call, parts);
     let projector = args.with_mmproj.then(|| projector_type(args)).transpose()?;
     conversion_run::run_with(open, args.types.clone(), projector, &settings, &run_args, ui)
 }

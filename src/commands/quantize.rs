@@ -15,9 +15,10 @@ use crate::{
         Command,
         shared::{
             call::Call,
-            conversion_run::{self, OpenInput, RunArgs, failure},
+            conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
+            plan_file::{PlanArgs, PlannedCall},
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             suggest::nearest,
             threads::parse_threads,
@@ -59,6 +60,9 @@ Examples:
   gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
   gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
   gguf-quantize --resume model-BF16.gguf model-Q4_K_M.gguf q4_k_m
+  gguf-quantize model-BF16.gguf model-IQ2_XS.gguf iq2_xs --imatrix im.gguf --save-plan plan.json
+  gguf-quantize --plan plan.json --part 3/64
+  gguf-quantize --plan plan.json --assemble
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
 An output has its name only when it is whole.";
@@ -66,7 +70,7 @@ An output has its name only when it is whole.";
 #[derive(Debug, Args)]
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
-    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required = true, hide = true)]
+    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required_unless_present = "plan", hide = true)]
     what: Vec<String>,
     /// Quantize weights that are quantized already, and lose precision twice.
     #[arg(long)]
@@ -104,6 +108,8 @@ struct QuantizeArgs {
     verbose: bool,
     #[command(flatten)]
     options: QuantizeOptions,
+    #[command(flatten)]
+    plans: PlanArgs,
 }
 
 /// What the positional arguments say.
@@ -132,7 +138,7 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
 fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
     let threads = |text: &String| parse_threads(text).map(Some).map_err(Failure::usage);
     let is_number = |text: &String| text.parse::<NonZeroUsize>().is_ok();
-    let input = PathBuf::from(&what[0]);
+    let input = PathBuf::from(what.first().map_or("", String::as_str));
     if has_recipe {
         let (out, threads) = match what {
             [_] => (None, None),
@@ -162,7 +168,21 @@ fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let own = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let planned = PlannedCall::new(COMMAND.binary, matches, own.plans.plan.as_deref())?;
+    let matches = &planned.matches;
+    let args = match &planned.plan {
+        None => own,
+        // What a machine does of a plan, and how, is its own affair.
+        Some(_) => QuantizeArgs {
+            plans: own.plans,
+            threads: own.threads,
+            force: own.force,
+            quiet: own.quiet,
+            verbose: own.verbose,
+            ..QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?
+        },
+    };
     let what = parse_what(&args.what, args.options.has_recipe())?;
     let level = cpu_level()?;
     if let Some(out) = &what.out {
@@ -204,6 +224,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         json: args.json,
         options: options.nonfinite(settings.nonfinite()),
         call,
+        parts: Parts {
+            wanted: args.plans.wanted(),
+            plan: planned.plan.as_ref(),
+            arguments: &planned.arguments,
+        },
     };
     conversion_run::run(open, what.recipes, &settings, &run_args, ui)
 }

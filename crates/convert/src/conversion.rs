@@ -18,15 +18,18 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use gguf::Model;
+use gguf::{Model, PartNumber, Plan};
+use quant::Level;
 
 use crate::{
     Error,
     checkpoint_input::CheckpointInput,
     input::Input,
     job::TensorTask,
+    journal::{Fingerprint, Origin},
     model_input::ModelInput,
     output::{output_path, real_output, shard_path, write},
+    parts::{self, Part, Rates, Written},
     planned::{FileOf, PlannedFile},
     recipes::Recipe,
     request::{OutputRequest, Request},
@@ -250,5 +253,61 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
         let watch = Watch { sources: &sources, ..watch };
         write_resumable(&self.tasks, &files, force, journaling, options, watch)
+    }
+
+    /// What the bytes of files at `paths` depend on.
+    pub fn fingerprint(&self, paths: &[PathBuf], origin: &Origin<'_>) -> Fingerprint {
+        Fingerprint::new(origin, &self.planned.input().sources(), &self.tasks, &self.at(paths))
+    }
+
+    /// What decides about the shares of parts, measured on this machine.
+    pub fn rates(&self, level: Level) -> Rates {
+        Rates::measure(&self.tasks, level)
+    }
+
+    /// Bytes of input that a part covers, for progress.
+    pub fn part_bytes(&self, rates: &Rates, number: PartNumber) -> u64 {
+        parts::share_bytes(&self.tasks, rates, number)
+    }
+
+    /// Does a part.
+    ///
+    /// # Errors
+    /// As [`parts::write_part`].
+    pub fn write_part(
+        &self,
+        paths: &[PathBuf],
+        part: &Part<'_>,
+        force: bool,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<Written, Error> {
+        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        let watch = Watch { sources: &sources, ..watch };
+        parts::write_part(&self.tasks, &self.at(paths), part, force, options, watch)
+    }
+
+    /// Puts all parts together.
+    ///
+    /// # Errors
+    /// As [`parts::assemble`].
+    pub fn assemble(
+        &self,
+        paths: &[PathBuf],
+        fingerprint: &Fingerprint,
+        force: bool,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
+        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        let watch = Watch { sources: &sources, ..watch };
+        parts::assemble(&self.tasks, &self.at(paths), fingerprint, force, options, watch)
+    }
+
+    /// The planned files, each at the path of the same index.
+    fn at<'p>(&self, paths: &'p [PathBuf]) -> Vec<(&'p Path, &'a Plan)> {
+        // Paths come from `PlannedConversion::paths`, in the order of the files.
+        let files = self.planned.files().iter().zip(paths);
+        files.map(|(file, path)| (path.as_path(), &file.plan)).collect()
     }
 }

@@ -220,6 +220,61 @@ pub enum Error {
         /// What it left.
         run: Box<Unfinished>,
     },
+    /// A part was made by another plan.
+    #[error("`{}`: of another plan: {}", path.display(), differences.join("; "))]
+    OtherPlan {
+        /// The journal of the part.
+        path: PathBuf,
+        /// What was and what is, a sentence each.
+        differences: Vec<String>,
+    },
+    /// Parts of one output were cut into different numbers.
+    #[error("`{}` is of {found} parts, not of {expected}", path.display())]
+    PartsDiffer {
+        /// The journal of a part that is there.
+        path: PathBuf,
+        /// Its number of parts.
+        found: u32,
+        /// The number that is wanted.
+        expected: u32,
+    },
+    /// No part of an output is there.
+    #[error("`{}`: no part of it is there", path.display())]
+    NoParts {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Parts are not there, or not whole.
+    #[error("`{}`: of {count} parts {}", path.display(), missing_parts(missing))]
+    PartsMissing {
+        /// The output.
+        path: PathBuf,
+        /// How many there are to be.
+        count: u32,
+        /// Which are missing, and why.
+        missing: Vec<(u32, String)>,
+    },
+    /// All parts are whole and leave something out: they were made by programs that share otherwise.
+    #[error("tensor `{tensor}`: rows from {row} on are in no part")]
+    PartGap {
+        /// The tensor.
+        tensor: String,
+        /// The first row that is missing.
+        row: u64,
+    },
+    /// The bytes of a part are not those that its journal speaks of.
+    #[error(
+        "part `{}`: rows {} to {} of tensor `{tensor}` are not what it wrote",
+        path.display(), rows.start, rows.end
+    )]
+    PartDamaged {
+        /// The part.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its rows.
+        rows: std::ops::Range<u64>,
+    },
     /// The output would lie in the folder that is read.
     #[error("output `{}` lies inside the input folder", path.display())]
     OutputInsideInput {
@@ -314,4 +369,17 @@ impl From<source::Error> for Error {
     fn from(error: source::Error) -> Error {
         Error::Source(error)
     }
+}
+
+/// `2 (nobody has begun it) and 3 more are missing`.
+fn missing_parts(missing: &[(u32, String)]) -> String {
+    // A few tell enough of an array that failed as a whole.
+    let named: Vec<String> =
+        missing.iter().take(4).map(|(number, why)| format!("{number} ({why})")).collect();
+    let rest = match missing.len() - named.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let verb = if missing.len() == 1 { "is" } else { "are" };
+    format!("{}{rest} {verb} missing", named.join(", "))
 }

@@ -34,6 +34,7 @@ mod legacy_input;
 pub mod merge;
 mod model_input;
 mod output;
+pub mod parts;
 mod planned;
 mod prune;
 pub mod recipes;

@@ -156,7 +156,7 @@ impl Run<'_> {
             None => journal.begin(paths)?,
         }
         self.open(earlier, outputs)?;
-        self.write_frame(outputs)?;
+        write_frame(self.files, outputs)?;
         let mut schedule = Schedule::new(self.tasks, JOB_ELEMS);
         let n_threads = self.options.n_threads(&schedule);
         let done = earlier.map_or_else(|| Ok(Vec::new()), |found| self.check(found, outputs, n_threads))?;
@@ -209,27 +209,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes headers, and zeros wherever no tensor is: no journal speaks of these.
-    fn write_frame(&self, outputs: &[Output]) -> Result<(), Error> {
-        for (output, (path, plan)) in outputs.iter().zip(self.files) {
-            let header = plan.header_bytes();
-            if output.is_in_place() {
-                let mut found = vec![0; header.len()];
-                output.read_at(0, &mut found)?;
-                if found != header {
-                    return Err(exists(path));
-                }
-                continue;
-            }
-            output.write_at(0, header)?;
-            for tensor in plan.tensors() {
-                let padding = vec![0; (tensor.padded_bytes - tensor.n_bytes) as usize];
-                output.write_at(tensor.offset + tensor.n_bytes, &padding)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What the earlier run did, as far as it is there.
     fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
         let said = found.done_bytes();
@@ -268,6 +247,28 @@ impl Run<'_> {
     }
 }
 
-fn exists(path: &Path) -> Error {
+/// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have the header.
+pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Result<(), Error> {
+    for (output, (path, plan)) in outputs.iter().zip(files) {
+        let header = plan.header_bytes();
+        if output.is_in_place() {
+            let mut found = vec![0; header.len()];
+            output.read_at(0, &mut found)?;
+            if found != header {
+                return Err(exists(path));
+            }
+            continue;
+        }
+        output.write_at(0, header)?;
+        for tensor in plan.tensors() {
+            let padding = vec![0; (tensor.padded_bytes - tensor.n_bytes) as usize];
+            output.write_at(tensor.offset + tensor.n_bytes, &padding)?;
+        }
+    }
+    Ok(())
+}
+
+/// The error of an output that is there.
+pub(crate) fn exists(path: &Path) -> Error {
     Error::Gguf(gguf::Error::Exists { path: path.to_owned() })
 }

@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["run"],
     &["compare", "output"],
     &["resume"],
+    &["parts"],
     // What goes in.
     &["input"],
     &["checkpoint_input", "legacy_input", "model_input"],

@@ -63,6 +63,8 @@ pub enum Claim {
     GoOn,
     /// It stays as it is, and others may have it at the same time, each for ranges of its own.
     Parts,
+    /// It stays as it is, and takes space only where something is written.
+    Sparse,
 }
 
 impl Output {
@@ -117,7 +119,10 @@ impl Output {
             let emptied = output.file.set_len(0);
             emptied.map_err(|source| Error::io("empty", &output.temporary_path, source))?;
         }
-        output.reserve()?;
+        match claim {
+            Claim::Sparse => output.file.set_len(len).map_err(|source| output.cannot_reserve(source))?,
+            _ => output.reserve()?,
+        }
         output.fate = Fate::Kept;
         Ok(output)
     }
@@ -160,12 +165,12 @@ impl Output {
     }
 
     fn reserve(&self) -> Result<(), Error> {
-        reserve(&self.file, self.len).map_err(|source| Error::Io {
-            action: "reserve space",
-            path: self.temporary_path.clone(),
-            offset: Some(self.len),
-            source,
-        })
+        reserve(&self.file, self.len).map_err(|source| self.cannot_reserve(source))
+    }
+
+    fn cannot_reserve(&self, source: io::Error) -> Error {
+        let (path, offset) = (self.temporary_path.clone(), Some(self.len));
+        Error::Io { action: "reserve space", path, offset, source }
     }
 
     /// Writes a small file at once: under a temporary name first, as any other.
@@ -231,6 +236,14 @@ impl Output {
             offset: Some(offset),
             source,
         })
+    }
+
+    /// Writes the same range of another output, as [`Output::copy_range`] does.
+    ///
+    /// # Errors
+    /// As [`Output::copy_range`].
+    pub fn copy_from(&self, other: &Output, offset: u64, len: u64) -> Result<(), Error> {
+        self.copy_range(&other.file, offset, len, offset)
     }
 
     /// Hands what has been written so far to the disk and waits for it. Called now and then by a

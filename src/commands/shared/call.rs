@@ -8,8 +8,22 @@ use convert::InputFile;
 use crate::failure::Failure;
 
 /// Options that change no byte of the output, by their names in clap.
-pub const HARMLESS: &[&str] =
-    &["threads", "force", "quiet", "verbose", "json", "resume", "keep", "save_recipe", "dry_run"];
+pub const HARMLESS: &[&str] = &[
+    "threads",
+    "force",
+    "quiet",
+    "verbose",
+    "json",
+    "resume",
+    "keep",
+    "save_recipe",
+    "dry_run",
+    "save_plan",
+    "plan",
+    "part",
+    "part_files",
+    "assemble",
+];
 
 /// What a run is called with.
 #[derive(Debug, Clone, Default)]

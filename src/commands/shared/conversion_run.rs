@@ -11,7 +11,9 @@ use crate::{
     commands::shared::{
         call::Call,
         input_kind::{self, Wanted},
+        plan_file::{self, PlanFile, Wanted as OfPlan},
         plan_report::{Origin, Report},
+        plan_run::Planned,
         quantize_options::Settings,
         write::{check_output, is_new_folder, write_and_report},
     },
@@ -57,6 +59,19 @@ pub struct RunArgs<'a> {
     pub options: RunOptions,
     /// What it is called with.
     pub call: Call,
+    /// What is to be done of it, where that is not all at once.
+    pub parts: Parts<'a>,
+}
+
+/// What a run does of a conversion.
+#[derive(Debug, Clone)]
+pub struct Parts<'a> {
+    /// All, a plan, or something of a plan.
+    pub wanted: plan_file::Wanted<'a>,
+    /// The plan and its path, where there is one.
+    pub plan: Option<&'a (PlanFile, PathBuf)>,
+    /// What a plan says of the call.
+    pub arguments: &'a [String],
 }
 
 /// Plans, checks and writes the files of `recipes`, and says on the way what a person should know.
@@ -101,7 +116,7 @@ pub fn run_with<I: Input>(
     let goes_on = args.call.resume && convert::unfinished(&paths).is_some();
     for path in &paths {
         // A dry run replaces nothing, so nothing is in its way.
-        let force = args.force || args.dry_run || goes_on;
+        let force = args.force || args.dry_run || goes_on || args.parts.wanted == OfPlan::Assembly;
         let checked = match is_new_folder(args.out) {
             true => check_output(path, args.out, open.path, force),
             false => planned.input().check_output(path, force),
@@ -136,6 +151,15 @@ pub fn run_with<I: Input>(
     }
     let checked = planned.check().map_err(failed)?;
     settings.save(&tensors, &files, &inputs, args.force, ui)?;
+    let of_plan = Planned { checked: &checked, files: &files, input: open.path, args };
+    match (args.parts.wanted, args.parts.plan) {
+        (OfPlan::Save(path), _) => return of_plan.save(path, args.parts.arguments, &inputs, ui),
+        (OfPlan::Part(number, place), Some((plan, path))) => {
+            return of_plan.part((plan, path), (number, place), ui);
+        }
+        (OfPlan::Assembly, Some((plan, path))) => return of_plan.assemble((plan, path), ui),
+        _ => {}
+    }
     warn_of_loss(&tensors, &files, ui);
     write_and_report(&checked, &files, open.path, args, &report, ui)?;
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
@@ -156,6 +180,12 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         )
         | Error::Merge { .. }
         | Error::Legacy(_)
+        | Error::OtherPlan { .. }
+        | Error::PartsDiffer { .. }
+        | Error::NoParts { .. }
+        | Error::PartsMissing { .. }
+        | Error::PartGap { .. }
+        | Error::PartDamaged { .. }
         | Error::OutputIsInput { .. }
         | Error::OutputInsideInput { .. }
         | Error::NoFolder { .. }

@@ -126,19 +126,24 @@ pub(in crate::commands) fn write_and_report<I: Input>(
         }
         error => failed(error).hint(how_to_go_on(&paths)),
     })?;
-    for (path, file) in files {
-        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
-        let (path, size) = (path.display(), human_bytes(n_bytes));
-        ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
-    }
+    say_written(files, ui);
     for line in report.repacks() {
         ui.status(line);
     }
     Ok(())
 }
 
+/// Says which files were written.
+pub(in crate::commands) fn say_written(files: &[(PathBuf, &PlannedFile)], ui: &Ui) {
+    for (path, file) in files {
+        let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
+        let (path, size) = (path.display(), human_bytes(n_bytes));
+        ui.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
+    }
+}
+
 /// Says what an earlier run did.
-fn tell(goes_on: GoesOn, ui: &Ui) {
+pub(in crate::commands) fn tell(goes_on: GoesOn, ui: &Ui) {
     let GoesOn { done_bytes, wrong_bytes, total_bytes, .. } = goes_on;
     let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
     ui.note(&format!("goes on: {done} of {total} are there and right"));

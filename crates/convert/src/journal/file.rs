@@ -249,12 +249,18 @@ impl<'a> Journal<'a> {
         if let Some(sync) = sync {
             sync()?;
         }
-        if !std::mem::replace(&mut self.state().is_described, true) {
-            self.append(&json!({"fingerprint": (self.fingerprint)().to_json()}))?;
-        }
+        self.describe()?;
         let done: Vec<Value> = merged(pending).iter().map(Done::to_json).collect();
         self.append(&json!({ "done": done }))?;
         if sync.is_some() { self.sync() } else { Ok(()) }
+    }
+
+    /// Says what the run is made of, if nobody has.
+    fn describe(&self) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.state().is_described, true) {
+            self.append(&json!({"fingerprint": (self.fingerprint)().to_json()}))?;
+        }
+        Ok(())
     }
 
     /// Whether there is anything that a later run could go on with.
@@ -268,6 +274,8 @@ impl<'a> Journal<'a> {
     /// [`Error::Gguf`].
     pub fn whole(&self) -> Result<(), Error> {
         self.checkpoint(None)?;
+        // A part without any rows is whole too.
+        self.describe()?;
         self.append(&json!({"whole": true}))?;
         self.sync()
     }

@@ -231,7 +231,8 @@ impl Fingerprint {
         differences
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// As it stands in journals and plans.
+    pub fn to_json(&self) -> Value {
         let options: Vec<Value> = self.options.iter().map(|(name, value)| json!([name, value])).collect();
         let input = |it: &InputFile| json!({"name": it.name, "bytes": it.n_bytes, "modified": it.modified, "tag": it.tag});
         let output = |it: &OutputFile| json!({"name": it.name, "bytes": it.n_bytes, "header": it.header});
@@ -244,7 +245,8 @@ impl Fingerprint {
         })
     }
 
-    pub(super) fn from_json(value: &Value) -> Option<Fingerprint> {
+    /// What [`Fingerprint::to_json`] gave.
+    pub fn from_json(value: &Value) -> Option<Fingerprint> {
         let text = |value: &Value| Some(value.as_str()?.to_owned());
         let option = |option: &Value| Some((text(option.get(0)?)?, text(option.get(1)?)?));
         let input = |input: &Value| {

@@ -1,0 +1,128 @@
+//! Names of what a part writes beside the output, and finding it again.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gguf::{PartNumber, hidden_path};
+
+use crate::Error;
+
+/// Where a part writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Into the temporary file of the output, as all parts do. The file has its whole length from the first part on.
+    Shared,
+    /// Into a file `OUTPUT.part-K-of-N`, as long as the output, of which only its own ranges take space.
+    OwnFile,
+}
+
+/// The file of a part that writes one of its own: `OUTPUT.part-K-of-N`.
+pub fn part_path(output: &Path, number: PartNumber) -> PathBuf {
+    let mut path = output.as_os_str().to_owned();
+    path.push(format!(".{}", suffix(number)));
+    PathBuf::from(path)
+}
+
+fn suffix(number: PartNumber) -> String {
+    format!("part-{}-of-{}", number.number(), number.count())
+}
+
+/// The journal of a part: hidden beside the temporary file that all share, or beside the part's own file, with which it is moved.
+pub(super) fn journal_path(first: &Path, number: PartNumber, place: Place) -> PathBuf {
+    match place {
+        Place::Shared => hidden_path(first, &format!("{}.journal", suffix(number))),
+        Place::OwnFile => {
+            let mut path = part_path(first, number).into_os_string();
+            path.push(".journal");
+            PathBuf::from(path)
+        }
+    }
+}
+
+/// The journals of parts of an output that are there.
+pub(super) fn journals(first: &Path) -> BTreeMap<(PartNumber, PathBuf), Place> {
+    let mut journals = BTreeMap::new();
+    let folder = match first.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // Names that are no text hold no part of ours either: the number is read from what is left of them.
+        let Some(number) = number_in(&name) else { continue };
+        // The name is compared with the one that it should have, so that nothing of another output is taken for ours.
+        // A part may be there in both ways, when somebody changed his mind between two calls.
+        for place in [Place::Shared, Place::OwnFile] {
+            let path = journal_path(first, number, place);
+            if path.file_name().is_some_and(|expected| *expected == *entry.file_name()) {
+                journals.insert((number, path), place);
+            }
+        }
+    }
+    journals
+}
+
+/// `2/8` of `anything.part-2-of-8.journal`.
+fn number_in(name: &str) -> Option<PartNumber> {
+    // From the right: an output may have `.part-` in its own name.
+    let (_, numbers) = name.strip_suffix(".journal")?.rsplit_once(".part-")?;
+    let (number, count) = numbers.split_once("-of-")?;
+    format!("{number}/{count}").parse().ok()
+}
+
+/// Fails where parts of another number of the same output are there: their shares are cut elsewhere.
+pub(super) fn check_count(first: &Path, number: PartNumber) -> Result<(), Error> {
+    match journals(first).into_keys().find(|(there, _)| there.count() != number.count()) {
+        None => Ok(()),
+        Some((there, path)) => {
+            Err(Error::PartsDiffer { path, found: there.count(), expected: number.count() })
+        }
+    }
+}
+
+/// An error about a part instead of its journal.
+pub(super) fn busy(error: Error, part: &Path) -> Error {
+    match error {
+        Error::Busy { process, host, began, .. } => {
+            Error::Busy { path: part.to_owned(), process, host, began }
+        }
+        Error::Gguf(gguf::Error::Busy { .. }) => Error::Gguf(gguf::Error::Busy { path: part.to_owned() }),
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_of_an_output_are_found_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let part = |number, count| PartNumber::new(number, count).unwrap();
+        let expected = [
+            ((part(1, 2), journal_path(&path("m.gguf"), part(1, 2), Place::Shared)), Place::Shared),
+            ((part(2, 3), journal_path(&path("m.gguf"), part(2, 3), Place::OwnFile)), Place::OwnFile),
+        ];
+        assert_eq!(expected[0].0.1, path(".m.gguf.part-1-of-2.journal"));
+        assert_eq!(expected[1].0.1, path("m.gguf.part-2-of-3.journal"));
+        for ((_, path), _) in &expected {
+            fs::write(path, "").unwrap();
+        }
+        for other in [
+            ".m.gguf.part-0-of-2.journal",
+            ".m.gguf.part-a-of-2.journal",
+            ".m.gguf.journal",
+            ".xm.gguf.part-1-of-2.journal",
+            "m.gguf.part-1-of-2",
+        ] {
+            fs::write(path(other), "").unwrap();
+        }
+        assert_eq!(journals(&path("m.gguf")), BTreeMap::from(expected));
+        assert!(check_count(&path("m.gguf"), part(1, 2)).is_err());
+        assert!(check_count(&path("n.gguf"), part(1, 2)).is_ok());
+    }
+}

@@ -1,0 +1,186 @@
+//! Does one part of a run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use gguf::{Claim, Output, PartNumber, Plan};
+
+use super::{
+    found::{same_plan, tell_done},
+    names::{self, Place, part_path},
+    share::{Rates, Share},
+};
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Schedule, TensorTask},
+    journal::{Done, Fingerprint, Found, Journal, Remaining, verify},
+    output::{place, prepare},
+    resume::GoesOn,
+    run::{RunOptions, Watch, run_with},
+};
+
+/// One part of a run.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// Which.
+    pub number: PartNumber,
+    /// Where it writes.
+    pub place: Place,
+    /// What decides about the shares: those of the plan.
+    pub rates: &'a Rates,
+    /// What the bytes depend on: that of the plan, which the caller has compared with that of this run.
+    pub fingerprint: &'a Fingerprint,
+    /// Called before work begins, where the part was stopped before.
+    pub goes_on: &'a dyn Fn(GoesOn),
+}
+
+impl std::fmt::Debug for Part<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Part")
+            .field("number", &self.number)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It was done.
+    Now,
+    /// It was done before: the journal says that it is whole.
+    Before,
+}
+
+/// Bytes of input behind a share, for progress.
+pub fn share_bytes(tasks: &[TensorTask<'_>], rates: &Rates, number: PartNumber) -> u64 {
+    let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let share = Share::new(tasks, &schedule, rates, number);
+    // Two million jobs for a terabyte, computed one by one: a second at most.
+    let jobs = (0..schedule.len()).filter_map(|index| schedule.job(index)).filter(|job| share.has(job));
+    jobs.map(|job| tasks[job.task].rows.input_bytes(job.rows.end - job.rows.start)).sum()
+}
+
+/// Does a part of a run. With `force` it is begun anew, and outputs may be there.
+///
+/// # Errors
+/// As [`run`](crate::run()); [`Error::Busy`] where another process does the same part, [`Error::PartsDiffer`] where there are parts of
+/// another number, [`Error::OtherPlan`] where this part was begun by another plan, and what making files says.
+pub fn write_part(
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    part: &Part<'_>,
+    force: bool,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<Written, Error> {
+    let Some((first, _)) = files.first() else { return Ok(Written::Before) };
+    // Before the lock: of parts that were cut otherwise not even a journal is to be begun.
+    names::check_count(first, part.number)?;
+    let journal_path = names::journal_path(first, part.number, part.place);
+    let fingerprint = || part.fingerprint.clone();
+    let (journal, found) = Journal::open(&journal_path, &fingerprint)
+        .map_err(|error| names::busy(error, &part_path(first, part.number)))?;
+    // A journal that was begun and never came to rows binds nobody.
+    let earlier = found.filter(|found| found.is_worth_something() && !force);
+    // Rows of another plan may lie elsewhere in the file: going on would leave a mixture of both.
+    if let Some(found) = &earlier {
+        same_plan(found, part.fingerprint, &journal_path)?;
+    }
+    let paths: Vec<PathBuf> = files
+        .iter()
+        .map(|(path, _)| match part.place {
+            Place::Shared => path.to_path_buf(),
+            Place::OwnFile => part_path(path, part.number),
+        })
+        .collect();
+    // An engine may start a part again whose end it was not told of, or a node after a power cut whose disk has lost the file: the
+    // journal alone does not decide.
+    if earlier.as_ref().is_some_and(|found| found.is_whole) && is_there(&paths, part.place) {
+        return Ok(Written::Before);
+    }
+    // First of all, so that others can be told who does this part.
+    match &earlier {
+        Some(found) => journal.go_on(found, &paths)?,
+        None => journal.begin(&paths)?,
+    }
+    let claim = match part.place {
+        Place::Shared => Claim::Parts,
+        Place::OwnFile => Claim::Sparse,
+    };
+    // A file that many write has all of its space from the first of them on; own files of all parts together would take it N times.
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, (final_path, plan)) in paths.iter().zip(files) {
+        // A shared file is refused by its own claim; the name of an own file says nothing of the output.
+        if part.place == Place::OwnFile && !force && fs::symlink_metadata(final_path).is_ok() {
+            return Err(Error::Gguf(gguf::Error::Exists { path: final_path.to_path_buf() }));
+        }
+        outputs.push(Output::claim(path, plan.file_len(), force, claim)?);
+    }
+    // The same schedule on every machine: whole rows in jobs of equal size, whatever the number of cores.
+    let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let n_threads = options.n_threads(&schedule);
+    let done = match &earlier {
+        Some(found) => check(found, tasks, &outputs, part, (n_threads, watch.cancel))?,
+        None => Vec::new(),
+    };
+    done.iter().for_each(|done| tell_done(done, tasks, watch));
+    // Jobs of the share are those of one run, so that neither their rows nor their bytes depend on the number of parts.
+    let remaining = Remaining::without(&done, tasks.len());
+    let share = Share::new(tasks, &schedule, part.rates, part.number);
+    let schedule = schedule.only(|job| share.has(job) && remaining.has(job));
+    if let Err(error) = run_with(tasks, &schedule, &outputs, Some(&journal), options, watch) {
+        // What was done since the last line, as long as the system lives. The error is worth more than another one.
+        let _noted = journal.checkpoint(None);
+        return Err(error);
+    }
+    match part.place {
+        // The name is for whoever puts the parts together.
+        Place::Shared => {
+            outputs.iter().try_for_each(Output::sync_so_far)?;
+            watch.sources.iter().try_for_each(gguf::Mapped::check_unchanged)?;
+            journal.whole()?;
+        }
+        // The journal is whole before the file has its name: a named file without one would be worth nothing.
+        Place::OwnFile => {
+            prepare(&outputs, watch.sources)?;
+            journal.whole()?;
+            place(&mut outputs)?;
+        }
+    }
+    Ok(Written::Now)
+}
+
+/// Whether the files of a part that is whole are where they belong.
+fn is_there(paths: &[PathBuf], place: Place) -> bool {
+    paths.iter().all(|path| match place {
+        Place::Shared => Output::temporary_path_of(path).exists(),
+        // It has this name only when it is whole.
+        Place::OwnFile => path.exists(),
+    })
+}
+
+/// What an earlier run of this part did, as far as it is there.
+fn check(
+    found: &Found,
+    tasks: &[TensorTask<'_>],
+    outputs: &[Output],
+    part: &Part<'_>,
+    (n_threads, cancel): (usize, &AtomicBool),
+) -> Result<Vec<Done>, Error> {
+    // What the journal speaks of and the disk does not have is done again, and told.
+    let said = found.done_bytes();
+    let done = verify(found.done.clone(), tasks, outputs, n_threads, cancel)?;
+    let done_bytes = n_bytes(&done);
+    let total_bytes = part.fingerprint.output_bytes();
+    (part.goes_on)(GoesOn { done_bytes, wrong_bytes: said.saturating_sub(done_bytes), total_bytes });
+    Ok(done)
+}
+
+/// Bytes of outputs in these ranges.
+fn n_bytes(done: &[Done]) -> u64 {
+    done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum()
+}

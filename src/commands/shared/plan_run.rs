@@ -1,0 +1,128 @@
+//! What is done with plans: saved, done in parts, put together.
+
+use std::path::{Path, PathBuf};
+
+use convert::{
+    CheckedConversion, Fingerprint, Input, Origin, PlannedFile, Watch,
+    parts::{Part, Place, Written, part_path},
+};
+use gguf::PartNumber;
+
+use super::{
+    conversion_run::{RunArgs, failure},
+    outputs::check_outputs,
+    plan_file::{self, PlanFile},
+    write::{make_folder_of, say_written, tell},
+};
+use crate::{
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt},
+};
+
+/// A conversion that is planned and checked, and what a person calls it.
+pub struct Planned<'a, I> {
+    pub checked: &'a CheckedConversion<'a, I>,
+    pub files: &'a [(PathBuf, &'a PlannedFile)],
+    /// The input's path.
+    pub input: &'a Path,
+    pub args: &'a RunArgs<'a>,
+}
+
+impl<I: Input> Planned<'_, I> {
+    fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// What the bytes depend on.
+    fn fingerprint(&self) -> Result<Fingerprint, Failure> {
+        let call = &self.args.call;
+        let origin =
+            Origin { program: &|| call.program(), options: call.options.clone(), inputs: call.inputs()? };
+        Ok(self.checked.fingerprint(&self.paths(), &origin))
+    }
+
+    /// Writes a plan.
+    ///
+    /// # Errors
+    /// What is wrong with its path.
+    pub fn save(&self, path: &Path, arguments: &[String], inputs: &[&Path], ui: &Ui) -> Result<(), Failure> {
+        check_outputs(&[path], inputs, self.args.force)?;
+        let rates = self.checked.rates(self.args.options.level);
+        let call = (self.args.call.binary, arguments);
+        plan_file::save(path, call, (&self.fingerprint()?, &rates), self.files, ui)
+    }
+
+    /// Fails unless inputs, program and layout are those of the plan. Gives the plan's fingerprint.
+    fn same(&self, plan: &PlanFile, path: &Path) -> Result<Fingerprint, Failure> {
+        let planned = plan.fingerprint(path)?;
+        let differences = self.fingerprint()?.differences(&planned);
+        // The layout says more than that the plan is another.
+        if let [first, ..] = &differences[..] {
+            plan.check_layout(path, self.files).map_err(|layout| match differences.len() {
+                1 => layout,
+                _ => Failure::at(path, format_args!("not what was planned: {first}")),
+            })?;
+            let message = format!("not what was planned: {}", differences.join("; "));
+            return Err(Failure::at(path, message).hint(["make a new plan, and its parts anew"]));
+        }
+        plan.check_layout(path, self.files)?;
+        Ok(planned)
+    }
+
+    /// Does a part of a plan.
+    ///
+    /// # Errors
+    /// Whatever stopped it.
+    pub fn part(
+        &self,
+        (plan, path): (&PlanFile, &Path),
+        (number, place): (PartNumber, Place),
+        ui: &Ui,
+    ) -> Result<(), Failure> {
+        let failed = |error| failure(self.input, error);
+        let (fingerprint, rates) = (self.same(plan, path)?, plan.rates());
+        self.files.iter().try_for_each(|(path, _)| make_folder_of(path)).map_err(failed)?;
+        let part = Part {
+            number,
+            place,
+            rates: &rates,
+            fingerprint: &fingerprint,
+            goes_on: &|goes_on| tell(goes_on, ui),
+        };
+        let cancel = cancel_on_interrupt();
+        let progress = ui.progress(self.checked.part_bytes(&rates, number));
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let written =
+            self.checked.write_part(&self.paths(), &part, self.args.force, &self.args.options, watch);
+        drop(progress);
+        let written = written.map_err(|error| {
+            failed(error).hint(["called again, the part goes on; --force begins it anew".to_owned()])
+        })?;
+        let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
+        ui.status(&match (written, place, self.files.first()) {
+            (Written::Before, ..) => format!("part {number} of {of} is whole already"),
+            (Written::Now, Place::OwnFile, Some((path, _))) => {
+                format!("wrote {}", part_path(path, number).display())
+            }
+            (Written::Now, ..) => format!("wrote part {number} of {of}"),
+        });
+        Ok(())
+    }
+
+    /// Puts the parts of a plan together.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a part.
+    pub fn assemble(&self, (plan, path): (&PlanFile, &Path), ui: &Ui) -> Result<(), Failure> {
+        let fingerprint = self.same(plan, path)?;
+        let cancel = cancel_on_interrupt();
+        let progress = ui.progress(self.checked.input_bytes());
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let (force, options) = (self.args.force, &self.args.options);
+        let written = self.checked.assemble(&self.paths(), &fingerprint, force, options, watch);
+        drop(progress);
+        written.map_err(|error| failure(self.input, error))?;
+        say_written(self.files, ui);
+        Ok(())
+    }
+}

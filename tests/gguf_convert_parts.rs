@@ -1,0 +1,222 @@
+//! `--save-plan`, `--plan P --part K/N` and `--assemble`: what workers do apart is the file of one run, byte for byte.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Output, Sandbox, sandbox_of_weights as sandbox};
+
+const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+
+fn succeed(ran: Output) -> Output {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran
+}
+
+/// A call that fails and says this; nothing has the final name.
+fn fail(sandbox: &Sandbox, args: &[&str], says: &str) {
+    let ran = sandbox.convert(args);
+    assert!(ran.code == Some(1) && ran.stderr.contains(says), "{args:?}: `{says}` is not in\n{}", ran.stderr);
+    assert!(!sandbox.path("out/x.gguf").exists(), "{args:?}");
+}
+
+fn spawn(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Child {
+    let mut command = sandbox.command(binary);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn finish(child: Child) -> Output {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The files of one run with these arguments; they are removed again.
+fn of_one_run(sandbox: &Sandbox, binary: &str, args: &[&str]) -> BTreeMap<String, String> {
+    succeed(sandbox.run(binary, &[args, &["-q"]].concat()));
+    let files = sandbox.listing("out");
+    files.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+    files
+}
+
+fn plan(sandbox: &Sandbox, args: &[&str]) {
+    succeed(sandbox.convert(&[args, &["--save-plan", "plan.json", "-q"]].concat()));
+}
+
+const SINGLE: &[&str] = &["tiny", "out/x.gguf", "-t", "q4_k_m"];
+
+#[test]
+fn two_workers_at_once_make_the_files_of_one_run() {
+    let sandbox = sandbox();
+    succeed(sandbox.convert(&["tiny", "tiny.gguf", "-t", "f32", "-q"]));
+    let cases: [(&str, &[&str]); 4] = [
+        (CONVERT, SINGLE),
+        (CONVERT, &["tiny", "out/x.gguf", "-t", "q8_0", "--split-max-tensors", "3"]),
+        (CONVERT, &["tiny", "out/{ftype}.gguf", "-t", "q4_0,q8_0"]),
+        (QUANTIZE, &["tiny.gguf", "out/x.gguf", "q5_k_m"]),
+    ];
+    for (index, (binary, args)) in cases.into_iter().enumerate() {
+        let expected = of_one_run(&sandbox, binary, args);
+        let saved = succeed(sandbox.run(binary, &[args, &["--save-plan", "plan.json", "--force"]].concat()));
+        assert!(saved.stderr.contains("wrote plan.json: a plan of "), "{}", saved.stderr);
+        assert!(sandbox.outputs().is_empty(), "a plan writes no output");
+        for (count, own) in [(2, false), (2, true), (3, index % 2 == 0)] {
+            let part = |number| {
+                let part = format!("{number}/{count}");
+                let own: &[&str] = if own { &["--part-files"] } else { &[] };
+                spawn(&sandbox, binary, &[&["--plan", "plan.json", "--part", &part, "-j", "1"], own].concat())
+            };
+            // Both at the same time.
+            let workers: Vec<Child> = (1..=count).map(part).collect();
+            for worker in workers {
+                succeed(finish(worker));
+            }
+            let names = sandbox.outputs();
+            assert!(names.iter().all(|name| name.starts_with('.') || name.contains(".part-")), "{names:?}");
+            // Called again, a part has nothing to do.
+            let again = succeed(finish(part(1)));
+            assert!(again.stderr.contains("is whole already"), "{}", again.stderr);
+            succeed(sandbox.run(binary, &["--plan", "plan.json", "--assemble", "-q"]));
+            assert_eq!(sandbox.listing("out"), expected, "{args:?} {count} {own}");
+            expected.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
+    let sandbox = sandbox();
+    let slow = ["tiny", "out/x.gguf", "-t", "iq3_s"];
+    let expected = of_one_run(&sandbox, CONVERT, &slow);
+    plan(&sandbox, &slow);
+    for (own, journal) in
+        [(false, "out/.x.gguf.part-2-of-2.journal"), (true, "out/x.gguf.part-2-of-2.journal")]
+    {
+        let own: &[&str] = if own { &["--part-files"] } else { &[] };
+        let part =
+            |number: &'static str| [&["--plan", "plan.json", "--part", number, "-j", "1"][..], own].concat();
+        let mut worker = spawn(&sandbox, CONVERT, &part("2/2"));
+        let begun = Instant::now();
+        while !fs::read_to_string(sandbox.path(journal)).is_ok_and(|text| text.contains("\"done\"")) {
+            assert!(begun.elapsed() < Duration::from_secs(120), "no rows are noted");
+            assert!(worker.try_wait().unwrap().is_none(), "it ended too soon: {}", finish(worker).stderr);
+            thread::sleep(Duration::from_millis(1));
+        }
+        // While it works, nobody else does the same part, and nobody puts parts together.
+        let twice = sandbox.convert(&part("2/2"));
+        let is_named = twice.stderr.contains("x.gguf.part-2-of-2: process ");
+        assert!(twice.code == Some(1) && is_named, "{}", twice.stderr);
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+        fail(&sandbox, &["--plan", "plan.json", "--assemble"], "1 (nobody has begun it)");
+        succeed(sandbox.convert(&part("1/2")));
+        fail(&sandbox, &["--plan", "plan.json", "--assemble"], "of 2 parts 2 (it was stopped with ");
+        let again = succeed(sandbox.convert(&part("2/2")));
+        assert!(again.stderr.contains("note: goes on: "), "{}", again.stderr);
+        succeed(sandbox.convert(&["--plan", "plan.json", "--assemble"]));
+        assert_eq!(sandbox.listing("out"), expected);
+        fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
+    }
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused_by_name() {
+    let sandbox = sandbox();
+    plan(&sandbox, SINGLE);
+    let (one, two) = (["--plan", "plan.json", "--part", "1/2"], ["--plan", "plan.json", "--part", "2/2"]);
+    let assemble = ["--plan", "plan.json", "--assemble"];
+    fail(&sandbox, &assemble, "out/x.gguf`: no part of it is there");
+    succeed(sandbox.convert(&one));
+    fail(&sandbox, &assemble, "of 2 parts 2 (nobody has begun it) is missing");
+    fail(&sandbox, &["--plan", "plan.json", "--part", "1/3"], "part-1-of-2.journal` is of 2 parts, not of 3");
+    succeed(sandbox.convert(&two));
+
+    // Another plan of the same output.
+    succeed(sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--save-plan", "other.json", "-q"]));
+    let other = ["--plan", "other.json", "--part", "1/2"];
+    fail(&sandbox, &other, "of another plan: `--type` was `q4_k_m` and is `q8_0`");
+    fail(
+        &sandbox,
+        &["--plan", "other.json", "--assemble"],
+        "of another plan: `--type` was `q4_k_m` and is `q8_0`",
+    );
+    // A run without a plan is told that somebody is at it.
+    fail(&sandbox, SINGLE, "an earlier run was stopped");
+
+    // A byte that turned over in what a part wrote.
+    let temporary = sandbox.path("out/.x.gguf.partial");
+    let whole = fs::read(&temporary).unwrap();
+    let mut damaged = whole.clone();
+    let at = damaged.len() - 1000;
+    damaged[at] ^= 1;
+    fs::write(&temporary, &damaged).unwrap();
+    fail(&sandbox, &assemble, "x.gguf.part-2-of-2`: rows ");
+    succeed(sandbox.convert(&[&two[..], &["--force"]].concat()));
+    assert_eq!(fs::read(&temporary).unwrap()[at], whole[at]);
+
+    // A plan of another program, one that is none, and arguments that are those of the plan.
+    let ran = sandbox.run(QUANTIZE, &assemble);
+    assert!(ran.stderr.contains("plan.json: its program is `gguf-convert "), "{}", ran.stderr);
+    fs::write(sandbox.path("none.json"), "{}").unwrap();
+    fail(&sandbox, &["--plan", "none.json", "--assemble"], "none.json: no plan: ");
+    fail(&sandbox, &["--plan", "absent.json", "--assemble"], "absent.json: cannot open: ");
+    for (args, says) in [
+        (&["--plan", "plan.json", "--part", "1/2", "--type", "q8_0"][..], "--type: the plan says it"),
+        (&["tiny", "--plan", "plan.json", "--part", "1/2"], "src: the plan says it"),
+        (&["--plan", "plan.json"], "--part"),
+        (&["--plan", "plan.json", "--part", "3/2"], "not a part as 2/8"),
+        (&["--plan", "plan.json", "--part", "1/2", "--assemble"], "cannot be used with"),
+        (&["tiny", "--part", "1/2"], "--plan <FILE>"),
+    ] {
+        let ran = sandbox.convert(args);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+    }
+
+    // An input that changed since, of the same length.
+    let path = sandbox.path("tiny/model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes).unwrap();
+    fail(&sandbox, &one, "plan.json: not what was planned: `");
+    fail(&sandbox, &assemble, "model.safetensors` was written to since");
+    fs::write(&path, &bytes[..bytes.len() - 2]).unwrap();
+    fail(&sandbox, &assemble, "tiny: ");
+}
+
+#[test]
+fn an_output_that_is_there_is_not_replaced_by_parts() {
+    let sandbox = sandbox();
+    plan(&sandbox, SINGLE);
+    let parts = [["--plan", "plan.json", "--part", "1/2"], ["--plan", "plan.json", "--part", "2/2"]];
+    parts.iter().for_each(|part| drop(succeed(sandbox.convert(part))));
+    fs::write(sandbox.path("out/x.gguf"), "other").unwrap();
+    let ran = sandbox.convert(&["--plan", "plan.json", "--assemble"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
+    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"other");
+    succeed(sandbox.convert(&["--plan", "plan.json", "--assemble", "--force", "-q"]));
+    let assembled = sandbox.listing("out");
+    fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
+    assert_eq!(of_one_run(&sandbox, CONVERT, SINGLE), assembled);
+}
+
+#[test]
+fn more_parts_than_jobs_are_whole_too() {
+    let sandbox = Sandbox::with_golden("llama");
+    let args = ["llama", "out/x.gguf", "-t", "q8_0"];
+    let expected = of_one_run(&sandbox, CONVERT, &args);
+    plan(&sandbox, &args);
+    for number in 1..=30 {
+        let part = format!("{number}/30");
+        succeed(sandbox.convert(&["--plan", "plan.json", "--part", &part, "-q"]));
+    }
+    succeed(sandbox.convert(&["--plan", "plan.json", "--assemble", "-q"]));
+    assert_eq!(sandbox.listing("out"), expected);
+}
