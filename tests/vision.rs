@@ -174,7 +174,7 @@ fn pictures_are_read_as_pillow_reads_them() {
     let read = |name: &str| fs::read(golden("vision").join(name)).unwrap();
     assert_eq!(picture().pixels(), read("picture.rgb"));
     // Readers of JPEG round differently; more so where chroma is sampled down.
-    for (name, allowed) in [("picture.jpg", 2), ("picture-420.jpg", 3)] {
+    for (name, allowed) in [("picture.jpg", 2), ("picture-420.jpg", 5)] {
         let (jpeg, expected) = (Picture::read(&read(name)).unwrap(), read(&format!("{name}.rgb")));
         assert_eq!((jpeg.width(), jpeg.height()), (45, 30));
         let differences = jpeg.pixels().iter().zip(&expected).map(|(a, b)| a.abs_diff(*b));

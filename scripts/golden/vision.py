@@ -35,9 +35,6 @@ VISION = {
     "qwen3vl": tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(
         head_dim=8, num_hidden_layers=4, rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6),
         vision_config=QWEN3),
-    "qwen3vl-moe": tower("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(
-        head_dim=8, num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
-        rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6), vision_config=QWEN3),
     "qwen3.5": tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35), AS_IT_IS,
         vision_config=QWEN35_TOWER),
     "gemma3": tower("gemma3", "Gemma3ForConditionalGeneration", dict(
