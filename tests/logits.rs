@@ -24,6 +24,13 @@ const ALLOWED_IN_SESSIONS: f32 = 5e-5;
 const POOLED_DIFFERENT: &[(&str, &str)] =
     &[("bert-classifier", "the reference leaves out the pooler, through which the classifier sees its row")];
 
+/// Checkpoints that make more of a last bit than others, and why: their sessions may differ as much from one pass as the
+/// logits from the golden.
+const ILL_CONDITIONED: &[(&str, &str)] = &[(
+    "gemma4",
+    "scalars of about a hundredth leave little of the stream behind each layer: transformers in f32 and in f64 are 1.2e-4 apart",
+)];
+
 /// The same for checkpoints whose names begin so. Their weights are noise, in which a state contributes little: without
 /// any state they would predict the same to 1e-4 of the range (RWKV 6) or 3e-4 (Mamba). A frame of Whisper's input
 /// contributes as little, and so do the steps of Granite's and Nemotron's heads (2e-5 to 1e-3), and Granite's rotation
@@ -120,7 +127,11 @@ fn difference(name: &str) -> Result<Differences, String> {
     let sandbox = if is_file { Sandbox::new() } else { Sandbox::with_golden(name) };
     let path = if is_file { testkit::logits_file(name) } else { sandbox.path("x.gguf") };
     if !is_file {
-        let ran = sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
+        // What lies behind the pooling is part of the file only if it is asked for.
+        let has_dense = golden("arch").join(name).join("2_Dense").exists();
+        let mut arguments = vec![name, "x.gguf", "-t", "f32", "-q"];
+        arguments.extend(has_dense.then_some("--dense-modules"));
+        let ran = sandbox.convert(&arguments);
         if ran.code != Some(0) {
             return Err(format!("not converted: {}", ran.stderr));
         }
@@ -253,7 +264,8 @@ fn logits_match_the_reference_in_one_pass_and_token_by_token() {
                 if pooled.is_some_and(|pooled| (pooled <= ALLOWED) == is_in(POOLED_DIFFERENT)) {
                     problems.push(format!("{name}: of the range{pooled_text}"));
                 }
-                if session.is_some_and(|session| session > ALLOWED_IN_SESSIONS) {
+                let allowed = if is_in(ILL_CONDITIONED) { ALLOWED } else { ALLOWED_IN_SESSIONS };
+                if session.is_some_and(|session| session > allowed) {
                     problems.push(format!("{name}: of the range{session_text}"));
                 }
             }

@@ -4,8 +4,8 @@ Needs torch, transformers, safetensors. 32 seeded tokens, or 96 where there are 
 f32. NAME.bin is a line of JSON (tokens, positions, n_vocab, range: largest less smallest of all rows) and then f32,
 little-endian, row-major: (positions, n_vocab). Where the line says "hidden", rows are those of the last
 layer, and n_vocab is their width; encoders with decoders read the tokens and write them again. Where
-it says "pooled", one more row of "pooled_width" follows: what the checkpoint's own 1_Pooling/config.json,
-as sentence-transformers has it, makes of the rows, or the scores of its classifier ("rank"), with
+it says "pooled", one more row of "pooled_width" follows: what the checkpoint's own 1_Pooling/config.json and N_Dense,
+as sentence-transformers has them, make of the rows (of each of them for "none"), or the scores of its classifier ("rank"), with
 "pooled_range" from the smallest to the largest, zero among them. Where it says "features" (bands,
 frames), those f32 follow at the end: the seeded spectrogram that a model of sound heard before the tokens,
 which are at most as many as it has positions for.
@@ -21,6 +21,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import jina_bert
+import logits_own
 import logits_reference
 import logits_rwkv
 from predictions import tokens_of, write
@@ -31,6 +32,8 @@ from predictions import tokens_of, write
 AS_THE_FILE_MEANS = {
     # The part that is rotated is in `rope_parameters` here, where the reference does not look.
     "bamba": dict(rope_parameters=dict(partial_rotary_factor=1.0)),
+    "afmoe": dict(mup_enabled=True, layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "afmoe-old": dict(layer_types=["sliding_attention"] * 3 + ["full_attention"]),
     "dbrx": dict(rope_parameters=dict(rope_theta=500000.0)),
     "dbrx-old": dict(rope_parameters=dict(rope_theta=500000.0)),
     "falcon-rw": dict(alibi=False),
@@ -39,6 +42,8 @@ AS_THE_FILE_MEANS = {
     "falcon-h1-old": dict(lm_head_multiplier=5.656854249492381),
     "falcon-mamba": dict(mixer_rms_eps=1e-5),
     "gemma2-old": dict(query_pre_attn_scalar=8),
+    "gemma-embedding": dict(query_pre_attn_scalar=8),
+    "gemma-embedding-dense": dict(query_pre_attn_scalar=8),
     "gemma3": dict(query_pre_attn_scalar=8),
     "gemma3-images": dict(query_pre_attn_scalar=8),
     "gemma3-old": dict(query_pre_attn_scalar=8),
@@ -61,7 +66,7 @@ WITHOUT = ("mamba-old", "mamba-untied", "mamba2-codestral")
 # The weights of tiny checkpoints are small: what they hear is loud, so that it shows in what they predict.
 LOUDNESS = 8.0
 # Types of models whose rows are what is wanted.
-ENCODERS = {"bert", "distilbert", "roberta", "xlm-roberta", "nomic_bert", "modernbert"}
+ENCODERS = {"bert", "distilbert", "eurobert", "roberta", "xlm-roberta", "nomic_bert", "modernbert"}
 # Types of models with a tower beside the text part, whose rotations have positions for pictures too. They are run whole,
 # on text alone; towers that a checkpoint lacks may hold what they like.
 WITH_TOWERS = {"exaone4_5", "glm4v", "glm4v_moe", "glm_ocr", "hunyuan_vl", "minicpmv4_6", "mistral3", "qwen2_5_vl", "qwen2_vl",
@@ -94,7 +99,7 @@ def class_of(folder):
         return "AutoModelForSpeechSeq2Seq", False
     if config["model_type"] in WITH_TOWERS:
         return "AutoModelForImageTextToText", False
-    is_hidden = config["model_type"] in ENCODERS or (folder / "1_Pooling").exists()
+    is_hidden = config["model_type"] in ENCODERS or architecture == "Lfm2Model" or (folder / "1_Pooling").exists()
     return "AutoModel" if is_hidden else "AutoModelForCausalLM", is_hidden
 
 
@@ -154,6 +159,7 @@ SPELLINGS = {
         original_max_position_embeddings=config["original_max_position_embeddings"])), tensors),
     # The class empties the row of the padding token when it has read it.
     "youtu": lambda config, tensors: (config | dict(pad_token_id=None), tensors),
+    **logits_own.SPELLINGS,
 }
 
 
@@ -178,6 +184,8 @@ def run(folder, tokens):
     """Rows (tokens, n) in f32, whether they are hidden ones, and the scores of a classifier or none."""
     if folder.name.startswith("jina-bert-v2"):
         return jina_bert.hidden(folder, tokens).numpy(), True, None
+    if folder.name in logits_own.OWN:
+        return logits_own.OWN[folder.name](folder, tokens)
     name, is_hidden = class_of(folder)
     model, ids = load(folder, name), torch.tensor([tokens])
     if name == "AutoModelForSequenceClassification":
@@ -209,8 +217,12 @@ def make(ctx):
         assert np.isfinite(logits).all(), name
         more, tail = {"hidden": True} if is_hidden else {}, b""
         how = "rank" if scores is not None else pooling(folder)
+        row = scores if scores is not None else pool(logits, how)[None] if how else logits
+        behind = None if scores is not None else logits_own.dense(folder, row)
+        if behind is not None:
+            row, how = behind, how or "none"
         if how:
-            row = scores if scores is not None else pool(logits, how)
+            row = row.reshape(-1)
             more |= dict(pooled=how, pooled_width=len(row), pooled_range=float(max(row.max(), 0) - min(row.min(), 0)))
             tail += row.astype("<f4").tobytes()
         if features is not None:

@@ -108,7 +108,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let vectors = embed(&model, tokens, pooling).map_err(|error| at(&args.file, error))?;
         let mut lines = String::new();
         for ((text, tokens), mut vector) in texts.iter().zip(tokens).zip(vectors) {
-            let width = if pooling == Pooling::None { model.n_embd() } else { vector.len() }.max(1);
+            let width = if pooling == Pooling::None { model.vector_width() } else { vector.len() }.max(1);
             if args.normalize {
                 vector.chunks_mut(width).for_each(normalize);
             }

@@ -13,7 +13,6 @@ use crate::{
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, softmax},
     pooling::Pooling,
-    session::Activations,
     weights::Weights,
 };
 
@@ -58,10 +57,11 @@ impl Classifier {
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         n_embd: usize,
+        is_causal: bool,
     ) -> Result<Option<Classifier>, Error> {
-        let dense = layer(weights, "cls", n_embd)?;
+        let dense = Head::layer(weights, "cls", n_embd)?;
         let n = dense.as_ref().map_or(n_embd, |dense| dense.weight.n_out);
-        let output = layer(weights, "cls.output", n)?;
+        let output = Head::layer(weights, "cls.output", n)?;
         if dense.is_none() && output.is_none() {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl Classifier {
         // which alone has seen the whole text.
         let row = match (keys.count("classifier.pooling_type")?, spec.mean_by_default) {
             (Some(1), _) | (None, true) => Pooling::Mean,
-            _ if keys.flag("attention.causal", true)? => Pooling::Last,
+            _ if is_causal => Pooling::Last,
             _ => Pooling::Cls,
         };
         let labels = keys.texts("classifier.output_labels")?;
@@ -90,14 +90,14 @@ impl Classifier {
     pub fn run(&self, row: &[f32]) -> Vec<f32> {
         let mut x = Rows::from_vec(1, row.len(), row.to_vec());
         if let Some(dense) = &self.dense {
-            x = apply(dense, &x);
+            x = dense.apply(&x);
             self.spec.activation.apply(&mut x);
             if let Some(norm) = &self.norm {
                 norm.apply(&mut x);
             }
         }
         if let Some(output) = &self.output {
-            x = apply(output, &x);
+            x = output.apply(&x);
         }
         let mut scores = x.as_slice().to_vec();
         if self.spec.is_softmax {
@@ -105,19 +105,4 @@ impl Classifier {
         }
         scores
     }
-}
-
-/// `NAME.weight` with as many rows as are stored, and `NAME.bias`.
-fn layer(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<Head>, Error> {
-    let stored = format!("{name}.weight");
-    let n_out = weights.shape(&stored).map_or(0, |shape| shape.dim(1) as usize);
-    let Some(weight) = weights.matrix(&stored, n_in, n_out)? else { return Ok(None) };
-    let bias = weights.vector(&format!("{name}.bias"), n_out)?;
-    Ok(Some(Head { weight, bias, scale: 1.0, soft_cap: None }))
-}
-
-fn apply(layer: &Head, x: &Rows) -> Rows {
-    let mut out = Rows::zeros(x.nrows(), layer.weight.n_out);
-    layer.run(x.view(), Activations::F32, out.view_mut());
-    out
 }

@@ -22,7 +22,7 @@ pub fn pooling(model: &Model, wanted: Option<Pooling>) -> Result<Pooling, Error>
 
 /// Vectors of texts, given as their tokens: for each text (n_rows, width) f32, row-major, where
 /// there is one row, or with [`Pooling::None`] one for each token. The width is
-/// [`Model::n_embd`], or with [`Pooling::Rank`] the number of scores.
+/// [`Model::vector_width`], or with [`Pooling::Rank`] the number of scores.
 ///
 /// # Errors
 /// [`Error::NoVectors`], [`Error::TooShort`] for a text without tokens, [`Error::NoClassifier`],
@@ -59,7 +59,7 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
             };
             vectors[*i] = match (pooling, model.classifier()) {
                 (Pooling::Rank, Some(classifier)) => model.install(|| classifier.run(&vector)),
-                _ => vector,
+                _ => model.install(|| model.dense().run(vector)),
             };
             if vectors[*i].iter().any(|value| !value.is_finite()) {
                 return Err(not_finite(model, format!("text {}", i + 1)));

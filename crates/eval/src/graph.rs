@@ -7,7 +7,7 @@ use crate::{
     ops::{Product, Rows, mul_mat, round_into},
     pass::Pass,
     session::{Activations, Features, KeyValue},
-    weights::Weight,
+    weights::{Weight, Weights},
 };
 
 /// A model that turns tokens into rows.
@@ -63,6 +63,8 @@ pub(crate) struct Prepared {
     pub n_embd: usize,
     /// Floats that are alive at once for each token, about.
     pub row_floats: usize,
+    /// Whether a token sees those before it alone.
+    pub is_causal: bool,
 }
 
 /// From a row to its logits: `logits = cap(scale * (W x + b))`, W (n_vocab, n_embd), `cap(z) = c tanh(z / c)`.
@@ -78,6 +80,22 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// `NAME.weight` with as many rows as are stored, and `NAME.bias`.
+    pub fn layer(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<Head>, Error> {
+        let stored = format!("{name}.weight");
+        let n_out = weights.shape(&stored).map_or(0, |shape| shape.dim(1) as usize);
+        let Some(weight) = weights.matrix(&stored, n_in, n_out)? else { return Ok(None) };
+        let bias = weights.vector(&format!("{name}.bias"), n_out)?;
+        Ok(Some(Head { weight, bias, scale: 1.0, soft_cap: None }))
+    }
+
+    /// `x (n, n_in) -> (n, n_out)`.
+    pub fn apply(&self, x: &Rows) -> Rows {
+        let mut out = Rows::zeros(x.nrows(), self.weight.n_out);
+        self.run(x.view(), Activations::F32, out.view_mut());
+        out
+    }
+
     /// `x (n, n_embd) -> out (n, n_vocab)`.
     pub fn run(&self, x: ArrayView2<'_, f32>, activations: Activations, mut out: ArrayViewMut2<'_, f32>) {
         let product = Product { weight: &self.weight, index: 0, out: out.view_mut() };

@@ -115,12 +115,17 @@ impl<'a> Keys<'a> {
 
     /// A number for each of `n` layers, from a list of at least as many; infinite ones among them, but no NaN.
     pub fn floats(&self, key: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
-        match self.value(key) {
+        self.floats_of(&self.name(key), n)
+    }
+
+    /// The same under a whole key, which some are stored under without the prefix.
+    pub fn floats_of(&self, key: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
+        match self.metadata.get(key) {
             None => Ok(None),
             Some(Value::Array(Array::F32(v))) if v.len() >= n && v.iter().all(|x| !x.is_nan()) => {
                 Ok(Some(v[..n].to_vec()))
             }
-            Some(_) => Err(self.wrong(key, &format!("{n} numbers"))),
+            Some(value) => Err(KeyError::value(key, format!("{n} numbers"), value).into()),
         }
     }
 

@@ -21,6 +21,7 @@ pub mod chunks;
 mod classifier;
 pub mod compare;
 mod decoder;
+mod dense;
 pub mod embed;
 mod error;
 mod exact_sum;

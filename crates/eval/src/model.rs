@@ -8,6 +8,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::{
     Error,
     classifier::Classifier,
+    dense::Dense,
     graph::Prepared,
     keys::Keys,
     models,
@@ -66,6 +67,7 @@ pub struct Model {
     prepared: Prepared,
     pooling: Option<Pooling>,
     classifier: Option<Classifier>,
+    dense: Dense,
     is_causal: bool,
     /// Tensors that are no matrices of products, whatever their shape.
     decoded: BTreeSet<String>,
@@ -78,6 +80,7 @@ struct Parts<'a> {
     keys: Keys<'a>,
     prepared: Prepared,
     classifier: Option<Classifier>,
+    dense: Dense,
     decoded: BTreeSet<String>,
 }
 
@@ -89,9 +92,11 @@ impl<'a> Parts<'a> {
         // no part of a file is passed over in silence.
         let row = models::find(&keys, &weights)?;
         let prepared = row.open(&keys, &mut weights)?;
-        let classifier = Classifier::open(row.classifier(), &keys, &mut weights, prepared.n_embd)?;
+        let (n_embd, is_causal) = (prepared.n_embd, prepared.is_causal);
+        let classifier = Classifier::open(row.classifier(), &keys, &mut weights, n_embd, is_causal)?;
+        let dense = Dense::open(&mut weights, n_embd)?;
         let decoded = weights.check_all_known(&keys.architecture)?;
-        Ok(Parts { keys, prepared, classifier, decoded })
+        Ok(Parts { keys, prepared, classifier, dense, decoded })
     }
 }
 
@@ -118,7 +123,7 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
-        let Parts { keys, prepared, classifier, decoded } = Parts::of(&file)?;
+        let Parts { keys, prepared, classifier, dense, decoded } = Parts::of(&file)?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -126,7 +131,7 @@ impl Model {
         let context_length = keys.count("context_length")?.unwrap_or(0);
         // A file with a classifier and without a key for pooling is a ranker.
         let pooling = Pooling::of_file(&keys)?.or(classifier.as_ref().map(|_| Pooling::Rank));
-        let is_causal = keys.flag("attention.causal", true)?;
+        let is_causal = prepared.is_causal;
         let architecture = keys.architecture;
         Ok(Model {
             file,
@@ -136,6 +141,7 @@ impl Model {
             prepared,
             pooling,
             classifier,
+            dense,
             is_causal,
             decoded,
             activations: options.activations,
@@ -226,6 +232,15 @@ impl Model {
             return Err(Error::NoFeatures { architecture: architecture() });
         }
         Ok(())
+    }
+
+    /// The length of a vector of a text, or of a token: that of a row, unless the file has linear functions behind it.
+    pub fn vector_width(&self) -> usize {
+        self.dense.width().unwrap_or(self.n_embd())
+    }
+
+    pub(crate) fn dense(&self) -> &Dense {
+        &self.dense
     }
 
     pub(crate) fn classifier(&self) -> Option<&Classifier> {

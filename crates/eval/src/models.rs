@@ -13,34 +13,31 @@ use crate::{
     weights::Weights,
 };
 
-/// How an architecture is run.
-pub(crate) enum Graph {
-    /// By the decoder that families share, encoders among them, with what sets this one apart.
-    Decoder(Spec),
-    /// By a graph of its own.
-    Own(Open),
-}
-
 /// Reads the graph of a file.
 type Open = fn(&Keys<'_>, &mut Weights<'_>) -> Result<Prepared, Error>;
 
-/// A row: the value of `general.architecture` and its graph.
+/// A row: the value of `general.architecture` and how it is run.
 pub(crate) struct Row {
     pub name: &'static str,
-    pub graph: Graph,
+    /// What sets it apart among those that the shared decoder runs, encoders among them.
+    pub spec: Spec,
+    /// A graph of its own instead.
+    pub own: Option<Open>,
 }
 
 const fn decoder(name: &'static str, spec: Spec) -> Row {
-    Row { name, graph: Graph::Decoder(spec) }
+    Row { name, spec, own: None }
 }
 
 const fn own(name: &'static str, open: Open) -> Row {
-    Row { name, graph: Graph::Own(open) }
+    Row { name, spec: Spec::LLAMA, own: Some(open) }
 }
 
 /// Every architecture that can be run.
 pub(crate) const MODELS: &[Row] = &[
     decoder("llama", Spec::LLAMA),
+    decoder("afmoe", Spec::AFMOE),
+    decoder("apertus", Spec::NEOX),
     decoder("arcee", Spec::ARCEE),
     decoder("arwkv7", Spec::LLAMA),
     decoder("baichuan", Spec::BAICHUAN),
@@ -51,22 +48,28 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("chatglm", Spec::LLAMA),
     decoder("codeshell", Spec::PHI2),
     decoder("cohere2", Spec::COHERE2),
+    decoder("cohere2moe", Spec::COHERE2_MOE),
     decoder("command-r", Spec::COMMAND_R),
     decoder("dbrx", Spec::DBRX),
     decoder("deepseek", Spec::DEEPSEEK),
     decoder("deepseek2", Spec::DEEPSEEK2),
+    decoder("deepseek2-ocr", Spec::DEEPSEEK2_OCR),
     decoder("dots1", Spec::DOTS1),
     decoder("dream", Spec::NEOX),
     decoder("ernie4_5", Spec::LLAMA),
     decoder("ernie4_5-moe", Spec::LLAMA),
+    decoder("eurobert", Spec::EUROBERT),
     decoder("exaone", Spec::NEOX),
     decoder("exaone-moe", Spec::EXAONE_MOE),
     decoder("exaone4", Spec::EXAONE4),
     decoder("falcon", Spec::GPT_NEOX),
     decoder("falcon-h1", Spec::NEOX),
     decoder("gemma", Spec::GEMMA),
+    decoder("gemma-embedding", Spec::GEMMA_EMBEDDING),
     decoder("gemma2", Spec::GEMMA2),
     decoder("gemma3", Spec::GEMMA3),
+    decoder("gemma3n", Spec::GEMMA4),
+    decoder("gemma4", Spec::GEMMA4),
     decoder("glm4", Spec::LLAMA),
     decoder("glm4moe", Spec::GLM4_MOE),
     decoder("gpt-oss", Spec::GPT_OSS),
@@ -85,10 +88,12 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("jais2", Spec::NEMOTRON),
     decoder("jina-bert-v2", Spec::JINA_BERT_V2),
     decoder("jamba", Spec::JAMBA),
+    decoder("laguna", Spec::LAGUNA),
     decoder("lfm2", Spec::LFM2),
     decoder("lfm2moe", Spec::LFM2_MOE),
     decoder("llada", Spec::LLAMA),
     decoder("llada-moe", Spec::QWEN2_MOE),
+    decoder("llama-embed", Spec::LLAMA_EMBED),
     decoder("llama4", Spec::LLAMA4),
     decoder("maincoder", Spec::MAINCODER),
     decoder("mamba", Spec::LLAMA),
@@ -105,11 +110,13 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("nemotron_h", Spec::NEMOTRON_H),
     decoder("nemotron_h_moe", Spec::NEMOTRON_H),
     decoder("nomic-bert", Spec::NOMIC_BERT),
+    decoder("nomic-bert-moe", Spec::NOMIC_BERT_MOE),
     decoder("olmo", Spec::OLMO),
     decoder("olmo2", Spec::OLMO2),
     decoder("olmoe", Spec::OLMOE),
     decoder("openelm", Spec::NEOX),
     decoder("orion", Spec::STABLELM),
+    decoder("paddleocr", Spec::NEOX),
     decoder("persimmon", Spec::PERSIMMON),
     decoder("phi2", Spec::PHI2),
     decoder("phi3", Spec::NEOX),
@@ -136,6 +143,7 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("stablelm", Spec::STABLELM),
     decoder("starcoder", Spec::GPT2),
     decoder("starcoder2", Spec::STARCODER2),
+    decoder("step35", Spec::STEP35),
     own("t5", t5::open),
     own("t5encoder", t5::open_encoder),
     own("whisper", whisper::open),
@@ -159,18 +167,15 @@ pub(crate) fn find(keys: &Keys<'_>, weights: &Weights<'_>) -> Result<&'static Ro
 impl Row {
     /// Reads the graph of a file.
     pub fn open(&self, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
-        match self.graph {
-            Graph::Decoder(spec) => decoder::open(spec, keys, weights),
-            Graph::Own(open) => open(keys, weights),
+        match self.own {
+            None => decoder::open(self.spec, keys, weights),
+            Some(open) => open(keys, weights),
         }
     }
 
     /// What a classifier of this architecture is like.
     pub fn classifier(&self) -> ClassifierSpec {
-        match self.graph {
-            Graph::Decoder(spec) => spec.classifier,
-            Graph::Own(_) => ClassifierSpec::BERT,
-        }
+        self.spec.classifier
     }
 }
 

@@ -1,6 +1,6 @@
 //! One run of a graph over a batch of sequences.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use ndarray::{ArrayView2, Axis, s};
 use quant::Level;
@@ -53,6 +53,10 @@ pub(crate) struct Pass<'a, 'o> {
     session: Option<&'a mut Session>,
     /// RWKV 7: values of the first layer, which later layers mix into theirs: (n, n_embd).
     pub first_values: Option<Rows>,
+    /// Gemma 3n and 4: what each layer is told of the tokens: (n, n_layer * n_embd_per_layer).
+    pub per_layer_inputs: Option<Rows>,
+    /// Without a session, keys and values that layers of this run see.
+    key_values: BTreeMap<usize, KeyValue>,
     buffers: Buffers,
 }
 
@@ -78,6 +82,8 @@ impl<'a, 'o> Pass<'a, 'o> {
             observer,
             session,
             first_values: None,
+            per_layer_inputs: None,
+            key_values: BTreeMap::new(),
             buffers: Buffers::default(),
         }
     }
@@ -246,31 +252,44 @@ impl<'a, 'o> Pass<'a, 'o> {
         index: usize,
         attention: &Attention<'_>,
         query: &Rows,
-        mut key: Rows,
-        mut value: Rows,
+        key: Rows,
+        value: Rows,
     ) -> Rows {
+        self.put_key_value(index, key, value);
+        let out = self.attend_to(index, attention, query);
+        self.key_values.remove(&index);
+        out
+    }
+
+    /// Puts keys and values of layer `index` where [`Pass::attend_to`] finds them, in this layer and in later ones.
+    pub fn put_key_value(&mut self, index: usize, mut key: Rows, mut value: Rows) {
         // The reference's cache holds keys and values in f16.
         if self.activations == Activations::Rounded {
             round(&mut key, DType::F16);
             round(&mut value, DType::F16);
         }
+        match &mut self.session {
+            Some(session) => session.append(index, &key, &value),
+            None => {
+                self.key_values.insert(index, (key, value));
+            }
+        }
+    }
+
+    /// Attention of every sequence to the keys and values that were put for layer `index`:
+    /// `query (n, ..) -> (n, n_head * value_width)`.
+    pub fn attend_to(&self, index: usize, attention: &Attention<'_>, query: &Rows) -> Rows {
         let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
         let queries =
             |span: &Span| Queries { start: span.rows.start, end: span.rows.end, position: span.position };
         let blocks: Vec<_> = self.spans.iter().map(|span| self.blocks(span, attention.mask)).collect();
-        if let Some(session) = &mut self.session {
-            let (keys, values) = session.append(index, &key, &value);
+        if let Some(session) = &self.session {
             let span = &self.spans[0];
-            let n = span.position + span.rows.len();
-            // Rows behind n are room for tokens to come.
-            let view = KvView {
-                queries: queries(span),
-                keys: keys.slice(s![..n, ..]),
-                values: values.slice(s![..n, ..]),
-                blocks: &blocks[0],
-            };
+            let (keys, values) = session.key_value(index, span.position + span.rows.len());
+            let view = KvView { queries: queries(span), keys, values, blocks: &blocks[0] };
             return attention.run(query, &[view], out);
         }
+        let (key, value) = &self.key_values[&index];
         let views = self.spans.iter().zip(&blocks).map(|(span, blocks)| KvView {
             queries: queries(span),
             keys: key.slice_axis(Axis(0), span.rows.clone().into()),

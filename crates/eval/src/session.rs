@@ -182,13 +182,8 @@ impl Session {
         self.states.insert((index, kind), state);
     }
 
-    /// Appends rows of layer `index` and returns all of them; rows behind the appended ones mean nothing.
-    pub(crate) fn append(
-        &mut self,
-        index: usize,
-        key: &Rows,
-        value: &Rows,
-    ) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
+    /// Appends rows of layer `index`.
+    pub(crate) fn append(&mut self, index: usize, key: &Rows, value: &Rows) {
         if self.layers.len() <= index {
             self.layers.resize_with(index + 1, Default::default);
         }
@@ -206,6 +201,12 @@ impl Session {
             }
             all.slice_mut(s![self.n_past..end, ..]).assign(&**new);
         }
-        (keys.view(), values.view())
+    }
+
+    /// The first `n` keys and values of layer `index`, which were appended before.
+    pub(crate) fn key_value(&self, index: usize, n: usize) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
+        let (keys, values) = &self.layers[index];
+        // Rows behind them are room for tokens to come.
+        (keys.slice(s![..n, ..]), values.slice(s![..n, ..]))
     }
 }

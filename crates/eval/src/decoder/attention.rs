@@ -1,9 +1,10 @@
 //! The attention part of a layer.
 //!
 //! ```text
-//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h
-//! y = W_o (c sigmoid(g) * attend(q, k, v))          g: a gate beside each head's query (Qwen 3 Next), else sigmoid(g)
-//!                                                   is 1; c: a number (MiMo V2), else 1
+//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized
+//! y = W_o (c f(g) * attend(q, k, v))          g: a gate beside each head's query (Qwen 3 Next), or W_g h, for each
+//!                                             head or each of its elements (Laguna); without a gate f(g) is 1;
+//!                                             c: a number (MiMo V2), else 1
 //! ```
 //!
 //! `attend` and its masks, caps, sinks and biases are in [`ops::Attention`]; h (n_embd), q (n_head * key_width),
@@ -12,37 +13,51 @@
 use ndarray::{Axis, s};
 
 use super::{
+    heads::{Heads, count_of_kind, sliding_window},
     linear::Linear,
     mixer::Mixer,
     params::{DecoderParams, soft_cap},
     rope_scaling,
-    spec::{Alibi, RopeLayers, Temperature},
+    spec::{Alibi, RopeLayers, ScoreScale, Temperature},
 };
 use crate::{
     Error,
     keys::Keys,
-    ops::{self, Mask, Norm, NormKind, Rope, RopeKind, Rows, sigmoid},
+    ops::{self, Activation, Mask, Norm, NormKind, Rope, RopeKind, Rows},
     pass::Pass,
     weights::Weights,
 };
 
-/// Queries, keys and values, boxed because a layer holds one or three.
+/// Queries, keys and values, boxed because a layer holds one to three.
 enum Projections {
     Apart(Box<[Linear; 3]>),
     Fused(Box<Linear>),
+    /// Queries and keys; values are the keys.
+    KeysAsValues(Box<[Linear; 2]>),
+    /// Queries alone: keys and values are those of an earlier layer.
+    QueriesAlone(Box<Linear>),
 }
 
 pub(super) struct Attention {
     projections: Projections,
+    /// The layer whose keys and values it sees: itself, or an earlier one.
+    source: usize,
+    /// Whether later layers see those of this one.
+    is_source: bool,
     qkv_by_head: bool,
     /// Whether each head's query comes with a gate for the head's output.
     is_gated: bool,
     /// What values are multiplied with.
     value_scale: Option<f32>,
+    /// To a gate for each head, or for each of its elements.
+    gate: Option<Linear>,
+    gate_activation: Activation,
     /// The bound of queries, keys and values, on both sides of zero.
     clamp: Option<f32>,
     query_norm: Option<Norm>,
     key_norm: Option<Norm>,
+    /// Of each head of values.
+    value_norm: Option<Norm>,
     /// The elements of queries and of keys that are normalized together.
     norm_widths: (usize, usize),
     /// Whether these norms come behind the rotation.
@@ -79,35 +94,33 @@ impl Attention {
     ) -> Result<Attention, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
         let (spec, n_embd) = (&params.spec, params.n_embd);
-        let per_layer = |key: &str| keys.counts(key, params.n_layer).map(|counts| counts.map(|c| c[i]));
-        let n_head =
-            per_layer("attention.head_count")?.ok_or_else(|| keys.missing("attention.head_count"))?;
-        let n_head_kv = per_layer("attention.head_count_kv")?.unwrap_or(n_head);
-        if n_head == 0 || n_head_kv == 0 || n_head % n_head_kv != 0 {
-            return Err(keys.wrong("attention.head_count_kv", "a divisor of the number of heads"));
-        }
-        // Where no key says it, tensors do: heads may be wider than the embedding has room for (GLM).
-        let rows = |name: &str| weights.shape(&blk(name)).map(|shape| shape.dim(1) as usize);
-        let width = |key: &str, rows: Option<usize>, n: usize| -> Result<usize, Error> {
-            let stored = || rows.map_or(n_embd / n_head, |rows| rows / n);
-            Ok(keys.count(key)?.unwrap_or_else(stored))
-        };
-        let key_width = width("attention.key_length", rows("attn_q.weight"), n_head)?;
-        let value_width = width("attention.value_length", rows("attn_v.weight"), n_head_kv)?;
-        if key_width == 0 || value_width == 0 {
-            return Err(keys.wrong("attention.head_count", "no more heads than elements"));
-        }
+        let Heads { n_head, n_head_kv, key_width, value_width, window, source, is_source } =
+            Heads::read(params, keys, weights, i)?;
         let (n_query, n_key, n_value) = (n_head * key_width, n_head_kv * key_width, n_head_kv * value_width);
         // Twice as many rows as queries have elements: a gate follows each head's query.
         let stored = weights.shape(&blk("attn_q.weight")).map_or(0, |shape| shape.dim(1));
         let is_gated = key_width == value_width && stored == 2 * n_query as u64;
-        let projections = match Linear::open(weights, &blk("attn_qkv"), n_embd, n_query + n_key + n_value)? {
-            Some(fused) => Projections::Fused(Box::new(fused)),
-            None => Projections::Apart(Box::new([
-                Linear::need(weights, &blk("attn_q"), n_embd, if is_gated { 2 * n_query } else { n_query })?,
-                Linear::need(weights, &blk("attn_k"), n_embd, n_key)?,
-                Linear::need(weights, &blk("attn_v"), n_embd, n_value)?,
-            ])),
+        let has_values = weights.shape(&blk("attn_v.weight")).is_some();
+        let fused = match source == i {
+            true => Linear::open(weights, &blk("attn_qkv"), n_embd, n_query + n_key + n_value)?,
+            false => None,
+        };
+        let projections = if let Some(fused) = fused {
+            Projections::Fused(Box::new(fused))
+        } else {
+            let mut part = |name: &str, n: usize| Linear::need(weights, &blk(name), n_embd, n);
+            let query = part("attn_q", if is_gated { 2 * n_query } else { n_query })?;
+            if source != i {
+                // Checkpoints of Gemma 3n hold matrices that nothing uses.
+                for name in ["attn_k", "attn_v", "attn_k_norm"] {
+                    weights.ignore(&blk(&format!("{name}.weight")));
+                }
+                Projections::QueriesAlone(Box::new(query))
+            } else if spec.value_norm && !has_values && n_key == n_value {
+                Projections::KeysAsValues(Box::new([query, part("attn_k", n_key)?]))
+            } else {
+                Projections::Apart(Box::new([query, part("attn_k", n_key)?, part("attn_v", n_value)?]))
+            }
         };
         // Weights are for a head, or for all heads; which of both is normalized together is the family's.
         let mut head_norm = |name: &str, n: usize| {
@@ -115,10 +128,9 @@ impl Attention {
             let n = if stored == Some(key_width) { key_width } else { n };
             params.norm_if_there(weights, &blk(name), n)
         };
-        let (query_norm, key_norm) = (head_norm("attn_q_norm", n_query)?, head_norm("attn_k_norm", n_key)?);
+        let query_norm = head_norm("attn_q_norm", n_query)?;
+        let key_norm = if source == i { head_norm("attn_k_norm", n_key)? } else { None };
         let norm_widths = if spec.qk_norm_over_heads { (n_query, n_key) } else { (key_width, key_width) };
-        // The mask of this layer: window, chunk or everything, and for encoders in both directions.
-        let window = sliding_window(params, keys, i)?;
         let max_bias = match spec.alibi {
             Alibi::None => None,
             Alibi::Always(max) => Some(max),
@@ -126,11 +138,20 @@ impl Attention {
             Alibi::OfLayers(n, max) => (n == params.n_layer).then_some(max),
         };
         let max_bias = max_bias.filter(|max| *max > 0.0);
-        let scale = match spec.score_scale_of_embedding {
-            Some(n) if n == params.n_layer => 1.0 / ((n_embd / n_head) as f32).sqrt(),
+        let scale = match spec.score_scale {
+            ScoreScale::One => 1.0,
+            ScoreScale::EmbeddingWithLayers(n) if n == params.n_layer => {
+                1.0 / ((n_embd / n_head) as f32).sqrt()
+            }
             _ => 1.0 / (key_width as f32).sqrt(),
         };
-        let mask = match (keys.flag("attention.causal", true)?, window) {
+        // As in the reference, 0 means the default.
+        let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
+        // Whether the layer rotates decides what follows: Llama 4 normalizes after the rotation, and scales by temperature where
+        // there is none.
+        let rope = Ropes::open(params, keys, weights, i, key_width, window)?;
+        // The mask of this layer: window, chunk or everything, and for encoders in both directions.
+        let mask = match (params.is_causal, window) {
             (true, None) => Mask::Causal,
             (true, Some(n)) if spec.sliding.is_some_and(|sliding| sliding.chunked) => Mask::Chunk(n),
             (true, Some(n)) => Mask::SlidingWindow(n),
@@ -138,19 +159,23 @@ impl Attention {
             // An encoder's window counts both directions.
             (false, Some(n)) => Mask::SymmetricWindow(n / 2),
         };
-        // As in the reference, 0 means the default.
-        let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
-        // Whether the layer rotates decides what follows: Llama 4 normalizes after the rotation, and scales by temperature where
-        // there is none.
-        let rope = Ropes::open(params, keys, weights, i, key_width, window)?;
+        let n_gate = weights.shape(&blk("attn_gate.weight")).map_or(0, |shape| shape.dim(1) as usize);
+        let n_gate = if n_gate == n_head { n_head } else { n_head * value_width };
+        let gate = Linear::open(weights, &blk("attn_gate"), n_embd, n_gate)?;
+        let weightless = Norm { kind: NormKind::Rms, epsilon: params.epsilon, weight: None, bias: None };
         Ok(Attention {
             projections,
+            source,
+            is_source,
             qkv_by_head: spec.qkv_by_head && n_head == n_head_kv,
             is_gated,
             value_scale: keys.float("attention.value_scale")?,
+            gate,
+            gate_activation: spec.attention_gate,
             clamp: keys.float("attention.clamp_kqv")?.filter(|clamp| *clamp > 0.0),
             query_norm,
             key_norm,
+            value_norm: spec.value_norm.then(|| weightless.clone()),
             norm_widths,
             norms_after_rope: spec.qk_norm_after_rope,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
@@ -158,7 +183,7 @@ impl Attention {
                 Some(norm)
                     if rope.is_some() && keys.count("expert_count")? != Some(norm.not_with_experts) =>
                 {
-                    Some(Norm { kind: NormKind::Rms, epsilon: params.epsilon, weight: None, bias: None })
+                    Some(weightless)
                 }
                 _ => None,
             },
@@ -193,18 +218,26 @@ impl Attention {
     }
 
     /// The norms of queries and keys, where there are any.
-    fn normalize(&self, query: &mut Rows, key: &mut Rows) {
+    fn normalize(&self, query: &mut Rows, own: &mut Option<[Rows; 2]>) {
         if let Some(norm) = &self.query_norm {
             norm.apply_groups(query, self.norm_widths.0);
         }
-        if let Some(norm) = &self.key_norm {
+        if let (Some(norm), Some([key, _])) = (&self.key_norm, own) {
             norm.apply_groups(key, self.norm_widths.1);
         }
     }
 
-    /// Queries, keys and values: (n, n_head * key_width), (n, n_head_kv * key_width), (n, n_head_kv * value_width).
-    fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; 3] {
-        match &self.projections {
+    /// Queries (n, n_head * key_width); keys (n, n_head_kv * key_width) and values (n, n_head_kv * value_width), unless they
+    /// are those of another layer.
+    fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> (Rows, Option<[Rows; 2]>) {
+        let [query, key, value] = match &self.projections {
+            Projections::QueriesAlone(query) => return (query.run(h, pass), None),
+            Projections::KeysAsValues(both) => {
+                let [query, key] = Linear::run_all(both.each_ref(), h, pass);
+                let mut value = pass.scratch(key.nrows(), key.ncols());
+                value.copy_from(&key);
+                [query, key, value]
+            }
             Projections::Apart(apart) => Linear::run_all(apart.each_ref(), h, pass),
             Projections::Fused(fused) => {
                 let all = fused.run(h, pass);
@@ -228,7 +261,8 @@ impl Attention {
                     part
                 })
             }
-        }
+        };
+        (query, Some([key, value]))
     }
 }
 
@@ -238,28 +272,36 @@ impl Mixer for Attention {
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let [mut query, mut key, mut value] = self.project(h, pass);
-        let gate = self.is_gated.then(|| self.take_gate(&mut query, pass));
+        let (mut query, mut own) = self.project(h, pass);
+        let gate = match &self.gate {
+            Some(gate) => Some(gate.run(h, pass)),
+            None => self.is_gated.then(|| self.take_gate(&mut query, pass)),
+        };
         // Clamp (DBRX, OLMo), normalize, rotate, normalize behind it (Hunyuan) or again (Llama 4), scale by position: each
         // where there is such a step, in this order.
         if let Some(clamp) = self.clamp {
-            for rows in [&mut query, &mut key, &mut value] {
+            for rows in std::iter::once(&mut query).chain(own.iter_mut().flatten()) {
                 rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
             }
         }
         if !self.norms_after_rope {
-            self.normalize(&mut query, &mut key);
+            self.normalize(&mut query, &mut own);
+        }
+        if let (Some(norm), Some([_, value])) = (&self.value_norm, &mut own) {
+            norm.apply_groups(value, self.value_width);
         }
         if let Some(ropes) = &self.rope {
             let rope = ropes.choose(pass.end());
-            rope.apply(&mut [&mut query, &mut key], self.key_width, 0, &pass.rope_cache(rope));
+            let cache = pass.rope_cache(rope);
+            rope.apply(&mut queries_and_keys(&mut query, &mut own), self.key_width, 0, &cache);
         }
         if self.norms_after_rope {
-            self.normalize(&mut query, &mut key);
+            self.normalize(&mut query, &mut own);
         }
         if let Some(norm) = &self.post_rope_norm {
-            norm.apply_groups(&mut query, self.key_width);
-            norm.apply_groups(&mut key, self.key_width);
+            for rows in queries_and_keys(&mut query, &mut own) {
+                norm.apply_groups(rows, self.key_width);
+            }
         }
         if let Some(temperature) = self.temperature {
             temperature.apply(&mut query, pass.positions());
@@ -277,9 +319,21 @@ impl Mixer for Attention {
             sinks: self.sinks.as_deref(),
             bias: None,
         };
-        let mut attended = pass.attend(index, &attention, &query, key, value);
-        if let Some(gate) = gate {
-            ndarray::Zip::from(&mut *attended).and(&*gate).par_for_each(|x, gate| *x *= sigmoid(*gate));
+        let mut attended = match own {
+            None => pass.attend_to(self.source, &attention, &query),
+            Some([key, value]) if self.is_source => {
+                pass.put_key_value(index, key, value);
+                pass.attend_to(index, &attention, &query)
+            }
+            Some([key, value]) => pass.attend(index, &attention, &query, key, value),
+        };
+        if let Some(mut gate) = gate {
+            self.gate_activation.apply(&mut gate);
+            // One factor for as many elements as the gate has fewer.
+            let width = attended.ncols() / gate.ncols();
+            for (elements, gate) in attended.as_mut_slice().chunks_exact_mut(width).zip(gate.as_slice()) {
+                elements.iter_mut().for_each(|x| *x *= gate);
+            }
         }
         if let Some(scale) = self.value_scale {
             *attended *= scale;
@@ -288,25 +342,9 @@ impl Mixer for Attention {
     }
 }
 
-/// The sliding window of a layer, if it has one.
-fn sliding_window(params: &DecoderParams, keys: &Keys<'_>, i: usize) -> Result<Option<usize>, Error> {
-    let Some(sliding) = params.spec.sliding else { return Ok(None) };
-    let key = "attention.sliding_window_pattern";
-    let flags = keys.flags(key, params.n_layer)?;
-    // The reference asks for the number of layers even where the file states a pattern.
-    if flags.is_none() && sliding.only_with_layers.is_some_and(|n| n != params.n_layer) {
-        return Ok(None);
-    }
-    let window = keys.count("attention.sliding_window")?.or(sliding.window).filter(|window| *window > 0);
-    let slides = match flags {
-        Some(flags) => flags[i],
-        None => {
-            let period = keys.count(key)?.unwrap_or(sliding.period);
-            period == 0
-                || if sliding.full_first { !i.is_multiple_of(period) } else { i % period < period - 1 }
-        }
-    };
-    Ok(window.filter(|_| slides))
+/// What is rotated, and normalized behind the rotation: queries, and the keys that a layer makes.
+fn queries_and_keys<'a>(query: &'a mut Rows, own: &'a mut Option<[Rows; 2]>) -> Vec<&'a mut Rows> {
+    std::iter::once(query).chain(own.iter_mut().map(|[key, _]| key)).collect()
 }
 
 impl Ropes {
@@ -320,12 +358,21 @@ impl Ropes {
     ) -> Result<Option<Ropes>, Error> {
         let spec = &params.spec;
         // Only the first n_rot elements of a head rotate (0.25 of them in GPT-NeoX, half in ChatGLM).
-        let n_rot = keys.count("rope.dimension_count")?.unwrap_or(key_width);
+        let stated = count_of_kind(keys, "rope.dimension_count", window)?;
+        let n_rot = stated.filter(|n| *n > 0 || !spec.zero_rotates_all).unwrap_or(key_width);
+        // Divisors may be there for all of a head although a part of it rotates; its pairs have the first of them.
+        let n_divisors = n_rot / 2;
+        let n_rot = if window.is_none() { n_rot / spec.rope_part_of_full } else { n_rot };
         if n_rot > key_width || n_rot % 2 != 0 {
             return Err(keys.wrong("rope.dimension_count", "an even part of a head"));
         }
         // Divisors of the frequencies: Llama 3's, for any length, or LongRoPE's two sets.
-        let mut divisors = |name: &str| weights.vector(name, n_rot / 2);
+        // Layers with a window may have none.
+        let is_divided = window.is_none() || spec.sliding.is_none_or(|sliding| sliding.same_scaling);
+        let mut divisors = |name: &str| match is_divided {
+            true => weights.vector(name, n_divisors),
+            false => Ok(None),
+        };
         let all = divisors("rope_freqs.weight")?;
         let (long, short) = (divisors("rope_factors_long.weight")?, divisors("rope_factors_short.weight")?);
         let rotates = match spec.rope_layers {
@@ -340,6 +387,9 @@ impl Ropes {
                 Some(rotates) => rotates[i],
                 None => keys.flag("rope.scaling.finetuned", true)?,
             },
+            RopeLayers::SlidingOrDense => {
+                window.is_some() || i < keys.count("leading_dense_block_count")?.unwrap_or(0)
+            }
             RopeLayers::AllButEveryNth(n) => !(i + 1).is_multiple_of(n),
         };
         let Some(kind) = spec.rope.filter(|_| rotates) else { return Ok(None) };

@@ -41,6 +41,8 @@ pub(super) struct Experts {
     /// To the rows that the experts take, and back from those that they give.
     latent: Option<Box<[Linear; 2]>>,
     shared: Option<Mlp>,
+    /// What the sum of all is multiplied with, where there is a shared one.
+    sum_scale: f32,
     /// To one logit: the sigmoid of it is the factor of the shared expert.
     shared_gate: Option<Linear>,
 }
@@ -65,6 +67,8 @@ type Routed = (Vec<usize>, Vec<f32>);
 /// A matrix and a bias for each expert.
 struct Stack {
     weight: Weight,
+    /// (n_expert): what products with each matrix are multiplied with.
+    scale: Option<Vec<f32>>,
     /// (n_expert, n_out).
     bias: Option<Vec<f32>>,
 }
@@ -79,8 +83,9 @@ impl Stack {
     ) -> Result<Option<Stack>, Error> {
         let weight = weights.stack(&format!("{name}.weight"), n_in, n_out, n)?;
         let Some(weight) = weight else { return Ok(None) };
+        let scale = weights.vector(&format!("{name}.scale"), n)?;
         let bias = weights.vector(&format!("{name}.bias"), n * n_out)?;
-        Ok(Some(Stack { weight, bias }))
+        Ok(Some(Stack { weight, scale, bias }))
     }
 
     fn need(
@@ -94,7 +99,11 @@ impl Stack {
             .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
     }
 
-    fn add_bias(&self, expert: usize, rows: &mut Rows) {
+    /// Makes the product of the expert's matrix the output of its linear function.
+    fn scale_and_add_bias(&self, expert: usize, rows: &mut Rows) {
+        if let Some(scale) = &self.scale {
+            *rows *= scale[expert];
+        }
         if let Some(bias) = &self.bias {
             let n = self.weight.n_out;
             rows.add_bias(&bias[expert * n..(expert + 1) * n]);
@@ -155,8 +164,8 @@ impl Experts {
         // A shared expert is a plain MLP beside the stacks, known by its matrix.
         let has_shared = weights.shape(&blk("ffn_down_shexp.weight")).is_some();
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}_shexp")));
-        let shared =
-            has_shared.then(|| Mlp::open(params.spec.activation, n_embd, weights, names)).transpose()?;
+        let activation = params.activation(keys, i, "swiglu_clamp_shexp")?;
+        let shared = has_shared.then(|| Mlp::open(activation, n_embd, weights, names)).transpose()?;
         let latent = match keys.count("moe_latent_size")?.filter(|n| *n > 0) {
             None => None,
             Some(n) => Some(Box::new([
@@ -185,13 +194,14 @@ impl Experts {
                 scale: stated.unwrap_or(1.0),
             },
             scale_input: params.spec.scale_expert_input,
-            activation: params.spec.activation,
+            activation: params.activation(keys, i, "swiglu_clamp_exp")?,
             gate: if is_fused { None } else { Stack::open(weights, &blk("ffn_gate_exps"), n_in, n_ff, n)? },
             up,
             is_fused,
             down: Stack::need(weights, &blk("ffn_down_exps"), n_ff, n_in, n)?,
             latent,
             shared,
+            sum_scale: if has_shared { params.spec.shared_experts_scale } else { 1.0 },
             shared_gate: Linear::open(weights, &blk("ffn_gate_inp_shexp"), n_embd, 1)?,
         }))
     }
@@ -204,8 +214,13 @@ impl Experts {
 
     /// `h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        self.run_routed_by(h, h, pass)
+    }
+
+    /// The same where the router reads other rows: `routed_by, h (n, n_embd) -> (n, n_embd)`.
+    pub fn run_routed_by(&self, routed_by: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Step 1: route. For each expert, the rows that go to it and their weights.
-        let logits = self.router.run(h, pass);
+        let logits = self.router.run(routed_by, pass);
         let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
         for (row, logits) in logits.rows().into_iter().enumerate() {
             for (expert, weight) in self.routing.route(logits.to_vec()) {
@@ -242,6 +257,9 @@ impl Experts {
                 out += &up.run(&sum, pass);
             }
         }
+        if self.sum_scale != 1.0 {
+            out *= self.sum_scale;
+        }
         out
     }
 
@@ -267,7 +285,7 @@ impl Experts {
             None => {
                 let out = up.view_mut();
                 pass.mul_mat(h.view(), vec![Product { weight: &self.up.weight, index: expert, out }]);
-                self.up.add_bias(expert, &mut up);
+                self.up.scale_and_add_bias(expert, &mut up);
                 if self.is_fused {
                     let mut inner = pass.scratch(n_rows, self.down.weight.n_in);
                     self.activation.apply_halves(&up, true, &mut inner);
@@ -286,8 +304,8 @@ impl Experts {
                         Product { weight: &self.up.weight, index: expert, out: up.view_mut() },
                     ],
                 );
-                gates.add_bias(expert, &mut gate);
-                self.up.add_bias(expert, &mut up);
+                gates.scale_and_add_bias(expert, &mut gate);
+                self.up.scale_and_add_bias(expert, &mut up);
                 self.activation.apply_gated(&mut gate, &up);
                 gate
             }
@@ -295,7 +313,7 @@ impl Experts {
         let mut out = pass.scratch(n_rows, self.down.weight.n_out);
         let product = Product { weight: &self.down.weight, index: expert, out: out.view_mut() };
         pass.mul_mat(inner.view(), vec![product]);
-        self.down.add_bias(expert, &mut out);
+        self.down.scale_and_add_bias(expert, &mut out);
         out
     }
 }

@@ -15,13 +15,17 @@
 //! or alone       Nemotron-H                         x += F(n1 x)
 //! ```
 //!
-//! Granite and MiniCPM multiply what is added to `x` with a factor.
+//! Gemma 3n adds a second path behind the mixers, Gemma 4 the layer's own input behind the feed-forward part. Granite and
+//! MiniCPM multiply what is added to `x` with a factor.
 
 use super::{
     experts::Experts,
+    laurel::Laurel,
     mixer::{ChannelMix, Mixer},
     mlp::Mlp,
+    mlp_beside_experts::MlpBesideExperts,
     params::DecoderParams,
+    per_layer_input::PerLayerInput,
     select,
 };
 use crate::{
@@ -43,9 +47,13 @@ pub(super) struct Layer {
     stream_norm: Option<Norm>,
     /// The same once more, with the stream from before the attention added again.
     second_stream_norm: Option<Norm>,
+    /// A second path around the mixers.
+    laurel: Option<Laurel>,
     mlp_norm: Option<Norm>,
     feed_forward: Option<FeedForward>,
     mlp_post_norm: Option<Norm>,
+    /// What is added behind the feed-forward part.
+    per_layer_input: Option<PerLayerInput>,
     /// Of the residual stream behind the layer.
     end_norm: Option<Norm>,
     /// Whether the feed-forward part reads the same rows as the attention.
@@ -58,6 +66,7 @@ pub(super) struct Layer {
 enum FeedForward {
     Mlp(Box<Mlp>),
     Experts(Box<Experts>),
+    MlpBesideExperts(Box<MlpBesideExperts>),
     ChannelMix(Box<ChannelMix>),
 }
 
@@ -103,6 +112,13 @@ impl Layer {
         let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
         // RWKV 6 halves the stream every few layers to stay in the range of f16, and its weights are stored for that.
         let period = keys.count("rescale_every_n_layers")?.unwrap_or(0);
+        let halved = (period != 0 && (i + 1).is_multiple_of(period)).then_some(0.5);
+        let scale = weights.vector(&blk("layer_output_scale.weight"), 1)?.map(|scale| scale[0]);
+        // With several streams it is not added to that of the layer alone.
+        let per_layer_input = match weights.shape(&blk("altup_router.weight")) {
+            None => PerLayerInput::open(params, keys, weights, i)?,
+            Some(_) => None,
+        };
         Ok(Layer {
             attention_norm,
             second_norm,
@@ -110,13 +126,15 @@ impl Layer {
             attention_post_norm,
             stream_norm,
             second_stream_norm,
+            laurel: Laurel::open(params, weights, i)?,
             mlp_norm,
             feed_forward,
             mlp_post_norm,
+            per_layer_input,
             end_norm: params.norm_if_there(weights, &blk("layer_output_norm"), n_embd)?,
             is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
             residual_scale: params.residual_scale,
-            rescale: (period != 0 && (i + 1).is_multiple_of(period)).then_some(0.5),
+            rescale: scale.or(halved),
         })
     }
 
@@ -159,17 +177,24 @@ impl Layer {
                 x.add_scaled(1.0, &h);
                 norm.apply(x);
             }
+            if let Some(laurel) = &self.laurel {
+                laurel.add(x, &h, pass);
+            }
             norm(&self.mlp_norm, x, &mut h);
         }
         drop(mixed);
 
         // Step 3: the feed-forward part, and what is done to the stream behind it.
         if let Some(feed_forward) = &self.feed_forward {
-            let mut y = feed_forward.run(index, &h, pass);
+            let mut y = feed_forward.run(index, x, &h, pass);
             if let Some(norm) = &self.mlp_post_norm {
                 norm.apply(&mut y);
             }
             x.add_scaled(self.residual_scale, &y);
+        }
+        if let Some(input) = &self.per_layer_input {
+            let more = input.run(x, pass);
+            x.add_scaled(1.0, &more);
         }
         if let Some(norm) = &self.end_norm {
             norm.apply(x);
@@ -205,6 +230,9 @@ impl FeedForward {
         if let Some(mix) = ChannelMix::open(params, weights, i)? {
             return Ok(Some(FeedForward::ChannelMix(Box::new(mix))));
         }
+        if let Some(both) = MlpBesideExperts::open(params, keys, weights, i)? {
+            return Ok(Some(FeedForward::MlpBesideExperts(Box::new(both))));
+        }
         if let Some(experts) = Experts::open(params, keys, weights, i)? {
             return Ok(Some(FeedForward::Experts(Box::new(experts))));
         }
@@ -216,8 +244,12 @@ impl FeedForward {
         // In Jina's code embeddings, known by their second norm of the stream, the gate is the second half of the fused
         // matrix; in its text embeddings the first. The reference takes them for the same.
         let gate_first = !(has("attn_output_norm.weight") && has("attn_norm_2.weight"));
-        let mut mlp = Mlp::open(params.spec.activation, params.n_embd, weights, names)?;
+        let activation = params.activation(keys, i, "swiglu_clamp_shexp")?;
+        let mut mlp = Mlp::open(activation, params.n_embd, weights, names)?;
         mlp.gate_first = gate_first;
+        // As many deviations below the mean as can be: none is left out.
+        let sparsity = keys.floats("activation_sparsity_scale", params.n_layer)?.map(|all| all[i]);
+        mlp.sparsity = sparsity.filter(|deviations| deviations.is_finite());
         Ok(Some(FeedForward::Mlp(Box::new(mlp))))
     }
 
@@ -226,15 +258,17 @@ impl FeedForward {
         match self {
             FeedForward::Mlp(mlp) => mlp.row_floats(),
             FeedForward::Experts(experts) => experts.row_floats(),
+            FeedForward::MlpBesideExperts(both) => both.row_floats(),
             FeedForward::ChannelMix(mix) => mix.row_floats(),
         }
     }
 
-    /// `h (n, n_embd) -> (n, n_embd)`.
-    fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    /// `x (n, n_embd)`, the residual stream, and `h`, the same normalized, `-> (n, n_embd)`.
+    fn run(&self, index: usize, x: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         match self {
             FeedForward::Mlp(mlp) => mlp.run(h, pass),
             FeedForward::Experts(experts) => experts.run(h, pass),
+            FeedForward::MlpBesideExperts(both) => both.run(x, h, pass),
             FeedForward::ChannelMix(mix) => mix.run(index, h, pass),
         }
     }

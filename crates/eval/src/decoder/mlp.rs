@@ -5,6 +5,8 @@
 //! plain:  y = W_down f(W_up h)
 //! ```
 
+use ndarray::ArrayViewMut1;
+
 use super::linear::Linear;
 use crate::{
     Error,
@@ -21,6 +23,9 @@ pub(crate) struct Mlp {
     is_fused: bool,
     /// Whether the gate is its first half.
     pub gate_first: bool,
+    /// Of each row of gates only those count that are so many standard deviations above its mean, by what they are
+    /// above that (Gemma 3n).
+    pub sparsity: Option<f32>,
     down: Linear,
 }
 
@@ -41,7 +46,7 @@ impl Mlp {
         let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;
         let up = Linear::need(weights, &up, n_embd, if is_fused { 2 * n_ff } else { n_ff })?;
         let down = Linear::need(weights, &down, n_ff, n_embd)?;
-        Ok(Mlp { activation, gate, up, is_fused, gate_first: true, down })
+        Ok(Mlp { activation, gate, up, is_fused, gate_first: true, sparsity: None, down })
     }
 
     /// Floats that are alive at once for each token, about.
@@ -54,6 +59,9 @@ impl Mlp {
         let inner = match &self.gate {
             Some(gate) => {
                 let [mut gate, up] = Linear::run_all([gate, &self.up], h, pass);
+                if let Some(deviations) = self.sparsity {
+                    gate.rows_mut().into_iter().for_each(|row| keep_largest(row, deviations));
+                }
                 self.activation.apply_gated(&mut gate, &up);
                 gate
             }
@@ -71,4 +79,16 @@ impl Mlp {
         };
         self.down.run(&inner, pass)
     }
+}
+
+/// `x_i <- max(x_i - c, 0)` with `c = mean(x) + deviations * sqrt(mean((x - mean(x))^2))`.
+///
+/// Source: `Gemma3nTextMLP` of transformers 5.23. The reference divides the sum of squares by one less than their number,
+/// and takes 0.95 of normally distributed gates to be below `c` in the first ten layers, whatever the file says.
+fn keep_largest(mut row: ArrayViewMut1<'_, f32>, deviations: f32) {
+    let n = row.len().max(1) as f32;
+    let mean = row.sum() / n;
+    let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / n;
+    let cutoff = mean + deviations * variance.sqrt();
+    row.mapv_inplace(|x| (x - cutoff).max(0.0));
 }

@@ -2,14 +2,19 @@
 //!
 //! Sources: `src/models/*.cpp` and `src/llama-graph.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
+mod altup;
 mod attention;
 mod experts;
+mod heads;
 mod latent;
+mod laurel;
 mod layer;
 mod linear;
 mod mixer;
 mod mlp;
+mod mlp_beside_experts;
 mod params;
+mod per_layer_input;
 mod rope_scaling;
 mod select;
 mod spec;
@@ -24,8 +29,10 @@ use crate::{
     pass::Pass,
     weights::{Weight, Weights},
 };
+use altup::AltUp;
 use layer::Layer;
 use params::{DecoderParams, soft_cap};
+use per_layer_input::PerLayerInputs;
 use spec::{EmbeddingScale, LogitScale};
 pub(crate) use {linear::Linear, mlp::Mlp, spec::Spec};
 
@@ -39,7 +46,10 @@ struct Decoder {
     positions: Option<Weight>,
     /// (n_embd): the token-type (segment) embedding of type 0.
     token_type: Option<Vec<f32>>,
+    per_layer_inputs: Option<PerLayerInputs>,
     layers: Vec<Layer>,
+    /// Several residual streams, where there is more than that of the layers.
+    altup: Option<AltUp>,
     output_norm: Option<Norm>,
 }
 
@@ -68,11 +78,25 @@ pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Re
     };
     let layers =
         (0..n_layer).map(|i| Layer::open(&params, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
-    // Beside what a layer needs there are the residual stream, its norm, and what is added to it.
-    let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + 3 * n_embd;
-    let decoder =
-        Decoder { embedding, embedding_scale, embedding_norm, positions, token_type, layers, output_norm };
-    Ok(Prepared { graph: Box::new(decoder), head, n_vocab, n_embd, row_floats })
+    let altup = AltUp::open(&params, keys, weights)?;
+    // Beside what a layer needs there are the residual stream, its norm, and what is added to it; or several streams, and
+    // what they become.
+    let n_streams = altup.as_ref().map_or(0, |altup| 2 * altup.n_streams());
+    let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + (3 + n_streams) * n_embd;
+    let per_layer_inputs = PerLayerInputs::open(&params, keys, weights)?;
+    let decoder = Decoder {
+        embedding,
+        embedding_scale,
+        embedding_norm,
+        positions,
+        token_type,
+        per_layer_inputs,
+        layers,
+        altup,
+        output_norm,
+    };
+    let is_causal = params.is_causal;
+    Ok(Prepared { graph: Box::new(decoder), head, n_vocab, n_embd, row_floats, is_causal })
 }
 
 fn head(spec: &Spec, keys: &Keys<'_>, weights: &mut Weights<'_>, embedding: &Weight) -> Result<Head, Error> {
@@ -120,9 +144,17 @@ impl Graph for Decoder {
         if let Some(norm) = &self.embedding_norm {
             norm.apply(&mut x);
         }
-        for (i, layer) in self.layers.iter().enumerate() {
-            layer.run(i, &mut x, pass);
-            pass.add_deep_features(i, &mut x);
+        if let Some(inputs) = &self.per_layer_inputs {
+            pass.per_layer_inputs = Some(inputs.run(&x, pass)?);
+        }
+        match &self.altup {
+            Some(altup) => x = altup.run(&self.layers, x, pass),
+            None => {
+                for (i, layer) in self.layers.iter().enumerate() {
+                    layer.run(i, &mut x, pass);
+                    pass.add_deep_features(i, &mut x);
+                }
+            }
         }
         // From here on only the wanted rows count: for perplexity half of them, in generation one.
         let mut wanted = x.select_rows(&pass.wanted_rows());

@@ -19,6 +19,8 @@ pub(crate) struct DecoderParams {
     pub residual_scale: f32,
     /// Where each layer has one part alone, whether it is the feed-forward part.
     feed_forward_alone: Option<Vec<bool>>,
+    /// Whether a token sees those before it alone.
+    pub is_causal: bool,
 }
 
 impl DecoderParams {
@@ -34,6 +36,10 @@ impl DecoderParams {
             return Err(Error::PredictionAlone { layers: n_further });
         }
         weights.ignore_layers(n_layer, n_all);
+        // Command A+ has either kind, and the key of one.
+        if spec.norm_is_by_key && keys.float("attention.layer_norm_rms_epsilon")?.is_some_and(|it| it > 0.0) {
+            spec.norm = NormKind::Rms;
+        }
         let epsilon = match spec.norm {
             NormKind::Rms => {
                 let key = "attention.layer_norm_rms_epsilon";
@@ -63,7 +69,8 @@ impl DecoderParams {
                 Some(lengths.iter().map(|length| *length > 0).collect())
             }
         };
-        Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale, feed_forward_alone })
+        let is_causal = keys.flag("attention.causal", spec.is_causal)?;
+        Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale, feed_forward_alone, is_causal })
     }
 
     /// Whether layer `i` has mixers.
@@ -74,6 +81,28 @@ impl DecoderParams {
     /// Whether layer `i` has a feed-forward part, as far as keys say it.
     pub fn has_feed_forward(&self, i: usize) -> bool {
         self.feed_forward_alone.as_ref().is_none_or(|alone| alone[i])
+    }
+
+    /// The function between the halves of the feed-forward part of layer `i`. `bound` is the key of what is largest there,
+    /// where a file states that.
+    pub fn activation(&self, keys: &Keys<'_>, i: usize, bound: &str) -> Result<Activation, Error> {
+        let per_layer = |key: &str| keys.floats(key, self.n_layer).map(|all| all.map(|all| all[i]));
+        let xielu = |part: &str| {
+            let key = format!("xielu.{part}");
+            keys.floats_of(&key, self.n_layer).map(|all| all.map(|all| all[i]))
+        };
+        if let (Some(alpha_n), Some(alpha_p)) = (xielu("alpha_n")?, xielu("alpha_p")?) {
+            let (beta, epsilon) = (xielu("beta")?.unwrap_or(0.5), xielu("eps")?.unwrap_or(-1e-6));
+            // ln(1 + e^x): the parameters are stored as they were trained.
+            let softplus = |x: f32| x.max(0.0) + (-x.abs()).exp().ln_1p();
+            let (alpha_n, alpha_p) = (beta + softplus(alpha_n), softplus(alpha_p));
+            return Ok(Activation::Xielu { alpha_n, alpha_p, beta, epsilon });
+        }
+        // 0 is no bound.
+        Ok(match (per_layer(bound)?.filter(|bound| *bound > 0.0), self.spec.activation) {
+            (Some(bound), Activation::Silu) => Activation::BoundedSilu(bound),
+            (_, activation) => activation,
+        })
     }
 
     /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.

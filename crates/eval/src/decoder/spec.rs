@@ -16,6 +16,8 @@ pub(crate) struct Spec {
     pub norm: NormKind,
     /// Whether an epsilon stated for LayerNorm alone is that of norms by the root of the mean of squares.
     pub takes_other_epsilon: bool,
+    /// Whether the key of an epsilon says that every norm is by the root of the mean of squares instead.
+    pub norm_is_by_key: bool,
     /// Whether layers and the output are normalized although no weights say so.
     pub weightless_norms: bool,
     /// Whether queries and keys are normalized over all heads together, not each head by itself.
@@ -32,6 +34,10 @@ pub(crate) struct Spec {
     pub rope_layers: RopeLayers,
     /// Whether pairs that turn by time, height and width (M-RoPE) take turns, where else each kind is a stretch of a head.
     pub interleaved_sections: bool,
+    /// In layers without a window the first of so many equal parts of a head rotates; in the others all of it.
+    pub rope_part_of_full: usize,
+    /// Whether 0 rotated elements mean all of a head: the key counts those of an attention that the model has not.
+    pub zero_rotates_all: bool,
     /// Whether YaRN's bounds are rounded to whole pairs.
     pub yarn_truncate: bool,
     /// What YaRN's magnitude is applied to.
@@ -40,15 +46,19 @@ pub(crate) struct Spec {
     pub qk_norm_after_rope: bool,
     /// Whether queries and keys are normalized, without weights, after the rotation.
     pub post_rope_norm: Option<PostRopeNorm>,
+    /// Of the gate of a layer's attention, where it has a matrix for one.
+    pub attention_gate: Activation,
     /// How queries grow with their position in layers without RoPE, where no key says it of all layers.
     pub temperature: Option<Temperature>,
     /// Biases by distance.
     pub alibi: Alibi,
     /// Which layers have a sliding window, and what is different there.
     pub sliding: Option<SlidingWindow>,
-    /// In a model of so many layers scores are scaled by `1 / sqrt(n_embd / n_head)`, where all others have
-    /// `1 / sqrt(key_width)`.
-    pub score_scale_of_embedding: Option<usize>,
+    /// What scores are multiplied with, where no key says it.
+    pub score_scale: ScoreScale,
+    /// Whether values are normalized, without weights. Where a layer of such a model has no matrix for them, they are
+    /// its keys before norm and rotation.
+    pub value_norm: bool,
     /// Caps where no key says otherwise.
     pub soft_caps: SoftCaps,
     /// Whether a layer has either a mixer or a feed-forward part, as its counts of heads and of elements say.
@@ -61,8 +71,12 @@ pub(crate) struct Spec {
     pub norm_topk_prob: bool,
     /// Whether the input of an expert is multiplied with its weight, not the output.
     pub scale_expert_input: bool,
+    /// What the sum of chosen experts and shared expert is multiplied with.
+    pub shared_experts_scale: f32,
     /// Whether rows become predictions of tokens; those of encoders are what is wanted.
     pub has_lm_head: bool,
+    /// Whether a token sees those before it alone, where no key says it.
+    pub is_causal: bool,
     /// What the embedding is multiplied with.
     pub embedding_scale: EmbeddingScale,
     /// What both parts of a layer are multiplied with before they are added to the residual stream.
@@ -75,12 +89,25 @@ pub(crate) struct Spec {
     pub classifier: ClassifierSpec,
 }
 
+/// What products of queries and keys are multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScoreScale {
+    /// `1 / sqrt(key_width)`.
+    KeyWidth,
+    /// `1 / sqrt(n_embd / n_head)` in a model of so many layers; in all others as before.
+    EmbeddingWithLayers(usize),
+    /// 1: the norms of queries and keys have taken the scale in.
+    One,
+}
+
 /// In which layers RoPE rotates queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RopeLayers {
     All,
     /// In those with a sliding window; in all where no layer has one.
     Sliding,
+    /// In those, and in the first, dense ones of a mixture of experts.
+    SlidingOrDense,
     /// In all but every n-th.
     AllButEveryNth(usize),
     /// In those that `attention.rope_pattern` lists; without it in all, unless `rope.scaling.finetuned` is false.
@@ -129,7 +156,7 @@ pub(crate) struct SlidingWindow {
     pub only_with_layers: Option<usize>,
     /// Whether RoPE has the base of the other layers there, where no key says so; 10000 if not.
     pub same_base: bool,
-    /// Whether RoPE is scaled there as in the other layers.
+    /// Whether RoPE is scaled there as in the other layers, and its frequencies divided.
     pub same_scaling: bool,
     /// Whether positions are cut into chunks as long as the window, and nothing before a query's own chunk is seen.
     pub chunked: bool,
@@ -205,6 +232,7 @@ impl Spec {
     pub const LLAMA: Spec = Spec {
         norm: NormKind::Rms,
         takes_other_epsilon: false,
+        norm_is_by_key: false,
         weightless_norms: false,
         qk_norm_over_heads: false,
         mlp_norm: "ffn_norm",
@@ -213,21 +241,27 @@ impl Spec {
         rope: Some(RopeKind::Normal),
         rope_layers: RopeLayers::All,
         interleaved_sections: false,
+        rope_part_of_full: 1,
+        zero_rotates_all: false,
         yarn_truncate: true,
         yarn_mscale: YarnMscale::Rotation,
         qk_norm_after_rope: false,
         post_rope_norm: None,
+        attention_gate: Activation::Sigmoid,
         temperature: None,
         alibi: Alibi::None,
         sliding: None,
-        score_scale_of_embedding: None,
+        score_scale: ScoreScale::KeyWidth,
+        value_norm: false,
         soft_caps: SoftCaps { scores: 0.0, logits: 0.0 },
         one_part_layers: false,
         activation: Activation::Silu,
         gating: Gating::Softmax,
         norm_topk_prob: true,
         scale_expert_input: false,
+        shared_experts_scale: 1.0,
         has_lm_head: true,
+        is_causal: true,
         embedding_scale: EmbeddingScale::Key(1.0),
         residual_scale: ResidualScale::One,
         logit_scale: LogitScale::Multiply,
@@ -246,7 +280,7 @@ impl Spec {
     /// 46 layers are Gemma 2 27B, whose `query_pre_attn_scalar` is `n_embd / n_head`, not the width of a head.
     pub const GEMMA2: Spec = Spec {
         sliding: Some(SlidingWindow { window: Some(4096), period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        score_scale_of_embedding: Some(46),
+        score_scale: ScoreScale::EmbeddingWithLayers(46),
         soft_caps: SoftCaps { scores: 50.0, logits: 30.0 },
         ..Spec::GEMMA
     };
@@ -259,9 +293,14 @@ impl Spec {
             same_scaling: false,
             ..SlidingWindow::EVERY_FOURTH_FULL
         }),
-        score_scale_of_embedding: Some(62),
+        score_scale: ScoreScale::EmbeddingWithLayers(62),
         ..Spec::GEMMA
     };
+    /// Layers with a window have heads of a width of their own, and all of their elements rotate; in the others the
+    /// divisors of `rope_freqs` let some stand still.
+    pub const GEMMA4: Spec = Spec { score_scale: ScoreScale::One, value_norm: true, ..Spec::GEMMA3 };
+    /// Its windows count both directions.
+    pub const GEMMA_EMBEDDING: Spec = Spec { has_lm_head: false, is_causal: false, ..Spec::GEMMA3 };
     pub const PHI2: Spec = Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX };
     /// Layer norms without weights.
     pub const OLMO: Spec = Spec { norm: NormKind::Layer, weightless_norms: true, ..Spec::LLAMA };
@@ -349,6 +388,8 @@ impl Spec {
     };
     pub const NOMIC_BERT: Spec =
         Spec { rope: Some(RopeKind::Neox), activation: Activation::Silu, ..Spec::BERT };
+    pub const NOMIC_BERT_MOE: Spec =
+        Spec { activation: Activation::GeluErf, norm_topk_prob: false, ..Spec::NOMIC_BERT };
     pub const JINA_BERT_V2: Spec = Spec { alibi: Alibi::Always(8.0), qk_norm_over_heads: true, ..Spec::BERT };
     /// Of three layers the first sees everything (`global_attn_every_n_layers`).
     pub const MODERN_BERT: Spec = Spec {
@@ -361,6 +402,8 @@ impl Spec {
     pub const DEEPSEEK: Spec = Spec { norm_topk_prob: false, ..Spec::LLAMA };
     pub const DEEPSEEK2: Spec =
         Spec { gating: Gating::ByBias, yarn_mscale: YarnMscale::Scores, ..Spec::DEEPSEEK };
+    /// DeepSeek 2 with plain attention.
+    pub const DEEPSEEK2_OCR: Spec = Spec { zero_rotates_all: true, norm_topk_prob: false, ..Spec::NEOX };
     pub const DOTS1: Spec = Spec { gating: Gating::Sigmoid, ..Spec::QWEN2_MOE };
     pub const GLM4_MOE: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::DOTS1 };
     pub const MINIMAX_M2: Spec = Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX };
@@ -395,5 +438,41 @@ impl Spec {
     /// sum to one; the models do neither.
     pub const PHIMOE: Spec =
         Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, norm_topk_prob: false, ..Spec::NEOX };
+    pub const LLAMA_EMBED: Spec = Spec { has_lm_head: false, is_causal: false, ..Spec::LLAMA };
+    pub const EUROBERT: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA_EMBED };
+    /// Of four layers one sees everything and has no RoPE.
+    pub const AFMOE: Spec = Spec {
+        rope_layers: RopeLayers::Sliding,
+        sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
+        gating: Gating::Sigmoid,
+        embedding_scale: EmbeddingScale::SqrtWidth,
+        ..Spec::NEOX
+    };
+    /// The first of four layers sees everything; YaRN is for those layers alone.
+    pub const LAGUNA: Spec = Spec {
+        attention_gate: Activation::Softplus,
+        sliding: Some(SlidingWindow {
+            full_first: true,
+            same_scaling: false,
+            ..SlidingWindow::EVERY_FOURTH_FULL
+        }),
+        gating: Gating::Sigmoid,
+        ..Spec::NEOX
+    };
+    /// Experts and shared expert are averaged, as `shared_expert_combination_strategy` of its config has it.
+    pub const COHERE2_MOE: Spec = Spec {
+        norm_is_by_key: true,
+        rope_layers: RopeLayers::SlidingOrDense,
+        sliding: Some(SlidingWindow { full_first: true, ..SlidingWindow::EVERY_FOURTH_FULL }),
+        gating: Gating::Sigmoid,
+        shared_experts_scale: 0.5,
+        ..Spec::COMMAND_R
+    };
+    pub const STEP35: Spec = Spec {
+        rope_part_of_full: 2,
+        sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
+        gating: Gating::Sigmoid,
+        ..Spec::NEOX
+    };
     pub const REFACT: Spec = Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::LLAMA };
 }

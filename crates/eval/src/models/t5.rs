@@ -77,7 +77,7 @@ fn open_stacks(keys: &Keys<'_>, weights: &mut Weights<'_>, has_decoder: bool) ->
     };
     let row_floats = 3 * n_embd + cross_attention::row_floats(&encoder.layers, encoder.heads);
     let graph = Box::new(T5 { embedding, encoder, decoder });
-    Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
+    Ok(Prepared { graph, head, n_vocab, n_embd, row_floats, is_causal: true })
 }
 
 impl Stack {

@@ -77,7 +77,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepare
     let head = Some(Head { weight, bias: None, scale: 1.0, soft_cap: None });
     let row_floats = 3 * n_embd + cross_attention::row_floats(&decoder.layers, decoder.heads);
     let graph = Box::new(Whisper { convolutions, n_mels, encoder, embedding, decoder });
-    Ok(Prepared { graph, head, n_vocab, n_embd, row_floats })
+    Ok(Prepared { graph, head, n_vocab, n_embd, row_floats, is_causal: true })
 }
 
 impl Convolution {

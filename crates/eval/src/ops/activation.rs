@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::{Rows, vectorize};
 
 /// An element-wise function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Activation {
     /// `x * sigmoid(x)`.
     Silu,
@@ -21,6 +21,14 @@ pub(crate) enum Activation {
     ReluSquared,
     /// gpt-oss: `g * sigmoid(1.702 g) * (u + 1)` with the gate `g = min(gate, 7)` and `u = clamp(up, -7, 7)`.
     ClampedSwish,
+    /// `sigmoid(x)`.
+    Sigmoid,
+    /// `ln(1 + exp(x))`.
+    Softplus,
+    /// `min(x * sigmoid(x), bound)`, times what it gates within the bound on both sides (Step 3.5).
+    BoundedSilu(f32),
+    /// `alpha_p x^2 + beta x` above 0, below it `alpha_n (exp(min(x, epsilon)) - 1 - x) + beta x` (arXiv 2411.13010).
+    Xielu { alpha_n: f32, alpha_p: f32, beta: f32, epsilon: f32 },
 }
 
 impl Activation {
@@ -58,6 +66,9 @@ impl Activation {
                 // And what it gates on both sides; one more than it, so that up = 0 passes the gate on.
                 gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up.clamp(-7.0, 7.0) + 1.0);
             }
+            Activation::BoundedSilu(bound) => {
+                gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up.clamp(-bound, bound));
+            }
             _ => multiply(gate, up),
         }
     }
@@ -93,6 +104,19 @@ impl Activation {
                 // gpt-oss bounds the gate from above only, before the function (`limit` 7, `alpha` 1.702).
                 *x = x.min(7.0);
                 *x /= 1.0 + exp(-1.702 * *x);
+            }),
+            Activation::Sigmoid => over(values, |x| 1.0 / (1.0 + (-x).exp())),
+            Activation::Softplus => over(values, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+            Activation::BoundedSilu(bound) => {
+                Activation::Silu.map(values);
+                values.iter_mut().for_each(|x| *x = x.min(bound));
+            }
+            Activation::Xielu { alpha_n, alpha_p, beta, epsilon } => values.iter_mut().for_each(|x| {
+                let curve = match *x > 0.0 {
+                    true => alpha_p * *x * *x,
+                    false => alpha_n * (x.min(epsilon).exp_m1() - *x),
+                };
+                *x = curve + beta * *x;
             }),
             Activation::ReluSquared => over(values, |x| x.max(0.0) * x.max(0.0)),
         }

@@ -1,0 +1,84 @@
+//! A feed-forward part that is an MLP and a mixture of experts side by side, each with norms of its own (Gemma 4).
+//!
+//! ```text
+//! y = n_1 MLP(h) + n_2 E(n_0 x)        x (n_embd): the residual stream; h: the same, normalized for the MLP
+//! ```
+//!
+//! The router of the experts E reads neither: `W_r (s * x / rms(x)) / sqrt(n_embd)`, s (n_embd).
+//!
+//! Source: `llama_model_gemma4::graph` of llama.cpp (llama-cpp-python 0.3.36).
+
+use super::{experts::Experts, mlp::Mlp, params::DecoderParams};
+use crate::{
+    Error,
+    keys::Keys,
+    ops::{Norm, NormKind, Rows},
+    pass::Pass,
+    weights::Weights,
+};
+
+pub(super) struct MlpBesideExperts {
+    mlp: Mlp,
+    mlp_post_norm: Option<Norm>,
+    experts_norm: Norm,
+    router_norm: Norm,
+    experts: Experts,
+    experts_post_norm: Option<Norm>,
+}
+
+impl MlpBesideExperts {
+    /// That of layer `i`, if it is of this kind.
+    pub fn open(
+        params: &DecoderParams,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        i: usize,
+    ) -> Result<Option<MlpBesideExperts>, Error> {
+        let blk = |name: &str| format!("blk.{i}.{name}");
+        let n_embd = params.n_embd;
+        let Some(experts_norm) = params.norm_if_there(weights, &blk("pre_ffw_norm_2"), n_embd)? else {
+            return Ok(None);
+        };
+        let mut scales = weights.need_vector(&blk("ffn_gate_inp.scale"), n_embd)?;
+        scales.iter_mut().for_each(|scale| *scale /= (n_embd as f32).sqrt());
+        let router = blk("ffn_gate_inp.weight");
+        let experts = Experts::open(params, keys, weights, i)?;
+        let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
+        Ok(Some(MlpBesideExperts {
+            mlp: Mlp::open(params.spec.activation, n_embd, weights, names)?,
+            mlp_post_norm: params.norm_if_there(weights, &blk("post_ffw_norm_1"), n_embd)?,
+            experts_norm,
+            router_norm: Norm {
+                kind: NormKind::Rms,
+                epsilon: params.epsilon,
+                weight: Some(scales),
+                bias: None,
+            },
+            experts: experts.ok_or(Error::MissingTensor { name: router })?,
+            experts_post_norm: params.norm_if_there(weights, &blk("post_ffw_norm_2"), n_embd)?,
+        }))
+    }
+
+    /// Floats that are alive at once for each token, about.
+    pub fn row_floats(&self) -> usize {
+        self.mlp.row_floats().max(self.experts.row_floats())
+    }
+
+    /// `x, h (n, n_embd) -> (n, n_embd)`.
+    pub fn run(&self, x: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut y = self.mlp.run(h, pass);
+        if let Some(norm) = &self.mlp_post_norm {
+            norm.apply(&mut y);
+        }
+        let (mut read, mut routed_by) =
+            (pass.scratch(x.nrows(), x.ncols()), pass.scratch(x.nrows(), x.ncols()));
+        self.experts_norm.apply_into(x, &mut read);
+        self.router_norm.apply_into(x, &mut routed_by);
+        let mut mixed = self.experts.run_routed_by(&routed_by, &read, pass);
+        if let Some(norm) = &self.experts_post_norm {
+            norm.apply(&mut mixed);
+        }
+        y.add_scaled(1.0, &mixed);
+        y
+    }
+}
