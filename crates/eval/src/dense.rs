@@ -18,6 +18,7 @@ impl Dense {
     pub fn open(weights: &mut Weights<'_>, n_embd: usize) -> Result<Dense, Error> {
         let mut n = n_embd;
         let mut layers = Vec::new();
+        // Each reads what the one before gives, where that is there.
         for name in ["dense_2", "dense_3"] {
             if let Some(layer) = Head::layer(weights, name, n)? {
                 n = layer.weight.n_out;

@@ -91,11 +91,13 @@ impl AltUp {
 
     /// Runs the layers on a scaled embedding `x (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, layers: &[Layer], x: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        // Step 1: the embedding becomes N streams.
         let mut streams = vec![x];
         for i in 0..self.split.n_stack {
             let stream = as_long_as(&streams[0], &streams[0], &self.split, i, pass);
             streams.push(stream);
         }
+        // Step 2: every layer runs on the active stream alone, and the others follow what it did to that.
         for (i, (layer, own)) in layers.iter().zip(&self.layers).enumerate() {
             own.predict(&mut streams, self.active, pass);
             let mut y = pass.scratch(streams[0].nrows(), streams[0].ncols());
@@ -103,6 +105,7 @@ impl AltUp {
             layer.run(i, &mut y, pass);
             own.correct(&mut streams, self.active, y, pass);
         }
+        // Step 3: the streams become one.
         let mut merged = pass.scratch(streams[0].nrows(), streams[0].ncols());
         merged.copy_from(&streams[0]);
         for (i, stream) in streams[1..].iter().enumerate() {
@@ -143,6 +146,7 @@ impl AltUpLayer {
     /// `x_i <- p_i`.
     fn predict(&self, streams: &mut [Rows], active: usize, pass: &mut Pass<'_, '_>) {
         let m = self.modalities(&streams[active], pass);
+        // P of every token, row by row: (n, N * N).
         let factors = self.predict.run(&m, pass);
         let n = streams.len();
         let mut predicted: Vec<Rows> =
@@ -162,12 +166,14 @@ impl AltUpLayer {
     fn correct(&self, streams: &mut [Rows], active: usize, mut y: Rows, pass: &mut Pass<'_, '_>) {
         let m = self.modalities(&y, pass);
         let factors = self.correct.run(&m, pass);
+        // What the layer changed: y - p_a, which every stream gets a part of.
         y.add_scaled(-1.0, &streams[active]);
         for (i, stream) in streams.iter_mut().enumerate() {
             for (row, (mut to, from)) in stream.rows_mut().into_iter().zip(y.rows()).enumerate() {
                 to.scaled_add(1.0 + factors[[row, i]], &from);
             }
         }
+        // The first stream stays without the layer's input.
         let Some(input) = &self.input else { return };
         let mut scaled = y;
         scaled.copy_from(&streams[active]);

@@ -39,6 +39,7 @@ impl MlpBesideExperts {
         let Some(experts_norm) = params.norm_if_there(weights, &blk("pre_ffw_norm_2"), n_embd)? else {
             return Ok(None);
         };
+        // The router's factors and its constant are weights of its norm.
         let mut scales = weights.need_vector(&blk("ffn_gate_inp.scale"), n_embd)?;
         scales.iter_mut().for_each(|scale| *scale /= (n_embd as f32).sqrt());
         let router = blk("ffn_gate_inp.weight");
@@ -70,6 +71,7 @@ impl MlpBesideExperts {
         if let Some(norm) = &self.mlp_post_norm {
             norm.apply(&mut y);
         }
+        // Both norms are of the stream, not of what the MLP read.
         let (mut read, mut routed_by) =
             (pass.scratch(x.nrows(), x.ncols()), pass.scratch(x.nrows(), x.ncols()));
         self.experts_norm.apply_into(x, &mut read);
