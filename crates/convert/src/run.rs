@@ -212,18 +212,26 @@ pub fn run_with(
         scope.spawn(|| {
             let (began, to_sync) = (Instant::now(), to_sync);
             let sync = || sync_grown(outputs, &unsynced_bytes);
+            let mut noted = began;
             loop {
+                let due = noted + (began.elapsed() / 10).clamp(NOTE_EVERY[0], NOTE_EVERY[1]);
                 let word = match journal {
-                    Some(_) => {
-                        to_sync.recv_timeout((began.elapsed() / 10).clamp(NOTE_EVERY[0], NOTE_EVERY[1]))
-                    }
+                    Some(_) => to_sync.recv_timeout(due.saturating_duration_since(Instant::now())),
                     None => to_sync.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 };
                 // The last thread that writes has dropped its sender.
                 if word == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
-                if let Err(error) = journal.map_or_else(sync, |journal| journal.checkpoint(Some(&sync))) {
+                // Much that was written goes to the disk at once; that it is there can be noted later.
+                let result = match journal.filter(|_| Instant::now() >= due) {
+                    Some(journal) => {
+                        noted = Instant::now();
+                        journal.checkpoint(Some(&sync))
+                    }
+                    None => sync(),
+                };
+                if let Err(error) = result {
                     // The error of any job comes before one of the disk.
                     fail(usize::MAX, error);
                 }
