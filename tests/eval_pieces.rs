@@ -16,6 +16,15 @@ use eval::{
 /// without the tokens before it: in some tiny models of noise a state contributes little.
 const ALLOWED: f32 = 2e-5;
 const ALLOWED_OF_STATE: f32 = 0.1;
+/// The same of models whose goldens magnify rounding: layers of Gemma 4 are scaled by 0.001 to 0.09, see `tests/logits.rs`.
+const ILL_CONDITIONED: &[(&str, f32)] = &[("gemma4-moe", 2e-4)];
+
+/// Files that are refused, rightly, with a part of the error: shared keys and values without a layer to have them from; experts
+/// that lie the other way round than in the Hub's files.
+const REFUSED: &[(&str, &str)] = &[
+    ("gemma3n-old", "gemma3n.attention.shared_kv_layers"),
+    ("qwen3vlmoe", "`blk.0.ffn_up_exps.weight` has the shape"),
+];
 
 /// Families that can be run, and whose files by the reference's converter lack a key that llama.cpp asks for.
 const WITHOUT_KEY: &[&str] = &["exaone", "qwen"];
@@ -39,6 +48,9 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     match Model::open(&sandbox.path("x.gguf"), &options) {
         Ok(model) => Ok(Some(model)),
         Err(Error::UnknownArchitecture { .. }) => Ok(None),
+        Err(error) if REFUSED.iter().any(|(of, says)| name == *of && error.to_string().contains(says)) => {
+            Ok(None)
+        }
         Err(error) if WITHOUT_KEY.iter().any(|name| is_without_key(name, &error)) => Ok(None),
         // Matrices of sentence-transformers behind a model: refused, and named.
         Err(Error::UnusedTensors { names, .. }) if names.iter().all(|name| name.starts_with("dense_")) => {
@@ -150,6 +162,8 @@ fn sessions_and_batches_match_one_pass() {
             Err(error) => problems.push(error.clone()),
             Ok(Checked { name, difference: Some(difference), .. }) => match difference {
                 Ok((part, allowed)) if part <= allowed => {}
+                Ok((part, _))
+                    if ILL_CONDITIONED.iter().any(|(of, allowed)| name == *of && part <= allowed) => {}
                 Ok((part, allowed)) => {
                     problems.push(format!("{name}: {part:.1e} of the range, above {allowed:.1e}"));
                 }

@@ -114,6 +114,8 @@ pub fn write_resumable(
 /// Whether another run might come further than one that ended with this error.
 fn is_worth_keeping(error: &Error) -> bool {
     match error {
+        // What is no number stays none.
+        Error::Read(source::ReadError::NoValue { .. }) => false,
         Error::Cancelled | Error::Read(_) | Error::Source(_) => true,
         Error::Gguf(error) => !matches!(error, gguf::Error::Changed { .. }),
         _ => false,

@@ -47,7 +47,7 @@ fn small_files_of_a_checkpoint() {
     assert_eq!(checkpoint.generation_config.as_ref().unwrap()["eos_token_id"], 2);
     assert_eq!(checkpoint.card.as_ref().unwrap()["license"], "mit");
     let names: Vec<&str> = checkpoint.files.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["additional_chat_templates/rag.jinja", "chat_template.jinja"]);
+    assert_eq!(names, ["README.md", "additional_chat_templates/rag.jinja", "chat_template.jinja"]);
     assert_eq!(checkpoint.file("chat_template.jinja"), Some(&b"{{ messages }}"[..]));
     assert_eq!(checkpoint.file("tokenizer.json"), None);
 }
