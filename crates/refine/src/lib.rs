@@ -1,0 +1,22 @@
+//! GGUF files that are better at the same size.
+//!
+//! An importance matrix is the diagonal of `E[x x^T]`, the second moments of what goes into a matrix. The whole matrix says more: an
+//! error in one weight can be made good by its neighbours. This crate gathers those moments ([`Gram`]) while `eval` runs a model
+//! over a text, rounds blocks with them, and chooses types under a budget. It stands above `eval` and `quant`; it opens no
+//! checkpoint, and `convert` knows of it no more than rows that come encoded.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
+
+mod error;
+mod gram;
+
+pub use error::Error;
+pub use gram::Gram;
