@@ -526,34 +526,6 @@ fn a_full_disk_leaves_nothing_behind() {
     assert!(sandbox.outputs().is_empty());
 }
 
-/// Ctrl-C while a large tensor is at work.
-#[test]
-#[cfg(unix)]
-fn an_interrupted_run_leaves_no_model() {
-    use std::process::Stdio;
-
-    let sandbox = Sandbox::new();
-    Checkpoint { hidden: 256, feed_forward: 500_000, heads: 4 }.write(&sandbox);
-    let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
-    command.args(["tiny", "out", "-t", "q5_1,q4_1", "-j", "1"]).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    while fs::read_dir(sandbox.path("out")).unwrap().next().is_none() {
-        assert_eq!(child.try_wait().unwrap(), None, "ended before it made its file");
-        std::thread::yield_now();
-    }
-    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{stderr}");
-    let error = format!("{NOTE}error: interrupted; nothing was written under the final name\n");
-    // Where rows were done already, they stay, and the error says how to go on.
-    let rest = stderr.strip_prefix(&error).unwrap_or_else(|| panic!("{stderr}"));
-    let left = sandbox.outputs();
-    assert!(left.iter().all(|name| name.ends_with(".partial") || name.ends_with(".journal")), "{left:?}");
-    assert_eq!(rest.contains("--resume"), !left.is_empty(), "{stderr}{left:?}");
-}
-
 #[test]
 fn a_reranker_is_not_taken_for_a_model_that_generates() {
     let sandbox = Sandbox::with_golden("qwen3");

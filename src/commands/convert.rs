@@ -2,13 +2,11 @@
 //! with `--to hf`, export.
 
 use std::{
-    collections::HashSet,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arch::{Layout, UnaskedKey};
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
 use convert::{
     CheckpointInput, NonFinite, RunOptions,
@@ -29,6 +27,7 @@ use crate::{
             conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             hub,
+            layout_notes::{dropped, tell_unasked},
             plan_file::{PlanArgs, PlannedCall},
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
@@ -564,41 +563,4 @@ fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
         Some(recipe) => Ok(recipe),
         None => Recipe::from_name("f16").map_err(Failure::new),
     }
-}
-
-/// What has no place in any of the files. A tensor that one of them leaves out may be in the other.
-fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
-    let tensors = layouts.iter().filter(|_| layouts.len() > 1).flat_map(|layout| &layout.tensors);
-    let mut seen: HashSet<&str> =
-        tensors.flat_map(|tensor| tensor.data.sources()).map(String::as_str).collect();
-    // Once, if both leave it out.
-    let dropped = layouts.iter().flat_map(|layout| &layout.dropped);
-    dropped.filter(|dropped| seen.insert(&dropped.name)).cloned().collect()
-}
-
-/// Tells which keys of the config nobody asked for: those that may change what a model computes as a note, or as a warning
-/// where somebody has named the architecture; all others to the curious.
-fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
-    let (mathematics, others): (Vec<&UnaskedKey>, Vec<&UnaskedKey>) =
-        layout.unasked.iter().partition(|key| key.is_mathematics);
-    let list = |keys: &[&UnaskedKey]| {
-        let keys: Vec<String> = keys.iter().map(|key| format!("`{}` {}", key.key, key.value)).collect();
-        keys.join(", ")
-    };
-    let name = layout.architecture;
-    if !others.is_empty() {
-        ui.detail(&format!("config keys that `{name}` has no use for: {}", list(&others)));
-    }
-    if mathematics.is_empty() {
-        return Vec::new();
-    }
-    let line = format!(
-        "config keys that may change what the model computes and that `{name}` does not ask for: {}",
-        list(&mathematics)
-    );
-    if is_forced {
-        ui.warning(&line);
-        return Vec::new();
-    }
-    vec![line]
 }

@@ -10,6 +10,7 @@ pub(super) mod eval_model;
 pub(super) mod foreign_options;
 pub(super) mod hub;
 pub(super) mod input_kind;
+pub(super) mod layout_notes;
 pub(super) mod metadata_json;
 pub(super) mod outputs;
 pub(super) mod part_file;
