@@ -89,6 +89,8 @@ fn unknown_classes_are_named_with_near_ones() {
         error.to_string().starts_with("unknown architecture `LamaForCausalLM`; nearest known: L"),
         "{error}"
     );
+    let text = error.to_string();
+    assert_eq!(text.matches(" LlamaForCausalLM").count(), 1, "{text}");
     for none in [json!([]), Json::Null, json!([7]), json!(7)] {
         other["architectures"] = none;
         refused(other.clone(), tensors(0), "config.json: missing key `architectures`");

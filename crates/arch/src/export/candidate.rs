@@ -24,8 +24,7 @@ type Show = fn(&ArchFile<'_>) -> Result<Shown, ExportError>;
 const SHOWN: &[(Option<&str>, Show)] = &[
     // Layers that predict more than the next token are counted among the others.
     (None, |file| {
-        let (all, predicted) = (file.count("block_count")?, file.count("nextn_predict_layers")?);
-        let own = all.zip(predicted).map(|(all, predicted)| all.saturating_sub(predicted));
+        let own = file.count("nextn_predict_layers")?.and(own_layers(file)?);
         Ok(own.map(|own| ("num_hidden_layers", own.into())).into_iter().collect())
     }),
     // Qwen 3 VL: the number of layers of the tower that feed the text part; which ones is the projector's affair.
@@ -72,8 +71,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
     }),
     // A mixture has a router.
     (Some("mlp_layer_types"), |file| {
-        let (all, predicted) = (file.count("block_count")?, file.count("nextn_predict_layers")?);
-        let own = all.map(|all| all.saturating_sub(predicted.unwrap_or(0))).filter(|own| *own <= 10_000);
+        let own = own_layers(file)?.filter(|own| *own <= 10_000);
         let is_mixture = |bid: u64| file.shape(&format!("blk.{bid}.ffn_gate_inp.weight")).is_some();
         let kinds = |own| (0..own).map(|bid| if is_mixture(bid) { "sparse" } else { "dense" }).collect();
         Ok(own.map(|own| ("mlp_layer_types", kinds(own))).into_iter().collect())
@@ -106,8 +104,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
     }),
     // Nemotron-H: what a layer is, its tensors say; the sizes of its state spaces and experts.
     (Some("layers_block_type"), |file| {
-        let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
-        let n_layers = file.count("block_count")?.unwrap_or(0).saturating_sub(predicted);
+        let n_layers = own_layers(file)?.unwrap_or(0);
         let has = |layer: u64, name: &str| file.shape(&format!("blk.{layer}.{name}.weight")).is_some();
         let kind = |layer: u64| match () {
             () if has(layer, "attn_q") => "full_attention",
@@ -147,6 +144,12 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         Ok(period(attends, counts.len() as u64, ["attn_layer_offset", "attn_layer_period"]))
     }),
 ];
+
+/// Layers without those that predict more than the next token, which the key counts too.
+fn own_layers(file: &ArchFile<'_>) -> Result<Option<u64>, ExportError> {
+    let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
+    Ok(file.count("block_count")?.map(|all| all.saturating_sub(predicted)))
+}
 
 /// The sizes of state spaces under these names: heads, groups, state, kernel. The inner size.
 fn state_sizes(file: &ArchFile<'_>, shown: &mut Shown, names: [&'static str; 4]) -> Result<u64, ExportError> {
@@ -194,9 +197,9 @@ fn layer_types(file: &ArchFile<'_>) -> Result<Shown, ExportError> {
     let kinds = LAYER_KINDS.iter().find_map(|(key, kind)| Some((flags_of(file.get(key)?)?, *kind)));
     let Some((mut flags, [if_so, if_not])) = kinds else { return Ok(Vec::new()) };
     // Some patterns are of all layers, some of these only.
-    let predicted = file.count("nextn_predict_layers")?.unwrap_or(0);
-    let n_layers = file.count("block_count")?.unwrap_or(flags.len() as u64).saturating_sub(predicted);
-    flags.truncate(usize::try_from(n_layers).unwrap_or(flags.len()));
+    if let Some(n_layers) = own_layers(file)? {
+        flags.truncate(usize::try_from(n_layers).unwrap_or(flags.len()));
+    }
     // Layers without key heads are convolutions, or Kimi's delta attention, which has three of these.
     let if_not = if file.has_tensor(".ssm_conv1d_q.weight") { "linear_attention" } else { if_not };
     let names = flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect();
