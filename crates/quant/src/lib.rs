@@ -24,6 +24,7 @@ mod e2m1;
 mod f16;
 mod f32;
 mod fit;
+pub mod frozen;
 mod grids;
 mod iq1_m;
 mod iq1_s;

@@ -32,6 +32,12 @@ impl Gram {
         self.n_tokens
     }
 
+    /// The sums as a matrix: (n_columns, n_columns).
+    pub(crate) fn view(&self) -> ndarray::ArrayView2<'_, f32> {
+        ndarray::ArrayView2::from_shape((self.n_columns, self.n_columns), &self.sums)
+            .expect("as many as there are pairs")
+    }
+
     /// The sums, row-major: (n_columns, n_columns).
     pub fn sums(&self) -> &[f32] {
         &self.sums

@@ -17,6 +17,8 @@
 
 mod error;
 mod gram;
+mod rounding;
 
 pub use error::Error;
 pub use gram::Gram;
+pub use rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error};

@@ -14,6 +14,7 @@
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
 mod decode;
+mod frozen;
 mod lanes;
 mod scalar;
 
@@ -24,6 +25,8 @@ use crate::{
     block::{assert_sizes, decode_at_level},
     level::at_level,
 };
+
+pub use frozen::Block;
 
 /// Bytes in a block of 32 elements.
 const BYTES: usize = 18;

@@ -83,8 +83,9 @@ fn finish(
     put_levels(levels, block);
 }
 
+/// Packs levels.
 #[inline(always)]
-fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     // The third bits: bit `octant` of byte `i` is that of element `32 * octant + i`.
     let mut third = [0u8; 32];
     for (octant, levels) in levels.as_chunks::<32>().0.iter().enumerate() {

@@ -9,6 +9,7 @@
 //! `dequantize_row_q4_1` in `ggml/src/ggml-quants.c`.
 
 mod decode;
+mod frozen;
 mod lanes;
 mod scalar;
 
@@ -20,6 +21,8 @@ use crate::{
     fit::mean_square,
     level::at_level,
 };
+
+pub use frozen::Block;
 
 const _: () = assert_sizes(DType::Q4_1, scalar::ELEMS, scalar::BYTES);
 

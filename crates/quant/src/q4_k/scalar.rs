@@ -30,8 +30,9 @@ pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: 
     put_levels(&levels, array_at_mut(block, 16));
 }
 
+/// Packs levels.
 #[inline(always)]
-fn put_levels(levels: &[u8; ELEMS], out: &mut [u8; 128]) {
+pub fn put_levels(levels: &[u8; ELEMS], out: &mut [u8; 128]) {
     for (levels, out) in levels.as_chunks::<64>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         *out = std::array::from_fn(|i| levels[i] | levels[i + 32] << 4);
     }

@@ -10,6 +10,7 @@
 //! `dequantize_row_q5_1` in `ggml/src/ggml-quants.c`.
 
 mod decode;
+mod frozen;
 mod lanes;
 mod scalar;
 
@@ -21,6 +22,8 @@ use crate::{
     fit::mean_square,
     level::at_level,
 };
+
+pub use frozen::Block;
 
 const _: () = assert_sizes(DType::Q5_1, scalar::ELEMS, scalar::BYTES);
 

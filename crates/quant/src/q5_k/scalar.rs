@@ -30,8 +30,9 @@ pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: 
     put_levels(&levels, block);
 }
 
+/// Packs levels.
 #[inline(always)]
-fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     let mut fifth = [0u8; 32];
     for (sub, levels) in levels.as_chunks::<32>().0.iter().enumerate() {
         for i in 0..32 {

@@ -13,6 +13,7 @@
 //! `dequantize_row_q6_K` in `ggml/src/ggml-quants.c`.
 
 mod decode;
+mod frozen;
 mod lanes;
 mod scalar;
 
@@ -23,6 +24,8 @@ use crate::{
     block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_blocks},
     level::at_level,
 };
+
+pub use frozen::Block;
 
 const _: () = assert_sizes(DType::Q6_K, scalar::ELEMS, scalar::BYTES);
 

@@ -62,6 +62,12 @@ fn encode_with(
         *array_at_mut::<SUB_ELEMS, _>(&mut levels, sub * SUB_ELEMS) =
             x.map(|x| (nearest_int(x / sub_scale).clamp(-32, 31) + 32) as u8);
     }
+    put_levels(&levels, block);
+}
+
+/// Packs levels.
+#[inline(always)]
+pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     for (half, levels) in levels.as_chunks::<128>().0.iter().enumerate() {
         // The low 4 bits of two quarters in a byte, then the upper 2 bits of four.
         *array_at_mut::<64, _>(block, 64 * half) =

@@ -8,6 +8,7 @@
 //! Source: `block_q8_0` in `ggml/src/ggml-common.h`; `quantize_row_q8_0_ref` and `dequantize_row_q8_0` in
 //! `ggml/src/ggml-quants.c`.
 
+mod frozen;
 mod lanes;
 mod scalar;
 
@@ -18,6 +19,8 @@ use crate::{
     block::{assert_sizes, decode_at_level, encode_blocks},
     level::at_level,
 };
+
+pub use frozen::Block;
 
 const _: () = assert_sizes(DType::Q8_0, scalar::ELEMS, scalar::BYTES);
 

@@ -1,0 +1,37 @@
+//! IQ4_NL with its scales frozen.
+
+use tensor::DType;
+
+use super::BYTES;
+use crate::{
+    block::{array_at, array_at_mut, f16_at},
+    frozen::{Frozen, NO_OFFSET, Points},
+    grids::IQ4_VALUES,
+    iq_fit::nonlinear::SUB,
+    nibbles,
+};
+
+/// A block, for the table of such types.
+pub struct Block;
+
+impl Frozen<SUB, BYTES> for Block {
+    const DTYPE: DType = DType::IQ4_NL;
+    const GROUP: usize = SUB;
+    const POINTS: Points = Points::Table(&IQ4_VALUES);
+
+    #[inline(always)]
+    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
+        scales[0] = f16_at(block, 0);
+        offsets[0] = NO_OFFSET;
+    }
+
+    #[inline(always)]
+    fn levels(block: &[u8; BYTES]) -> [u8; SUB] {
+        nibbles::unpack(array_at(block, 2))
+    }
+
+    #[inline(always)]
+    fn put_levels(levels: &[u8; SUB], block: &mut [u8; BYTES]) {
+        *array_at_mut(block, 2) = nibbles::pack(levels);
+    }
+}

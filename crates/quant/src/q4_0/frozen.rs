@@ -1,0 +1,35 @@
+//! Q4_0 with its scales frozen.
+
+use tensor::DType;
+
+use super::scalar::{BYTES, ELEMS};
+use crate::{
+    block::{array_at, array_at_mut, f16_at},
+    frozen::{Frozen, NO_OFFSET, Points},
+    nibbles,
+};
+
+/// A block, for the table of such types.
+pub struct Block;
+
+impl Frozen<ELEMS, BYTES> for Block {
+    const DTYPE: DType = DType::Q4_0;
+    const GROUP: usize = ELEMS;
+    const POINTS: Points = Points::Steps { zero: 8, lowest: 0, highest: 15 };
+
+    #[inline(always)]
+    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
+        scales[0] = f16_at(block, 0);
+        offsets[0] = NO_OFFSET;
+    }
+
+    #[inline(always)]
+    fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
+        nibbles::unpack(array_at(block, 2))
+    }
+
+    #[inline(always)]
+    fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+        *array_at_mut(block, 2) = nibbles::pack(levels);
+    }
+}

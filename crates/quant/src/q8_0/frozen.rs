@@ -1,0 +1,35 @@
+//! Q8_0 with its scales frozen.
+
+use tensor::DType;
+
+use super::scalar::{BYTES, ELEMS};
+use crate::{
+    block::{array_at, array_at_mut, f16_at},
+    frozen::{Frozen, NO_OFFSET, Points},
+};
+
+/// A block, for the table of such types.
+pub struct Block;
+
+impl Frozen<ELEMS, BYTES> for Block {
+    const DTYPE: DType = DType::Q8_0;
+    const GROUP: usize = ELEMS;
+    const POINTS: Points = Points::Steps { zero: 128, lowest: 1, highest: 255 };
+
+    #[inline(always)]
+    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
+        scales[0] = f16_at(block, 0);
+        offsets[0] = NO_OFFSET;
+    }
+
+    // Levels are the signed bytes, lifted by 128. The reference never gives -128, and some of its kernels take the magnitude of a byte.
+    #[inline(always)]
+    fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
+        array_at::<ELEMS, _>(block, 2).map(|byte| byte ^ 0x80)
+    }
+
+    #[inline(always)]
+    fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+        *array_at_mut(block, 2) = levels.map(|level| level ^ 0x80);
+    }
+}

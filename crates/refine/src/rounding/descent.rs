@@ -1,0 +1,83 @@
+//! Coordinate descent on `tr(E H E^T)`.
+
+use ndarray::{Array2, ArrayView2, s};
+use quant::Level;
+
+use super::{
+    PANEL,
+    lanes::{LANES, Nearest, add_products, lanes},
+    metric::Metric,
+    products::matmul,
+    tile::Tile,
+};
+
+/// One sweep over all columns of a tile, in the order of the file. While all other errors of its row stand still, the error of column
+/// `j` that costs least is `e_j - g_j / H[j, j]` with `g = H e`; the level that comes nearest to it is taken where it is nearer than the
+/// one that is there. `gradients` (PANEL, n_lanes) is room to work in.
+pub fn sweep(
+    level: Level,
+    metric: &Metric,
+    nearest: &impl Nearest,
+    tile: &mut Tile,
+    gradients: &mut Array2<f32>,
+) {
+    let n_columns = tile.n_columns();
+    for first in (0..n_columns).step_by(PANEL) {
+        let end = n_columns.min(first + PANEL);
+        // g of the panel, anew: (panel, n_columns) x (n_columns, n_lanes). Errors of other panels stand still meanwhile.
+        let mut gradients = gradients.slice_mut(s![..end - first, ..]);
+        let h = metric.h().slice(s![first..end, ..]);
+        matmul(level, false, 1.0, h, tile.errors().view(), gradients.view_mut());
+        let within = h.slice(s![.., first..end]);
+        let inverse = &metric.inverse_diagonal()[first..end];
+        level.vectorize(
+            #[inline(always)]
+            || sweep_panel(within, inverse, nearest, tile, first, gradients.view()),
+        );
+    }
+}
+
+/// The columns from `first` on, whose part of `H` is `h` (columns, columns) and whose gradients are (columns, n_lanes).
+#[inline(always)]
+fn sweep_panel(
+    h: ArrayView2<'_, f32>,
+    inverse_diagonal: &[f32],
+    nearest: &impl Nearest,
+    tile: &mut Tile,
+    first: usize,
+    gradients: ArrayView2<'_, f32>,
+) {
+    let (n, n_lanes) = gradients.dim();
+    let gradients = gradients.to_slice().expect("whole rows");
+    let mut sums = [[0.0; LANES]; PANEL];
+    for lane in (0..n_lanes).step_by(LANES) {
+        for (j, sum) in sums[..n].iter_mut().enumerate() {
+            *sum = *lanes(gradients, j * n_lanes + lane);
+        }
+        for j in 0..n {
+            let (sum, to_come) = sums[j..n].split_first_mut().expect("column `j` is one of them");
+            let (column, points, errors) = tile.column(first + j, lane);
+            // The error that would cost least, and the value that leaves it.
+            let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
+            for i in 0..LANES {
+                best[i] = errors[i] - sum[i] * inverse_diagonal[j];
+                wanted[i] = column.weights[i] - best[i];
+            }
+            let (found, left) = column.nearest(nearest, &wanted, points);
+            let mut change = [0.0; LANES];
+            let mut any = false;
+            for i in 0..LANES {
+                let better = (left[i] - best[i]).abs() < (errors[i] - best[i]).abs();
+                change[i] = if better { left[i] - errors[i] } else { 0.0 };
+                points[i] = if better { found[i] } else { points[i] };
+                errors[i] = if better { left[i] } else { errors[i] };
+                any |= better;
+            }
+            // Most columns of a later sweep stay as they are in all rows.
+            if any {
+                let h = h.row(j);
+                add_products(to_come, &h.to_slice().expect("whole rows")[j + 1..], &change);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What an encoding costs on given moments.
+
+use ndarray::{Array2, s};
+use quant::Level;
+use rayon::prelude::*;
+use tensor::DType;
+
+use super::{PANEL, TILE_ROWS, metric::mean_square, products::matmul, row_bytes};
+use crate::{Error, Gram};
+
+/// `tr(E G E^T) / n_tokens` with `E = weights - blocks`, (n_rows, n_columns) each: the mean square of the output's error, summed over
+/// outputs. Any type that can be decoded, and any moments, those of other tokens too. Products in single precision, sums over them in
+/// double; their order is fixed.
+///
+/// # Errors
+/// Where there are no tokens, all inputs were zero or a sum is not finite, and where the type has no decoder or lengths do not agree.
+pub fn output_error(
+    gram: &Gram,
+    dtype: DType,
+    weights: &[f32],
+    blocks: &[u8],
+    n_columns: usize,
+) -> Result<f64, Error> {
+    let level = Level::detect();
+    if gram.n_columns() != n_columns {
+        return Err(Error::Length {
+            what: "row length in elements",
+            found: n_columns,
+            expected: gram.n_columns(),
+        });
+    }
+    mean_square(gram)?;
+    let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
+    let sums = gram.view();
+    let tiles = weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks(TILE_ROWS * row_bytes));
+    let of_rows: Result<Vec<Vec<f64>>, Error> = tiles
+        .map(|(weights, blocks)| {
+            let n_rows = weights.len() / n_columns;
+            let mut values = vec![0.0; weights.len()];
+            quant::decode(dtype, level, blocks, &mut values)?;
+            // E^T (n_columns, n_rows), of which a product makes G E^T panel by panel.
+            let errors = Array2::from_shape_fn((n_columns, n_rows), |(column, row)| {
+                weights[row * n_columns + column] - values[row * n_columns + column]
+            });
+            let mut products = Array2::zeros((PANEL.min(n_columns), n_rows));
+            let mut of_rows = vec![0.0; n_rows];
+            for first in (0..n_columns).step_by(PANEL) {
+                let end = n_columns.min(first + PANEL);
+                let mut products = products.slice_mut(s![..end - first, ..]);
+                matmul(level, false, 1.0, sums.slice(s![first..end, ..]), errors.view(), products.view_mut());
+                for (errors, products) in
+                    errors.slice(s![first..end, ..]).outer_iter().zip(products.outer_iter())
+                {
+                    for (sum, (error, product)) in of_rows.iter_mut().zip(errors.iter().zip(products)) {
+                        *sum += f64::from(*error) * f64::from(*product);
+                    }
+                }
+            }
+            Ok(of_rows)
+        })
+        .collect();
+    // From the first row to the last.
+    Ok(of_rows?.iter().flatten().sum::<f64>() / gram.n_tokens() as f64)
+}

@@ -1,0 +1,138 @@
+//! One column of sixteen rows at a time: a vector lane is a row.
+//!
+//! Plain loops over sixteen numbers, which the compiler makes vectors of where `Level::vectorize` calls them. No product is contracted
+//! with its sum, so the bits are the same with all of them.
+
+use quant::frozen::Points;
+
+/// Rows that are rounded side by side.
+pub const LANES: usize = 16;
+
+/// One number for each of sixteen rows.
+pub type Lanes = [f32; LANES];
+
+/// The lanes that begin at `at`.
+#[inline(always)]
+pub fn lanes(values: &[f32], at: usize) -> &Lanes {
+    values[at..].first_chunk().expect("tiles are whole lanes")
+}
+
+/// The lanes that begin at `at`, writable.
+#[inline(always)]
+pub fn lanes_mut(values: &mut [f32], at: usize) -> &mut Lanes {
+    values[at..].first_chunk_mut().expect("tiles are whole lanes")
+}
+
+/// `sums[k] += factors[k] * x` for the columns `k` that are still to come.
+#[inline(always)]
+pub fn add_products(sums: &mut [Lanes], factors: &[f32], x: &Lanes) {
+    for (sums, factor) in sums.iter_mut().zip(factors) {
+        for lane in 0..LANES {
+            sums[lane] += factor * x[lane];
+        }
+    }
+}
+
+/// How the nearest point of a type is found.
+pub trait Nearest: Sync {
+    /// The nearest point to each number, any of two equally near; for NaN some point.
+    fn nearest(&self, wanted: &Lanes) -> Lanes;
+}
+
+/// Points that are neighbouring integers.
+#[derive(Debug)]
+pub struct Steps {
+    lowest: f32,
+    highest: f32,
+}
+
+impl Steps {
+    /// The points of a type whose levels are such.
+    pub fn new(zero: u8, lowest: u8, highest: u8) -> Steps {
+        let points = Points::Steps { zero, lowest, highest };
+        Steps { lowest: points.point(lowest), highest: points.point(highest) }
+    }
+}
+
+/// `3 * 2^22`: a small number plus this and less this is its nearest integer, halves to even.
+const MAGIC: f32 = 12_582_912.0;
+
+impl Nearest for Steps {
+    #[inline(always)]
+    fn nearest(&self, wanted: &Lanes) -> Lanes {
+        let mut points = *wanted;
+        for point in &mut points {
+            // In this order NaN becomes the lowest.
+            let bounded = if *point > self.lowest { *point } else { self.lowest };
+            let bounded = if bounded < self.highest { bounded } else { self.highest };
+            *point = (bounded + MAGIC) - MAGIC;
+        }
+        points
+    }
+}
+
+/// Points of a table.
+#[derive(Debug)]
+pub struct Table {
+    first: f32,
+    /// The middle of each pair of neighbours, and the distance between them; both are exact.
+    middles: [f32; 15],
+    gaps: [f32; 15],
+}
+
+impl Table {
+    /// The points of a type whose levels are entries of an increasing table.
+    pub fn new(table: &[i8; 16]) -> Table {
+        let entry = |i: usize| f32::from(table[i]);
+        Table {
+            first: entry(0),
+            middles: std::array::from_fn(|i| (entry(i) + entry(i + 1)) / 2.0),
+            gaps: std::array::from_fn(|i| entry(i + 1) - entry(i)),
+        }
+    }
+}
+
+impl Nearest for Table {
+    #[inline(always)]
+    fn nearest(&self, wanted: &Lanes) -> Lanes {
+        // From the first entry on, each middle that lies below adds the gap behind it.
+        let mut points = [self.first; LANES];
+        for (middle, gap) in self.middles.iter().zip(&self.gaps) {
+            for lane in 0..LANES {
+                points[lane] += if wanted[lane] > *middle { *gap } else { 0.0 };
+            }
+        }
+        points
+    }
+}
+
+/// What rounding a column needs to know of sixteen rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Column<'a> {
+    /// The weights as they should be.
+    pub weights: &'a Lanes,
+    /// Their groups' scales; zero where the level stays.
+    pub scales: &'a Lanes,
+    /// Their groups' offsets.
+    pub offsets: &'a Lanes,
+}
+
+impl Column<'_> {
+    /// The points whose values are nearest to `wanted`, and the errors `weight - value` that they leave. A row whose scale is zero
+    /// keeps its point.
+    #[inline(always)]
+    pub fn nearest(self, nearest: &impl Nearest, wanted: &Lanes, points: &Lanes) -> (Lanes, Lanes) {
+        let mut steps = [0.0; LANES];
+        for lane in 0..LANES {
+            steps[lane] = (wanted[lane] - self.offsets[lane]) / self.scales[lane];
+        }
+        let mut found = nearest.nearest(&steps);
+        let mut errors = [0.0; LANES];
+        for lane in 0..LANES {
+            found[lane] = if self.scales[lane] != 0.0 { found[lane] } else { points[lane] };
+            // The decoder's arithmetic: a product, then a sum.
+            errors[lane] = self.weights[lane] - (self.scales[lane] * found[lane] + self.offsets[lane]);
+        }
+        (found, errors)
+    }
+}

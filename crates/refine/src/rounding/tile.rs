@@ -1,0 +1,122 @@
+//! Some rows of a matrix, transposed: a row a lane.
+
+use ndarray::Array2;
+use quant::frozen::FrozenCodec;
+
+use super::lanes::{Column, LANES, Lanes, lanes, lanes_mut};
+
+/// Rows of one matrix with the points that their levels stand for. All arrays are (columns or groups, n_lanes), row-major, padded
+/// with rows of zeros to whole lanes.
+#[derive(Debug)]
+pub struct Tile {
+    n_columns: usize,
+    n_lanes: usize,
+    group: usize,
+    weights: Vec<f32>,
+    points: Vec<f32>,
+    /// `weight - value`.
+    errors: Array2<f32>,
+    /// (n_columns / group, n_lanes).
+    scales: Vec<f32>,
+    offsets: Vec<f32>,
+    /// Rows that can be rounded: all of their weights and values are finite.
+    sound: Vec<bool>,
+}
+
+impl Tile {
+    /// Reads rows; lengths agree.
+    pub fn read(codec: &FrozenCodec, weights: &[f32], blocks: &[u8], n_columns: usize) -> Tile {
+        let n_rows = weights.len() / n_columns;
+        let n_lanes = n_rows.next_multiple_of(LANES);
+        let n_groups = n_columns / codec.group;
+        let mut tile = Tile {
+            n_columns,
+            n_lanes,
+            group: codec.group,
+            weights: vec![0.0; n_columns * n_lanes],
+            points: vec![0.0; n_columns * n_lanes],
+            errors: Array2::zeros((n_columns, n_lanes)),
+            scales: vec![0.0; n_groups * n_lanes],
+            offsets: vec![0.0; n_groups * n_lanes],
+            sound: Vec::with_capacity(n_rows),
+        };
+        let mut levels = vec![0; n_columns];
+        let (mut scales, mut offsets) = (vec![0.0; n_groups], vec![0.0; n_groups]);
+        let rows = weights.chunks_exact(n_columns).zip(blocks.chunks_exact(blocks.len() / n_rows));
+        for (lane, (weights, blocks)) in rows.enumerate() {
+            (codec.levels)(blocks, &mut levels);
+            (codec.scales)(blocks, &mut scales, &mut offsets);
+            let values = levels.iter().enumerate().map(|(column, level)| {
+                let point = codec.points.point(*level);
+                (point, scales[column / codec.group] * point + offsets[column / codec.group])
+            });
+            // Scales and offsets that are not finite give values that are not.
+            let sound =
+                weights.iter().zip(values.clone()).all(|(weight, (_, value))| (weight - value).is_finite());
+            tile.sound.push(sound);
+            if !sound {
+                continue;
+            }
+            for (column, (weight, (point, value))) in weights.iter().zip(values).enumerate() {
+                let at = column * n_lanes + lane;
+                tile.weights[at] = *weight;
+                tile.points[at] = point;
+                tile.errors[[column, lane]] = weight - value;
+            }
+            for group in 0..n_groups {
+                tile.scales[group * n_lanes + lane] = scales[group];
+                tile.offsets[group * n_lanes + lane] = offsets[group];
+            }
+        }
+        tile
+    }
+
+    /// Packs the levels into the blocks that were read.
+    pub fn write(&self, codec: &FrozenCodec, blocks: &mut [u8]) {
+        let mut levels = vec![0; self.n_columns];
+        let row_bytes = blocks.len() / self.sound.len();
+        for (lane, blocks) in blocks.chunks_exact_mut(row_bytes).enumerate() {
+            if !self.sound[lane] {
+                continue;
+            }
+            for (level, points) in levels.iter_mut().zip(self.points.chunks_exact(self.n_lanes)) {
+                *level = codec.points.level(points[lane]);
+            }
+            (codec.put_levels)(&levels, blocks);
+        }
+    }
+
+    /// Columns.
+    pub fn n_columns(&self) -> usize {
+        self.n_columns
+    }
+
+    /// Rows, with those that fill the last lanes.
+    pub fn n_lanes(&self) -> usize {
+        self.n_lanes
+    }
+
+    /// `weight - value`: (n_columns, n_lanes).
+    pub fn errors(&self) -> &Array2<f32> {
+        &self.errors
+    }
+
+    /// The same, writable.
+    pub fn errors_mut(&mut self) -> &mut Array2<f32> {
+        &mut self.errors
+    }
+
+    /// Sixteen rows of a column from a lane on, with their points and their errors.
+    #[inline(always)]
+    pub fn column(&mut self, column: usize, lane: usize) -> (Column<'_>, &mut Lanes, &mut Lanes) {
+        let at = column * self.n_lanes + lane;
+        let of_group = column / self.group * self.n_lanes + lane;
+        let of_rows = Column {
+            weights: lanes(&self.weights, at),
+            scales: lanes(&self.scales, of_group),
+            offsets: lanes(&self.offsets, of_group),
+        };
+        let errors = self.errors.as_slice_mut().expect("row-major");
+        (of_rows, lanes_mut(&mut self.points, at), lanes_mut(errors, at))
+    }
+}
