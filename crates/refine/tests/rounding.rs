@@ -166,10 +166,6 @@ fn four_columns_against_all_choices() {
         assert!(best <= of(&found) * (1.0 + 1e-6) && best <= of(&stock) * (1.0 + 1e-6));
         n_best += usize::from(of(&found) <= best * (1.0 + 1e-6));
         (sum_best, sum_found, sum_stock) = (sum_best + best, sum_found + of(&found), sum_stock + of(&stock));
-        // Columns without input keep their levels.
-        let (before, after) =
-            (levels_of(codec, &stock[row * 18..][..18], N), levels_of(codec, &found[row * 18..][..18], N));
-        assert!((0..N).filter(|j| !ALIVE.contains(j)).all(|j| before[j] == after[j]));
     }
     assert!(n_best >= 8, "the best of all choices in {n_best} of 24 rows");
     assert!(
@@ -186,12 +182,12 @@ fn cost(gram: &Gram, errors: [f32; 4]) -> f64 {
 
 #[test]
 fn bytes_depend_neither_on_threads_nor_on_the_level_nor_on_other_rows() {
-    const N: usize = 512;
+    const N: usize = 256;
     let gram = gram(7, N, 300);
     let levels = Level::available();
     testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
-    // Three tiles, the last of an odd number of rows.
-    let weights = Data::Normal.values(8, 131 * N);
+    // Two tiles, the last of an odd number of rows.
+    let weights = Data::Normal.values(8, 67 * N);
     for dtype in [DType::Q4_K, DType::Q8_0, DType::IQ4_XS, DType::Q2_K] {
         let stock = stock(dtype, &weights, N);
         let options = RoundingOptions { level: Level::Scalar, ..RoundingOptions::default() };
@@ -205,9 +201,9 @@ fn bytes_depend_neither_on_threads_nor_on_the_level_nor_on_other_rows() {
                 assert!(found == expected, "{dtype}, {level:?}, {n_threads} threads");
             }
         }
-        let row_bytes = stock.len() / 131;
+        let row_bytes = stock.len() / 67;
         let rounding = Rounding::new(&gram, &options).unwrap();
-        for row in [0, 63, 130] {
+        for row in [0, 63, 66] {
             let mut alone = stock[row * row_bytes..][..row_bytes].to_vec();
             rounding.refine(dtype, &weights[row * N..][..N], &mut alone).unwrap();
             assert!(alone == expected[row * row_bytes..][..row_bytes], "{dtype}, row {row} alone");

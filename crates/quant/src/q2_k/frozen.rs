@@ -29,7 +29,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         let mut levels = [0; ELEMS];
-        for (sub, levels) in levels.as_chunks_mut().0.iter_mut().enumerate() {
+        for (sub, levels) in levels.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {
             *levels = two_bits::unpack(array_at(block, 16), sub);
         }
         levels

@@ -27,7 +27,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         let third: &[u8; 32] = array_at(block, 0);
         let mut levels = [0; ELEMS];
-        for (sub, levels) in levels.as_chunks_mut().0.iter_mut().enumerate() {
+        for (sub, levels) in levels.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {
             let low = two_bits::unpack(array_at(block, 32), sub);
             let third: &[u8; SUB_ELEMS] = array_at(third, sub % 2 * 16);
             *levels = std::array::from_fn(|i| low[i] | (third[i] >> (sub / 2) & 1) << 2);

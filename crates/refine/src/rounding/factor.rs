@@ -5,7 +5,6 @@
 //! make good what it leaves. It is the Cholesky factorization from the last column to the first.
 
 use ndarray::{Array2, Axis, s};
-use quant::Level;
 use rayon::prelude::*;
 
 use super::{PANEL, RoundingOptions, metric::Metric, products::matmul};
