@@ -21,7 +21,7 @@ impl Metric {
     /// As [`Rounding::new`](super::Rounding::new).
     pub fn new(gram: &Gram, options: &RoundingOptions) -> Result<Metric, Error> {
         let (shrinkage, damping) = (options.shrinkage, options.damping);
-        if !(0.0..=1.0).contains(&shrinkage) || !(damping >= 0.0 && damping.is_finite()) {
+        if !((0.0..=1.0).contains(&shrinkage) && damping >= 0.0 && damping.is_finite()) {
             return Err(Error::RoundingOptions { shrinkage, damping });
         }
         let n = gram.n_columns();
