@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use arch::{ARCHES, PROJECTORS};
 use convert::recipes::RECIPES;
+use gguf_tools::commands::llama_cpp::{PROGRAMS, To};
 use source::FORMATS;
 
 fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -66,6 +67,43 @@ fn counts() -> String {
     )
 }
 
+/// What becomes of the options of llama.cpp's programs, from the tables that calls are translated by.
+fn foreign_options() -> String {
+    let mut out = String::new();
+    for program in PROGRAMS {
+        let n_accepted = program.options().filter(|(_, to)| to.is_accepted()).count();
+        let ours = [Some(program.binary), program.verb].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(
+            out,
+            "### `{}` is `{ours}`\n\n{n_accepted} of its {} options are accepted.\n\n| option | here |\n|---|---|",
+            program.name,
+            program.options().count()
+        );
+        for row in program.rows.iter().copied().flatten() {
+            let options: Vec<String> = row.options.iter().map(|text| format!("`{text}`")).collect();
+            let words = |words: &[&str]| format!("`{}`", words.join(" "));
+            let here = match row.to {
+                To::Same => "the same".to_owned(),
+                To::Option(long, []) => words(&[long]),
+                To::Option(long, left_out) => format!("`{long}`; left out with {}", left_out.join(" or ")),
+                To::Each(long) => format!("`{long}`, once for each name between commas"),
+                To::Argument(at) => {
+                    ["the first argument", "the second argument", "the third argument"][at].to_owned()
+                }
+                To::Words(it) => words(it),
+                To::Whole(it) => format!("`{} {}`", program.binary, it.join(" ")),
+                To::Anyway(why) => format!("so it is anyway: {why}"),
+                To::Arranged(what) => what.to_owned(),
+                To::Other(advice) | To::Told(advice) => format!("refused: {advice}"),
+            };
+            let _ = writeln!(out, "| {} | {here} |", options.join(", "));
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
 /// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or writes it.
 fn check(file: &str, name: &str, want: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -84,5 +122,6 @@ fn check(file: &str, name: &str, want: &str) {
 fn documents_are_printed_from_the_registries() {
     check("docs/architectures.md", "table", &table());
     check("docs/projectors.md", "projectors", &projectors());
+    check("docs/coming-from-llama-cpp.md", "options", &foreign_options());
     check("README.md", "counts", &counts());
 }

@@ -175,30 +175,6 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
 }
 
 #[test]
-fn options_of_llama_cpp_name_ours() {
-    let sandbox = sandbox();
-    check(
-        &sandbox,
-        &[
-            (CONVERT, &["llama", "--outtype", "q8_0"], 2, &["tip: the file type is `--type`"]),
-            (CONVERT, &["llama", "--outfile", "x.gguf"], 2, &["tip: the output is the second argument"]),
-            (CONVERT, &["--model", "llama"], 2, &["tip: the checkpoint is the first argument"]),
-            (CONVERT, &["-m", "llama"], 2, &["tip: the checkpoint is the first argument"]),
-            (QUANTIZE, &["-m", "in.gguf", "q8_0"], 2, &["tip: the input is the first argument"]),
-            (QUANTIZE, &["in.gguf", "--outfile=x", "q8_0"], 2, &["tip: the output is the second argument"]),
-            (EVAL, &["perplexity", "-m", "in.gguf"], 2, &["tip: the model is an argument"]),
-            (EVAL, &["perplexity", "in.gguf", "--file", "text"], 2, &["tip: a text is `--text FILE`"]),
-            (
-                EVAL,
-                &["perplexity", "in.gguf", "-ngl", "99"],
-                2,
-                &["tip: leave it out: everything runs on the CPU"],
-            ),
-        ],
-    );
-}
-
-#[test]
 fn outputs_that_are_no_files() {
     let sandbox = sandbox();
     check(
@@ -273,6 +249,25 @@ fn small_things_that_people_write() {
         let help = sandbox.run(binary, &["--help"]).stdout;
         assert!(help.starts_with("Converts "), "{help}");
     }
+}
+
+#[test]
+fn every_verb_has_a_man_page() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("man")).unwrap();
+    for binary in [CONVERT, QUANTIZE, INSPECT, EVAL] {
+        let ran = sandbox.run(binary, &["--man", "man"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    }
+    let pages = sandbox.listing("man");
+    for command in gguf_tools::commands::COMMANDS {
+        let name = [Some(command.binary), command.verb].into_iter().flatten().collect::<Vec<_>>().join("-");
+        assert!(pages.contains_key(&format!("{name}.1")), "{name} is not among {pages:?}");
+    }
+    let page = fs::read_to_string(sandbox.path("man/gguf-eval-imatrix.1")).unwrap();
+    assert!(page.contains("save\\-every") && page.contains("llama\\-imatrix"), "{page}");
+    let ran = sandbox.run(EVAL, &["--man", "none"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
 }
 
 #[test]

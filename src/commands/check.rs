@@ -65,10 +65,10 @@ struct CheckArgs {
     #[arg(long)]
     force: bool,
     /// Tokens in a window, with --save; 512 by default. Without --save the baseline says it.
-    #[arg(short, long, value_name = "N", alias = "ctx-size", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     context: Option<u32>,
     /// Windows at most, with --save. Without --save the baseline says it.
-    #[arg(short = 'n', long, value_name = "N", alias = "chunks", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     windows: Option<u32>,
     /// By how much perplexity may be above the baseline's, in percent; 0.1, or what the baseline says.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]

@@ -74,10 +74,10 @@ struct CompareArgs {
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "merge")]
     text: Option<PathBuf>,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to compare at most.
-    #[arg(short = 'n', long, value_name = "N", alias = "chunks", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     windows: Option<u32>,
     /// How many of the most likely tokens to look for among the other's.
     #[arg(long, value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -13,7 +13,7 @@ use convert::{
     merge::LoraAdapter,
     recipes::{FileType, Recipe},
 };
-use source::Folder;
+use source::{Checkpoint, Folder};
 use tensor::DType;
 
 use crate::{
@@ -27,13 +27,13 @@ use crate::{
             conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             hub,
-            layout_notes::{dropped, tell_unasked},
+            layout_notes::{dropped, float_of, tell_unasked},
             plan_file::{PlanArgs, PlannedCall},
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             threads::parse_threads,
             types_help::types_help,
-            values,
+            values::{self, TypeName},
             write::output_parser,
         },
         vocab_only::{self, VocabOnly},
@@ -92,18 +92,18 @@ struct ConvertArgs {
     /// model names a file in the current folder.
     #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
     out: Option<PathBuf>,
-    /// File type, a name of the list below; several, divided by commas, are made from one read.
-    /// With --to hf, the weights' type: f32, f16 or bf16 (the default).
+    /// File type, as q4_k_m; several, divided by commas, are made from one read. `auto` is bf16 or f16, as
+    /// the first matrix of the checkpoint is, or f16. With --to hf, the weights' type: f32, f16 or bf16 (the default).
     #[arg(
         short = 't',
         long = "type",
         value_name = "TYPE",
         value_delimiter = ',',
         conflicts_with = "recipe",
-        value_parser = values::file_type(),
+        value_parser = values::type_name(),
         hide_possible_values = true
     )]
-    types: Vec<&'static Recipe>,
+    types: Vec<TypeName>,
     /// What to make: GGUF files of a checkpoint (the default), or a checkpoint folder of a GGUF file.
     #[arg(long, value_name = "FORMAT", conflicts_with = "save_plan")]
     to: Option<Format>,
@@ -197,7 +197,7 @@ struct ConvertArgs {
     /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
     #[arg(long, conflicts_with_all = ["to", "via", "recipe", "save_plan"])]
     vocab_only: bool,
-    /// List every architecture that can be converted, its class names and a public checkpoint.
+    /// List every architecture that can be converted; with class names and a public checkpoint.
     #[arg(long, conflicts_with_all = ["src", "types", "to"])]
     list_architectures: bool,
     /// Put the tokenizer's own file into the metadata as well (tokenizer.huggingface.json,
@@ -301,6 +301,24 @@ impl ConvertArgs {
         self.src.as_deref().unwrap_or(Path::new(""))
     }
 
+    /// The types that are named.
+    fn recipes(&self) -> Vec<&'static Recipe> {
+        let named = |name: &TypeName| match name {
+            TypeName::Of(recipe) => Some(*recipe),
+            TypeName::Auto => None,
+        };
+        self.types.iter().filter_map(named).collect()
+    }
+
+    /// The types that are to be made of a checkpoint.
+    fn recipes_of(&self, checkpoint: &Checkpoint) -> Result<Vec<&'static Recipe>, Failure> {
+        let of = |name: &TypeName| match name {
+            TypeName::Of(recipe) => Ok(*recipe),
+            TypeName::Auto => Recipe::from_name(float_of(checkpoint)).map_err(Failure::new),
+        };
+        self.types.iter().map(of).collect()
+    }
+
     fn run_args<'a>(&'a self, options: RunOptions, call: &Call, parts: &Parts<'a>) -> RunArgs<'a> {
         let ConvertArgs { force, dry_run, json, .. } = *self;
         let (call, parts) = (call.clone(), parts.clone());
@@ -358,7 +376,7 @@ fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
             "--vocab-only writes no tensors; options about their types make no sense",
         ));
     }
-    let file_type = match &args.types[..] {
+    let file_type = match &args.recipes()[..] {
         [] => None,
         [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
         _ => return Err(Failure::usage("--vocab-only takes one --type: f32, f16, bf16 or q8_0")),
@@ -388,7 +406,7 @@ fn lora(
     if args.mmproj || args.with_mmproj {
         return Err(Failure::usage("an adapter has no projector"));
     }
-    if args.options.any() || !args.types.iter().all(|recipe| is_of_converter(recipe)) {
+    if args.options.any() || !args.recipes().into_iter().all(is_of_converter) {
         return Err(Failure::usage(
             "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
         ));
@@ -399,7 +417,7 @@ fn lora(
         input: args.src(),
         folder,
         base: base.as_ref().map(|base| &base.folder),
-        types: &args.types,
+        types: &args.recipes(),
         endian: byte_order(args.big_endian),
         arch: &args.arch_options(ui)?,
     };
@@ -423,7 +441,8 @@ fn legacy(
         return Err(Failure::usage("a file from before GGUF has no projector"));
     }
     let settings = args.options.read(OtherSettings { allow_requantize: true, ..args.other_settings() })?;
-    let types = if args.options.has_recipe() { None } else { Some(&args.types[..]) };
+    let recipes = args.recipes();
+    let types = if args.options.has_recipe() { None } else { Some(&recipes[..]) };
     let job = Legacy {
         input: args.src(),
         args: &args.legacy,
@@ -442,7 +461,7 @@ fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failur
         ));
     }
     let out = args.out.as_deref().ok_or_else(|| Failure::usage("--to hf needs the folder to write"))?;
-    let dtype = match &args.types[..] {
+    let dtype = match &args.recipes()[..] {
         [] => DType::BF16,
         [recipe] if recipe.default.is_float() => recipe.default,
         _ => return Err(Failure::usage("--to hf takes one --type: f32, f16 or bf16")),
@@ -491,7 +510,7 @@ fn to_gguf(
     if args.types.is_empty() && !args.options.has_recipe() {
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
     }
-    if args.fp8_as.is_some() && !args.types.iter().all(|recipe| recipe.default.is_float()) {
+    if args.fp8_as.is_some() && !args.recipes().iter().all(|recipe| recipe.default.is_float()) {
         return Err(Failure::usage(
             "--fp8-as goes with --type f32, f16 and bf16; other types quantize all matrices",
         ));
@@ -506,6 +525,8 @@ fn to_gguf(
     let input =
         open(args, folder, &adapters, &args.arch_options(ui)?).map_err(|error| failure(args.src(), error))?;
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
+    let types = args.recipes_of(checkpoint)?;
+    let projector = args.with_mmproj.then(|| projector_type(args, &types)).transpose()?;
     let layouts: Vec<_> = [layout].into_iter().chain(input.projector()).collect();
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
@@ -534,8 +555,7 @@ fn to_gguf(
         input,
     };
     let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call, parts);
-    let projector = args.with_mmproj.then(|| projector_type(args)).transpose()?;
-    conversion_run::run_with(open, args.types.clone(), projector, &settings, &run_args, ui)
+    conversion_run::run_with(open, types, projector, &settings, &run_args, ui)
 }
 
 /// The folder with what is wanted of it.
@@ -558,8 +578,8 @@ fn is_of_converter(recipe: &Recipe) -> bool {
 }
 
 /// The type of the projector beside a model.
-fn projector_type(args: &ConvertArgs) -> Result<&'static Recipe, Failure> {
-    match args.mmproj_type.or(args.types.first().copied().filter(|recipe| is_of_converter(recipe))) {
+fn projector_type(args: &ConvertArgs, types: &[&'static Recipe]) -> Result<&'static Recipe, Failure> {
+    match args.mmproj_type.or(types.first().copied().filter(|recipe| is_of_converter(recipe))) {
         Some(recipe) => Ok(recipe),
         None => Recipe::from_name("f16").map_err(Failure::new),
     }

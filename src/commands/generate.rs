@@ -62,7 +62,7 @@ struct GenerateArgs {
     #[arg(long, value_name = "N", requires = "mmproj", value_parser = clap::value_parser!(u32).range(1..))]
     image_tokens: Option<u32>,
     /// Tokens to make at most.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 128, alias = "n-predict", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
     /// How freely to choose; 0 takes the likeliest token always.
     #[arg(long, value_name = "T", default_value_t = 0.0)]

@@ -31,7 +31,11 @@ mod unset;
 mod verify;
 mod vocab_only;
 
-use std::process::ExitCode;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
@@ -45,6 +49,10 @@ use crate::{
 pub mod readers {
     pub use super::shared::{metadata_json::of_json as metadata_of_json, recipe_file::RecipeFile};
 }
+
+use shared::help::laid_out;
+/// What becomes of the options of llama.cpp's programs.
+pub use shared::llama_cpp;
 
 /// One verb of one binary.
 #[derive(Clone, Copy)]
@@ -117,13 +125,14 @@ pub fn define(binary: &str) -> Option<clap::Command> {
         clap::Command::new(binary.name).about(binary.about).version(env!("CARGO_PKG_VERSION"));
     for command in COMMANDS.iter().filter(|command| command.binary == binary.name) {
         definition = match command.verb {
-            None => (command.define)(definition),
+            None => laid_out((command.define)(definition), binary.name, None),
             Some(verb) => {
-                definition.arg_required_else_help(true).subcommand((command.define)(clap::Command::new(verb)))
+                let inner = laid_out((command.define)(clap::Command::new(verb)), binary.name, Some(verb));
+                definition.arg_required_else_help(true).subcommand(inner)
             }
         };
     }
-    Some(definition.arg(completions()))
+    Some(definition.arg(completions()).arg(man()))
 }
 
 /// The option of every binary that prints a shell's completion script.
@@ -133,7 +142,21 @@ fn completions() -> Arg {
         .value_name("SHELL")
         .value_parser(clap::value_parser!(Shell))
         .exclusive(true)
+        .help_heading(None::<&str>)
+        .hide_short_help(true)
         .help("Print the completion script of a shell, and nothing else")
+}
+
+/// The option of every binary that writes its man pages, one for each verb; for those who package the programs.
+fn man() -> Arg {
+    Arg::new("man")
+        .long("man")
+        .value_name("FOLDER")
+        .value_parser(clap::value_parser!(PathBuf))
+        .exclusive(true)
+        .help_heading(None::<&str>)
+        .hide_short_help(true)
+        .help("Write the man pages of the program and its verbs into a folder, and nothing else")
 }
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.
@@ -142,11 +165,14 @@ pub fn main(binary: &'static str) -> ExitCode {
         Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
         return ExitCode::from(EXIT_FAILURE);
     };
-    // An argument that is no text is no option of any program.
-    let arguments: Vec<String> = std::env::args_os().skip(1).filter_map(|it| it.into_string().ok()).collect();
-    let parsed = definition.clone().try_get_matches();
-    let matches =
-        parsed.unwrap_or_else(|error| shared::foreign_options::explain(error, binary, &arguments).exit());
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().unwrap_or_default();
+    let arguments = match llama_cpp::translate(binary, Path::new(&called), arguments.collect()) {
+        Ok(arguments) => arguments,
+        Err(failure) => return finish(Err(failure), &Ui::default()),
+    };
+    let words = [OsString::from(binary)].into_iter().chain(arguments);
+    let matches = definition.clone().try_get_matches_from(words).unwrap_or_else(|error| error.exit());
     gguf::exit_on_bus_error();
     survive_file_limits();
     if let Some(shell) = matches.get_one::<Shell>("completions") {
@@ -154,6 +180,10 @@ pub fn main(binary: &'static str) -> ExitCode {
         clap_complete::generate(*shell, &mut definition.clone(), binary, &mut script);
         let ui = Ui::default();
         return finish(ui.data(&String::from_utf8_lossy(&script)), &ui);
+    }
+    if let Some(folder) = matches.get_one::<PathBuf>("man") {
+        let written = clap_mangen::generate_to(definition, folder);
+        return finish(written.map_err(|error| Failure::cannot_open(folder, error)), &Ui::default());
     }
     let (verb, matches) = match matches.subcommand() {
         Some((verb, inner)) => (Some(verb), inner),

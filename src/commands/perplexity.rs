@@ -67,10 +67,10 @@ struct PerplexityArgs {
     )]
     text: Option<PathBuf>,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512, alias = "ctx-size", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to measure at most.
-    #[arg(short = 'n', long, value_name = "N", alias = "chunks", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     windows: Option<u32>,
     /// Let windows begin so many tokens apart, and count the last so many of each.
     #[arg(long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]

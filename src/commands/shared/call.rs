@@ -47,8 +47,10 @@ impl Call {
         let definition = crate::commands::define(binary);
         for arg in definition.iter().flat_map(clap::Command::get_arguments) {
             let id = arg.get_id().as_str();
-            // The exclusive option of completions is no option of a run.
-            let Some(long) = arg.get_long().filter(|long| *long != "completions") else { continue };
+            // The exclusive options of completions and man pages are no options of a run.
+            let Some(long) = arg.get_long().filter(|long| !["completions", "man"].contains(long)) else {
+                continue;
+            };
             if HARMLESS.contains(&id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
             }

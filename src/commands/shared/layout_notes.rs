@@ -1,8 +1,10 @@
-//! What a conversion leaves out of a checkpoint: tensors without a place, keys of the config that nobody asks for.
+//! What is told of a checkpoint beside its files: tensors without a place, keys of the config that nobody asks for, the type of its
+//! weights.
 
 use std::collections::HashSet;
 
 use arch::{Layout, UnaskedKey};
+use source::{Checkpoint, Dtype};
 
 use crate::ui::Ui;
 
@@ -41,4 +43,16 @@ pub fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
         return Vec::new();
     }
     vec![line]
+}
+
+/// The type of floats that loses nothing of most weights: that of the first matrix, where it is one of 16 bits. The
+/// reference's `auto` (`ModelBase.__init__`, conversion/base.py).
+pub fn float_of(checkpoint: &Checkpoint) -> &'static str {
+    let mut matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
+    let found = matrices.find_map(|tensor| match tensor.dtype {
+        Dtype::BF16 => Some("bf16"),
+        Dtype::F16 => Some("f16"),
+        _ => None,
+    });
+    found.unwrap_or("f16")
 }

@@ -79,6 +79,22 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
     }
 }
 
+/// A file type as `--type` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::commands) enum TypeName {
+    /// bf16 or f16, whichever the weights are.
+    Auto,
+    /// A type by its name.
+    Of(&'static Recipe),
+}
+
+/// The same as [`file_type`], or `auto`.
+pub(in crate::commands) fn type_name() -> OneOf<TypeName> {
+    let OneOf { names, tip } = file_type();
+    let named = names.into_iter().map(|(name, recipe)| (name, TypeName::Of(recipe)));
+    OneOf { names: named.chain([("auto", TypeName::Auto)]).collect(), tip }
+}
+
 /// A dtype that weights can be rounded to before they are encoded.
 pub(in crate::commands) fn float() -> OneOf<DType> {
     let floats = [DType::F32, DType::F16, DType::BF16];

@@ -1,0 +1,342 @@
+//! A call in the words of llama.cpp's programs, in ours.
+
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
+
+use clap::{Arg, ArgAction};
+
+use super::{PROGRAMS, Program, Spelled, To};
+use crate::{commands::define, failure::Failure};
+
+/// An argument of a call.
+enum Word {
+    /// An option of ours that stands for one of theirs, and its value.
+    Translated(&'static str, Option<OsString>),
+    /// As it was given.
+    Given(OsString),
+}
+
+/// A call while it is translated.
+pub(super) struct Call {
+    /// The verb to call.
+    pub verb: Option<&'static str>,
+    /// Whether the program was called by its own name.
+    pub is_by_name: bool,
+    words: Vec<Word>,
+    /// Arguments that an option of theirs gives, by their places.
+    places: BTreeMap<usize, OsString>,
+    /// The other arguments.
+    positional: Vec<OsString>,
+    whole: Option<&'static [&'static str]>,
+    is_foreign: bool,
+}
+
+impl Call {
+    /// Takes an option out, and gives its value.
+    pub fn take(&mut self, option: &str) -> Option<Option<OsString>> {
+        let at = self.words.iter().position(|it| matches!(it, Word::Translated(name, _) if *name == option));
+        match self.words.remove(at?) {
+            Word::Translated(_, value) => Some(value),
+            Word::Given(_) => None,
+        }
+    }
+
+    /// Adds an option.
+    pub fn push(&mut self, option: &'static str, value: Option<OsString>) {
+        self.words.push(Word::Translated(option, value));
+    }
+
+    /// Whether the call has one of these options.
+    pub fn has(&self, options: &[&str]) -> bool {
+        self.words.iter().any(|word| match word {
+            Word::Translated(name, _) => options.contains(name),
+            Word::Given(text) => text.to_str().is_some_and(|text| {
+                options.iter().any(|it| text == *it || text.starts_with(&format!("{it}=")))
+            }),
+        })
+    }
+
+    /// Puts an argument before the others.
+    pub fn put_first(&mut self, value: OsString) {
+        self.places = std::mem::take(&mut self.places).into_iter().map(|(at, it)| (at + 1, it)).collect();
+        self.places.insert(0, value);
+    }
+
+    /// Whether an option of theirs gives the argument at this place.
+    pub fn has_argument(&self, at: usize) -> bool {
+        self.places.contains_key(&at)
+    }
+
+    fn into_arguments(self) -> Vec<OsString> {
+        if let Some(words) = self.whole {
+            return words.iter().map(OsString::from).collect();
+        }
+        let mut arguments: Vec<OsString> = self.verb.iter().map(OsString::from).collect();
+        for word in self.words {
+            match word {
+                Word::Given(text) => arguments.push(text),
+                Word::Translated(name, None) => arguments.push(name.into()),
+                // With the sign of equality a value may begin as an option does.
+                Word::Translated(name, Some(value)) => {
+                    let mut text = OsString::from(name);
+                    text.push("=");
+                    text.push(value);
+                    arguments.push(text);
+                }
+            }
+        }
+        let (mut places, mut rest) = (self.places, self.positional.into_iter());
+        let mut positional = Vec::new();
+        while let Some(next) = places.remove(&positional.len()).or_else(|| rest.next()) {
+            positional.push(next);
+        }
+        // A place behind one that nobody gave.
+        positional.extend(places.into_values());
+        if !positional.is_empty() {
+            arguments.push("--".into());
+        }
+        arguments.extend(positional);
+        arguments
+    }
+}
+
+/// The argument of a command that an option is, by its long name, its letter or another name of it.
+pub(super) fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&'a Arg> {
+    let option = option.split('=').next().unwrap_or_default();
+    command.get_arguments().find(|arg| match option.strip_prefix("--") {
+        Some(long) => {
+            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|it| it.contains(&long))
+        }
+        None => {
+            let mut letters = option.chars().skip(1);
+            let letter = letters.next().filter(|_| letters.next().is_none());
+            letter.is_some() && (arg.get_short() == letter)
+        }
+    })
+}
+
+/// Whether an option of ours has a value, and whether it may have several.
+fn values(arg: &Arg) -> (bool, bool) {
+    let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+    (takes, takes && arg.get_num_args().is_some_and(|range| range.max_values() > 1))
+}
+
+/// What is known about a call before its arguments are read: the verb, its definition, and whose words it may have.
+struct Table<'a> {
+    /// The binary and the verb.
+    words: String,
+    command: &'a clap::Command,
+    program: Option<&'static Program>,
+    /// Where the verb stands for no program, the words of this one are tried.
+    near: Option<&'static Program>,
+}
+
+impl Table<'_> {
+    /// What becomes of an option. None where it is one of ours, or of nobody.
+    fn find(&self, name: &str) -> Option<(Spelled, To)> {
+        let is_named = |(spelled, _): &(Spelled, To)| spelled.names().any(|it| it == name);
+        if let Some(program) = self.program {
+            return program.all().find(is_named);
+        }
+        // A verb that no program has takes what fits, by any spelling that is its own.
+        if argument(self.command, name).is_some() {
+            return None;
+        }
+        let (spelled, to) = self.near?.all().find(is_named)?;
+        if let Some(own) = spelled.names().find(|it| argument(self.command, it).is_some()) {
+            return Some((spelled, To::Option(own, &[])));
+        }
+        let fits = match to {
+            To::Option(long, _) => argument(self.command, long).is_some(),
+            To::Argument(_) => {
+                let mut places = self.command.get_positionals();
+                if places.next().is_none_or(|first| first.get_id() != "file") {
+                    return Some((spelled, To::Told("the model is an argument: `gguf-eval VERB MODEL`")));
+                }
+                true
+            }
+            To::Told(_) | To::Anyway(_) | To::Words(_) => true,
+            _ => false,
+        };
+        fits.then_some((spelled, to))
+    }
+}
+
+/// The arguments of a call of `binary`, which was called by the name `called`, in our own words. A call that has none of
+/// llama.cpp's stays as it is.
+///
+/// # Errors
+/// An option that ours have nothing for; the advice says what to do instead.
+pub fn translate(
+    binary: &'static str,
+    called: &Path,
+    mut arguments: Vec<OsString>,
+) -> Result<Vec<OsString>, Failure> {
+    let names = [called.file_name(), called.file_stem()].map(|it| it.and_then(|it| it.to_str()));
+    let named = PROGRAMS.iter().find(|program| {
+        let stem = program.name.trim_end_matches(".py");
+        program.binary == binary && names.iter().flatten().any(|name| [program.name, stem].contains(name))
+    });
+    let Some(definition) = define(binary) else { return Ok(arguments) };
+    let verb = match named {
+        Some(program) => program.verb,
+        None => {
+            let verbs = crate::commands::COMMANDS.iter().filter(|it| it.binary == binary);
+            let first = arguments.first().and_then(|it| it.to_str());
+            verbs.filter_map(|it| it.verb).find(|verb| Some(*verb) == first)
+        }
+    };
+    if verb.is_some() && named.is_none() {
+        arguments.remove(0);
+    }
+    let command = match verb {
+        Some(verb) => definition.find_subcommand(verb),
+        None => Some(&definition),
+    };
+    let Some(command) = command else { return Ok(arguments) };
+    let program = PROGRAMS.iter().find(|program| program.binary == binary && program.verb == verb);
+    let near = PROGRAMS.iter().find(|it| it.name == "llama-perplexity" && it.binary == binary);
+    let words = [binary].into_iter().chain(verb).collect::<Vec<_>>().join(" ");
+    let table = Table { words, command, program, near: near.filter(|_| verb.is_some()) };
+    let given = arguments.clone();
+    let mut call = read(&table, arguments)?;
+    call.verb = verb;
+    call.is_by_name = named.is_some();
+    if call.is_foreign || call.is_by_name {
+        if let Some(program) = program {
+            (program.arrange)(&mut call)?;
+        }
+        return Ok(call.into_arguments());
+    }
+    Ok(verb.map(OsString::from).into_iter().chain(given).collect())
+}
+
+/// Goes through the arguments, translating what the table has.
+fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
+    let mut call = Call {
+        verb: None,
+        is_by_name: false,
+        words: Vec::new(),
+        places: BTreeMap::new(),
+        positional: Vec::new(),
+        whole: None,
+        is_foreign: false,
+    };
+    let mut arguments = arguments.into_iter().peekable();
+    while let Some(word) = arguments.next() {
+        let text = word.to_str().filter(|text| text.len() > 1 && text.starts_with('-'));
+        let Some(text) = text else {
+            call.positional.push(word);
+            continue;
+        };
+        if text == "--" {
+            call.positional.extend(arguments.by_ref());
+            break;
+        }
+        let (name, attached) = match text.split_once('=').filter(|_| text.starts_with("--")) {
+            Some((name, value)) => (name.replace('_', "-"), Some(OsString::from(value))),
+            // llama.cpp takes either sign between the words of a name.
+            None if text.starts_with("--") => (text.replace('_', "-"), None),
+            None => (text.to_owned(), None),
+        };
+        let (spelled, to) = match table.find(&name) {
+            Some((spelled, to)) if !is_of_ours(table, &name, to) => (spelled, to),
+            _ => {
+                call.given(table.command, &word, &mut arguments);
+                continue;
+            }
+        };
+        let value = match (spelled.value(), attached) {
+            (None, _) => None,
+            (Some(_), Some(value)) => Some(value),
+            // Why there is no such option matters more than that its value is missing.
+            (Some(_), None) if matches!(to, To::Told(_)) => None,
+            (Some(_), None) => {
+                let missing = || Failure::usage(format_args!("`{name}` is given no value"));
+                Some(arguments.next().ok_or_else(missing)?)
+            }
+        };
+        // What is spelled in the same way here may stay where it is, if nothing else has to move.
+        let long = argument(table.command, &name).and_then(Arg::get_long);
+        let is_same = matches!(to, To::Option(ours, _) if long == ours.strip_prefix("--"));
+        call.is_foreign |= !is_same || to.leaves_out(value.as_ref());
+        call.apply(&name, spelled, to, value, table)?;
+    }
+    Ok(call)
+}
+
+/// Whether an option is one of ours, to be taken as it is.
+fn is_of_ours(table: &Table<'_>, name: &str, to: To) -> bool {
+    match to {
+        To::Same => true,
+        To::Other(_) => argument(table.command, name).is_some(),
+        To::Words(_) => ["-h", "--help"].contains(&name) || argument(table.command, name).is_some(),
+        _ => false,
+    }
+}
+
+impl To {
+    /// Whether the option is left out with this value.
+    fn leaves_out(&self, value: Option<&OsString>) -> bool {
+        let To::Option(_, left_out) = self else { return false };
+        value.is_some_and(|value| left_out.iter().any(|it| value == *it))
+    }
+}
+
+impl Call {
+    /// Takes an argument as it is, with the values that follow it.
+    fn given(
+        &mut self,
+        command: &clap::Command,
+        option: &OsString,
+        rest: &mut std::iter::Peekable<impl Iterator<Item = OsString>>,
+    ) {
+        let text = option.to_string_lossy();
+        // Of `-n20` and `-qf` the first letter decides.
+        let n_letters =
+            if text.starts_with("--") { text.len() } else { text.char_indices().nth(2).map_or(2, |it| it.0) };
+        let found = argument(command, &text[..n_letters.min(text.len())]);
+        let is_attached = text.contains('=') || n_letters < text.len();
+        self.words.push(Word::Given(option.clone()));
+        let (takes, several) = found.map_or((false, false), values);
+        if !takes || is_attached {
+            return;
+        }
+        self.words.extend(rest.next().map(Word::Given));
+        while several && rest.peek().is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
+            self.words.extend(rest.next().map(Word::Given));
+        }
+    }
+
+    fn apply(
+        &mut self,
+        name: &str,
+        spelled: Spelled,
+        to: To,
+        value: Option<OsString>,
+        table: &Table<'_>,
+    ) -> Result<(), Failure> {
+        match to {
+            to if to.leaves_out(value.as_ref()) => {}
+            To::Option(long, _) => self.push(long, value),
+            To::Each(long) => {
+                let text = value.unwrap_or_default().to_string_lossy().into_owned();
+                text.split(',').for_each(|one| self.push(long, Some(one.into())));
+            }
+            To::Argument(at) => {
+                self.places.extend(value.map(|value| (at, value)));
+            }
+            To::Words(words) => self.words.extend(words.iter().map(|word| Word::Given(word.into()))),
+            To::Whole(words) => self.whole = Some(words),
+            // All spellings of an option are its first.
+            To::Arranged(_) => {
+                self.words.extend(spelled.names().next().map(|option| Word::Translated(option, value)));
+            }
+            To::Same | To::Anyway(_) => {}
+            To::Other(advice) | To::Told(advice) => {
+                let message = format!("{} has no `{name}`", table.words);
+                return Err(Failure::usage(message).hint([advice]));
+            }
+        }
+        Ok(())
+    }
+}

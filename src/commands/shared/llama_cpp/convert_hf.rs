@@ -1,0 +1,75 @@
+//! `convert_hf_to_gguf.py`.
+
+use super::{Call, Program, Row, To::*, row};
+use crate::failure::Failure;
+
+pub(super) const PROGRAM: Program = Program {
+    name: "convert_hf_to_gguf.py",
+    binary: "gguf-convert",
+    verb: None,
+    rows: &[ROWS],
+    habits: HABITS,
+    arrange,
+};
+
+const ROWS: &[Row] = &[
+    row(
+        &[
+            "--vocab-only",
+            "--model-name NAME",
+            "--verbose",
+            "--dry-run",
+            "--mmproj",
+            "--mtp",
+            "--mistral-format",
+            "--target-model-dir FOLDER",
+        ],
+        Same,
+    ),
+    row(&["--outfile FILE"], Argument(1)),
+    row(&["--outtype TYPE"], Option("--type", &[])),
+    row(&["--split-max-tensors N"], Option("--split-max-tensors", &["0"])),
+    row(&["--split-max-size SIZE"], Option("--split-max-size", &["0"])),
+    row(&["--bigendian"], Words(&["--big-endian"])),
+    row(&["--no-nextn --no-mtp"], Words(&["--no-mtp"])),
+    row(&["--dspark"], Words(&["--arch-as=deepseek4-dspark"])),
+    row(&["--sentence-transformers-dense-modules"], Words(&["--dense-modules"])),
+    row(&["--fp8-as-q8"], Words(&["--fp8-as=q8_0"])),
+    row(&["--print-supported-models"], Whole(&["--list-architectures"])),
+    row(&["--remote"], Anyway("OWNER/MODEL that is no folder is a model of the Hub")),
+    row(
+        &["--use-temp-file", "--no-lazy"],
+        Told("leave it out: weights are read in pieces, and memory does not depend on the model"),
+    ),
+    row(
+        &["--no-tensor-first-split"],
+        Told("convert to one file, then `gguf-inspect split FILE PREFIX --no-tensor-first-split`"),
+    ),
+    row(
+        &["--metadata FILE"],
+        Told("set keys with `--override-kv general.author=str:NAME`, or later with `gguf-inspect set`"),
+    ),
+    row(
+        &["--disable-mistral-community-chat-template"],
+        Told("leave it out, and give a template later: `gguf-inspect set FILE --chat-template TEMPLATE`"),
+    ),
+    row(
+        &["--fuse-gate-up-exps", "--fuse-qkv"],
+        Told("leave it out: files have the matrices apart, which all programs of llama.cpp run"),
+    ),
+];
+
+const HABITS: &[Row] = &[
+    row(&["-m --model --model-dir --input FOLDER"], Argument(0)),
+    row(&["-o --output --outdir FILE"], Argument(1)),
+    row(&["--nthreads --n-threads N"], Option("--threads", &[])),
+];
+
+/// The reference's own type where a call in its words names none: bf16 or f16, as the weights are.
+fn arrange(call: &mut Call) -> Result<(), Failure> {
+    let says_types = ["--type", "-t", "--recipe", "--vocab-only", "--base", "--to", "--plan"];
+    if (call.is_by_name || call.has_argument(1)) && !call.has(&says_types) {
+        call.push("--type", Some("auto".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! `llama-gguf-split`.
+
+use super::{Call, Program, Row, To::*, row};
+use crate::failure::Failure;
+
+pub(super) const PROGRAM: Program = Program {
+    name: "llama-gguf-split",
+    binary: "gguf-inspect",
+    verb: Some("split"),
+    rows: &[ROWS],
+    habits: &[],
+    arrange,
+};
+
+const ROWS: &[Row] = &[
+    row(&["-h --help", "--dry-run", "--no-tensor-first-split"], Same),
+    row(&["--version"], Whole(&["--version"])),
+    row(&["--split"], Arranged("`gguf-inspect split`")),
+    row(&["--merge"], Arranged("`gguf-inspect merge`")),
+    row(&["--split-max-tensors N"], Option("--max-tensors", &[])),
+    row(&["--split-max-size SIZE"], Option("--max-size", &[])),
+    row(&["--delete-splits"], Told("remove the shards when the merged file is there")),
+];
+
+/// Two verbs of ours, and the reference's own limit.
+fn arrange(call: &mut Call) -> Result<(), Failure> {
+    let (splits, merges) = (call.take("--split").is_some(), call.take("--merge").is_some());
+    if splits && merges {
+        return Err(Failure::usage("`--split` and `--merge` exclude each other"));
+    }
+    if merges {
+        call.verb = Some("merge");
+    } else if (splits || call.is_by_name) && !call.has(&["--max-size", "--max-tensors"]) {
+        call.push("--max-tensors", Some("128".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! `llama-perplexity`.
+
+use super::{Call, Program, Row, To::*, common, row};
+use crate::failure::Failure;
+
+pub(super) const PROGRAM: Program = Program {
+    name: "llama-perplexity",
+    binary: "gguf-eval",
+    verb: Some("perplexity"),
+    rows: &[common::ROWS, ROWS],
+    habits: common::HABITS,
+    arrange,
+};
+
+const ROWS: &[Row] = &[
+    row(&["--ppl-stride N"], Option("--stride", &["0"])),
+    row(
+        &["--kl-divergence"],
+        Arranged(
+            "`gguf-eval compare BASE MODEL`, BASE the file of `--kl-divergence-base`; a text is not read",
+        ),
+    ),
+    row(
+        &["--save-all-logits --kl-divergence-base FILE"],
+        Arranged("`gguf-eval compare MODEL --text TEXT --save-logits FILE`; with `--kl-divergence` the base"),
+    ),
+    row(&["--hellaswag"], Arranged("`gguf-eval score MODEL --hellaswag TEXT`")),
+    row(&["--winogrande"], Arranged("`gguf-eval score MODEL --winogrande TEXT`")),
+    row(&["--multiple-choice"], Arranged("`gguf-eval score MODEL --multiple-choice TEXT`")),
+    row(&["--hellaswag-tasks N"], Arranged("`--tasks N`; 400 with `--hellaswag`, as there")),
+    row(&["--winogrande-tasks N", "--multiple-choice-tasks N"], Arranged("`--tasks N`")),
+    row(&["--warmup --no-warmup"], Told("leave it out: there is no run to warm up")),
+    row(&["-kvu --kv-unified -no-kvu --no-kv-unified"], Told(common::BATCHES)),
+    row(&["--ppl-output-type N"], Told("`--json` prints figures for programs")),
+];
+
+/// Verbs of ours that are modes of the reference.
+fn arrange(call: &mut Call) -> Result<(), Failure> {
+    let base = call.take("--save-all-logits").flatten();
+    match (call.take("--kl-divergence").is_some(), base) {
+        (true, None) => {
+            return Err(Failure::usage(
+                "`--kl-divergence` compares with saved predictions, and none are given",
+            )
+            .hint(["name their file: `--kl-divergence-base FILE`"]));
+        }
+        (true, Some(base)) => {
+            call.verb = Some("compare");
+            call.put_first(base);
+            // The saved predictions have a text of their own.
+            call.take("--text");
+        }
+        (false, Some(base)) => {
+            call.verb = Some("compare");
+            call.push("--save-logits", Some(base));
+        }
+        (false, None) => {}
+    }
+    for (mode, tasks, default) in [
+        ("--hellaswag", "--hellaswag-tasks", "400"),
+        ("--winogrande", "--winogrande-tasks", "0"),
+        ("--multiple-choice", "--multiple-choice-tasks", "0"),
+    ] {
+        let n_tasks = call.take(tasks).flatten();
+        if call.take(mode).is_none() {
+            continue;
+        }
+        let Some(text) = call.take("--text") else {
+            return Err(Failure::usage(format_args!("`{mode}` needs the file of tasks: `-f FILE`")));
+        };
+        call.verb = Some("score");
+        call.push(mode, text);
+        let n_tasks = n_tasks.unwrap_or_else(|| default.into());
+        // 0 is all of them.
+        if n_tasks != "0" {
+            call.push("--tasks", Some(n_tasks));
+        }
+    }
+    Ok(())
+}
