@@ -72,7 +72,7 @@ impl Sampler {
         // p_i is proportional to exp((logit_i - max) / T): T above 1 flattens, below 1 sharpens. The largest taken off,
         // no exponential overflows. The mass of top-p is measured at this temperature, too.
         let largest = ids.first().map_or(0.0, |id| logits[*id as usize]);
-        let weight = |id: &u32| f64::from((logits[*id as usize] - largest) / temperature).exp();
+        let weight = |id: &u32| libm::exp(f64::from((logits[*id as usize] - largest) / temperature));
         let weights: Vec<f64> = ids.iter().map(weight).collect();
         let total: f64 = weights.iter().sum();
         let mut kept = 0.0;

@@ -115,7 +115,7 @@ impl Head {
                 row.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
             }
             match self.soft_cap {
-                Some(cap) => row.iter_mut().for_each(|x| *x = cap * (*x * self.scale / cap).tanh()),
+                Some(cap) => row.iter_mut().for_each(|x| *x = cap * libm::tanhf(*x * self.scale / cap)),
                 None => row.iter_mut().for_each(|x| *x *= self.scale),
             }
         });

@@ -41,7 +41,7 @@ impl Perplexity {
 
     /// `exp` of the mean.
     pub fn value(&self) -> f64 {
-        self.mean().exp()
+        libm::exp(self.mean())
     }
 
     /// The standard error of [`Perplexity::value`], if there are enough predictions for one.

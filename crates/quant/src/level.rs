@@ -93,10 +93,29 @@ impl Level {
         at_level!(self, simd => work(), work())
     }
 
+    /// Does work that is written with vectors, with this level's vectors.
+    #[inline(always)]
+    pub fn run<W: Vectors>(self, work: W) -> W::Output {
+        at_level!(self, simd => work.run(simd), work.scalar())
+    }
+
     #[inline(always)]
     pub(crate) fn kind(self) -> Kind {
         self.0
     }
+}
+
+/// Work of other crates that is written once, generic over vectors, and compiled for each level.
+pub trait Vectors {
+    /// What it gives.
+    type Output;
+
+    /// With a level's vectors, which all have a fused multiply-add. Should be `#[inline(always)]`, as what it calls, or that
+    /// carries `#[simd]`.
+    fn run<S: fearless_simd::Simd>(self, simd: S) -> Self::Output;
+
+    /// In plain Rust: what [`Vectors::run`] means.
+    fn scalar(self) -> Self::Output;
 }
 
 /// Runs one of two expressions by level: `at_level!(level, simd => vector, scalar)`.

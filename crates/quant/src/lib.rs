@@ -63,5 +63,5 @@ mod two_bits;
 mod valid;
 
 pub use codec::{CODECS, Codec, CodecError, Rows, codec, decode, encode};
-pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
+pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level, Vectors};
 pub use valid::{BadBlock, BlockProblem, first_bad_block};

@@ -20,7 +20,7 @@ use super::{layer::Layer, linear::Linear, params::DecoderParams, per_layer_input
 use crate::{
     Error,
     keys::Keys,
-    ops::{Norm, Product, Rows},
+    ops::{Norm, Product, Rows, dot},
     pass::Pass,
     weights::{Weight, Weights},
 };
@@ -121,7 +121,10 @@ impl AltUp {
 fn as_long_as(like: &Rows, x: &Rows, weight: &Weight, index: usize, pass: &mut Pass<'_, '_>) -> Rows {
     let mut out = pass.scratch(x.nrows(), weight.n_out);
     pass.mul_mat(x.view(), vec![Product { weight, index, out: out.view_mut() }]);
-    let mean_square = |row: ndarray::ArrayView1<'_, f32>| row.dot(&row) / row.len() as f32;
+    let mean_square = |row: ndarray::ArrayView1<'_, f32>| {
+        let row = row.to_slice().expect("rows are contiguous");
+        dot(row, row) / row.len() as f32
+    };
     for (mut row, like) in out.rows_mut().into_iter().zip(like.rows()) {
         // The bound keeps rows of zeros finite.
         row *= (mean_square(like) / mean_square(row.view()).max(1e-5)).sqrt();

@@ -479,7 +479,7 @@ impl Temperature {
     pub fn apply(&self, query: &mut Rows, positions: &[u32]) {
         for (mut row, position) in query.rows_mut().into_iter().zip(positions) {
             let lengths = ((*position as f32 + self.offset) / self.length).floor();
-            row *= 1.0 + self.scale * (1.0 + lengths).ln();
+            row *= 1.0 + self.scale * libm::logf(1.0 + lengths);
         }
     }
 }
@@ -495,7 +495,7 @@ impl Temperature {
 fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
     // `n` of the equations.
     let whole = 1usize << n_head.ilog2();
-    let (m0, m1) = ((-max_bias / whole as f32).exp2(), (-max_bias / 2.0 / whole as f32).exp2());
+    let (m0, m1) = (libm::exp2f(-max_bias / whole as f32), libm::exp2f(-max_bias / 2.0 / whole as f32));
     let slope = |head: usize| match head < whole {
         true => m0.powi(head as i32 + 1),
         false => m1.powi(2 * (head - whole) as i32 + 1),

@@ -238,7 +238,7 @@ impl Experts {
                 if let Some(gate) = &self.shared_gate {
                     let gate = gate.run(h, pass);
                     for (mut row, gate) in out.rows_mut().into_iter().zip(gate.iter()) {
-                        row *= 1.0 / (1.0 + (-gate).exp());
+                        row *= 1.0 / (1.0 + libm::expf(-gate));
                     }
                 }
                 out
@@ -327,7 +327,7 @@ impl Routing {
         let mut probabilities = logits;
         match self.gating {
             Gating::Softmax | Gating::ByBias => softmax(&mut probabilities, None),
-            Gating::Sigmoid => probabilities.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
+            Gating::Sigmoid => probabilities.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
             // The softmax of these comes after the choice: logits choose as well as their softmax would.
             Gating::SoftmaxOfTopK | Gating::SparseMixer => {}
         }
@@ -398,7 +398,7 @@ fn sparse_mixer(mut logits: Vec<f32>, n_used: usize) -> Vec<(usize, f32)> {
         let max = logits[expert];
         let is_far = |x: f32| (max - x) / x.abs().max(max) > 2.0 * JITTER;
         // Chosen ones are infinitely low: counted or not, they add nothing.
-        let sum: f32 = logits.iter().filter(|x| !is_far(**x)).map(|x| (x - max).exp()).sum();
+        let sum: f32 = logits.iter().filter(|x| !is_far(**x)).map(|x| libm::expf(x - max)).sum();
         chosen.push((expert, 1.0 / sum));
         logits[expert] = f32::NEG_INFINITY;
     }

@@ -94,7 +94,7 @@ impl DecoderParams {
         if let (Some(alpha_n), Some(alpha_p)) = (xielu("alpha_n")?, xielu("alpha_p")?) {
             let (beta, epsilon) = (xielu("beta")?.unwrap_or(0.5), xielu("eps")?.unwrap_or(-1e-6));
             // ln(1 + e^x): the parameters are stored as they were trained.
-            let softplus = |x: f32| x.max(0.0) + (-x.abs()).exp().ln_1p();
+            let softplus = |x: f32| x.max(0.0) + libm::log1pf(libm::expf(-x.abs()));
             let (alpha_n, alpha_p) = (beta + softplus(alpha_n), softplus(alpha_p));
             return Ok(Activation::Xielu { alpha_n, alpha_p, beta, epsilon });
         }

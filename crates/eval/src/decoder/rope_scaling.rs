@@ -24,7 +24,7 @@ pub(super) fn base(keys: &Keys<'_>, n_rot: usize) -> Result<f32, Error> {
     let base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
     let Some(alpha) = keys.float("rope.scaling.alpha")?.filter(|alpha| *alpha > 0.0) else { return Ok(base) };
     let n = n_rot as f32;
-    let scaled = base * alpha.powf(n / (n - 2.0));
+    let scaled = base * libm::powf(alpha, n / (n - 2.0));
     match n_rot > 2 && scaled.is_finite() && scaled > 0.0 {
         true => Ok(scaled),
         false => Err(keys.wrong("rope.scaling.alpha", "a factor with which the base stays finite")),
@@ -59,7 +59,7 @@ pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
     let mut mscale_squared = 1.0;
     if is_yarn {
         // The graph's own factor of `rope_yarn` and the one that cancels it, in one.
-        let mscale = |s: f32, m: f32| if s <= 1.0 { 1.0 } else { 0.1 * m * s.ln() + 1.0 };
+        let mscale = |s: f32, m: f32| if s <= 1.0 { 1.0 } else { 0.1 * m * libm::logf(s) + 1.0 };
         let s = 1.0 / inverse_factor;
         let multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|m| *m != 0.0);
         magnitude *= match (keys.float("rope.scaling.yarn_attn_factor")?, multiplier) {

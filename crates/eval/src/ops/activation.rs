@@ -98,15 +98,15 @@ impl Activation {
                         .for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2)))
                 },
             ),
-            Activation::Tanh => over(values, f32::tanh),
+            Activation::Tanh => over(values, libm::tanhf),
             Activation::Relu => over(values, |x| x.max(0.0)),
             Activation::ClampedSwish => values.iter_mut().for_each(|x| {
                 // gpt-oss bounds the gate from above only, before the function (`limit` 7, `alpha` 1.702).
                 *x = x.min(7.0);
                 *x /= 1.0 + exp(-1.702 * *x);
             }),
-            Activation::Sigmoid => over(values, |x| 1.0 / (1.0 + (-x).exp())),
-            Activation::Softplus => over(values, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+            Activation::Sigmoid => over(values, |x| 1.0 / (1.0 + libm::expf(-x))),
+            Activation::Softplus => over(values, |x| x.max(0.0) + libm::log1pf(libm::expf(-x.abs()))),
             Activation::BoundedSilu(bound) => {
                 Activation::Silu.map(values);
                 values.iter_mut().for_each(|x| *x = x.min(bound));
@@ -114,7 +114,7 @@ impl Activation {
             Activation::Xielu { alpha_n, alpha_p, beta, epsilon } => values.iter_mut().for_each(|x| {
                 let curve = match *x > 0.0 {
                     true => alpha_p * *x * *x,
-                    false => alpha_n * (x.min(epsilon).exp_m1() - *x),
+                    false => alpha_n * (libm::expm1f(x.min(epsilon)) - *x),
                 };
                 *x = curve + beta * *x;
             }),
@@ -203,7 +203,7 @@ pub(crate) fn log_sum_exp(row: &[f32]) -> (f32, f64) {
                     ))
                 },
             );
-            (max, sums.sum::<f64>().ln())
+            (max, libm::log(sums.sum::<f64>()))
         },
     )
 }

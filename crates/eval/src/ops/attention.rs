@@ -171,7 +171,7 @@ impl Attention<'_> {
     /// Scores of a query against the keys from position `first` on, to probabilities.
     fn softmax_row(&self, head: usize, query: usize, first: usize, row: &mut [f32]) {
         if let Some(cap) = self.soft_cap {
-            row.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+            row.iter_mut().for_each(|x| *x = cap * libm::tanhf(*x / cap));
         }
         // ALiBi falls with the distance in both directions: encoders see keys behind the query too.
         if let Some(slopes) = self.slopes {

@@ -1,10 +1,7 @@
 //! Products with weights that stay as they are stored.
 //!
-//! A tile of weight rows is decoded into f32 once and multiplied with all rows of the input, a block of them at a
-//! time, so that a decoded weight serves every token of a batch and a large one never exists whole.
-//!
-//! The products are those of `faer`. A kernel of 14 x 32 of our own with panels laid out before did a twentieth more, and
-//! would lose it to laying them out.
+//! A tile of weight rows is decoded into f32 and packed for the kernels once, and multiplied with all rows of the input, a block of
+//! them at a time, so that a decoded weight serves every token of a batch and a large one never exists whole.
 
 use std::{
     cell::Cell,
@@ -12,9 +9,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use faer::{Accum, Par, linalg::matmul::matmul};
-use faer_ext::IntoFaer;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
+use products::{Right, matmul, matmul_packed};
 use quant::Level;
 use rayon::prelude::*;
 
@@ -23,7 +19,7 @@ use crate::weights::Weight;
 /// Bytes of a decoded tile, about, so that it stays in a core's second cache.
 const TILE_BYTES: usize = 1536 << 10;
 
-/// Elements of the tiles that are decoded before the products with them begin.
+/// Elements of the tiles that are packed before the products with them begin.
 const GROUP_ELEMS: usize = 4 << 20;
 
 /// Rows of the input that a tile is multiplied with at once.
@@ -40,7 +36,7 @@ pub(crate) struct Product<'a> {
 
 /// `scale * a (m, k) @ b (k, n) -> out (m, n)`, on the thread that calls.
 pub(crate) fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, out: ArrayViewMut2<'_, f32>) {
-    matmul(out.into_faer(), Accum::Replace, a.into_faer(), b.into_faer(), scale, Par::Seq);
+    matmul(Level::detect(), false, scale, a, b, out);
 }
 
 /// With so few rows of input, packing a tile for the kernels costs more than they save.
@@ -88,6 +84,15 @@ impl Tile<'_> {
             .decode(level, self.rows.clone(), out)
             .expect("a weight of a checked type and shape decodes");
     }
+
+    /// The transpose (n_in, rows) as kernels read it.
+    fn pack(&self, level: Level, out: &mut Right) {
+        let first = self.rows.start;
+        out.pack_rows(level, self.rows.len(), self.weight.n_in, |rows, out| {
+            self.weight.decode(level, first + rows.start..first + rows.end, out)
+        })
+        .expect("a weight of a checked type and shape decodes");
+    }
 }
 
 /// Cuts weights into tiles. No cut depends on the number of threads.
@@ -126,9 +131,9 @@ thread_local! {
     static TILE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Tiles that threads decode together, kept between products for the same reason. One buffer of `GROUP_ELEMS` serves
-/// whichever thread calls; a second call at the same time finds it empty and makes its own.
-static GROUP: Mutex<Vec<f32>> = Mutex::new(Vec::new());
+/// Tiles that threads pack together, kept between products for the same reason. They serve whichever thread calls; a second call
+/// at the same time finds none and makes its own.
+static GROUP: Mutex<Vec<Right>> = Mutex::new(Vec::new());
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
 pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
@@ -148,9 +153,9 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
             TILE.set(decoded);
         });
     }
-    // Tiles are taken in groups whose decoded weights fit the buffer: decode all of a group side by side, then multiply.
+    // Tiles are taken in groups of bounded size: all of a group are packed side by side, then multiplied.
     let group = || GROUP.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut decoded = std::mem::take(&mut *group());
+    let mut packed = std::mem::take(&mut *group());
     let mut tiles = tiles.into_iter().peekable();
     while tiles.peek().is_some() {
         let (mut together, mut n_decoded) = (Vec::new(), 0);
@@ -161,40 +166,29 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
             n_decoded += tile.n_decoded();
             together.push(tile);
         }
-        decoded.resize(decoded.len().max(n_decoded), 0.0);
-        mul_tiles(level, x, together, &mut decoded);
+        packed.resize_with(packed.len().max(together.len()), Right::default);
+        mul_tiles(level, x, together, &mut packed);
     }
-    *group() = decoded;
+    *group() = packed;
 }
 
-/// The products of rows with tiles that are decoded into a buffer first, each of them once.
-fn mul_tiles(level: Level, x: ArrayView2<'_, f32>, tiles: Vec<Tile<'_>>, mut buffer: &mut [f32]) {
-    let mut decoded = Vec::new();
-    for tile in tiles {
-        let (weights, rest) = buffer.split_at_mut(tile.n_decoded());
-        decoded.push((tile, weights));
-        buffer = rest;
-    }
-    // Step 1: every tile decoded, by whichever thread is free.
-    decoded.par_iter_mut().with_max_len(1).for_each(|(tile, weights)| tile.decode(level, weights));
+/// The products of rows with tiles, each of which is decoded and packed first, once.
+fn mul_tiles(level: Level, x: ArrayView2<'_, f32>, tiles: Vec<Tile<'_>>, packed: &mut [Right]) {
+    // Step 1: every tile packed, by whichever thread is free.
+    let both = tiles.par_iter().zip(packed.par_iter_mut()).with_max_len(1);
+    both.for_each(|(tile, right)| tile.pack(level, right));
     // Step 2: products of (block of input rows, tile). Many small tasks, so that a thread whose core is slower for a while
     // does fewer of them.
     let n_blocks = x.nrows().div_ceil(BLOCK_ROWS).max(1);
     let block_rows = x.nrows().div_ceil(n_blocks).next_multiple_of(4);
     let mut tasks = Vec::new();
-    for (tile, weights) in decoded {
-        let shape = (tile.rows.len(), tile.weight.n_in);
-        let weights = &*weights;
-        let weights = ArrayView2::from_shape(shape, weights).expect("a tile is as long as its shape says");
+    for (tile, right) in tiles.into_iter().zip(&*packed) {
         let mut rest = tile.out;
         for x in x.axis_chunks_iter(Axis(0), block_rows) {
             let (out, below) = rest.split_at(Axis(0), x.nrows());
-            tasks.push((x, weights, out));
+            tasks.push((x, right, out));
             rest = below;
         }
     }
-    tasks
-        .into_par_iter()
-        .with_max_len(1)
-        .for_each(|(x, weights, out)| dense(1.0, x, weights.reversed_axes(), out));
+    tasks.into_par_iter().with_max_len(1).for_each(|(x, right, out)| matmul_packed(false, 1.0, x, right, out));
 }

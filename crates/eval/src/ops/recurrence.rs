@@ -61,7 +61,7 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
 /// `ln(1 + exp(x))`.
 pub(crate) fn softplus(x: f32) -> f32 {
     // exp(-20) is 2e-9, less than half of a last bit of 20: beyond, the result is x in single precision.
-    if x > 20.0 { x } else { exp(x).ln_1p() }
+    if x > 20.0 { x } else { libm::log1pf(exp(x)) }
 }
 
 #[cfg(test)]

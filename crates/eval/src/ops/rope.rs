@@ -91,10 +91,10 @@ impl Rope {
         divisors: Option<&[f32]>,
     ) -> Rope {
         let n = n_rot as f32;
-        let step = base.powf(-2.0 / n);
+        let step = libm::powf(base, -2.0 / n);
         // The pair that makes so many rotations over the original context: solve L f_i = 2 pi rotations for i.
         let context = scaling.original_context as f32;
-        let pair_of = |rotations: f32| n * (context / (rotations * 2.0 * PI)).ln() / (2.0 * base.ln());
+        let pair_of = |rotations: f32| n * libm::logf(context / (rotations * 2.0 * PI)) / (2.0 * libm::logf(base));
         let (mut low, mut high) = (pair_of(scaling.beta_fast), pair_of(scaling.beta_slow));
         if scaling.yarn_truncate {
             (low, high) = (low.floor(), high.ceil());
@@ -134,7 +134,7 @@ impl Rope {
         };
         let angles = |row: usize| {
             let frequencies = self.frequencies.iter().enumerate();
-            frequencies.map(move |(pair, f)| (position(row, pair) as f32 * f).sin_cos())
+            frequencies.map(move |(pair, f)| libm::sincosf(position(row, pair) as f32 * f))
         };
         let mut cache = RopeCache { cos: Vec::new(), sin: Vec::new() };
         for values in [&mut cache.cos, &mut cache.sin] {

@@ -71,7 +71,7 @@ impl Axis {
     pub fn place(&self, value: f64) -> f64 {
         let on = |value: f64| match self.scale {
             Scale::Linear => value,
-            Scale::Log => value.max(f64::MIN_POSITIVE).ln(),
+            Scale::Log => libm::log(value.max(f64::MIN_POSITIVE)),
         };
         // Clamped: a value outside is drawn on the frame and not over the labels.
         ((on(value) - on(self.low)) / (on(self.high) - on(self.low))).clamp(0.0, 1.0)

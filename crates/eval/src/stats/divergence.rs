@@ -23,7 +23,7 @@ pub struct Position {
 impl Position {
     /// The probability of the token that came by the other less that by the base, from -1 to 1.
     pub fn p_diff(&self) -> f64 {
-        (-self.nll).exp() - (-self.nll_base).exp()
+        libm::exp(-self.nll) - libm::exp(-self.nll_base)
     }
 
     /// Bytes of a position in a file of parts.

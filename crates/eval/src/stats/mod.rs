@@ -64,7 +64,7 @@ impl Estimate {
     /// `exp` of the estimate, its error by the slope at its value.
     pub fn exp(self) -> Estimate {
         // d exp(x) = exp(x) dx.
-        let value = self.value.exp();
+        let value = libm::exp(self.value);
         Estimate { value, error: value * self.error }
     }
 

@@ -58,7 +58,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> 
     }
     // Axes 2 and 1 are column and row: f_i = base^(-2 i / half).
     let rope = |axis: usize| {
-        let frequency = move |i: usize| BASE.powf(-2.0 * i as f32 / half as f32);
+        let frequency = move |i: usize| libm::powf(BASE, -2.0 * i as f32 / half as f32);
         Rope::axial(RopeKind::Neox, (0..half / 2).map(|i| (axis, frequency(i))))
     };
     let ropes = vec![(0, rope(2)), (half, rope(1))];

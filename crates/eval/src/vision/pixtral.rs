@@ -62,7 +62,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> 
         return Err(keys.wrong("vision.attention.head_count", "heads of a multiple of 4 elements"));
     }
     // f_i = base^(-2 i / width): the even ones turn by the row, axis 1, in the first half of a head, the odd ones by the column.
-    let frequency = |i: usize| BASE.powf(-2.0 * i as f32 / width as f32);
+    let frequency = |i: usize| libm::powf(BASE, -2.0 * i as f32 / width as f32);
     let quarter = width / 4;
     let by_row = (0..quarter).map(|i| (1, frequency(2 * i)));
     let by_column = (0..quarter).map(|i| (2, frequency(2 * i + 1)));

@@ -59,7 +59,7 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> 
     }
     // Of the pairs of a head the first half turns by the row, axis 1, the second by the column: f_i = base^(-4 i / width).
     let quarter = width / 4;
-    let frequency = |i: usize| BASE.powf(-4.0 * i as f32 / width as f32);
+    let frequency = |i: usize| libm::powf(BASE, -4.0 * i as f32 / width as f32);
     let pairs = (0..2 * quarter).map(|i| (1 + i / quarter.max(1), frequency(i % quarter.max(1))));
     let ropes = vec![(0, Rope::axial(RopeKind::Neox, pairs))];
     let form = Form { ropes, ..form };

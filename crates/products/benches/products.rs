@@ -1,0 +1,48 @@
+//! Products on one thread, in multiplications with an addition a second: `cargo bench -p gguf-products [-- FILTER]`.
+//! `GGUF_CPU_LEVEL` forces the level. Divan for the reasons of crates/quant/benches/kernels.rs.
+
+use divan::{Bencher, counter::ItemsCount};
+use ndarray::Array2;
+use products::{Right, gram, matmul, matmul_packed};
+use quant::Level;
+
+/// Rows, columns and terms: matrices of SmolLM2-135M with the rows of a window, scores and values of attention, a wide matrix.
+const SHAPES: &[(usize, usize, usize)] =
+    &[(512, 576, 576), (512, 192, 1536), (128, 512, 64), (128, 64, 512), (512, 192, 4096), (1, 576, 576)];
+
+fn main() {
+    println!("level: {}", Level::detect().name());
+    divan::main();
+}
+
+fn matrix(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
+    Array2::from_shape_fn((n_rows, n_columns), |(i, j)| testkit::normal(seed, (i * n_columns + j) as u64))
+}
+
+/// `x @ w^T` with both as they are stored.
+#[divan::bench(args = SHAPES)]
+fn with_transpose(bencher: Bencher<'_, '_>, (m, n, k): (usize, usize, usize)) {
+    let (x, w, mut out) = (matrix(1, m, k), matrix(2, n, k), Array2::zeros((m, n)));
+    bencher.counter(ItemsCount::new(m * n * k)).bench_local(|| {
+        matmul(Level::detect(), false, 1.0, divan::black_box(x.view()), w.t(), out.view_mut());
+    });
+}
+
+#[divan::bench(args = SHAPES)]
+fn packed(bencher: Bencher<'_, '_>, (m, n, k): (usize, usize, usize)) {
+    let (x, w, mut out) = (matrix(1, m, k), matrix(2, n, k), Array2::zeros((m, n)));
+    let mut right = Right::default();
+    right.pack(Level::detect(), w.t());
+    bencher.counter(ItemsCount::new(m * n * k)).bench_local(|| {
+        matmul_packed(false, 1.0, divan::black_box(x.view()), &right, out.view_mut());
+    });
+}
+
+/// The whole square is counted, of which a half is computed.
+#[divan::bench(args = [(512, 576), (512, 1536)])]
+fn second_moments(bencher: Bencher<'_, '_>, (n_rows, n): (usize, usize)) {
+    let (x, mut out) = (matrix(1, n_rows, n), Array2::zeros((n, n)));
+    bencher.counter(ItemsCount::new(n_rows * n * n)).bench_local(|| {
+        gram(Level::detect(), true, divan::black_box(x.view()), out.view_mut());
+    });
+}

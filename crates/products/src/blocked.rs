@@ -1,0 +1,168 @@
+//! Blocks that fit the caches, around the kernel.
+
+use std::{cell::Cell, ops::Range};
+
+use fearless_simd::{Simd, SimdBase};
+use ndarray::{ArrayView2, s};
+
+use crate::{
+    BLOCK, Matrix, Product, Update,
+    left::{self, STRIDE},
+    panels::{self, LINE, Line, lines_of_row, n_lines},
+    tile::tile,
+};
+
+/// Rows of the left side that go over all panels of a block before the next do: with 256 columns 120 KB, in the second cache.
+const LEFT_ROWS: usize = 120;
+
+/// Columns of the right side that are packed at once: with 256 rows 512 KB.
+const RIGHT_COLUMNS: usize = 512;
+
+/// Memory of a thread's own, kept between calls.
+#[derive(Default)]
+struct Scratch {
+    right: Vec<Line>,
+    left: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { right: Vec::new(), left: Vec::new() }) };
+}
+
+/// See the [crate](crate).
+#[inline(always)]
+pub(crate) fn matmul<S: Simd>(simd: S, product: Product<'_, '_>) {
+    let Product { update, lower, a, b, mut out } = product;
+    if out.is_empty() || a.ncols() == 0 {
+        if !update.add {
+            out.fill(0.0);
+        }
+        return;
+    }
+    let is_row_major = out.ncols() == 1 || out.strides()[1] == 1;
+    match b {
+        // out^T = b^T a^T: the factors of every product change places, which changes no bit of it.
+        Matrix::View(b) if !is_row_major && out.strides()[0] == 1 && !lower => {
+            let (a, b, out) = (b.reversed_axes(), Matrix::View(a.reversed_axes()), out.reversed_axes());
+            row_major(simd, Product { update, lower, a, b, out });
+        }
+        b if !is_row_major => {
+            let mut copy = out.to_owned();
+            row_major(simd, Product { update, lower, a, b, out: copy.view_mut() });
+            out.assign(&copy);
+        }
+        b => row_major(simd, Product { update, lower, a, b, out }),
+    }
+}
+
+/// The product where rows of `out` are contiguous.
+#[inline(always)]
+fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product<'_, '_>) {
+    let mut scratch = SCRATCH.take();
+    let row_lines = lines_of_row(S::f32s::LEN);
+    let (n_k, n) = (a.ncols(), out.ncols());
+    let mut rows: Vec<&mut [f32]> =
+        out.rows_mut().into_iter().map(|row| row.into_slice().expect("rows of `out` are contiguous")).collect();
+    for first in (0..n_k).step_by(BLOCK) {
+        let ks = first..(first + BLOCK).min(n_k);
+        let a = a.slice(s![.., ks.clone()]);
+        // The first block's sum stands in the place of what was there, the others' are added.
+        let update = Update { add: update.add || first > 0, ..update };
+        match &b {
+            Matrix::Packed(right) => {
+                let block = Block { update, lower, lines: right.block(ks), columns: 0..n };
+                by_left_rows(simd, block, a, &mut scratch.left, &mut rows);
+            }
+            Matrix::View(b) => {
+                for column in (0..n).step_by(RIGHT_COLUMNS) {
+                    let columns = column..(column + RIGHT_COLUMNS).min(n);
+                    let n_lines = n_lines(ks.len(), columns.len(), row_lines);
+                    scratch.right.resize(scratch.right.len().max(n_lines), Line::ZEROS);
+                    let lines = &mut scratch.right[..n_lines];
+                    panels::pack(simd, b.slice(s![ks.clone(), columns.clone()]), row_lines, lines);
+                    let block = Block { update, lower, lines, columns };
+                    by_left_rows(simd, block, a, &mut scratch.left, &mut rows);
+                }
+            }
+        }
+    }
+    SCRATCH.set(scratch);
+}
+
+/// A packed block of the right side.
+struct Block<'a> {
+    update: Update,
+    lower: bool,
+    /// Panels.
+    lines: &'a [Line],
+    /// Of `out`.
+    columns: Range<usize>,
+}
+
+/// The products of all rows of `a` (m, n_k), `n_k` at most [`BLOCK`], with a block.
+#[inline(always)]
+fn by_left_rows<S: Simd>(
+    simd: S,
+    block: Block<'_>,
+    a: ArrayView2<'_, f32>,
+    copied: &mut Vec<f32>,
+    out: &mut [&mut [f32]],
+) {
+    let (n_rows, n_k) = a.dim();
+    let is_row_major = n_k == 1 || a.strides()[1] == 1;
+    if !is_row_major {
+        copied.resize(copied.len().max(LEFT_ROWS.min(n_rows) * STRIDE), 0.0);
+    }
+    for first in (0..n_rows).step_by(LEFT_ROWS) {
+        let rows = first..(first + LEFT_ROWS).min(n_rows);
+        if block.lower && block.columns.start >= rows.end {
+            continue;
+        }
+        let a = a.slice(s![rows.clone(), ..]);
+        let left: Vec<&[f32]> = if is_row_major {
+            a.outer_iter().map(|row| row.to_slice().expect("rows of `a` are contiguous")).collect()
+        } else {
+            left::copy(simd, a, copied);
+            copied.chunks(STRIDE).take(rows.len()).map(|row| &row[..n_k]).collect()
+        };
+        let out = &mut out[rows.clone()];
+        match S::f32s::LEN {
+            16 => by_panels::<S, 8, 2>(simd, &block, rows, &left, out),
+            8 => by_panels::<S, 6, 2>(simd, &block, rows, &left, out),
+            _ => by_panels::<S, 6, 4>(simd, &block, rows, &left, out),
+        }
+    }
+}
+
+/// The products of some rows with all panels: a panel stays in the first cache while the rows go over it, `M` at a time.
+#[inline(always)]
+fn by_panels<S: Simd, const M: usize, const V: usize>(
+    simd: S,
+    block: &Block<'_>,
+    rows: Range<usize>,
+    left: &[&[f32]],
+    out: &mut [&mut [f32]],
+) {
+    let (width, n_k) = (V * S::f32s::LEN, left[0].len());
+    let panels = block.lines.chunks_exact(width / LINE * n_k);
+    for (panel, column) in panels.zip(block.columns.clone().step_by(width)) {
+        let columns = column..(column + width).min(block.columns.end);
+        for (at, left) in (0..).step_by(M).zip(left.chunks(M)) {
+            // Rows that end before the panel begins are above the diagonal.
+            if block.lower && rows.start + at + left.len() <= column {
+                continue;
+            }
+            let (out, columns) = (&mut out[at..at + left.len()], columns.clone());
+            match left.len() {
+                n if n == M => tile::<S, M, V>(simd, left, panel, block.update, out, columns),
+                1 => tile::<S, 1, V>(simd, left, panel, block.update, out, columns),
+                2 => tile::<S, 2, V>(simd, left, panel, block.update, out, columns),
+                3 => tile::<S, 3, V>(simd, left, panel, block.update, out, columns),
+                4 => tile::<S, 4, V>(simd, left, panel, block.update, out, columns),
+                5 => tile::<S, 5, V>(simd, left, panel, block.update, out, columns),
+                6 => tile::<S, 6, V>(simd, left, panel, block.update, out, columns),
+                _ => tile::<S, 7, V>(simd, left, panel, block.update, out, columns),
+            }
+        }
+    }
+}
