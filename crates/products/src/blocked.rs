@@ -61,8 +61,11 @@ fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product
     let mut scratch = SCRATCH.take();
     let row_lines = lines_of_row(S::f32s::LEN);
     let (n_k, n) = (a.ncols(), out.ncols());
-    let mut rows: Vec<&mut [f32]> =
-        out.rows_mut().into_iter().map(|row| row.into_slice().expect("rows of `out` are contiguous")).collect();
+    let mut rows: Vec<&mut [f32]> = out
+        .rows_mut()
+        .into_iter()
+        .map(|row| row.into_slice().expect("rows of `out` are contiguous"))
+        .collect();
     for first in (0..n_k).step_by(BLOCK) {
         let ks = first..(first + BLOCK).min(n_k);
         let a = a.slice(s![.., ks.clone()]);

@@ -71,8 +71,20 @@ pub fn matmul(
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn matmul_packed(add: bool, scale: f32, a: ArrayView2<'_, f32>, right: &Right, out: ArrayViewMut2<'_, f32>) {
-    right.level().run(Product { update: Update { add, scale }, lower: false, a, b: Matrix::Packed(right), out });
+pub fn matmul_packed(
+    add: bool,
+    scale: f32,
+    a: ArrayView2<'_, f32>,
+    right: &Right,
+    out: ArrayViewMut2<'_, f32>,
+) {
+    right.level().run(Product {
+        update: Update { add, scale },
+        lower: false,
+        a,
+        b: Matrix::Packed(right),
+        out,
+    });
 }
 
 /// `x^T (n, n_rows) @ x (n_rows, n) -> out (n, n)`, or added to it: on the diagonal and below it the same bits as

@@ -55,7 +55,8 @@ pub(crate) fn pack<S: Simd>(simd: S, b: ArrayView2<'_, f32>, row_lines: usize, l
             for (panel, row) in row.chunks(width).enumerate() {
                 let at = (panel * n_k + k) * row_lines;
                 let lines = &mut lines[at..at + row_lines];
-                for (line, piece) in lines.iter_mut().zip(row.chunks(LINE).chain(std::iter::repeat(&[][..]))) {
+                for (line, piece) in lines.iter_mut().zip(row.chunks(LINE).chain(std::iter::repeat(&[][..])))
+                {
                     match piece.try_into() {
                         Ok(whole) => line.0 = whole,
                         Err(_) => {

@@ -112,7 +112,8 @@ impl Right {
     fn pack_columns(&mut self, b: ArrayView2<'_, f32>, columns: Range<usize>) {
         for first in (0..self.n_k).step_by(BLOCK) {
             let block = first..(first + BLOCK).min(self.n_k);
-            let start = n_lines(first, self.n, self.row_lines) + n_lines(block.len(), columns.start, self.row_lines);
+            let start =
+                n_lines(first, self.n, self.row_lines) + n_lines(block.len(), columns.start, self.row_lines);
             let end = start + n_lines(block.len(), columns.len(), self.row_lines);
             let (b, lines) = (b.slice(s![block, ..]), &mut self.lines[start..end]);
             self.level.run(Pack { b, row_lines: self.row_lines, lines });

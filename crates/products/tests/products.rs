@@ -36,7 +36,13 @@ fn nasty(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
 }
 
 /// The definition, by the platform's fused multiply-add.
-fn by_definition(add: bool, scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, out: &Array2<f32>) -> Array2<f32> {
+fn by_definition(
+    add: bool,
+    scale: f32,
+    a: ArrayView2<'_, f32>,
+    b: ArrayView2<'_, f32>,
+    out: &Array2<f32>,
+) -> Array2<f32> {
     Array2::from_shape_fn(out.dim(), |(i, j)| {
         let mut total = if add { Some(out[[i, j]]) } else { None };
         let ks: Vec<usize> = (0..a.ncols()).collect();
@@ -84,7 +90,9 @@ fn every_level_equals_the_definition_over_shapes() {
     let size = |seed: u64, i: usize| 1 + testkit::mix(seed, i as u64) as usize % 70;
     // Each dimension takes every size up to 70 beside any sizes of the others.
     for i in 1..=70 {
-        for (m, n, k) in [(i, size(1, i), size(2, i)), (size(3, i), i, size(4, i)), (size(5, i), size(6, i), i)] {
+        for (m, n, k) in
+            [(i, size(1, i), size(2, i)), (size(3, i), i, size(4, i)), (size(5, i), size(6, i), i)]
+        {
             let (a, b) = (nasty(i as u64, m, k), nasty(100 + i as u64, k, n));
             check(i % 2 == 0, [1.0, -0.125, 3.7][i % 3], a.view(), b.view());
         }
@@ -205,7 +213,9 @@ fn an_element_depends_on_its_row_and_column_alone() {
         let mut whole = Array2::zeros((m, n));
         matmul(level, false, 1.0, a.view(), b.view(), whole.view_mut());
         let mut parts = Array2::zeros((m, n));
-        for (rows, columns) in [(0..1, 0..90), (1..20, 0..7), (1..20, 7..90), (20..50, 0..89), (20..50, 89..90)] {
+        for (rows, columns) in
+            [(0..1, 0..90), (1..20, 0..7), (1..20, 7..90), (20..50, 0..89), (20..50, 89..90)]
+        {
             let out = parts.slice_mut(s![rows.clone(), columns.clone()]);
             matmul(level, false, 1.0, a.slice(s![rows, ..]), b.slice(s![.., columns]), out);
         }

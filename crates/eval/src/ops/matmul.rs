@@ -190,5 +190,8 @@ fn mul_tiles(level: Level, x: ArrayView2<'_, f32>, tiles: Vec<Tile<'_>>, packed:
             rest = below;
         }
     }
-    tasks.into_par_iter().with_max_len(1).for_each(|(x, right, out)| matmul_packed(false, 1.0, x, right, out));
+    tasks
+        .into_par_iter()
+        .with_max_len(1)
+        .for_each(|(x, right, out)| matmul_packed(false, 1.0, x, right, out));
 }

@@ -94,7 +94,8 @@ impl Rope {
         let step = libm::powf(base, -2.0 / n);
         // The pair that makes so many rotations over the original context: solve L f_i = 2 pi rotations for i.
         let context = scaling.original_context as f32;
-        let pair_of = |rotations: f32| n * libm::logf(context / (rotations * 2.0 * PI)) / (2.0 * libm::logf(base));
+        let pair_of =
+            |rotations: f32| n * libm::logf(context / (rotations * 2.0 * PI)) / (2.0 * libm::logf(base));
         let (mut low, mut high) = (pair_of(scaling.beta_fast), pair_of(scaling.beta_slow));
         if scaling.yarn_truncate {
             (low, high) = (low.floor(), high.ceil());
