@@ -135,8 +135,8 @@ fn chunks_at_once(models: &[&Model], context: usize) -> usize {
 
 /// The chunks of one part of a measurement that several machines do.
 ///
-/// Parts are whole groups of chunks that run together, the same groups that one run has: how many rows go into a product
-/// decides in which order its kernel adds, so that other groups would give other last digits.
+/// Parts are whole groups of chunks that run together, the same groups that one run has: products of up to three rows add in
+/// another order than those of more, so that other groups could give other last digits.
 pub fn chunks_of_part(models: &[&Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
     let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));
     let groups = part.range(chunks.len().div_ceil(at_once));
