@@ -42,10 +42,10 @@ pub fn fused(a: f32, b: f32, c: f32) -> f32 {
     let error = (product - (sum - back)) + (c - back);
     // Rounded to odd: of the two doubles around the exact sum the one with an odd last bit. With two bits more than twice those of
     // f32, rounding that to f32 is rounding the exact sum (Boldo and Melquiond, "When double rounding is odd", 2004). Sums that are not
-    // finite have an error that is none, for which both comparisons are false.
+    // finite have an error that is no number.
     let bits = sum.to_bits();
     let odd = if (error > 0.0) == (sum > 0.0) { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
-    let is_exact = !(error > 0.0 || error < 0.0);
+    let is_exact = error == 0.0 || error.is_nan();
     f64::from_bits(if is_exact || bits & 1 == 1 { bits } else { odd }) as f32
 }
 

@@ -142,7 +142,7 @@ impl AltUpLayer {
         }
         h *= 1.0 / x.ncols() as f32;
         let mut m = self.router.run(&h, pass);
-        m.map(f32::tanh);
+        m.map(libm::tanhf);
         m
     }
 

@@ -135,7 +135,7 @@ impl Mixer for TimeMix6 {
         let x = shift::lerp(h, &d, &self.mu_x, pass);
         let mut low_rank = self.w_a.run(&x, pass);
         drop(x);
-        low_rank.map(f32::tanh);
+        low_rank.map(libm::tanhf);
         let mut parts = Vec::with_capacity(PARTS);
         for part in 0..PARTS {
             parts.push(self.lerp(part, h, &d, &low_rank, pass));
@@ -151,7 +151,7 @@ impl Mixer for TimeMix6 {
         let r = self.w_r.run(x_r, pass);
         let mut g = self.w_g.run(x_g, pass);
         let mut low_rank = self.decay_a.run(x_w, pass);
-        low_rank.map(f32::tanh);
+        low_rank.map(libm::tanhf);
         let mut w = self.decay_b.run(&low_rank, pass);
         w.add_bias(&self.decay);
         w.map(|x| exp(-exp(x)));

@@ -157,7 +157,7 @@ impl Mixer for TimeMix7 {
             run(&x, pass)
         };
         let r = of_part(0, &|x, pass| self.w_r.run(x, pass));
-        let mut w = of_part(1, &|x, pass| self.decay.run(x, f32::tanh, pass));
+        let mut w = of_part(1, &|x, pass| self.decay.run(x, libm::tanhf, pass));
         w.map(|x| exp(MIN_LOG_DECAY * sigmoid(x)));
         let k = of_part(2, &|x, pass| self.w_k.run(x, pass));
         let v = of_part(3, &|x, pass| self.values(x, pass));
