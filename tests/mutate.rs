@@ -16,9 +16,8 @@ use eval::{
     Model, Sequence,
     vision::{Picture, Projector},
 };
-use gguf::{Array, Endian, Metadata, Plan, Value};
 use quant::Level;
-use testkit::{Draw, NASTY, mutants, mutate};
+use testkit::{mutants, mutate, mutated_gguf};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -63,45 +62,6 @@ fn mutated_files_from_before_gguf() {
     });
 }
 
-/// A key changed, taken away or of another type.
-fn mutate_metadata(metadata: &mut Metadata, draw: &mut Draw) {
-    let at = draw.below(metadata.len());
-    let Some((key, value)) = metadata.iter_mut().nth(at) else { return };
-    let key = key.to_owned();
-    let nasty = *draw.of(&NASTY);
-    match draw.below(8) {
-        0 => drop(metadata.remove(&key)),
-        1 => *value = Value::U32(nasty as u32),
-        2 => *value = Value::F32([0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30][draw.below(5)]),
-        3 => *value = Value::from(["", "llama", "yarn", "gpt2", "none"][draw.below(5)]),
-        4 => *value = Value::Array(Array::U32(vec![nasty as u32; draw.below(4)])),
-        _ => match value {
-            Value::U32(number) if draw.below(2) == 0 => *number = draw.below(40) as u32,
-            Value::U32(number) => *number = nasty as u32,
-            Value::I32(number) => *number = nasty as i32,
-            Value::U64(number) => *number = nasty,
-            Value::F32(number) => *number *= -1e20,
-            Value::Bool(is) => *is = !*is,
-            Value::String(text) => mutate(text, draw),
-            Value::Array(Array::String(items)) if !items.is_empty() => {
-                let mut texts = items.to_vecs();
-                let at = draw.below(texts.len());
-                mutate(&mut texts[at], draw);
-                *items = texts.into();
-            }
-            Value::Array(Array::I32(items)) if !items.is_empty() => {
-                let at = draw.below(items.len());
-                items[at] = nasty as i32;
-            }
-            Value::Array(Array::F32(items)) if !items.is_empty() => {
-                let at = draw.below(items.len());
-                items[at] = f32::NAN;
-            }
-            _ => drop(metadata.remove(&key)),
-        },
-    }
-}
-
 /// Families whose maths differ, of `golden/arch`.
 const FAMILIES: [&str; 16] = [
     "bert",
@@ -137,9 +97,8 @@ fn mutated_models() {
     let good: Vec<gguf::File> = paths.iter().map(|path| gguf::File::open(path).unwrap()).collect();
     let path = sandbox.path("mutant.gguf");
     mutants(1000, |draw| {
-        if !write_mutant(draw.of(&good), draw, &path) {
-            return false;
-        }
+        let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
+        fs::write(&path, mutant).unwrap();
         let options = eval::Options { threads: Some(1), ..eval::Options::default() };
         let Ok(model) = Model::open(&path, &options) else { return false };
         let _may_be_unknown = model.tokenizer().encode("a text", true, true);
@@ -147,19 +106,6 @@ fn mutated_models() {
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
         model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
     });
-}
-
-/// A file with up to three keys changed; whether it could be written.
-fn write_mutant(file: &gguf::File, draw: &mut Draw, path: &Path) -> bool {
-    let mut metadata = file.metadata().clone();
-    for _ in 0..=draw.below(2) {
-        mutate_metadata(&mut metadata, draw);
-    }
-    let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
-    let data: Vec<&[u8]> = file.tensors().iter().map(|t| file.data(t).unwrap()).collect();
-    let Ok(plan) = Plan::new(&metadata, tensors, Endian::Little, 32) else { return false };
-    fs::write(path, plan.to_bytes(&data).unwrap()).unwrap();
-    true
 }
 
 #[test]
@@ -177,9 +123,8 @@ fn mutated_projectors() {
     let picture = Picture::read(&fs::read(golden("vision/picture.png")).unwrap()).unwrap();
     let path = path("mutant");
     mutants(600, |draw| {
-        if !write_mutant(draw.of(&good), draw, &path) {
-            return false;
-        }
+        let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
+        fs::write(&path, mutant).unwrap();
         let options = eval::Options { threads: Some(1), ..eval::Options::default() };
         let Ok(projector) = Projector::open(&path, &options) else { return false };
         projector.embed(&picture, Some(16)).is_ok()

@@ -21,7 +21,7 @@ use serde_json::json;
 use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartArgs, n_counted},
+    part_file::{self, NewPart, PartArgs, PartFile, n_counted},
     progress_line::ProgressLine,
 };
 use crate::{
@@ -43,7 +43,7 @@ pub const COMMAND: Command = Command {
     run,
 };
 
-const VERB: &str = "compare";
+pub(super) const VERB: &str = "compare";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,7 +106,7 @@ struct CompareArgs {
 
 /// What is told of a run beside its figures.
 #[derive(Serialize, Deserialize)]
-struct Told {
+pub(super) struct Told {
     base: String,
     base_bytes: Option<u64>,
     architecture: String,
@@ -296,12 +296,15 @@ fn what_decides(
     }))
 }
 
-/// The result of all parts: their positions follow each other as in one run.
-fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
-    let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
-    let told: Told = parts[0].told()?;
+/// What is told of parts and the positions of each file: they follow each other as in one run.
+///
+/// # Errors
+/// A part that has not what its header says.
+pub(super) fn positions_of(parts: &[PartFile]) -> Result<(Told, Vec<Vec<Position>>), Failure> {
+    let Some(first) = parts.first() else { return Err(Failure::usage("there are no parts")) };
+    let told: Told = first.told()?;
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); told.files.len()];
-    for part in &parts {
+    for part in parts {
         let n_counted: usize = part.setting("predictions in a window")?;
         let window_bytes = n_counted.saturating_mul(Position::STORED_BYTES).saturating_mul(found.len());
         // (n_files, windows of the part, n_counted).
@@ -311,6 +314,13 @@ fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
             found.extend(positions.iter().map(Position::from_bytes));
         }
     }
+    Ok((told, found))
+}
+
+/// The result of all parts.
+fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
+    let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
+    let (told, found) = positions_of(&parts)?;
     let activations: String = parts[0].setting("activations")?;
     let measured = Measured {
         found,

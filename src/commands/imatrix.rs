@@ -19,7 +19,7 @@ use serde_json::json;
 use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart},
+    part_file::{self, NewPart, PartFile},
     progress_line::ProgressLine,
 };
 use crate::{
@@ -41,7 +41,7 @@ pub const COMMAND: Command = Command {
     run,
 };
 
-const VERB: &str = "imatrix";
+pub(super) const VERB: &str = "imatrix";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,10 +209,7 @@ fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failur
         return Err(Failure::usage("parts are added to each other alone"));
     }
     let parts = part_file::open_all(&args.merge, VERB, ui)?;
-    let mut collector = Collector::new(false);
-    for part in &parts {
-        collector.add_part(part.payload()).map_err(|error| Failure::at(&part.path, error))?;
-    }
+    let collector = collected(&parts)?;
     let (context, told): (u32, Told) = (parts[0].setting("context")?, parts[0].told()?);
     let mut sums = Sums::new(context);
     sums.datasets.push(told.text);
@@ -220,6 +217,18 @@ fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failur
     sums.add(&collected).map_err(Failure::new)?;
     write(&args.output, &sums, format, ui)?;
     report(args, &sums, &gaps(&told.matrices, &sums), ui)
+}
+
+/// The sums of parts.
+///
+/// # Errors
+/// A part that has not what its header says.
+pub(super) fn collected(parts: &[PartFile]) -> Result<Collector, Failure> {
+    let mut collector = Collector::new(false);
+    for part in parts {
+        collector.add_part(part.payload()).map_err(|error| Failure::at(&part.path, error))?;
+    }
+    Ok(collector)
 }
 
 /// Names what is not covered, and prints everything as JSON on request.

@@ -47,7 +47,23 @@ use crate::{
 
 /// Readers of files that the command line alone has, for those who give them anything to read.
 pub mod readers {
-    pub use super::shared::{metadata_json::of_json as metadata_of_json, recipe_file::RecipeFile};
+    use std::path::Path;
+
+    use gguf::Mapped;
+
+    pub use super::shared::{
+        metadata_json::of_json as metadata_of_json, plan_file::PlanFile, recipe_file::RecipeFile,
+    };
+    use super::{compare, imatrix, perplexity, shared::part_file::PartFile};
+
+    /// Whether these bytes are a part of a measurement that can be put together with others.
+    pub fn is_measured_part(bytes: Vec<u8>) -> bool {
+        let bytes = Mapped::from(bytes);
+        let part = |verb| PartFile::parse(Path::new("part"), bytes.clone(), verb).map(|part| [part]);
+        part(perplexity::VERB).is_ok_and(|parts| perplexity::figures_of(&parts).is_ok())
+            || part(compare::VERB).is_ok_and(|parts| compare::positions_of(&parts).is_ok())
+            || part(imatrix::VERB).is_ok_and(|parts| imatrix::collected(&parts).is_ok())
+    }
 }
 
 use shared::help::laid_out;

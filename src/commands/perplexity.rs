@@ -16,7 +16,7 @@ use serde_json::json;
 use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::check_outputs,
-    part_file::{self, NewPart, PartArgs, n_counted},
+    part_file::{self, NewPart, PartArgs, PartFile, n_counted},
     progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
@@ -34,7 +34,7 @@ pub const COMMAND: Command = Command {
     run,
 };
 
-const VERB: &str = "perplexity";
+pub(super) const VERB: &str = "perplexity";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -157,20 +157,29 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     print(&told, activations.name(), (args.context, args.stride), &figures, args.json, ui)
 }
 
-/// The figures of all parts: their predictions are added in the order of the text, as one run adds them.
+/// The figures of all parts.
 fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
     let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
+    let figures = figures_of(&parts)?;
+    let activations: String = parts[0].setting("activations")?;
+    let cut = (parts[0].setting("context")?, parts[0].setting("stride")?);
+    print(&parts[0].told()?, &activations, cut, &figures, args.json, ui)
+}
+
+/// The figures of parts: their predictions are added in the order of the text, as one run adds them.
+///
+/// # Errors
+/// A part that has not what its header says.
+pub(super) fn figures_of(parts: &[PartFile]) -> Result<Perplexity, Failure> {
     let mut figures = Perplexity::default();
-    for part in &parts {
+    for part in parts {
         let n_counted: usize = part.setting("predictions in a window")?;
         for found in part.payload_of(n_counted.saturating_mul(8))?.as_chunks::<8>().0 {
             figures.add(f64::from_le_bytes(*found));
         }
         figures.n_chunks += part.header.windows.len();
     }
-    let activations: String = parts[0].setting("activations")?;
-    let cut = (parts[0].setting("context")?, parts[0].setting("stride")?);
-    print(&parts[0].told()?, &activations, cut, &figures, args.json, ui)
+    Ok(figures)
 }
 
 fn print(

@@ -19,9 +19,10 @@ use tensor::{DType, Shape};
 
 use crate::{
     Error,
-    job::{JOB_ELEMS, Job, Schedule, TensorTask},
+    job::{JOB_ELEMS, Job, RowsLeft, Schedule, TensorTask},
     recipes::TensorFacts,
-    run::{RunOptions, Watch},
+    run::Watch,
+    run_options::RunOptions,
 };
 
 /// How one tensor of a file and the source go together.
@@ -162,6 +163,7 @@ pub fn compare(
     let tallies: Vec<Mutex<Tally>> = tasks.iter().map(|_| Mutex::default()).collect();
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let next = AtomicUsize::new(0);
+    let left = RowsLeft::new(schedule.n_rows());
     let work = || {
         let mut buffers = Buffers::default();
         while !watch.cancel.load(Ordering::Relaxed) {
@@ -171,7 +173,10 @@ pub fn compare(
                 continue;
             };
             match compare_rows(task, &job, file, info, options, &mut buffers) {
-                Ok(tally) => tallies[job.task].lock().unwrap_or_else(PoisonError::into_inner).add(&tally),
+                Ok(tally) => {
+                    left.done_with(tasks, &job);
+                    tallies[job.task].lock().unwrap_or_else(PoisonError::into_inner).add(&tally);
+                }
                 Err(error) => {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                     break;
@@ -285,7 +290,6 @@ fn compare_rows(
             }
         }
     }
-    task.done_with(job.rows.clone());
     file.bytes().advise(Advice::DoneWith, range);
     Ok(tally)
 }

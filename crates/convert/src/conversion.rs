@@ -34,7 +34,8 @@ use crate::{
     recipes::Recipe,
     request::{OutputRequest, Request},
     resume::{Journaling, write_resumable},
-    run::{RunOptions, Watch},
+    run::Watch,
+    run_options::RunOptions,
     targets,
 };
 

@@ -21,8 +21,6 @@ pub struct TensorTask<'a> {
     pub via: Option<DType>,
     /// Where it goes.
     pub targets: Vec<Target<'a>>,
-    /// Rows that jobs are done with.
-    n_done: AtomicU64,
 }
 
 impl<'a> TensorTask<'a> {
@@ -33,17 +31,7 @@ impl<'a> TensorTask<'a> {
 
     /// Rows that go nowhere yet, rounded to `via` where there is such a type.
     pub fn rounded(name: String, rows: Box<dyn RowSource + 'a>, via: Option<DType>) -> TensorTask<'a> {
-        TensorTask { name, rows, via, targets: Vec::new(), n_done: AtomicU64::new(0) }
-    }
-
-    /// A job is done with rows `rows`, which no other job reads: their pages need not stay in memory. Those that jobs
-    /// share go with the last job to end, which need not be the one of the last rows.
-    pub(crate) fn done_with(&self, rows: Range<u64>) {
-        let (n_rows, n_now) = (self.rows.view().n_rows, rows.end - rows.start);
-        self.rows.advise(rows, Advice::DoneWith);
-        if self.n_done.fetch_add(n_now, Ordering::Relaxed) + n_now == n_rows {
-            self.rows.all_done();
-        }
+        TensorTask { name, rows, via, targets: Vec::new() }
     }
 }
 
@@ -91,14 +79,56 @@ pub struct Job {
 /// so that threads finish together.
 pub const JOB_ELEMS: u64 = 256 * 1024;
 
+/// Rows of one job of `task` that has `job_elems` elements at most, or [`least_rows`](crate::Granularity::least_rows) where that
+/// is more.
+pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
+    let (view, granularity) = (task.rows.view(), task.rows.granularity());
+    let n_rows = (job_elems / view.row_elems.max(1)).max(granularity.least_rows);
+    // Whole groups, unless one alone is too large for a job.
+    if granularity.group_rows < n_rows {
+        n_rows / granularity.group_rows * granularity.group_rows
+    } else {
+        n_rows
+    }
+}
+
+/// Rows that nobody is done with yet, for each task: those that one pass over a schedule or a journal is to read.
+#[derive(Debug)]
+pub(crate) struct RowsLeft(Vec<AtomicU64>);
+
+impl RowsLeft {
+    /// So many of each task.
+    pub(crate) fn new(n_rows: impl IntoIterator<Item = u64>) -> RowsLeft {
+        RowsLeft(n_rows.into_iter().map(AtomicU64::new).collect())
+    }
+
+    /// Somebody is done with the rows of `job`, which nobody else of this pass reads: their pages need not stay in memory. Those
+    /// that jobs share go with the last job to end, which need not be the one of the last rows.
+    pub(crate) fn done_with(&self, tasks: &[TensorTask<'_>], job: &Job) {
+        let (rows, n_now) = (&tasks[job.task].rows, job.rows.end - job.rows.start);
+        rows.advise(job.rows.clone(), Advice::DoneWith);
+        if self.0[job.task].fetch_sub(n_now, Ordering::Relaxed) == n_now {
+            rows.all_done();
+        }
+    }
+}
+
 /// Which jobs there are, in the order of the tasks. Jobs are computed, not stored.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     /// For each task: jobs up to and with it, rows in it, rows of one job.
     tasks: Vec<(usize, u64, u64)>,
-    /// The jobs that are meant, where these are not all: for each run of neighbours, meant jobs up to and with it, and the
-    /// first of them.
-    meant: Option<Vec<(usize, usize)>>,
+    /// The jobs that are meant, where these are not all.
+    meant: Option<Meant>,
+}
+
+/// Some of all jobs.
+#[derive(Debug, Clone)]
+struct Meant {
+    /// For each run of neighbours, meant jobs up to and with it, and the first of them.
+    runs: Vec<(usize, usize)>,
+    /// For each task the rows of its meant jobs.
+    n_rows: Vec<u64>,
 }
 
 impl Schedule {
@@ -107,21 +137,16 @@ impl Schedule {
     pub fn new(tasks: &[TensorTask<'_>], job_elems: u64) -> Schedule {
         let mut n_jobs = 0usize;
         let cut = |task: &TensorTask<'_>| {
-            let (view, granularity) = (task.rows.view(), task.rows.granularity());
-            let mut rows_per_job = (job_elems / view.row_elems.max(1)).max(granularity.least_rows);
-            // Whole groups, unless one alone is too large for a job.
-            if granularity.group_rows < rows_per_job {
-                rows_per_job = rows_per_job / granularity.group_rows * granularity.group_rows;
-            }
-            n_jobs += view.n_rows.div_ceil(rows_per_job) as usize;
-            (n_jobs, view.n_rows, rows_per_job)
+            let (n_rows, rows_per_job) = (task.rows.view().n_rows, rows_per_job(task, job_elems));
+            n_jobs += n_rows.div_ceil(rows_per_job) as usize;
+            (n_jobs, n_rows, rows_per_job)
         };
         Schedule { tasks: tasks.iter().map(cut).collect(), meant: None }
     }
 
     /// The same without the jobs that are not wanted.
     pub fn only(self, is_wanted: impl Fn(&Job) -> bool) -> Schedule {
-        let mut meant: Vec<(usize, usize)> = Vec::new();
+        let (mut runs, mut n_rows): (Vec<(usize, usize)>, _) = (Vec::new(), vec![0; self.tasks.len()]);
         let mut n_meant = 0;
         let mut before = None;
         for index in 0..self.len() {
@@ -130,19 +155,28 @@ impl Schedule {
                 continue;
             }
             n_meant += 1;
-            match meant.last_mut() {
+            n_rows[job.task] += job.rows.end - job.rows.start;
+            match runs.last_mut() {
                 Some(last) if before == at.checked_sub(1) => last.0 = n_meant,
-                _ => meant.push((n_meant, at)),
+                _ => runs.push((n_meant, at)),
             }
             before = Some(at);
         }
-        Schedule { meant: Some(meant), ..self }
+        Schedule { meant: Some(Meant { runs, n_rows }), ..self }
+    }
+
+    /// For each task the rows of all jobs that are meant.
+    pub(crate) fn n_rows(&self) -> Vec<u64> {
+        match &self.meant {
+            Some(meant) => meant.n_rows.clone(),
+            None => self.tasks.iter().map(|(_, n_rows, _)| *n_rows).collect(),
+        }
     }
 
     /// Number of jobs.
     pub fn len(&self) -> usize {
         match &self.meant {
-            Some(meant) => meant.last().map_or(0, |(jobs, _)| *jobs),
+            Some(meant) => meant.runs.last().map_or(0, |(jobs, _)| *jobs),
             None => self.tasks.last().map_or(0, |(jobs, ..)| *jobs),
         }
     }
@@ -159,10 +193,10 @@ impl Schedule {
 
     /// Which of all jobs the meant one at `index` is.
     fn place(&self, index: usize) -> Option<usize> {
-        let Some(meant) = &self.meant else { return Some(index) };
-        let run = meant.partition_point(|(jobs, _)| *jobs <= index);
-        let before = run.checked_sub(1).map_or(0, |before| meant[before].0);
-        Some(meant.get(run)?.1 + (index - before))
+        let Some(Meant { runs, .. }) = &self.meant else { return Some(index) };
+        let run = runs.partition_point(|(jobs, _)| *jobs <= index);
+        let before = run.checked_sub(1).map_or(0, |before| runs[before].0);
+        Some(runs.get(run)?.1 + (index - before))
     }
 
     /// The job at `index` of all.
@@ -211,7 +245,49 @@ mod tests {
             let kept: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
             assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), kept, "{unwanted:04b}");
             assert_eq!(some.len(), kept.len());
+            let n_rows =
+                |task| kept.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start);
+            assert_eq!(some.n_rows(), [0, 1, 2].map(|task| n_rows(task).sum::<u64>()), "{unwanted:04b}");
             assert_eq!(some.only(|job| job.task == 0).len(), kept.iter().filter(|job| job.task == 0).count());
+        }
+    }
+
+    /// Rows whose matrix is read by all jobs.
+    #[derive(Debug)]
+    struct Shared(&'static AtomicU64);
+
+    impl RowSource for Shared {
+        fn view(&self) -> arch::RowView {
+            arch::RowView { n_rows: 10, row_elems: 2 }
+        }
+
+        fn read(&self, _: Range<u64>, _: quant::Level, _: &mut [f32]) -> Result<(), crate::Error> {
+            Err(crate::Error::Cancelled)
+        }
+
+        fn all_done(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn input_bytes(&self, n_rows: u64) -> u64 {
+            n_rows
+        }
+    }
+
+    #[test]
+    fn pages_that_jobs_share_go_with_the_last_job_that_is_meant() {
+        static N_GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
+        let tasks = [TensorTask::new("t".into(), Box::new(Shared(&N_GIVEN_BACK)))];
+        let all = Schedule::new(&tasks, 4);
+        // All of five jobs, and what a part or a run that goes on has of them.
+        for (round, meant) in [vec![0, 1, 2, 3, 4], vec![1, 4], vec![2]].into_iter().enumerate() {
+            let some = all.clone().only(|job| meant.contains(&(job.rows.start / 2)));
+            let left = RowsLeft::new(some.n_rows());
+            for index in (0..some.len()).rev() {
+                assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64, "{meant:?}");
+                left.done_with(&tasks, &some.job(index).unwrap());
+            }
+            assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64 + 1, "{meant:?}");
         }
     }
 }

@@ -28,6 +28,7 @@ mod finite;
 pub mod imatrix;
 mod input;
 mod job;
+mod job_bytes;
 mod journal;
 mod key_override;
 mod legacy_input;
@@ -43,8 +44,10 @@ mod request;
 mod resume;
 mod rows;
 mod run;
+mod run_options;
 mod targets;
 mod unfinished;
+mod verify;
 mod vocab_only;
 
 // The steps.
@@ -67,13 +70,15 @@ pub use output::{check_output, check_output_beside, output_path, real_output, wr
 pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 // How a run goes on where an earlier one was stopped.
 pub use journal::{
-    Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished, verify,
+    Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished,
 };
 pub use resume::{GoesOn, Journaling, write_resumable};
 pub use unfinished::Unfinished;
+pub use verify::verify;
 // How rows get there.
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use rows::{
     CheckpointRows, ColumnRows, GgufRows, Granularity, LegacyRows, RowSource, RowsFor, ValueRows,
 };
-pub use run::{NonFinite, RunOptions, Watch, run, run_with};
+pub use run::{Watch, run, run_with};
+pub use run_options::{NonFinite, RunOptions};

@@ -10,7 +10,8 @@ use gguf::{Mapped, Output, Plan};
 use crate::{
     Error,
     job::{JOB_ELEMS, Schedule, TensorTask},
-    run::{RunOptions, Watch, run},
+    run::{Watch, run},
+    run_options::RunOptions,
 };
 
 /// The path of an output of the type `type_name` (`Q4_K_M`).

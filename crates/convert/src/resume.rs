@@ -14,9 +14,11 @@ use gguf::{Claim, Output, Plan, check_space};
 use crate::{
     Error,
     job::{JOB_ELEMS, Job, Schedule, TensorTask},
-    journal::{Done, Fingerprint, Found, Journal, Origin, Remaining, verify},
+    journal::{Done, Fingerprint, Found, Journal, Origin, Remaining, n_bytes},
     output::{place, prepare},
-    run::{RunOptions, Watch, run_with},
+    run::{Watch, run_with},
+    run_options::RunOptions,
+    verify::verify,
 };
 
 /// How a run deals with what an earlier one left, and with what a later one needs.
@@ -214,11 +216,12 @@ impl Run<'_> {
     /// What the earlier run did, as far as it is there.
     fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
         let said = found.done_bytes();
-        let done = verify(found.done.clone(), self.tasks, outputs, n_threads, self.watch.cancel)?;
-        let done_bytes = done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum();
+        let done =
+            verify(found.done.clone(), self.tasks, outputs, self.options, n_threads, self.watch.cancel)?;
+        let done_bytes = n_bytes(&done);
         (self.journaling.goes_on)(GoesOn {
             done_bytes,
-            wrong_bytes: said - done_bytes,
+            wrong_bytes: said.saturating_sub(done_bytes),
             total_bytes: self.files.iter().map(|(_, plan)| plan.file_len()).sum(),
         });
         for done in &done {

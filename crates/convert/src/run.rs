@@ -8,9 +8,6 @@
 //! keeps every core idle for 0.9 s.
 
 use std::{
-    borrow::Cow,
-    num::NonZeroUsize,
-    ops::Range,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -20,69 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gguf::{Endian, Output, swap_blocks};
-use quant::{Level, Rows};
-use tensor::DType;
+use gguf::Output;
 
 use crate::{
     Error,
     ahead::Ahead,
-    finite,
-    job::{Job, Schedule, Target, TensorTask, Weights},
+    job::{Job, RowsLeft, Schedule, TensorTask},
+    job_bytes::{Buffers, JobBytes, Made, row_bytes},
     journal::{Journal, Span},
+    run_options::RunOptions,
 };
-
-/// How a run goes about it.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct RunOptions {
-    /// Number of threads; none means one for each core.
-    pub threads: Option<NonZeroUsize>,
-    /// The CPU level of the kernels.
-    pub level: Level,
-    /// What happens to values that are not finite.
-    pub nonfinite: NonFinite,
-}
-
-impl RunOptions {
-    /// The same with so many threads, where there is a number.
-    pub fn threads(self, threads: Option<NonZeroUsize>) -> RunOptions {
-        RunOptions { threads, ..self }
-    }
-
-    /// The same at a CPU level.
-    pub fn level(self, level: Level) -> RunOptions {
-        RunOptions { level, ..self }
-    }
-
-    /// How many threads work on a schedule.
-    pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
-        let threads = self.threads.or_else(|| thread::available_parallelism().ok());
-        // More threads than jobs would only wait.
-        threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
-    }
-
-    /// The same with another way with values that are not finite.
-    pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
-        RunOptions { nonfinite, ..self }
-    }
-}
-
-impl Default for RunOptions {
-    fn default() -> RunOptions {
-        RunOptions { threads: None, level: Level::detect(), nonfinite: NonFinite::Refuse }
-    }
-}
-
-/// What happens to NaNs and infinities in the weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NonFinite {
-    /// An error that names the first one. What `llama-quantize` does
-    /// (`ggml_validate_row_data` of input and result).
-    Refuse,
-    /// They are converted like any other value. What the reference's converter does.
-    Allow,
-}
 
 /// How a run reports on its way, and how it is stopped.
 #[derive(Clone, Copy)]
@@ -100,17 +44,6 @@ impl std::fmt::Debug for Watch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch").field("cancel", self.cancel).finish_non_exhaustive()
     }
-}
-
-/// What one thread reuses from job to job.
-#[derive(Default)]
-struct Buffers {
-    /// (rows, row_elems) f32.
-    values: Vec<f32>,
-    /// Encoded blocks of one target.
-    encoded: Vec<u8>,
-    /// At least a row of ones, for targets that take them for weights.
-    ones: Vec<f32>,
 }
 
 /// Bytes after which what is written goes to the disk: a second or less of most disks, so that little is left to wait
@@ -183,6 +116,7 @@ pub fn run_with(
         stop.store(true, Ordering::Relaxed);
     };
     let ahead = Ahead::new(tasks, schedule);
+    let left = RowsLeft::new(schedule.n_rows());
     let take_jobs = |progress: Progress<'_>| {
         let (mut buffers, mut spans) = (Buffers::default(), Vec::new());
         while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
@@ -191,9 +125,10 @@ pub fn run_with(
             if let Some(ahead) = &ahead {
                 ahead.taken(index);
             }
-            let noted = journal.is_some().then_some(&mut spans);
+            let noted = journal.map(|journal| (journal, &mut spans));
             match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers, noted) {
                 Ok(input_bytes) => {
+                    left.done_with(tasks, &job);
                     if let Some(journal) = journal {
                         journal.wrote(job.task, job.rows.clone(), std::mem::take(&mut spans));
                     }
@@ -266,7 +201,7 @@ fn sync_grown(outputs: &[Output], unsynced_bytes: &[AtomicU64]) -> Result<(), Er
 }
 
 /// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input, and in `spans`, where that is
-/// wanted, the checksums of what it wrote.
+/// wanted, what it wrote.
 fn run_job(
     task: &TensorTask<'_>,
     job: &Job,
@@ -274,161 +209,21 @@ fn run_job(
     options: &RunOptions,
     progress: &Progress<'_>,
     buffers: &mut Buffers,
-    mut spans: Option<&mut Vec<Span>>,
+    mut spans: Option<(&Journal<'_>, &mut Vec<Span>)>,
 ) -> Result<u64, Error> {
-    if let Some(spans) = &mut spans {
+    if let Some((_, spans)) = &mut spans {
         spans.clear();
     }
-    let mut values_are_read = false;
-    // Targets of one tensor share the values: reading is half of the work of the fast formats.
-    let mut read_once = |values: &mut Vec<f32>| {
-        if !std::mem::replace(&mut values_are_read, true) {
-            read(task, job, options, values)?;
-        }
-        Ok::<_, Error>(())
-    };
+    let mut made = JobBytes::new(task, job, options, buffers);
     for target in &task.targets {
         let offset = target.offset + job.rows.start * row_bytes(task, target.dtype)?;
-        let stored = stored(task, job, target.dtype)?;
-        // Whether blocks hold numbers only shows when they are decoded. Values to encode are needed anyway.
-        let checks_blocks = target.dtype.is_quantized() && options.nonfinite == NonFinite::Refuse;
-        if stored.is_none() || checks_blocks {
-            read_once(&mut buffers.values)?;
-        }
-        let mut bytes = match stored {
-            Some(bytes) => bytes,
-            None => {
-                encode(task, job, target, options, buffers)?;
-                Cow::Borrowed(&buffers.encoded[..])
-            }
-        };
-        // All before this is little endian.
-        if target.endian == Endian::Big {
-            swap_blocks(target.dtype, bytes.to_mut());
-        }
-        if let Some(spans) = &mut spans {
+        let Made { bytes, is_cheap } = made.of(target)?;
+        if let Some((journal, spans)) = &mut spans {
             // While the bytes are in the cache.
-            spans.push(Span::of(&bytes));
+            spans.push(journal.span(&bytes, is_cheap));
         }
         outputs[target.output].write_at(offset, &bytes)?;
         progress.wrote(target.output, bytes.len() as u64);
     }
-    task.done_with(job.rows.clone());
     Ok(task.rows.input_bytes(job.rows.end - job.rows.start))
-}
-
-/// The stored bytes of a job, where they are what a target of this type wants.
-fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Option<Cow<'a, [u8]>>, Error> {
-    // What is rounded first is not what is stored, unless it is rounded to what the target wants.
-    if task.via.is_some_and(|via| via != dtype) {
-        return Ok(None);
-    }
-    let Some(bytes) = task.rows.stored(dtype, job.rows.clone())? else { return Ok(None) };
-    // A float that is not finite goes the long way: there it is named, or written with the bits
-    // that the reference gives to NaNs.
-    let is_bad = finite::scan_raw(dtype, &bytes).is_some_and(|scan| scan.first_bad.is_some());
-    Ok(Some(bytes).filter(|_| !is_bad))
-}
-
-/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one.
-fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {
-    let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
-    values.resize(n_elems as usize, 0.0);
-    task.rows.read(job.rows.clone(), options.level, values)?;
-    // Before rounding, which can make infinities of its own; those are found as overflow after encoding.
-    if options.nonfinite == NonFinite::Refuse
-        && let Some(index) = finite::scan(values).first_bad
-    {
-        let (row, column) = place(task, job, index);
-        return Err(Error::NonFinite { tensor: task.name.clone(), row, column, value: values[index] });
-    }
-    if let Some(via) = task.via {
-        let codec = |error| Error::Encode { tensor: task.name.clone(), error };
-        let row_elems = task.rows.view().row_elems as usize;
-        // Types between are floats, whose blocks are single elements.
-        let mut rounded = vec![0; values.len() * via.block_bytes() as usize];
-        let rows = Rows { values, row_elems, weights: None };
-        quant::encode(via, options.level, rows, &mut rounded).map_err(codec)?;
-        quant::decode(via, options.level, &rounded, values).map_err(codec)?;
-    }
-    Ok(())
-}
-
-/// Encodes `buffers.values` into `buffers.encoded`.
-fn encode(
-    task: &TensorTask<'_>,
-    job: &Job,
-    target: &Target<'_>,
-    options: &RunOptions,
-    buffers: &mut Buffers,
-) -> Result<(), Error> {
-    let Buffers { values, encoded, ones } = buffers;
-    let codec = |error| Error::Encode { tensor: task.name.clone(), error };
-    let row_elems = task.rows.view().row_elems as usize;
-    let row_bytes = row_bytes(task, target.dtype)?;
-    let n_rows = job.rows.end - job.rows.start;
-    // Same length means that nothing is cleared; every byte is written below.
-    encoded.resize((n_rows * row_bytes) as usize, 0);
-    if target.weights == Some(Weights::Ones) && ones.len() < row_elems {
-        ones.resize(row_elems, 1.0);
-    }
-    // One call of the codec has one row of weights for all its rows.
-    for rows in ranges_of_equal_weights(job, target.weights) {
-        let first = (rows.start - job.rows.start) as usize;
-        let end = (rows.end - job.rows.start) as usize;
-        let weights = target.weights.map(|weights| match weights {
-            Weights::Ones => &ones[..row_elems],
-            Weights::Rows { values, rows_per_expert } => {
-                // A stack of stacks has more matrices than rows of weights: they repeat.
-                let n_experts = (values.len() / row_elems.max(1)).max(1);
-                let expert = (rows.start / rows_per_expert) as usize % n_experts;
-                &values[expert * row_elems..(expert + 1) * row_elems]
-            }
-        });
-        let rows = Rows { values: &values[first * row_elems..end * row_elems], row_elems, weights };
-        let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
-        quant::encode(target.dtype, options.level, rows, out).map_err(codec)?;
-    }
-    // Decoding what was just encoded costs, and only large values can overflow a scale: few tensors have any.
-    if options.nonfinite == NonFinite::Refuse
-        && target.dtype != DType::F32
-        && finite::scan(values).max_abs > finite::SAFE_MAGNITUDE
-    {
-        let mut decoded = vec![0.0; values.len()];
-        quant::decode(target.dtype, options.level, encoded, &mut decoded).map_err(codec)?;
-        if let Some(index) = finite::scan(&decoded).first_bad {
-            let (row, column) = place(task, job, index);
-            let (tensor, value, dtype) = (task.name.clone(), values[index], target.dtype);
-            return Err(Error::Overflow { tensor, row, column, value, dtype });
-        }
-    }
-    Ok(())
-}
-
-/// The rows of a job, cut where the weights change: where an expert ends.
-fn ranges_of_equal_weights(job: &Job, weights: Option<Weights<'_>>) -> Vec<Range<u64>> {
-    let Some(Weights::Rows { rows_per_expert, .. }) = weights else { return vec![job.rows.clone()] };
-    let mut ranges = Vec::new();
-    let mut start = job.rows.start;
-    while start < job.rows.end {
-        let end = (start / rows_per_expert + 1) * rows_per_expert;
-        ranges.push(start..end.min(job.rows.end));
-        start = end;
-    }
-    ranges
-}
-
-/// Bytes of one row, as the rows of the task count them.
-fn row_bytes(task: &TensorTask<'_>, dtype: DType) -> Result<u64, Error> {
-    let row_elems = task.rows.view().row_elems;
-    let partial = |source| Error::Gguf(gguf::Error::Shape { tensor: task.name.clone(), source });
-    tensor::Shape::new(&[row_elems]).and_then(|row| row.row_bytes(dtype)).map_err(partial)
-}
-
-/// Row and column of an element of a job, in the order of the output.
-fn place(task: &TensorTask<'_>, job: &Job, index: usize) -> (u64, u64) {
-    let view = task.rows.view();
-    let at = job.rows.start * view.row_elems + index as u64;
-    // A vector whose elements move has rows of one element; people see one row.
-    if view.row_elems == 1 { (0, at) } else { (at / view.row_elems, at % view.row_elems) }
 }

@@ -11,8 +11,9 @@ const FLOORS: &[&[&str]] = &[
     &["finite", "key_override", "planned", "prune", "repack", "rows"],
     // What is requested, and what is done.
     &["job", "request"],
-    &["ahead", "files", "journal", "targets"],
-    &["run"],
+    &["ahead", "files", "journal", "run_options", "targets"],
+    &["job_bytes"],
+    &["run", "verify"],
     &["compare", "output"],
     &["resume"],
     &["parts"],

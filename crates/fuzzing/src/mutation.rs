@@ -1,10 +1,14 @@
 //! Changes that reach behind the first check of a reader: what has a form is changed inside of it.
 
-use gguf::{Array, Endian, File, Metadata, Plan, Value};
+use gguf::File;
 use serde_json::Value as Json;
-use testkit::{Draw, NASTY, mutate};
+use testkit::{Draw, NASTY, mutate, mutated_gguf};
+use twox_hash::XxHash3_64;
 
-use crate::pieces;
+use crate::{
+    pieces,
+    seeds::{PART_MAGIC, sealed_part},
+};
 
 /// Bytes of an input at most.
 const MAX_INPUT_BYTES: usize = 1 << 20;
@@ -25,6 +29,8 @@ pub enum Mutation {
     Safetensors,
     /// A key or its value in GGUF, whose tensors stay.
     Gguf,
+    /// The header of a part of a measurement, or what was measured, under its right digest.
+    Part,
     /// One of several files, by its kind.
     Pieces,
 }
@@ -38,6 +44,7 @@ impl Mutation {
             Mutation::Json if !is_blind => json(bytes, draw),
             Mutation::Safetensors if !is_blind => safetensors(bytes, draw),
             Mutation::Gguf if !is_blind => gguf(bytes, draw),
+            Mutation::Part if !is_blind => part(bytes, draw),
             Mutation::Text if !is_blind => text(bytes, others, draw),
             Mutation::Pieces => one_piece(bytes, draw),
             Mutation::Ends if draw.below(2) == 0 => {
@@ -123,6 +130,42 @@ fn safetensors(bytes: &mut Vec<u8>, draw: &mut Draw) {
     *bytes = [&(header.len() as u64).to_le_bytes()[..], &header, data].concat();
 }
 
+/// A part of a measurement with another header or other figures, whose digest is right again.
+fn part(bytes: &mut Vec<u8>, draw: &mut Draw) {
+    let start = PART_MAGIC.len() + 8;
+    let length = bytes.get(PART_MAGIC.len()..).and_then(|rest| rest.first_chunk());
+    let end = start.saturating_add(length.map_or(usize::MAX, |length| u64::from_le_bytes(*length) as usize));
+    let pieces = bytes.get(start..end).zip(bytes.get(end..bytes.len().saturating_sub(32)));
+    let Some((header, payload)) = pieces else { return mutate(bytes, draw) };
+    let (mut header, mut payload) = (header.to_vec(), payload.to_vec());
+    match draw.below(2) {
+        0 => json(&mut header, draw),
+        _ => mutate(&mut payload, draw),
+    }
+    *bytes = sealed_part(&header, &payload);
+}
+
+/// A line of a journal with another value, whose checksum is right again.
+fn journal(bytes: &mut Vec<u8>, draw: &mut Draw) {
+    let mut lines: Vec<Vec<u8>> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    if lines.is_empty() || draw.below(8) == 0 {
+        return mutate(bytes, draw);
+    }
+    let at = draw.below(lines.len());
+    match draw.below(6) {
+        0 => drop(lines.remove(at)),
+        1 => lines.push(lines[at].clone()),
+        _ => {
+            // 16 digits and a space stand before the JSON.
+            let mut text = lines[at].get(17..).unwrap_or_default().to_vec();
+            json(&mut text, draw);
+            let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+            lines[at] = format!("{:016x} {text}\n", XxHash3_64::oneshot(text.as_bytes())).into_bytes();
+        }
+    }
+    *bytes = lines.concat();
+}
+
 /// Signs that mean something in templates and YAML.
 const SIGNS: [&str; 24] = [
     "{{",
@@ -184,6 +227,7 @@ fn one_piece(bytes: &mut Vec<u8>, draw: &mut Draw) {
     match name.rsplit('.').next() {
         _ if draw.below(6) == 0 => mutate(file, draw),
         Some("json") => json(file, draw),
+        Some("journal") => journal(file, draw),
         Some("safetensors") => safetensors(file, draw),
         _ => mutate(file, draw),
     }
@@ -193,56 +237,7 @@ fn one_piece(bytes: &mut Vec<u8>, draw: &mut Draw) {
 /// Keys and values changed in a file that is whole again afterwards.
 fn gguf(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let Ok(file) = File::parse(bytes.clone()) else { return mutate(bytes, draw) };
-    let mut metadata = file.metadata().clone();
-    for _ in 0..=draw.below(2) {
-        mutate_metadata(&mut metadata, draw);
-    }
-    let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
-    let data: Result<Vec<&[u8]>, _> = file.tensors().iter().map(|t| file.data(t)).collect();
-    let written = data.ok().and_then(|data| {
-        let plan = Plan::new(&metadata, tensors, Endian::Little, 32).ok()?;
-        plan.to_bytes(&data).ok()
-    });
-    if let Some(written) = written {
-        *bytes = written;
-    }
-}
-
-/// A key changed, taken away or of another type.
-fn mutate_metadata(metadata: &mut Metadata, draw: &mut Draw) {
-    let at = draw.below(metadata.len());
-    let Some((key, value)) = metadata.iter_mut().nth(at) else { return };
-    let key = key.to_owned();
-    let nasty = *draw.of(&NASTY);
-    match draw.below(8) {
-        0 => drop(metadata.remove(&key)),
-        1 => *value = Value::U32(nasty as u32),
-        2 => *value = Value::F32([0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30][draw.below(5)]),
-        3 => *value = Value::from(["", "llama", "yarn", "gpt2", "none"][draw.below(5)]),
-        4 => *value = Value::Array(Array::U32(vec![nasty as u32; draw.below(4)])),
-        _ => match value {
-            Value::U32(number) if draw.below(2) == 0 => *number = draw.below(40) as u32,
-            Value::U32(number) => *number = nasty as u32,
-            Value::I32(number) => *number = nasty as i32,
-            Value::U64(number) => *number = nasty,
-            Value::F32(number) => *number *= -1e20,
-            Value::Bool(is) => *is = !*is,
-            Value::String(text) => mutate(text, draw),
-            Value::Array(Array::String(items)) if !items.is_empty() => {
-                let mut texts = items.to_vecs();
-                let at = draw.below(texts.len());
-                mutate(&mut texts[at], draw);
-                *items = texts.into();
-            }
-            Value::Array(Array::I32(items)) if !items.is_empty() => {
-                let at = draw.below(items.len());
-                items[at] = nasty as i32;
-            }
-            Value::Array(Array::F32(items)) if !items.is_empty() => {
-                let at = draw.below(items.len());
-                items[at] = f32::NAN;
-            }
-            _ => drop(metadata.remove(&key)),
-        },
+    if let Some(mutant) = mutated_gguf(&file, draw) {
+        *bytes = mutant;
     }
 }

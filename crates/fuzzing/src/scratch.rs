@@ -31,6 +31,13 @@ pub(crate) fn with_files<T>(
     made
 }
 
+/// Removes all files of a folder, which has no other.
+pub(crate) fn empty(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("a temporary folder can be read").flatten() {
+        let _may_be_gone = fs::remove_file(entry.path());
+    }
+}
+
 fn folder(target: &'static str) -> PathBuf {
     FOLDERS.with_borrow_mut(|folders| {
         let folder = folders.entry(target).or_insert_with(|| {

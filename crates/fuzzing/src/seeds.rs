@@ -8,8 +8,10 @@ use std::{
 };
 
 use arch::vocab::Route;
+use eval::{Observer as _, Part, importance::Collector, stats::Position};
 use gguf::{Endian, Metadata, Plan};
 use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
 use source::Checkpoint;
 use tensor::{DType, Shape};
 use testkit::golden_path;
@@ -46,6 +48,11 @@ fn tiny_gguf(metadata: &Metadata, endian: Endian) -> Vec<u8> {
     let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let plan = Plan::new(metadata, sized.to_vec(), endian, 32).expect("a plan of three tensors");
     plan.to_bytes(&data).expect("data of three tensors")
+}
+
+/// A file of three small tensors and one key.
+pub(crate) fn tiny() -> Vec<u8> {
+    tiny_gguf(&Metadata::from([("a.b".to_owned(), gguf::Value::U32(1))]), Endian::Little)
 }
 
 pub(crate) fn gguf() -> Vec<Vec<u8>> {
@@ -327,6 +334,65 @@ pub(crate) fn recipe() -> Vec<Vec<u8>> {
     });
     let plain = json!({"format": "gguf-tools recipe", "version": 1, "outputs": []});
     [recipe, plain].map(|json| json.to_string().into_bytes()).to_vec()
+}
+
+/// A plan as `--save-plan` writes it.
+pub(crate) fn plan() -> Vec<Vec<u8>> {
+    let input = json!({"name": "/m/model.safetensors", "bytes": 7, "modified": 5, "tag": null});
+    let plan = json!({
+        "format": "gguf-tools plan", "version": 1,
+        "program": concat!("gguf-convert ", env!("CARGO_PKG_VERSION")), "folder": "/m",
+        "arguments": ["--type=q4_k_m", "--override-kv=a.b=int:1", "--pure", "--", "tiny", "out/x.gguf"],
+        "fingerprint": {
+            "program": "gguf-convert 0123456789abcdef", "options": [["--type", "q4_k_m"]], "inputs": [input],
+            "outputs": [{"name": "x.gguf", "bytes": 100, "header": u64::MAX}], "plan": 3,
+        },
+        "picoseconds_an_element": {"q8_0": 300, "q4_K": 9000, "iq4_nl": 20000, "f16": 100},
+        "outputs": [{
+            "name": "x.gguf", "bytes": 100,
+            "tensors": [{"name": "t", "dtype": "q4_K", "shape": [256, 2], "offset": 64, "bytes": 288}],
+        }],
+    });
+    vec![plan.to_string().into_bytes()]
+}
+
+/// A part of what a verb measured, as its file.
+fn measured(verb: &str, run: Json, told: Json, payload: &[u8]) -> Vec<u8> {
+    let header = json!({
+        "verb": verb, "program": env!("CARGO_PKG_VERSION"), "part": 1, "parts": 2, "cpu": "avx2",
+        "windows": {"start": 0, "end": 2}, "n_windows": 3, "run": run, "told": told,
+    });
+    sealed_part(header.to_string().as_bytes(), payload)
+}
+
+/// A file of a part of this header: its length before it, the digest of all at the end.
+pub(crate) fn sealed_part(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = [PART_MAGIC, &(header.len() as u64).to_le_bytes(), header, payload].concat();
+    let digest = Sha256::digest(&bytes);
+    bytes.extend(digest);
+    bytes
+}
+
+/// What files of parts begin with.
+pub(crate) const PART_MAGIC: &[u8] = b"gguf-tools part\n";
+
+pub(crate) fn measured_part() -> Vec<Vec<u8>> {
+    let mut collector = Collector::new(false);
+    for tensor in ["blk.0.attn_q.weight", "blk.1.ffn_down.weight"] {
+        collector.mul_mat(tensor, Part::Whole, &[0.5, -1e-20, 3e19, 1.0, 2.0, 3.0], 3);
+    }
+    collector.mul_mat("blk.1.ffn_up_exps.weight", Part::Expert { index: 1, n: 2 }, &[1.0, 2.0], 2);
+    let run = json!({"context": 4, "stride": null, "predictions in a window": 2, "activations": "f32", "top_k": 10});
+    let files = json!([{"file": "a", "bytes": 1, "bits_per_weight": 4.5}]);
+    let of_perplexity = json!({"file": "a", "text": "b", "architecture": "llama"});
+    let of_compare =
+        json!({"base": "b", "base_bytes": null, "architecture": "llama", "text": null, "files": files});
+    let of_imatrix = json!({"text": "t", "matrices": ["blk.0.attn_q.weight"]});
+    vec![
+        measured("perplexity", run.clone(), of_perplexity, &[0x40; 2 * 2 * 8]),
+        measured("compare", run.clone(), of_compare, &[0x40; 2 * 2 * Position::STORED_BYTES]),
+        measured("imatrix", run, of_imatrix, &collector.to_part()),
+    ]
 }
 
 pub(crate) fn metadata_json() -> Vec<Vec<u8>> {

@@ -2,6 +2,9 @@
 
 use std::{fmt, ops::Range, str::FromStr};
 
+/// Parts of one work at most: more machines than anybody has, and few enough to be counted one by one.
+const MAX_PARTS: u32 = 1 << 16;
+
 /// Part `number` of `count`, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartNumber {
@@ -10,9 +13,9 @@ pub struct PartNumber {
 }
 
 impl PartNumber {
-    /// Part `number` of `count`; none unless `1 <= number <= count`.
+    /// Part `number` of `count`; none unless `1 <= number <= count <= 65536`.
     pub fn new(number: u32, count: u32) -> Option<PartNumber> {
-        (1..=count).contains(&number).then_some(PartNumber { number, count })
+        ((1..=count).contains(&number) && count <= MAX_PARTS).then_some(PartNumber { number, count })
     }
 
     /// Which part, from 1.
@@ -42,7 +45,7 @@ impl fmt::Display for PartNumber {
 
 /// A text that names no part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a part as 2/8, the second of eight")]
+#[error("not a part as 2/8, the second of eight (of 65536 at most)")]
 pub struct NotAPartNumber;
 
 impl FromStr for PartNumber {
@@ -82,7 +85,9 @@ mod tests {
     fn names_of_parts() {
         assert_eq!("2/8".parse(), PartNumber::new(2, 8).ok_or(NotAPartNumber));
         assert_eq!("2/8".parse::<PartNumber>().unwrap().to_string(), "2/8");
-        for text in ["", "2", "0/2", "3/2", "1/0", "+1/2", "1/-2", "1/2/3", "a/b", "1/4294967296"] {
+        assert!("65536/65536".parse::<PartNumber>().is_ok());
+        for text in ["", "2", "0/2", "3/2", "1/0", "+1/2", "1/-2", "1/2/3", "a/b", "1/65537", "1/4294967296"]
+        {
             assert_eq!(text.parse::<PartNumber>(), Err(NotAPartNumber), "{text}");
         }
     }

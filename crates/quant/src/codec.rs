@@ -30,11 +30,36 @@ pub struct Codec {
     /// Whether the reference's kernel refuses to run without importance weights
     /// (`ggml_quantize_requires_imatrix`).
     pub needs_weights: bool,
+    /// Whether encoding looks for the best scale.
+    pub search: Search,
     /// Rows to blocks. None for types that can only be read. Q8_1 and Q8_K have one too, though no file may
     /// hold them: what writes files checks [`DType::is_encodable`] first.
     pub encode: Option<EncodeFn>,
     /// Blocks to rows.
     pub decode: DecodeFn,
+}
+
+/// Whether a kernel tries several scales for a block and keeps the best, or has one that follows from the largest values: the
+/// second is little more work than reading the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Search {
+    /// It never tries any.
+    Never,
+    /// It does where there are importance weights.
+    Weighted,
+    /// It always does.
+    Always,
+}
+
+impl Search {
+    /// Whether it is made, with importance weights or without.
+    pub fn is_made(self, has_weights: bool) -> bool {
+        match self {
+            Search::Never => false,
+            Search::Weighted => has_weights,
+            Search::Always => true,
+        }
+    }
 }
 
 /// Every dtype that has a codec.

@@ -62,6 +62,6 @@ mod tq2_0;
 mod two_bits;
 mod valid;
 
-pub use codec::{CODECS, Codec, CodecError, Rows, codec, decode, encode};
+pub use codec::{CODECS, Codec, CodecError, Rows, Search, codec, decode, encode};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level, Vectors};
 pub use valid::{BadBlock, BlockProblem, first_bad_block};

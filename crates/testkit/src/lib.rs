@@ -7,6 +7,7 @@ mod checkpoint;
 mod data;
 mod golden;
 mod levels;
+mod metadata;
 mod modules;
 mod mutate;
 mod pickle;
@@ -21,6 +22,7 @@ pub use golden::{
     tokenizer_files,
 };
 pub use levels::{REQUIRE_LEVELS, require_levels};
+pub use metadata::{mutate_metadata, mutated_gguf};
 pub use modules::module_order;
 pub use mutate::{Draw, NASTY, mutants, mutate, number};
 pub use pickle::{Pickler, zip};

@@ -134,7 +134,14 @@ pub(in crate::commands) fn is_part(path: &Path) -> bool {
 
 impl PartFile {
     fn open(path: &Path, verb: &str) -> Result<PartFile, Failure> {
-        let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
+        PartFile::parse(path, Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?, verb)
+    }
+
+    /// Reads the bytes of the file at `path`.
+    ///
+    /// # Errors
+    /// A file that is none, is damaged, or is of another verb.
+    pub fn parse(path: &Path, bytes: Mapped, verb: &str) -> Result<PartFile, Failure> {
         let failed = |message: String| Failure::at(path, message);
         if !bytes.starts_with(MAGIC) {
             return Err(failed("not a part of a measurement".to_owned()));
@@ -160,6 +167,9 @@ impl PartFile {
             serde_json::from_slice(header).map_err(|error| failed(format!("its header: {error}")))?;
         if header.verb != verb {
             return Err(failed(format!("a part of `{}`, not of `{verb}`", header.verb)));
+        }
+        if PartNumber::new(header.part, header.parts).is_none() {
+            return Err(failed(format!("part {} of {} is none", header.part, header.parts)));
         }
         if header.windows.start > header.windows.end || header.windows.end > header.n_windows {
             return Err(failed(format!("windows {:?} of {}", header.windows, header.n_windows)));

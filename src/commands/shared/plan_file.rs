@@ -178,8 +178,15 @@ impl PlanFile {
     /// It cannot be read, or is no plan of this version and program.
     fn open(path: &Path, binary: &str) -> Result<PlanFile, Failure> {
         let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
-        let plan: PlanFile = serde_json::from_str(&text)
-            .map_err(|error| Failure::at(path, format_args!("no plan: {error}")))?;
+        PlanFile::parse(&text, binary).map_err(|problem| Failure::at(path, problem))
+    }
+
+    /// Reads the text of a plan for a program.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, binary: &str) -> Result<PlanFile, String> {
+        let plan: PlanFile = serde_json::from_str(text).map_err(|error| format!("no plan: {error}"))?;
         let this = program(binary);
         for (what, expected, found) in [
             ("format", FORMAT, &plan.format),
@@ -187,8 +194,7 @@ impl PlanFile {
             ("program", &this, &plan.program),
         ] {
             if expected != found {
-                let message = format!("its {what} is `{found}`, expected `{expected}`");
-                return Err(Failure::at(path, message));
+                return Err(format!("its {what} is `{found}`, expected `{expected}`"));
             }
         }
         Ok(plan)
@@ -216,9 +222,17 @@ impl PlanFile {
             let message = format!("the plan was made in {}: {error}", self.folder.display());
             Failure::at(path, message).hint(["machines of a plan see its folder by the same path"])
         })?;
+        self.matches(definition)
+            .map_err(|error| Failure::at(path, format_args!("its arguments: {}", error.kind())))
+    }
+
+    /// The matches of its arguments.
+    ///
+    /// # Errors
+    /// Arguments that are none.
+    pub fn matches(&self, definition: &clap::Command) -> Result<ArgMatches, clap::Error> {
         let arguments = [definition.get_name()].into_iter().chain(self.arguments.iter().map(String::as_str));
-        let matches = definition.clone().try_get_matches_from(arguments);
-        matches.map_err(|error| Failure::at(path, format_args!("its arguments: {}", error.kind())))
+        definition.clone().try_get_matches_from(arguments)
     }
 
     /// Fails unless what is planned now is what the plan says.

@@ -1,30 +1,19 @@
-//! Rows that are on the disk, with checksums of their bytes.
+//! Rows that are on the disk, and how to know them again.
 
-use std::{
-    ops::Range,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::ops::Range;
 
-use gguf::Output;
 use serde_json::{Value, json};
 use tensor::Shape;
 use twox_hash::XxHash3_64;
 
-use crate::{
-    Error,
-    job::{Job, TensorTask},
-};
+use crate::job::{Job, TensorTask};
 
 /// The bytes of some rows in one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// XXH3 of 64 bits: of the bytes as they are in the file, where they are those of one job; of the checksums of its jobs,
-    /// where there are several.
-    pub checksum: u64,
+    /// where there are several. None where the bytes are cheaply made again: whoever relies on them compares with that.
+    pub checksum: Option<u64>,
     /// Number of bytes.
     pub n_bytes: u64,
 }
@@ -32,7 +21,12 @@ pub struct Span {
 impl Span {
     /// Of the bytes of one job.
     pub fn of(bytes: &[u8]) -> Span {
-        Span { checksum: XxHash3_64::oneshot(bytes), n_bytes: bytes.len() as u64 }
+        Span { checksum: Some(XxHash3_64::oneshot(bytes)), n_bytes: bytes.len() as u64 }
+    }
+
+    /// Whether `other` has a checksum if and only if this has one.
+    fn is_like(&self, other: &Span) -> bool {
+        self.checksum.is_some() == other.checksum.is_some()
     }
 }
 
@@ -81,12 +75,19 @@ impl Done {
         let [task, start, end, job_rows, spans] = &value.as_array()?[..] else { return None };
         let span = |span: &Value| {
             let [checksum, n_bytes] = &span.as_array()?[..] else { return None };
-            Some(Span { checksum: checksum.as_u64()?, n_bytes: n_bytes.as_u64()? })
+            // What is neither a number nor nothing is no span.
+            let checksum = if checksum.is_null() { None } else { Some(checksum.as_u64()?) };
+            Some(Span { checksum, n_bytes: n_bytes.as_u64()? })
         };
         let spans = spans.as_array()?.iter().map(span).collect::<Option<Vec<Span>>>()?;
         let task = usize::try_from(task.as_u64()?).ok()?;
         Some(Done { task, rows: start.as_u64()?..end.as_u64()?, job_rows: job_rows.as_u64()?, spans })
     }
+}
+
+/// Bytes of outputs in these ranges; a journal may say anything.
+pub(crate) fn n_bytes(done: &[Done]) -> u64 {
+    done.iter().flat_map(|done| &done.spans).fold(0, |sum, span| sum.saturating_add(span.n_bytes))
 }
 
 /// Jobs made ranges.
@@ -102,6 +103,7 @@ pub(super) fn merged(mut jobs: Vec<Done>) -> Vec<Done> {
                 && before.rows.end == next.rows.start
                 && before.job_rows == first.job_rows
                 && next.job_rows <= first.job_rows
+                && before.spans.iter().zip(&next.spans).all(|(before, next)| before.is_like(next))
         };
         let n_jobs = 1 + (1..rest.len()).take_while(follows).count();
         ranges.push(merge(&rest[..n_jobs]));
@@ -117,92 +119,20 @@ fn merge(jobs: &[Done]) -> Done {
         return first.clone();
     }
     let span = |target: usize| {
-        let sums: Vec<u8> = jobs.iter().flat_map(|job| job.spans[target].checksum.to_le_bytes()).collect();
+        let sums: Option<Vec<u64>> = jobs.iter().map(|job| job.spans[target].checksum).collect();
         let n_bytes = jobs.iter().map(|job| job.spans[target].n_bytes).sum();
-        Span { checksum: XxHash3_64::oneshot(&sums), n_bytes }
+        Span { checksum: sums.map(|sums| checksum_of(&sums)), n_bytes }
     };
     let spans = (0..first.spans.len()).map(span).collect();
     Done { rows: first.rows.start..last.rows.end, spans, ..*first }
 }
 
-/// Bytes of a job at most that are read back at a time. Jobs hold a megabyte or a row; what says that it is more is wrong.
-const MAX_JOB_BYTES: u64 = 1 << 30;
-
-/// Reads back what is said to be done and gives what is. Ranges are compared by `n_threads` at once.
-///
-/// # Errors
-/// [`Error::Gguf`] where an output cannot be read, [`Error::Cancelled`].
-pub fn verify(
-    done: Vec<Done>,
-    tasks: &[TensorTask<'_>],
-    outputs: &[Output],
-    n_threads: usize,
-    cancel: &AtomicBool,
-) -> Result<Vec<Done>, Error> {
-    let next = AtomicUsize::new(0);
-    let is_right: Vec<AtomicBool> = done.iter().map(|_| AtomicBool::new(false)).collect();
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
-    let compare = || {
-        let mut buffer = Vec::new();
-        while !cancel.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(range) = done.get(index) else { return };
-            match is_there(range, tasks, outputs, cancel, &mut buffer) {
-                Ok(right) => is_right[index].store(right, Ordering::Relaxed),
-                Err(error) => {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    return;
-                }
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..n_threads.min(done.len()) {
-            scope.spawn(compare);
-        }
-        compare();
-    });
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
+/// That of a range, by those of its jobs: its own, where it is one job, else the XXH3 of all, little endian.
+pub(crate) fn checksum_of(sums: &[u64]) -> u64 {
+    match sums {
+        [of_one] => *of_one,
+        sums => XxHash3_64::oneshot(&sums.iter().flat_map(|sum| sum.to_le_bytes()).collect::<Vec<u8>>()),
     }
-    if cancel.load(Ordering::Relaxed) {
-        return Err(Error::Cancelled);
-    }
-    let found = done.into_iter().zip(is_right);
-    Ok(found.filter(|(_, is_right)| is_right.load(Ordering::Relaxed)).map(|(done, _)| done).collect())
-}
-
-fn is_there(
-    done: &Done,
-    tasks: &[TensorTask<'_>],
-    outputs: &[Output],
-    cancel: &AtomicBool,
-    buffer: &mut Vec<u8>,
-) -> Result<bool, Error> {
-    let Some(places) = done.places(tasks) else { return Ok(false) };
-    let n_rows = done.rows.end - done.rows.start;
-    for ((output, mut offset, row_bytes), span) in places.into_iter().zip(&done.spans) {
-        let Some(output) = outputs.get(output) else { return Ok(false) };
-        let (mut left, mut sums) = (n_rows, Vec::new());
-        while left > 0 && !cancel.load(Ordering::Relaxed) {
-            let rows = done.job_rows.min(left);
-            if rows * row_bytes > MAX_JOB_BYTES {
-                return Ok(false);
-            }
-            buffer.resize((rows * row_bytes) as usize, 0);
-            output.read_at(offset, buffer)?;
-            sums.extend_from_slice(&Span::of(buffer).checksum.to_le_bytes());
-            (offset, left) = (offset + rows * row_bytes, left - rows);
-        }
-        let checksum = match <[u8; 8]>::try_from(&sums[..]) {
-            Ok(of_one) => u64::from_le_bytes(of_one),
-            Err(_) => XxHash3_64::oneshot(&sums),
-        };
-        if left > 0 || checksum != span.checksum {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The rows of a run that are not done.
@@ -269,7 +199,7 @@ mod tests {
             .iter()
             .flat_map(|bytes| XxHash3_64::oneshot(bytes).to_le_bytes())
             .collect();
-        let whole = Span { checksum: XxHash3_64::oneshot(&sums), n_bytes: 14 };
+        let whole = Span { checksum: Some(XxHash3_64::oneshot(&sums)), n_bytes: 14 };
         let expected = [
             done(0, 0..1, b"x"),
             Done { task: 1, rows: 0..7, job_rows: 2, spans: vec![whole] },
@@ -283,7 +213,29 @@ mod tests {
         }
         assert_eq!(Done::from_json(&json!([0, 1, 2, 1, [[-1, 2]]])), None);
         assert_eq!(Done::from_json(&json!([0, -1, 2, 1, []])), None);
+        assert_eq!(Done::from_json(&json!([0, 1, 2, 1, [["", 2]]])), None);
         assert_eq!(merged(Vec::new()), []);
+    }
+
+    #[test]
+    fn what_is_made_again_is_no_range_with_what_has_a_checksum() {
+        let of_job = |rows: Range<u64>, checksums: [Option<u64>; 2]| {
+            Done::of_job(0, rows, checksums.map(|checksum| Span { checksum, n_bytes: 5 }).to_vec())
+        };
+        let jobs = [
+            of_job(0..1, [None, Some(3)]),
+            of_job(1..2, [None, Some(4)]),
+            of_job(2..3, [None, None]),
+            of_job(3..4, [None, None]),
+        ];
+        let ranges = merged(jobs.to_vec());
+        let checksums: Vec<(Range<u64>, Option<u64>, Option<u64>)> =
+            ranges.iter().map(|it| (it.rows.clone(), it.spans[0].checksum, it.spans[1].checksum)).collect();
+        assert_eq!(checksums, [(0..2, None, Some(checksum_of(&[3, 4]))), (2..4, None, None)]);
+        assert!(ranges.iter().flat_map(|it| &it.spans).all(|span| span.n_bytes == 10));
+        for range in &ranges {
+            assert_eq!(Done::from_json(&range.to_json()).as_ref(), Some(range));
+        }
     }
 
     #[test]

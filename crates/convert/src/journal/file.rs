@@ -1,6 +1,7 @@
 //! The file of a journal: who has it, what it says, and writing it.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{Seek, SeekFrom, Write},
     ops::Range,
@@ -13,7 +14,7 @@ use gguf::{LockedFile, Output, Share, hidden_path, is_alive, this_process};
 use serde_json::{Value, json};
 
 use super::{
-    done::{Done, Span, merged},
+    done::{Done, Span, merged, n_bytes},
     fingerprint::{Fingerprint, file_name},
     lines,
 };
@@ -51,7 +52,7 @@ impl Found {
 
     /// Bytes of the outputs that are done.
     pub fn done_bytes(&self) -> u64 {
-        self.done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum()
+        n_bytes(&self.done)
     }
 
     /// Reads the journal at `path`; none where there is none, or nothing that could be read.
@@ -74,7 +75,12 @@ impl Found {
                 let began = line["began"].as_u64().map(Duration::from_secs);
                 (found.owner, found.began) = (owner, began.and_then(|since| UNIX_EPOCH.checked_add(since)));
                 let names = line["outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
-                found.outputs = names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
+                // Names lead to what is removed: none leaves the folder.
+                let is_plain = |name: &&str| Path::new(name).file_name() == Some(OsStr::new(name));
+                found.outputs = names
+                    .iter()
+                    .filter_map(|name| name.as_str().filter(is_plain).map(str::to_owned))
+                    .collect();
             }
             found.fingerprint = found.fingerprint.or_else(|| Fingerprint::from_json(&line["fingerprint"]));
             let done = line["done"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -124,6 +130,8 @@ pub struct Journal<'a> {
     state: Mutex<State>,
     /// Held while a line is written.
     lines: Mutex<()>,
+    /// Whether all spans get checksums.
+    is_for_others: bool,
 }
 
 #[derive(Default)]
@@ -174,8 +182,21 @@ impl<'a> Journal<'a> {
                 return Err(found.busy(path));
             }
         }
-        let journal = Journal { locked, fingerprint, state: Mutex::default(), lines: Mutex::default() };
-        Ok((journal, found))
+        let (state, lines) = (Mutex::default(), Mutex::default());
+        Ok((Journal { locked, fingerprint, state, lines, is_for_others: false }, found))
+    }
+
+    /// The same for readers that should not have to make anything again: every range gets a checksum.
+    pub fn for_others(self) -> Journal<'a> {
+        Journal { is_for_others: true, ..self }
+    }
+
+    /// How to know the bytes of a job again, which are cheaply made again or not.
+    pub(crate) fn span(&self, bytes: &[u8], is_cheap: bool) -> Span {
+        match is_cheap && !self.is_for_others {
+            true => Span { checksum: None, n_bytes: bytes.len() as u64 },
+            false => Span::of(bytes),
+        }
     }
 
     /// Says who has outputs that another journal is about, and refuses runs that were stopped: `paths` are the outputs of a
@@ -315,4 +336,22 @@ fn owner_line(outputs: &[PathBuf]) -> Value {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let outputs: Vec<String> = outputs.iter().map(|path| file_name(path)).collect();
     json!({"journal": VERSION, "pid": process, "host": host, "began": began, "outputs": outputs})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_outputs_lead_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".x.journal");
+        let names = ["x", "../y", "/y", "a/y", "y/", ".", "..", "", "z.gguf"];
+        let first = json!({"journal": VERSION, "pid": 1, "host": "a", "began": u64::MAX, "outputs": names});
+        let done = json!({"done": [[0, 0, 1, 1, [[1, u64::MAX], [null, 2]]]]});
+        fs::write(&path, [lines::line(&first), lines::line(&done)].concat()).unwrap();
+        let found = Found::read(&path).unwrap();
+        assert_eq!(found.outputs, ["x", "z.gguf"]);
+        assert_eq!((found.began, found.done_bytes()), (None, u64::MAX));
+    }
 }

@@ -182,7 +182,7 @@ impl Fingerprint {
 
     /// Bytes of all files that are written.
     pub fn output_bytes(&self) -> u64 {
-        self.outputs.iter().map(|output| output.n_bytes).sum()
+        self.outputs.iter().fold(0, |sum, output| sum.saturating_add(output.n_bytes))
     }
 
     /// What `self` has otherwise than `earlier`, a sentence each; empty where both give the same bytes.

@@ -14,10 +14,12 @@ use super::{
 use crate::{
     Error,
     job::{JOB_ELEMS, Schedule, TensorTask},
-    journal::{Done, Fingerprint, Found, Journal, Remaining, verify},
+    journal::{Done, Fingerprint, Found, Journal, Remaining},
     output::{place, prepare},
     resume::{exists, write_frame},
-    run::{RunOptions, Watch},
+    run::Watch,
+    run_options::RunOptions,
+    verify::verify,
 };
 
 /// A part that is whole, as its journal says.
@@ -187,7 +189,7 @@ fn compare(
     // Part by part and not all at once, so that progress follows the work; inside a part ranges are read side by side.
     let mut right = Vec::new();
     for part in parts {
-        let found = verify(part.done.clone(), tasks, outputs, n_threads, watch.cancel)?;
+        let found = verify(part.done.clone(), tasks, outputs, options, n_threads, watch.cancel)?;
         found.iter().for_each(|done| tell_done(done, tasks, watch));
         right.extend(found);
     }

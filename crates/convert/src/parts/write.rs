@@ -16,10 +16,12 @@ use super::{
 use crate::{
     Error,
     job::{JOB_ELEMS, Schedule, TensorTask},
-    journal::{Done, Fingerprint, Found, Journal, Remaining, verify},
+    journal::{Done, Fingerprint, Found, Journal, Remaining, n_bytes},
     output::{place, prepare},
     resume::GoesOn,
-    run::{RunOptions, Watch, run_with},
+    run::{Watch, run_with},
+    run_options::RunOptions,
+    verify::verify,
 };
 
 /// One part of a run.
@@ -84,6 +86,7 @@ pub fn write_part(
     let fingerprint = || part.fingerprint.clone();
     let (journal, found) = Journal::open(&journal_path, &fingerprint)
         .map_err(|error| names::busy(error, &part_path(first, part.number)))?;
+    let journal = journal.for_others();
     // A journal that was begun and never came to rows binds nobody.
     let earlier = found.filter(|found| found.is_worth_something() && !force);
     // Rows of another plan may lie elsewhere in the file: going on would leave a mixture of both.
@@ -124,7 +127,7 @@ pub fn write_part(
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     let n_threads = options.n_threads(&schedule);
     let done = match &earlier {
-        Some(found) => check(found, tasks, &outputs, part, (n_threads, watch.cancel))?,
+        Some(found) => check(found, tasks, &outputs, part, (options, n_threads, watch.cancel))?,
         None => Vec::new(),
     };
     done.iter().for_each(|done| tell_done(done, tasks, watch));
@@ -169,18 +172,13 @@ fn check(
     tasks: &[TensorTask<'_>],
     outputs: &[Output],
     part: &Part<'_>,
-    (n_threads, cancel): (usize, &AtomicBool),
+    (options, n_threads, cancel): (&RunOptions, usize, &AtomicBool),
 ) -> Result<Vec<Done>, Error> {
     // What the journal speaks of and the disk does not have is done again, and told.
     let said = found.done_bytes();
-    let done = verify(found.done.clone(), tasks, outputs, n_threads, cancel)?;
+    let done = verify(found.done.clone(), tasks, outputs, options, n_threads, cancel)?;
     let done_bytes = n_bytes(&done);
     let total_bytes = part.fingerprint.output_bytes();
     (part.goes_on)(GoesOn { done_bytes, wrong_bytes: said.saturating_sub(done_bytes), total_bytes });
     Ok(done)
-}
-
-/// Bytes of outputs in these ranges.
-fn n_bytes(done: &[Done]) -> u64 {
-    done.iter().flat_map(|done| &done.spans).map(|span| span.n_bytes).sum()
 }

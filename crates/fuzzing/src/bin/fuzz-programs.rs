@@ -94,6 +94,16 @@ const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
         1,
         &[&["gguf-convert", "llama", "y.gguf", "--vocab-only", "--force"]],
     ),
+    (
+        "measured_part",
+        "x.part",
+        2,
+        &[
+            &["gguf-eval", "perplexity", "--merge", "x.part"],
+            &["gguf-eval", "compare", "--merge", "x.part"],
+            &["gguf-eval", "imatrix", "--merge", "x.part", "-o", "y.gguf"],
+        ],
+    ),
     ("logits", "x.kld", 2, &[&["gguf-eval", "compare", "x.kld", "good.gguf"]]),
 ];
 

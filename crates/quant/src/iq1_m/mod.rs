@@ -21,7 +21,7 @@ mod split_lanes;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level},
     level::at_level,
 };
@@ -32,7 +32,8 @@ const BYTES: usize = 56;
 const _: () = assert_sizes(DType::IQ1_M, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::IQ1_M, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ1_M, needs_weights: false, search: Search::Always, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {

@@ -20,7 +20,7 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level},
     level::at_level,
 };
@@ -31,7 +31,8 @@ const BYTES: usize = 50;
 const _: () = assert_sizes(DType::IQ1_S, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::IQ1_S, needs_weights: true, encode: Some(encode), decode };
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ1_S, needs_weights: true, search: Search::Always, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     let weights = rows.weights.expect("`needs_weights` is checked before");

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level},
     iq_fit::lanes::{self, Points},
     level::at_level,
@@ -33,7 +33,8 @@ const BYTES: usize = 110;
 const _: () = assert_sizes(DType::IQ3_S, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::IQ3_S, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec =
+    Codec { dtype: DType::IQ3_S, needs_weights: false, search: Search::Always, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     static POINTS: OnceLock<Points> = OnceLock::new();

@@ -21,7 +21,7 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level},
     level::at_level,
 };
@@ -34,7 +34,13 @@ const BYTES: usize = 18;
 const _: () = assert_sizes(DType::IQ4_NL, 32, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::IQ4_NL, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec = Codec {
+    dtype: DType::IQ4_NL,
+    needs_weights: false,
+    search: Search::Always,
+    encode: Some(encode),
+    decode,
+};
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {

@@ -21,7 +21,7 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_blocks},
     level::at_level,
 };
@@ -31,7 +31,8 @@ pub use frozen::Block;
 const _: () = assert_sizes(DType::Q3_K, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::Q3_K, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec =
+    Codec { dtype: DType::Q3_K, needs_weights: false, search: Search::Always, encode: Some(encode), decode };
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {

@@ -16,7 +16,7 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_rows},
     fit::mean_square,
     level::at_level,
@@ -27,7 +27,13 @@ pub use frozen::Block;
 const _: () = assert_sizes(DType::Q4_0, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::Q4_0, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec = Codec {
+    dtype: DType::Q4_0,
+    needs_weights: false,
+    search: Search::Weighted,
+    encode: Some(encode),
+    decode,
+};
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     match rows.weights {

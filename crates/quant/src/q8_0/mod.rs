@@ -15,7 +15,7 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level, encode_blocks},
     level::at_level,
 };
@@ -25,7 +25,8 @@ pub use frozen::Block;
 const _: () = assert_sizes(DType::Q8_0, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::Q8_0, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec =
+    Codec { dtype: DType::Q8_0, needs_weights: false, search: Search::Never, encode: Some(encode), decode };
 
 /// Importance weights change nothing: the scale follows from the values alone.
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {

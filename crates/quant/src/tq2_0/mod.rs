@@ -14,7 +14,7 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows,
+    Codec, Level, Rows, Search,
     block::{assert_sizes, decode_at_level, encode_blocks},
     level::at_level,
 };
@@ -22,7 +22,8 @@ use crate::{
 const _: () = assert_sizes(DType::TQ2_0, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec = Codec { dtype: DType::TQ2_0, needs_weights: false, encode: Some(encode), decode };
+pub const CODEC: Codec =
+    Codec { dtype: DType::TQ2_0, needs_weights: false, search: Search::Never, encode: Some(encode), decode };
 
 /// Importance weights change nothing: the scale follows from the values alone.
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {

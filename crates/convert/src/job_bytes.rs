@@ -1,0 +1,200 @@
+//! What a job writes: rows are read, checked and encoded.
+
+use std::{borrow::Cow, ops::Range};
+
+use gguf::{Endian, swap_blocks};
+use quant::Rows;
+use tensor::DType;
+
+use crate::{
+    Error, finite,
+    job::{Job, Target, TensorTask, Weights},
+    run_options::{NonFinite, RunOptions},
+};
+
+/// What one thread reuses from job to job.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// (rows, row_elems) f32.
+    values: Vec<f32>,
+    /// Encoded blocks of one target.
+    encoded: Vec<u8>,
+    /// At least a row of ones, for targets that take them for weights.
+    ones: Vec<f32>,
+}
+
+/// The bytes of one job, target by target.
+pub(crate) struct JobBytes<'a> {
+    task: &'a TensorTask<'a>,
+    job: &'a Job,
+    options: &'a RunOptions,
+    buffers: &'a mut Buffers,
+    values_are_read: bool,
+}
+
+/// What a target gets of a job.
+pub(crate) struct Made<'a> {
+    /// Whole rows, in the byte order of the target.
+    pub(crate) bytes: Cow<'a, [u8]>,
+    /// Whether making them again is about as fast as reading them back: nothing is fetched, and no scale is searched for.
+    pub(crate) is_cheap: bool,
+}
+
+impl<'a> JobBytes<'a> {
+    /// Nothing is read yet.
+    pub(crate) fn new(
+        task: &'a TensorTask<'a>,
+        job: &'a Job,
+        options: &'a RunOptions,
+        buffers: &'a mut Buffers,
+    ) -> JobBytes<'a> {
+        JobBytes { task, job, options, buffers, values_are_read: false }
+    }
+
+    /// What `target`, which is one of the task's, gets.
+    ///
+    /// # Errors
+    /// What reading says, values that are not finite where these are refused, [`Error::Encode`].
+    pub(crate) fn of(&mut self, target: &Target<'_>) -> Result<Made<'_>, Error> {
+        let stored = stored(self.task, self.job, target.dtype)?;
+        let is_searched = || {
+            let codec = quant::codec(target.dtype);
+            codec.is_some_and(|codec| codec.search.is_made(target.weights.is_some()))
+        };
+        let is_cheap = !self.task.rows.is_fetched() && (stored.is_some() || !is_searched());
+        // Whether blocks hold numbers only shows when they are decoded. Values to encode are needed anyway.
+        let checks_blocks = target.dtype.is_quantized() && self.options.nonfinite == NonFinite::Refuse;
+        // Targets of one tensor share the values: reading is half of the work of the fast formats.
+        if (stored.is_none() || checks_blocks) && !std::mem::replace(&mut self.values_are_read, true) {
+            read(self.task, self.job, self.options, &mut self.buffers.values)?;
+        }
+        let mut bytes = match stored {
+            Some(bytes) => bytes,
+            None => {
+                encode(self.task, self.job, target, self.options, self.buffers)?;
+                Cow::Borrowed(&self.buffers.encoded[..])
+            }
+        };
+        // All before this is little endian.
+        if target.endian == Endian::Big {
+            swap_blocks(target.dtype, bytes.to_mut());
+        }
+        Ok(Made { bytes, is_cheap })
+    }
+}
+
+/// The stored bytes of a job, where they are what a target of this type wants.
+fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Option<Cow<'a, [u8]>>, Error> {
+    // What is rounded first is not what is stored, unless it is rounded to what the target wants.
+    if task.via.is_some_and(|via| via != dtype) {
+        return Ok(None);
+    }
+    let Some(bytes) = task.rows.stored(dtype, job.rows.clone())? else { return Ok(None) };
+    // A float that is not finite goes the long way: there it is named, or written with the bits
+    // that the reference gives to NaNs.
+    let is_bad = finite::scan_raw(dtype, &bytes).is_some_and(|scan| scan.first_bad.is_some());
+    Ok(Some(bytes).filter(|_| !is_bad))
+}
+
+/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one.
+fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {
+    let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
+    values.resize(n_elems as usize, 0.0);
+    task.rows.read(job.rows.clone(), options.level, values)?;
+    // Before rounding, which can make infinities of its own; those are found as overflow after encoding.
+    if options.nonfinite == NonFinite::Refuse
+        && let Some(index) = finite::scan(values).first_bad
+    {
+        let (row, column) = place(task, job, index);
+        return Err(Error::NonFinite { tensor: task.name.clone(), row, column, value: values[index] });
+    }
+    if let Some(via) = task.via {
+        let codec = |error| Error::Encode { tensor: task.name.clone(), error };
+        let row_elems = task.rows.view().row_elems as usize;
+        // Types between are floats, whose blocks are single elements.
+        let mut rounded = vec![0; values.len() * via.block_bytes() as usize];
+        let rows = Rows { values, row_elems, weights: None };
+        quant::encode(via, options.level, rows, &mut rounded).map_err(codec)?;
+        quant::decode(via, options.level, &rounded, values).map_err(codec)?;
+    }
+    Ok(())
+}
+
+/// Encodes `buffers.values` into `buffers.encoded`.
+fn encode(
+    task: &TensorTask<'_>,
+    job: &Job,
+    target: &Target<'_>,
+    options: &RunOptions,
+    buffers: &mut Buffers,
+) -> Result<(), Error> {
+    let Buffers { values, encoded, ones } = buffers;
+    let codec = |error| Error::Encode { tensor: task.name.clone(), error };
+    let row_elems = task.rows.view().row_elems as usize;
+    let row_bytes = row_bytes(task, target.dtype)?;
+    let n_rows = job.rows.end - job.rows.start;
+    // Same length means that nothing is cleared; every byte is written below.
+    encoded.resize((n_rows * row_bytes) as usize, 0);
+    if target.weights == Some(Weights::Ones) && ones.len() < row_elems {
+        ones.resize(row_elems, 1.0);
+    }
+    // One call of the codec has one row of weights for all its rows.
+    for rows in ranges_of_equal_weights(job, target.weights) {
+        let first = (rows.start - job.rows.start) as usize;
+        let end = (rows.end - job.rows.start) as usize;
+        let weights = target.weights.map(|weights| match weights {
+            Weights::Ones => &ones[..row_elems],
+            Weights::Rows { values, rows_per_expert } => {
+                // A stack of stacks has more matrices than rows of weights: they repeat.
+                let n_experts = (values.len() / row_elems.max(1)).max(1);
+                let expert = (rows.start / rows_per_expert) as usize % n_experts;
+                &values[expert * row_elems..(expert + 1) * row_elems]
+            }
+        });
+        let rows = Rows { values: &values[first * row_elems..end * row_elems], row_elems, weights };
+        let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
+        quant::encode(target.dtype, options.level, rows, out).map_err(codec)?;
+    }
+    // Decoding what was just encoded costs, and only large values can overflow a scale: few tensors have any.
+    if options.nonfinite == NonFinite::Refuse
+        && target.dtype != DType::F32
+        && finite::scan(values).max_abs > finite::SAFE_MAGNITUDE
+    {
+        let mut decoded = vec![0.0; values.len()];
+        quant::decode(target.dtype, options.level, encoded, &mut decoded).map_err(codec)?;
+        if let Some(index) = finite::scan(&decoded).first_bad {
+            let (row, column) = place(task, job, index);
+            let (tensor, value, dtype) = (task.name.clone(), values[index], target.dtype);
+            return Err(Error::Overflow { tensor, row, column, value, dtype });
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a job, cut where the weights change: where an expert ends.
+fn ranges_of_equal_weights(job: &Job, weights: Option<Weights<'_>>) -> Vec<Range<u64>> {
+    let Some(Weights::Rows { rows_per_expert, .. }) = weights else { return vec![job.rows.clone()] };
+    let mut ranges = Vec::new();
+    let mut start = job.rows.start;
+    while start < job.rows.end {
+        let end = (start / rows_per_expert + 1) * rows_per_expert;
+        ranges.push(start..end.min(job.rows.end));
+        start = end;
+    }
+    ranges
+}
+
+/// Bytes of one row, as the rows of the task count them.
+pub(crate) fn row_bytes(task: &TensorTask<'_>, dtype: DType) -> Result<u64, Error> {
+    let row_elems = task.rows.view().row_elems;
+    let partial = |source| Error::Gguf(gguf::Error::Shape { tensor: task.name.clone(), source });
+    tensor::Shape::new(&[row_elems]).and_then(|row| row.row_bytes(dtype)).map_err(partial)
+}
+
+/// Row and column of an element of a job, in the order of the output.
+fn place(task: &TensorTask<'_>, job: &Job, index: usize) -> (u64, u64) {
+    let view = task.rows.view();
+    let at = job.rows.start * view.row_elems + index as u64;
+    // A vector whose elements move has rows of one element; people see one row.
+    if view.row_elems == 1 { (0, at) } else { (at / view.row_elems, at % view.row_elems) }
+}

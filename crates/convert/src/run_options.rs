@@ -1,0 +1,59 @@
+//! How a run goes about it.
+
+use std::{num::NonZeroUsize, thread};
+
+use quant::Level;
+
+use crate::job::Schedule;
+
+/// How a run goes about it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunOptions {
+    /// Number of threads; none means one for each core.
+    pub threads: Option<NonZeroUsize>,
+    /// The CPU level of the kernels.
+    pub level: Level,
+    /// What happens to values that are not finite.
+    pub nonfinite: NonFinite,
+}
+
+impl RunOptions {
+    /// The same with so many threads, where there is a number.
+    pub fn threads(self, threads: Option<NonZeroUsize>) -> RunOptions {
+        RunOptions { threads, ..self }
+    }
+
+    /// The same at a CPU level.
+    pub fn level(self, level: Level) -> RunOptions {
+        RunOptions { level, ..self }
+    }
+
+    /// How many threads work on a schedule.
+    pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
+        let threads = self.threads.or_else(|| thread::available_parallelism().ok());
+        // More threads than jobs would only wait.
+        threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
+    }
+
+    /// The same with another way with values that are not finite.
+    pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
+        RunOptions { nonfinite, ..self }
+    }
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { threads: None, level: Level::detect(), nonfinite: NonFinite::Refuse }
+    }
+}
+
+/// What happens to NaNs and infinities in the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonFinite {
+    /// An error that names the first one. What `llama-quantize` does
+    /// (`ggml_validate_row_data` of input and result).
+    Refuse,
+    /// They are converted like any other value. What the reference's converter does.
+    Allow,
+}

@@ -1,0 +1,156 @@
+//! Compares what a journal speaks of with what is there.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use gguf::Output;
+
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Job, RowsLeft, TensorTask, rows_per_job},
+    job_bytes::{Buffers, JobBytes},
+    journal::{Done, Span, checksum_of},
+    run_options::RunOptions,
+};
+
+/// Bytes of a job at most that are read back at a time. Jobs hold a megabyte or a row; what says that it is more is wrong.
+const MAX_JOB_BYTES: u64 = 1 << 30;
+
+/// Reads back what is said to be done and gives what is: bytes that have a checksum are held to that, all others to what the
+/// tasks make once more. `n_threads` ranges are compared at once.
+///
+/// # Errors
+/// [`Error::Gguf`] where an output cannot be read, what reading the sources says, [`Error::Cancelled`].
+pub fn verify(
+    done: Vec<Done>,
+    tasks: &[TensorTask<'_>],
+    outputs: &[Output],
+    options: &RunOptions,
+    n_threads: usize,
+    cancel: &AtomicBool,
+) -> Result<Vec<Done>, Error> {
+    let next = AtomicUsize::new(0);
+    let is_right: Vec<AtomicBool> = done.iter().map(|_| AtomicBool::new(false)).collect();
+    let failed: Mutex<Option<Error>> = Mutex::new(None);
+    // Pages of sources that are read again go when nobody compares with them any more.
+    let mut made_again = vec![0u64; tasks.len()];
+    for range in done.iter().filter(|range| is_made_again(range) && range.places(tasks).is_some()) {
+        made_again[range.task] = made_again[range.task].wrapping_add(range.rows.end - range.rows.start);
+    }
+    let comparison = Comparison { tasks, outputs, options, left: RowsLeft::new(made_again), cancel };
+    let compare = || {
+        let mut buffers = (Vec::new(), Buffers::default());
+        while !cancel.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(range) = done.get(index) else { return };
+            match comparison.is_there(range, &mut buffers) {
+                Ok(right) => is_right[index].store(right, Ordering::Relaxed),
+                Err(error) => {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    return;
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..n_threads.min(done.len()) {
+            scope.spawn(compare);
+        }
+        compare();
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    if cancel.load(Ordering::Relaxed) {
+        return Err(Error::Cancelled);
+    }
+    let found = done.into_iter().zip(is_right);
+    Ok(found.filter(|(_, is_right)| is_right.load(Ordering::Relaxed)).map(|(done, _)| done).collect())
+}
+
+/// Whether some of the bytes of a range have no checksum.
+fn is_made_again(done: &Done) -> bool {
+    done.spans.iter().any(|span| span.checksum.is_none())
+}
+
+struct Comparison<'a> {
+    tasks: &'a [TensorTask<'a>],
+    outputs: &'a [Output],
+    options: &'a RunOptions,
+    left: RowsLeft,
+    cancel: &'a AtomicBool,
+}
+
+impl Comparison<'_> {
+    fn is_there(&self, done: &Done, (found, buffers): &mut (Vec<u8>, Buffers)) -> Result<bool, Error> {
+        let Some(places) = done.places(self.tasks) else { return Ok(false) };
+        if places.iter().any(|(output, ..)| *output >= self.outputs.len()) {
+            return Ok(false);
+        }
+        // Checksums first: they say without the sources that a range is wrong.
+        for (place, span) in places.iter().zip(&done.spans) {
+            if let Some(checksum) = span.checksum
+                && self.checksum(done, *place, found)? != Some(checksum)
+            {
+                return Ok(false);
+            }
+        }
+        if !is_made_again(done) {
+            return Ok(true);
+        }
+        // Not in the jobs that the journal tells of, whose size it could have wrong: a row is the same in any.
+        let task = &self.tasks[done.task];
+        let job_rows = rows_per_job(task, JOB_ELEMS).max(1);
+        let mut is_right = true;
+        let mut start = done.rows.start;
+        while start < done.rows.end && is_right {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let job = Job { task: done.task, rows: start..(start + job_rows).min(done.rows.end) };
+            let mut made = JobBytes::new(task, &job, self.options, buffers);
+            for ((target, (output, offset, row_bytes)), span) in
+                task.targets.iter().zip(&places).zip(&done.spans)
+            {
+                if span.checksum.is_some() {
+                    continue;
+                }
+                let expected = made.of(target)?.bytes;
+                found.resize(expected.len(), 0);
+                self.outputs[*output].read_at(offset + (start - done.rows.start) * row_bytes, found)?;
+                is_right &= **found == *expected;
+            }
+            self.left.done_with(self.tasks, &job);
+            start = job.rows.end;
+        }
+        Ok(is_right)
+    }
+
+    /// The checksum of a range as it is there: output, offset, bytes of a row. None where it is too large to be one, and where
+    /// somebody stops the run.
+    fn checksum(
+        &self,
+        done: &Done,
+        (output, mut offset, row_bytes): (usize, u64, u64),
+        found: &mut Vec<u8>,
+    ) -> Result<Option<u64>, Error> {
+        let (mut left, mut sums) = (done.rows.end - done.rows.start, Vec::new());
+        while left > 0 {
+            let rows = done.job_rows.min(left);
+            let n_bytes = rows.checked_mul(row_bytes).filter(|n_bytes| *n_bytes <= MAX_JOB_BYTES);
+            let Some(n_bytes) = n_bytes.filter(|_| !self.cancel.load(Ordering::Relaxed)) else {
+                return Ok(None);
+            };
+            found.resize(n_bytes as usize, 0);
+            self.outputs[output].read_at(offset, found)?;
+            sums.extend(Span::of(found).checksum);
+            (offset, left) = (offset + n_bytes, left - rows);
+        }
+        Ok(Some(checksum_of(&sums)))
+    }
+}

@@ -1,0 +1,225 @@
+//! What runs leave for those that go on with them: journals with the files they are about, plans, parts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{OnceLock, atomic::AtomicBool},
+};
+
+use convert::{
+    Fingerprint, GgufRows, JOB_ELEMS, Journaling, Origin, RunOptions, Schedule, Target, TensorTask, Watch,
+    parts::{self, Part, Place, Rates, Share},
+    write_resumable,
+};
+use gguf::{Endian, File, PartNumber, Plan};
+use gguf_tools::commands::{define, readers};
+use tensor::DType;
+
+use crate::{
+    pieces,
+    scratch::{empty, with_files},
+    seeds,
+};
+
+/// Outputs of the run, and the types that each of its tensors has in each: copied, made by a search, rounded.
+const OUTPUTS: [(&str, [DType; 3]); 2] =
+    [("a", [DType::Q8_0, DType::F32, DType::Q4_K]), ("b", [DType::IQ4_NL, DType::F16, DType::Q8_0])];
+
+/// A run of six small tensors into two files.
+struct Run {
+    tasks: Vec<TensorTask<'static>>,
+    plans: Vec<Plan>,
+}
+
+impl Run {
+    fn new() -> Run {
+        static SOURCE: OnceLock<File> = OnceLock::new();
+        let source = SOURCE.get_or_init(|| File::parse(seeds::tiny()).expect("a file of our own"));
+        let task = |tensor| TensorTask::new("t".to_owned(), Box::new(GgufRows::new(source, tensor)));
+        let mut tasks: Vec<TensorTask<'_>> = source.tensors().iter().map(task).collect();
+        let mut plans = Vec::new();
+        for (output, (_, dtypes)) in OUTPUTS.iter().enumerate() {
+            let sized =
+                source.tensors().iter().zip(dtypes).map(|(it, dtype)| (it.name.clone(), it.shape, *dtype));
+            let plan =
+                Plan::new(source.metadata(), sized.collect(), Endian::Little, 32).expect("three tensors");
+            for ((task, dtype), place) in tasks.iter_mut().zip(dtypes).zip(plan.tensors()) {
+                let (dtype, offset, endian) = (*dtype, place.offset, Endian::Little);
+                task.targets.push(Target { output, dtype, endian, offset, weights: None });
+            }
+            plans.push(plan);
+        }
+        Run { tasks, plans }
+    }
+
+    fn files<'a>(&'a self, paths: &'a [PathBuf]) -> Vec<(&'a Path, &'a Plan)> {
+        paths.iter().map(PathBuf::as_path).zip(&self.plans).collect()
+    }
+
+    fn fingerprint(&self, paths: &[PathBuf]) -> Fingerprint {
+        Fingerprint::new(&origin(), &[], &self.tasks, &self.files(paths))
+    }
+}
+
+fn origin() -> Origin<'static> {
+    let options = vec![("--type".to_owned(), "q8_0".to_owned())];
+    Origin { program: &|| "fuzz".to_owned(), options, inputs: Vec::new() }
+}
+
+fn paths(folder: &Path) -> Vec<PathBuf> {
+    OUTPUTS.iter().map(|(name, _)| folder.join(name)).collect()
+}
+
+fn options() -> RunOptions {
+    RunOptions::default().threads(std::num::NonZeroUsize::new(1))
+}
+
+/// Writes both files, or goes on with what is there. Whatever that is: what has a final name is right.
+fn go_on(folder: &Path, cancel: &AtomicBool) -> bool {
+    let (run, paths, origin) = (Run::new(), paths(folder), origin());
+    let journaling = Journaling { origin: &origin, resume: true, goes_on: &|_| {} };
+    let watch = Watch { cancel, done: &|_, _| {}, sources: &[] };
+    write_resumable(&run.tasks, &run.files(&paths), false, journaling, &options(), watch).is_ok()
+}
+
+/// What a run gives that nothing disturbs.
+fn expected() -> &'static [Vec<u8>; 2] {
+    static EXPECTED: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    EXPECTED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        assert!(go_on(folder.path(), &AtomicBool::new(false)), "the run itself");
+        OUTPUTS.map(|(name, _)| fs::read(folder.path().join(name)).expect("an output"))
+    })
+}
+
+/// After a run that ended well: both files, byte for byte.
+fn check_outputs(folder: &Path) {
+    for ((name, _), expected) in OUTPUTS.iter().zip(expected()) {
+        let found = fs::read(folder.join(name)).expect("an output of a run that ended well");
+        assert!(found == *expected, "other bytes in `{name}`");
+    }
+}
+
+/// The pieces that `run` may find, and what came of it. `target` names whose folder it is.
+fn with_pieces(target: &'static str, bytes: &[u8], names: &[&str], run: impl FnOnce(&Path) -> bool) -> bool {
+    // Before anything is counted.
+    expected();
+    let files: Vec<(&str, &[u8])> =
+        pieces::split(bytes).into_iter().filter(|(name, _)| names.contains(name)).collect();
+    with_files(target, &files, |folder| {
+        let is_done = run(folder);
+        if is_done {
+            check_outputs(folder);
+        }
+        empty(folder);
+        is_done
+    })
+}
+
+const OF_RUN: &[&str] = &[".a.journal", ".a.partial", ".b.partial", "b"];
+
+pub(super) fn journal(bytes: &[u8]) -> bool {
+    with_pieces("journal", bytes, OF_RUN, |folder| go_on(folder, &AtomicBool::new(false)))
+}
+
+const OF_PARTS: &[&str] = &[
+    ".a.part-1-of-2.journal",
+    ".a.part-2-of-2.journal",
+    ".a.partial",
+    ".b.partial",
+    "a.part-2-of-2",
+    "a.part-2-of-2.journal",
+    "b.part-2-of-2",
+];
+
+pub(super) fn parts(bytes: &[u8]) -> bool {
+    with_pieces("parts", bytes, OF_PARTS, |folder| {
+        let (run, paths, cancel) = (Run::new(), paths(folder), AtomicBool::new(false));
+        let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+        let fingerprint = run.fingerprint(&paths);
+        parts::assemble(&run.tasks, &run.files(&paths), &fingerprint, false, &options(), watch).is_ok()
+    })
+}
+
+/// The files of a folder that are among `names`, as one input.
+fn joined(folder: &Path, names: &[&'static str]) -> Vec<u8> {
+    let read = |name: &&'static str| Some((*name, fs::read(folder.join(name)).ok()?));
+    let files: Vec<(&str, Vec<u8>)> = names.iter().filter_map(read).collect();
+    pieces::join(files.iter().map(|(name, bytes)| (*name, bytes.as_slice())))
+}
+
+/// What a run left that was stopped at once, before its end, and between the names of its files.
+pub(crate) fn left_of_run() -> Vec<Vec<u8>> {
+    let run = Run::new();
+    let left = |is_whole: bool| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let paths = paths(folder.path());
+        let fingerprint = || run.fingerprint(&paths);
+        let journal = convert::Journal::open(&convert::Journal::path_of(&paths[0]), &fingerprint);
+        let (journal, _) = journal.expect("a journal in a folder of our own");
+        journal.begin(&paths).expect("space");
+        let claim = |path: &PathBuf, expected: &[u8]| {
+            let claim = gguf::Output::claim(path, expected.len() as u64, false, gguf::Claim::Anew);
+            claim.expect("a temporary folder can be written")
+        };
+        let mut outputs: Vec<gguf::Output> =
+            paths.iter().zip(expected()).map(|(path, expected)| claim(path, expected)).collect();
+        let (schedule, cancel) = (Schedule::new(&run.tasks, JOB_ELEMS), AtomicBool::new(false));
+        // All of it, or all but the last tensor.
+        let schedule = schedule.only(|job| is_whole || job.task < 2);
+        let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+        convert::run_with(&run.tasks, &schedule, &outputs, Some(&journal), &options(), watch)
+            .expect("three tensors");
+        for (output, plan) in outputs.iter().zip(&run.plans) {
+            output.write_at(0, plan.header_bytes()).expect("space");
+        }
+        if is_whole {
+            journal.whole().expect("space");
+            outputs.last_mut().map(gguf::Output::place).expect("two outputs").expect("no such file yet");
+        } else {
+            journal.checkpoint(None).expect("space");
+        }
+        joined(folder.path(), OF_RUN)
+    };
+    vec![left(false), left(true)]
+}
+
+/// What two parts left, in one file together and the second in files of its own.
+pub(crate) fn left_of_parts() -> Vec<Vec<u8>> {
+    let run = Run::new();
+    let left = |second: Place| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (paths, cancel) = (paths(folder.path()), AtomicBool::new(false));
+        let (rates, fingerprint) = (Rates::default(), run.fingerprint(&paths));
+        for (number, place) in [(1, Place::Shared), (2, second)] {
+            let number = PartNumber::new(number, 2).expect("one of two");
+            let part = Part { number, place, rates: &rates, fingerprint: &fingerprint, goes_on: &|_| {} };
+            let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+            let written = parts::write_part(&run.tasks, &run.files(&paths), &part, false, &options(), watch);
+            written.expect("a part of three tensors");
+        }
+        joined(folder.path(), OF_PARTS)
+    };
+    vec![left(Place::Shared), left(Place::OwnFile)]
+}
+
+pub(super) fn plan(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let Ok(plan) = readers::PlanFile::parse(text, "gguf-convert") else { return false };
+    let is_described = plan.fingerprint(Path::new("plan")).is_ok();
+    let run = Run::new();
+    let schedule = Schedule::new(&run.tasks, JOB_ELEMS);
+    // Shares cover everything, whatever the plan says that types cost.
+    let shares = (1..=3).filter_map(|number| PartNumber::new(number, 3));
+    let shares: Vec<Share> =
+        shares.map(|number| Share::new(&run.tasks, &schedule, &plan.rates(), number)).collect();
+    for job in (0..schedule.len()).filter_map(|index| schedule.job(index)) {
+        assert_eq!(shares.iter().filter(|share| share.has(&job)).count(), 1, "shares of {job:?}");
+    }
+    let definition = define("gguf-convert").expect("a binary of this package");
+    is_described && plan.matches(&definition).is_ok()
+}
+
+pub(super) fn measured_part(bytes: &[u8]) -> bool {
+    readers::is_measured_part(bytes.to_vec())
+}

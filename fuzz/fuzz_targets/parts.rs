@@ -1,0 +1,4 @@
+//! The target `parts` of `fuzzing::TARGETS`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("parts", bytes));
