@@ -50,8 +50,8 @@ fn plan(sandbox: &Sandbox) {
     }
 }
 
-const PART_1: &[&str] = &["--plan", "plan.json", "--part", "1/2"];
-const ASSEMBLE: &[&str] = &["--plan", "plan.json", "--assemble"];
+const PART_1: &[&str] = &["--plan", "plan.json", "--part", "1/2", "-q"];
+const ASSEMBLE: &[&str] = &["--plan", "plan.json", "--assemble", "-q"];
 
 /// The first of two parts of a perplexity, as `1.part`.
 fn measured_part(sandbox: &Sandbox) {
@@ -531,12 +531,13 @@ const PARTS: &[Part] = &[
             ),
             ("A plan of another program", plan, QUANTIZE, ASSEMBLE, 1),
             ("A part that is missing", plan, CONVERT, ASSEMBLE, 1),
-            ("Parts of another number", plan, CONVERT, &["--plan", "plan.json", "--part", "1/3"], 1),
+            ("Parts of another number", plan, CONVERT, &["--plan", "plan.json", "--part", "1/3", "-q"], 1),
             (
                 "Parts of another plan",
                 |sandbox| {
                     plan(sandbox);
-                    let args = ["llama", "out.gguf", "--type", "q4_0", "--save-plan", "plan.json", "-q", "--force"];
+                    let args =
+                        ["llama", "out.gguf", "--type", "q4_0", "--save-plan", "plan.json", "-q", "--force"];
                     let ran = sandbox.convert(&args);
                     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
                 },
@@ -561,7 +562,13 @@ const PARTS: &[Part] = &[
                 &["perplexity", "--merge", "1.part"],
                 1,
             ),
-            ("A part of a measurement that is missing", measured_part, EVAL, &["perplexity", "--merge", "1.part"], 1),
+            (
+                "A part of a measurement that is missing",
+                measured_part,
+                EVAL,
+                &["perplexity", "--merge", "1.part"],
+                1,
+            ),
             (
                 "A part of a measurement that is cut",
                 |sandbox| {

@@ -245,8 +245,9 @@ mod tests {
             let kept: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
             assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), kept, "{unwanted:04b}");
             assert_eq!(some.len(), kept.len());
-            let n_rows =
-                |task| kept.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start);
+            let n_rows = |task| {
+                kept.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start)
+            };
             assert_eq!(some.n_rows(), [0, 1, 2].map(|task| n_rows(task).sum::<u64>()), "{unwanted:04b}");
             assert_eq!(some.only(|job| job.task == 0).len(), kept.iter().filter(|job| job.task == 0).count());
         }

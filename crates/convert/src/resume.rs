@@ -252,7 +252,7 @@ impl Run<'_> {
     }
 }
 
-/// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have the header.
+/// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have both.
 pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Result<(), Error> {
     for (output, (path, plan)) in outputs.iter().zip(files) {
         let header = plan.header_bytes();
@@ -262,12 +262,21 @@ pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Resul
             if found != header {
                 return Err(exists(path));
             }
-            continue;
+        } else {
+            output.write_at(0, header)?;
         }
-        output.write_at(0, header)?;
         for tensor in plan.tensors() {
-            let padding = vec![0; (tensor.padded_bytes - tensor.n_bytes) as usize];
-            output.write_at(tensor.offset + tensor.n_bytes, &padding)?;
+            // At most an alignment less one byte.
+            let (offset, padding) = (tensor.offset + tensor.n_bytes, tensor.padded_bytes - tensor.n_bytes);
+            let mut zeros = vec![0; padding as usize];
+            if !output.is_in_place() {
+                output.write_at(offset, &zeros)?;
+                continue;
+            }
+            output.read_at(offset, &mut zeros)?;
+            if zeros.iter().any(|byte| *byte != 0) {
+                return Err(exists(path));
+            }
         }
     }
     Ok(())

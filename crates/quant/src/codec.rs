@@ -192,3 +192,29 @@ pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Res
     (codec.decode)(level, blocks, out);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scale that follows from the values alone is the same with any weights; one that is searched for is not.
+    #[test]
+    fn weights_change_what_is_searched_for_and_nothing_else() {
+        let values: Vec<f32> = (0..4 * 1024).map(|index| testkit::normal(7, index)).collect();
+        let weights: Vec<f32> = (0..1024).map(|at| 0.01 + ((at * 7919) % 101) as f32).collect();
+        for codec in CODECS.iter().filter(|codec| codec.encode.is_some() && !codec.needs_weights) {
+            let dtype = codec.dtype;
+            let encoded = |weights| {
+                let rows = Rows { values: &values, row_elems: 1024, weights };
+                let mut out =
+                    vec![0; values.len() / dtype.block_elems() as usize * dtype.block_bytes() as usize];
+                encode(dtype, Level::Scalar, rows, &mut out).unwrap();
+                out
+            };
+            let is_changed = encoded(None) != encoded(Some(&weights[..]));
+            assert_eq!(is_changed, codec.search.is_made(true), "{dtype}");
+            assert!(codec.search.is_made(true) || !codec.search.is_made(false), "{dtype}");
+        }
+        assert!(CODECS.iter().all(|codec| !codec.needs_weights || codec.search == Search::Always));
+    }
+}
