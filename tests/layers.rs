@@ -103,5 +103,6 @@ fn every_crate_denies_what_it_must_not_call() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 10);
+    // All but the two for tests.
+    assert_eq!(checked, fs::read_dir(root().join("crates")).unwrap().count() - 2 + 1);
 }

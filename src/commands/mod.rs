@@ -177,13 +177,19 @@ fn man() -> Arg {
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.
 pub fn main(binary: &'static str) -> ExitCode {
-    let Some(definition) = define(binary) else {
-        Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
-        return ExitCode::from(EXIT_FAILURE);
-    };
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
-    let arguments = match llama_cpp::translate(binary, Path::new(&called), arguments.collect()) {
+    ExitCode::from(run(binary, Path::new(&called), arguments.collect()))
+}
+
+/// As [`main`], with arguments that come from elsewhere, where another program has this one inside; `called` is the name that it was
+/// called by.
+pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 {
+    let Some(definition) = define(binary) else {
+        Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
+        return EXIT_FAILURE;
+    };
+    let arguments = match llama_cpp::translate(binary, called, arguments) {
         Ok(arguments) => arguments,
         Err(failure) => return finish(Err(failure), &Ui::default()),
     };
@@ -208,19 +214,18 @@ pub fn main(binary: &'static str) -> ExitCode {
     let Some(command) = COMMANDS.iter().find(|command| command.binary == binary && command.verb == verb)
     else {
         Ui::default().failure(&Failure::usage("this verb is not known"));
-        return ExitCode::from(crate::failure::EXIT_USAGE);
+        return crate::failure::EXIT_USAGE;
     };
     let ui = (command.ui)(matches);
     finish((command.run)(matches, &ui), &ui)
 }
 
-fn finish(result: Result<(), Failure>, ui: &Ui) -> ExitCode {
+fn finish(result: Result<(), Failure>, ui: &Ui) -> u8 {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(failure) => {
             ui.failure(&failure);
-            let code = if failure.code == EXIT_INTERRUPTED { interrupted_code() } else { failure.code };
-            ExitCode::from(code)
+            if failure.code == EXIT_INTERRUPTED { interrupted_code() } else { failure.code }
         }
     }
 }

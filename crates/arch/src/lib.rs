@@ -55,7 +55,7 @@ mod unasked;
 pub mod vocab;
 
 pub use adapter::resolve_adapter;
-pub use arch::{Arch, Class, Computed, Draft, Export, Packed, Predicted};
+pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
@@ -72,6 +72,7 @@ pub use needed::lacking;
 pub use options::{Options, Prediction, Target};
 pub use projector::{Projector, Tower, Towers, WRITTEN as PROJECTOR_ARCHITECTURE};
 pub use registry::{ARCHES, PROJECTORS};
-pub use resolve::{resolve, resolve_weights, row_of};
+pub use resolve::{resolve, resolve_as, resolve_weights, row_of};
 pub use resolve_projector::resolve_projector;
 pub use tensors::rules;
+pub use text_keys::text_keys;

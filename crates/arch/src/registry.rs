@@ -359,7 +359,9 @@ pub fn hparams(arch: &Arch, config: &Json) -> Result<Hparams, ArchError> {
     // Classes are found by `model_type` in the whole table, as `AutoConfig` does: Jina BERT is read by
     // BERT's class.
     let model_type = config.get("model_type").and_then(Json::as_str);
-    if let Some(class) = model_type.and_then(config_class) {
+    // A row from outside of the table brings its own.
+    let own = |model_type: &str| arch.configs.iter().find(|class| class.model_type == model_type);
+    if let Some(class) = model_type.and_then(|name| config_class(name).or_else(|| own(name))) {
         return Hparams::load(config, Some(class));
     }
     // A model of several kinds, whose text part is read by the class of that part's own `model_type`.

@@ -32,7 +32,30 @@ use crate::{ArchError, Input, Options, Prediction, SourceTensor, Target, pooling
 ///
 /// See [`ArchError`]. Everything that is absent or left over is listed at once.
 pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
-    let resolved = Resolved::new(input, options)?;
+    with_tokenizer(Resolved::new(input, options)?, input, options)
+}
+
+/// As [`resolve`], for an architecture that need not be in the table: a row from outside of this crate. It holds for the class of
+/// its own that the config names, or else for its first. [`Options::arch_as`] has no effect.
+///
+/// # Errors
+///
+/// As [`resolve`]; [`ArchError::UnknownClass`] for a row without classes.
+pub fn resolve_as(
+    input: &Input<'_>,
+    options: &Options,
+    arch: &'static Arch,
+) -> Result<Layout, ArchError> {
+    let named = class_name(&input.config).unwrap_or_default();
+    let of_name = arch.classes.iter().find(|class| class.name == named);
+    let Some(class) = of_name.or(arch.classes.first()) else {
+        return Err(unknown_class(named, &input.tensors));
+    };
+    with_tokenizer(Resolved::of_row(input, options, (arch, *class), None)?, input, options)
+}
+
+/// Adds what the tokenizer files say to a layout.
+fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
     let embedding = resolved.layout.tensors.iter().find(|tensor| tensor.name == resolved.arch.embedding);
     let (route, of_target) = match (resolved.arch.draft, options.target.as_deref()) {
         (Some(draft), Some(target)) => draft_tokenizer(resolved.arch, draft, target)?,
@@ -78,7 +101,10 @@ fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Ve
     let model_type = part.get("model_type").and_then(Json::as_str);
     let class = match options.arch_as {
         Some(_) => resolved.arch.configs.first().copied(),
-        None => model_type.and_then(registry::config_class).copied(),
+        None => {
+            let own = || resolved.arch.configs.iter().find(|class| Some(class.model_type) == model_type);
+            model_type.and_then(registry::config_class).or_else(own).copied()
+        }
     };
     unasked::unasked(&resolved.hparams, &input.config, class.as_ref(), resolved.arch.harmless)
 }
@@ -163,7 +189,7 @@ pub(crate) struct Resolved {
 impl Resolved {
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
         let mut class_note = None;
-        let (arch, class) = match &options.arch_as {
+        let row = match &options.arch_as {
             Some(name) => {
                 let named = registry::named(name, input)?;
                 let own = class_name(&input.config)
@@ -189,6 +215,16 @@ impl Resolved {
                     .ok_or_else(|| unknown_class(class, &input.tensors))?
             }
         };
+        Resolved::of_row(input, options, row, class_note)
+    }
+
+    /// With the row that was chosen, and what is to be said of the choice.
+    fn of_row(
+        input: &Input<'_>,
+        options: &Options,
+        (arch, class): (&'static Arch, Class),
+        class_note: Option<String>,
+    ) -> Result<Resolved, ArchError> {
         // Weights that are quantized already: of the ways that exist an architecture may know one whose
         // blocks ggml has too. All others would have to be undone first.
         let mut packed = None;

@@ -27,7 +27,7 @@ use crate::{
     input::Input,
     job::TensorTask,
     merge::{LoraAdapter, merge},
-    output::check_output,
+    output::{check_output, check_output_beside},
     planned::{FileOf, PlannedFile},
     recipes::{
         FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
@@ -40,9 +40,8 @@ use crate::{
 /// A checkpoint folder and what becomes of it.
 #[derive(Debug)]
 pub struct CheckpointInput {
-    folder: PathBuf,
-    /// Folders of adapters, which are read as well.
-    adapters: Vec<PathBuf>,
+    /// The folders that are read: its own, unless it is in memory, and those of adapters.
+    folders: Vec<PathBuf>,
     checkpoint: Checkpoint,
     layout: Layout,
     /// What becomes of the projector beside it, where that is wanted too.
@@ -74,9 +73,25 @@ impl CheckpointInput {
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
-        let adapters = adapters.iter().map(|adapter| adapter.folder.path().to_owned()).collect();
-        let (folder, repacked) = (folder.path().to_owned(), OnceLock::new());
-        Ok(CheckpointInput { folder, adapters, checkpoint, layout, projector: None, repacked })
+        let adapters = adapters.iter().map(|adapter| &adapter.folder);
+        let folders = [&folder].into_iter().chain(adapters).map(|folder| folder.path().to_owned()).collect();
+        Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked: OnceLock::new() })
+    }
+
+    /// Takes a checkpoint that is open and resolves it: one in memory ([`source::open_memory`]), or one that was changed.
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn of_checkpoint(checkpoint: Checkpoint, options: &arch::Options) -> Result<CheckpointInput, Error> {
+        let layout = resolve(&checkpoint, options)?;
+        Ok(CheckpointInput::of_layout(checkpoint, layout))
+    }
+
+    /// Takes a checkpoint with a layout that was made of it, by [`arch::resolve_as`] perhaps. Where its files lie in a folder,
+    /// outputs are not kept out of that.
+    pub fn of_layout(checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
+        let (folders, repacked) = (Vec::new(), OnceLock::new());
+        CheckpointInput { folders, checkpoint, layout, projector: None, repacked }
     }
 
     /// Opens a folder and resolves its projector; the text model is left alone.
@@ -90,8 +105,8 @@ impl CheckpointInput {
         let folder = folder.into();
         let checkpoint = source::open(folder.clone())?;
         let layout = resolve_projector(&checkpoint, options)?;
-        let (folder, adapters, repacked) = (folder.path().to_owned(), Vec::new(), OnceLock::new());
-        Ok(CheckpointInput { folder, adapters, checkpoint, layout, projector: None, repacked })
+        let (folders, repacked) = (vec![folder.path().to_owned()], OnceLock::new());
+        Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked })
     }
 
     /// This input with the projector beside its model, for [`OutputRequest::projector`].
@@ -200,8 +215,9 @@ impl Input for CheckpointInput {
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        let folders = [&self.folder].into_iter().chain(&self.adapters);
-        folders.into_iter().try_for_each(|folder| check_output(path, folder, force))
+        self.folders.iter().try_for_each(|folder| check_output(path, folder, force))?;
+        // Where no folder is read, there is still the one that is written to.
+        check_output_beside(path, &[], force)
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {

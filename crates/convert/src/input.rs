@@ -45,3 +45,30 @@ pub trait Input {
     /// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error>;
 }
+
+/// An input whose kind is known when the program runs.
+impl<I: Input + ?Sized> Input for Box<I> {
+    fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
+        (**self).tensors(recipe)
+    }
+
+    fn sources(&self) -> Vec<Mapped> {
+        (**self).sources()
+    }
+
+    fn file_name(&self, file: &PlannedFile) -> String {
+        (**self).file_name(file)
+    }
+
+    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
+        (**self).check_output(path, force)
+    }
+
+    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+        (**self).plan(output, request)
+    }
+
+    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+        (**self).tasks(request)
+    }
+}

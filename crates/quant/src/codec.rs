@@ -24,6 +24,7 @@ pub type DecodeFn = fn(Level, &[u8], &mut [f32]);
 
 /// How one dtype is encoded and decoded.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Codec {
     /// The dtype.
     pub dtype: DType,

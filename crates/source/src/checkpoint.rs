@@ -135,7 +135,7 @@ impl Checkpoint {
 
     /// Whether weights are fetched while they are read, see [`Part::advise_bytes`].
     pub fn is_fetched(&self) -> bool {
-        self.parts.iter().any(|part| part.local().is_none())
+        self.parts.iter().any(Part::is_fetched)
     }
 
     /// Reads rows `rows` of a tensor that is seen as rows of `row_elems` elements, whatever its own dimensions,

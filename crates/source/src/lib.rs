@@ -32,6 +32,7 @@ pub mod hub;
 mod json;
 mod links;
 mod listing;
+mod memory;
 mod methods;
 mod part;
 mod pickle_error;
@@ -59,8 +60,9 @@ pub use ggml_legacy::{
     open_legacy, parse_legacy,
 };
 pub use listing::Listing;
+pub use memory::{Memory, MemoryTensor, open_memory};
 pub use methods::{METHODS, Method, REFUSED, VARIANTS};
-pub use part::{Part, Span};
+pub use part::{Part, SharedBytes, Span};
 pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
 pub use rows::{read_columns, read_rows};

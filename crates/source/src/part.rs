@@ -17,11 +17,25 @@ pub struct Part {
     bytes: Bytes,
 }
 
+/// Bytes that somebody else owns. They must not change while they are used.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// Where the bytes are.
 #[derive(Debug, Clone)]
 enum Bytes {
     Mapped(Mapped),
     Fetched(Arc<dyn Fetched>),
+    Shared(Shared),
+}
+
+/// Bytes in memory that somebody else owns.
+#[derive(Clone)]
+struct Shared(SharedBytes);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes in memory", (*self.0).as_ref().len())
+    }
 }
 
 /// A weights file whose bytes are somewhere else until they are asked for.
@@ -60,11 +74,17 @@ impl Part {
         Part { file, metadata: BTreeMap::new(), bytes: Bytes::Fetched(bytes) }
     }
 
+    /// Bytes in memory, under the name that messages call them by.
+    pub(crate) fn shared(file: String, bytes: SharedBytes) -> Part {
+        Part { file, metadata: BTreeMap::new(), bytes: Bytes::Shared(Shared(bytes)) }
+    }
+
     /// Its length in bytes.
     pub fn n_bytes(&self) -> u64 {
         match &self.bytes {
             Bytes::Mapped(bytes) => bytes.len() as u64,
             Bytes::Fetched(bytes) => bytes.n_bytes(),
+            Bytes::Shared(Shared(bytes)) => (**bytes).as_ref().len() as u64,
         }
     }
 
@@ -83,15 +103,30 @@ impl Part {
             // At most the length of a map, which is a usize.
             Bytes::Mapped(bytes) => Ok(&bytes[range.start as usize..range.end as usize]),
             Bytes::Fetched(bytes) => bytes.slice(range),
+            // Nothing keeps an owner from giving fewer bytes than it said it had.
+            Bytes::Shared(Shared(bytes)) => {
+                let bytes = (**bytes).as_ref();
+                bytes.get(range.start as usize..range.end as usize).ok_or_else(|| ReadError::OutOfFile {
+                    file: self.file.clone(),
+                    begin: range.start,
+                    end: range.end,
+                    len: bytes.len() as u64,
+                })
+            }
         }
     }
 
-    /// The whole file where it lies on this machine; none where it is fetched.
+    /// The whole file where it lies on this machine's disk; none where it is fetched or in memory.
     pub fn local(&self) -> Option<&Mapped> {
         match &self.bytes {
             Bytes::Mapped(bytes) => Some(bytes),
-            Bytes::Fetched(_) => None,
+            Bytes::Fetched(_) | Bytes::Shared(_) => None,
         }
+    }
+
+    /// Whether its bytes are somewhere else until they are asked for.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.bytes, Bytes::Fetched(_))
     }
 
     /// Tells the system how bytes `range` of the file will be used. Of a file that is fetched each [`Advice::WillNeed`] has
@@ -100,6 +135,7 @@ impl Part {
         match &self.bytes {
             Bytes::Mapped(bytes) => bytes.advise(advice, range.start as usize..range.end as usize),
             Bytes::Fetched(bytes) => bytes.advise(advice, range),
+            Bytes::Shared(_) => {}
         }
     }
 }

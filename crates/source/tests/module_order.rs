@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
     &["checkpoint"],
-    &["adapter"],
+    &["adapter", "memory"],
     &["hub"],
 ];
 

@@ -197,6 +197,7 @@ dtypes! {
 
 /// An id that was given out once and must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Removed {
     /// The ggml type id.
     pub id: u32,

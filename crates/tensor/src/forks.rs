@@ -5,6 +5,7 @@
 
 /// A number that a fork uses for a type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForkType {
     /// The ggml type id in files of the fork.
     pub id: u32,

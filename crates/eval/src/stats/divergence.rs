@@ -185,6 +185,7 @@ impl Quantiles {
 ///
 /// Source: `kl_divergence`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Predictions compared.
     pub n_positions: usize,

@@ -1,0 +1,130 @@
+//! One kind of error for all calls: what happened, and with which file.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use crate::fields::Fields;
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Error {
+    file: Option<PathBuf>,
+    cause: Cause,
+}
+
+/// What happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A conversion stopped.
+    #[error(transparent)]
+    Conversion(#[from] convert::Error),
+    /// A GGUF file is wrong.
+    #[error(transparent)]
+    Container(#[from] gguf::Error),
+    /// A file cannot be run, or not on this text.
+    #[error(transparent)]
+    Evaluation(#[from] eval::Error),
+    /// Rows cannot be encoded or decoded.
+    #[error(transparent)]
+    Codec(#[from] quant::CodecError),
+    /// A type that is none.
+    #[error(transparent)]
+    DType(#[from] tensor::DTypeError),
+    /// An importance matrix cannot be read.
+    #[error("importance matrix: {0}")]
+    Imatrix(#[from] convert::imatrix::ImatrixError),
+    /// The system refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// No type was named.
+    #[error("no file type is named")]
+    NoType,
+    /// A matrix whose rows do not have the length of their dtype's blocks, or weights that are not one for each column.
+    #[error("{what}: {found} given, {expected} expected")]
+    Shape {
+        /// What has the wrong length, with its unit.
+        what: &'static str,
+        /// The length that was given.
+        found: usize,
+        /// The length that would be right.
+        expected: usize,
+    },
+    /// Somebody has stopped the call.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// A failure with this file or folder.
+    pub(crate) fn at(file: &Path, cause: impl Into<Cause>) -> Error {
+        Error { file: Some(file.to_owned()), cause: cause.into() }
+    }
+
+    /// The file or folder that it is about, as it was given; none where it is about no file.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// What happened.
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// The facts of the message one by one.
+    pub fn fields(&self) -> Fields {
+        Fields::of(&self.cause)
+    }
+
+    /// What a person could do about it.
+    pub fn hint(&self) -> Option<String> {
+        match &self.cause {
+            Cause::Conversion(error) => error.hint(),
+            Cause::Container(error) => error.hint().map(str::to_owned),
+            Cause::Evaluation(eval::Error::Gguf(error)) => error.hint().map(str::to_owned),
+            Cause::Evaluation(error) => error.hint().map(str::to_owned),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody has stopped the call.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(
+            self.cause,
+            Cause::Interrupted
+                | Cause::Conversion(
+                    convert::Error::Cancelled | convert::Error::Read(source::ReadError::Interrupted)
+                )
+        )
+    }
+}
+
+impl<C: Into<Cause>> From<C> for Error {
+    fn from(cause: C) -> Error {
+        Error { file: None, cause: cause.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The system's refusals carry their path.
+        let has_path = matches!(
+            &self.cause,
+            Cause::Container(gguf::Error::Io { .. })
+                | Cause::Conversion(convert::Error::Gguf(gguf::Error::Io { .. }))
+                | Cause::Evaluation(eval::Error::Gguf(gguf::Error::Io { .. }))
+        );
+        match &self.file {
+            Some(file) if !has_path => write!(f, "{}: {}", file.display(), self.cause),
+            _ => self.cause.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.source()
+    }
+}

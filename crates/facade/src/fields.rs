@@ -1,0 +1,306 @@
+//! The facts of an error one by one: what programs look at in the place of the message.
+
+use convert::imatrix::ImatrixError;
+
+use crate::error::Cause;
+
+/// The facts of an error, as far as it has them. All are texts, since they come of many types; sizes have the unit that the
+/// message states.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fields {
+    /// A file inside of the folder that was given.
+    pub file: Option<String>,
+    /// The tensor.
+    pub tensor: Option<String>,
+    /// The key, of a config or of metadata.
+    pub key: Option<String>,
+    /// What belongs there.
+    pub expected: Option<String>,
+    /// What is there.
+    pub found: Option<String>,
+}
+
+/// `tensor of `name``, `expected` and `found` in one line.
+macro_rules! fields {
+    ($($field:ident: $value:expr),* $(,)?) => {
+        Fields { $($field: Some($value.to_string()),)* ..Fields::default() }
+    };
+}
+
+impl Fields {
+    /// Of what happened.
+    pub(crate) fn of(cause: &Cause) -> Fields {
+        match cause {
+            Cause::Conversion(error) => of_conversion(error),
+            Cause::Container(error) => of_container(error),
+            Cause::Evaluation(error) => of_evaluation(error),
+            Cause::Codec(error) => of_codec(error),
+            Cause::DType(tensor::DTypeError::UnknownName { name }) => fields!(found: name),
+            Cause::Imatrix(error) => of_imatrix(error),
+            Cause::Shape { found, expected, .. } => fields!(found: found, expected: expected),
+            _ => Fields::default(),
+        }
+    }
+
+    fn with_tensor(self, tensor: &str) -> Fields {
+        Fields { tensor: Some(tensor.to_owned()), ..self }
+    }
+}
+
+fn of_conversion(error: &convert::Error) -> Fields {
+    use convert::Error as E;
+    match error {
+        E::Source(error) => of_source(error),
+        E::Arch(error) => of_arch(error),
+        E::Read(error) => of_read(error),
+        E::Gguf(error) => of_container(error),
+        E::Imatrix(error) => of_imatrix(error),
+        E::Recipe(error) => of_recipe(error),
+        E::Encode { tensor, error } => of_codec(error).with_tensor(tensor),
+        E::NeedsImatrix { tensor, .. } => fields!(tensor: tensor, expected: "an importance matrix"),
+        E::NotInImatrix { tensor, .. } => {
+            fields!(tensor: tensor, expected: "an entry of the importance matrix")
+        }
+        E::Requantize { tensor, from, to } => fields!(tensor: tensor, expected: to, found: from),
+        E::NotInRecipeFile { tensor } | E::Shape { tensor, .. } | E::PartGap { tensor, .. } => {
+            fields!(tensor: tensor)
+        }
+        E::NoSuchTensor { name, .. } => fields!(tensor: name),
+        E::RowsDiffer { tensor, found, expected, .. } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        E::NonFinite { tensor, value, .. } => {
+            fields!(tensor: tensor, expected: "a finite number", found: value)
+        }
+        E::Overflow { tensor, value, dtype, .. } => {
+            fields!(tensor: tensor, expected: format_args!("a value of {dtype}"), found: value)
+        }
+        E::KeyOverrideRange { key, value, type_name } => {
+            fields!(key: key, expected: type_name, found: value)
+        }
+        _ => Fields::default(),
+    }
+}
+
+fn of_recipe(error: &convert::recipes::RecipeError) -> Fields {
+    use convert::recipes::RecipeError as E;
+    match error {
+        E::UnknownRecipe { name } => fields!(found: name),
+        E::Key(error) => of_key(error),
+        E::NoLayer { name } => fields!(tensor: name),
+        E::LayerOutOfRange { name, layer, n_layer } => {
+            fields!(tensor: name, expected: format_args!("a layer below {n_layer}"), found: layer)
+        }
+        E::NoFallback { name, row_elems, .. } => fields!(tensor: name, found: row_elems),
+        _ => Fields::default(),
+    }
+}
+
+fn of_imatrix(error: &ImatrixError) -> Fields {
+    match error {
+        ImatrixError::NonFinite { entry, value, .. } => {
+            fields!(tensor: entry, expected: "a finite number", found: value)
+        }
+        ImatrixError::WrongSize { tensor, expected, found } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        ImatrixError::Missing { tensor, .. } | ImatrixError::NoNeighbour { tensor, .. } => {
+            fields!(tensor: tensor)
+        }
+        _ => Fields::default(),
+    }
+}
+
+fn of_codec(error: &quant::CodecError) -> Fields {
+    match error {
+        quant::CodecError::Length { found, expected, .. } => fields!(expected: expected, found: found),
+        quant::CodecError::NeedsWeights { .. } => fields!(expected: "importance weights"),
+        _ => Fields::default(),
+    }
+}
+
+fn of_read(error: &source::ReadError) -> Fields {
+    use source::ReadError as E;
+    match error {
+        E::Unreadable { tensor, dtype } => fields!(tensor: tensor, found: dtype),
+        E::OutOfRange { tensor, .. } => fields!(tensor: tensor),
+        E::Length { tensor, expected, found } => fields!(tensor: tensor, expected: expected, found: found),
+        E::NoValue { tensor, expected, found, .. } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        E::OutOfFile { file, end, len, .. } => fields!(file: file, expected: end, found: len),
+        E::NotFetched { file, .. } => fields!(file: file),
+        _ => Fields::default(),
+    }
+}
+
+fn of_source(error: &source::Error) -> Fields {
+    use source::Error as E;
+    match error {
+        E::Read(error) => of_read(error),
+        E::Io { file, .. }
+        | E::NotReadYet { file, .. }
+        | E::Foreign { file, .. }
+        | E::MissingFile { file }
+        | E::FileTooLarge { file, .. }
+        | E::Json { file, .. }
+        | E::MissingShard { file, .. }
+        | E::ShardOutside { file, .. }
+        | E::LinkOutside { file, .. }
+        | E::Pickle { file, .. }
+        | E::Zip { file, .. }
+        | E::NoTensors { file } => fields!(file: file),
+        E::NoWeights { looked_for } => fields!(expected: looked_for.join(", ")),
+        E::UnknownMethod { file, method } => fields!(file: file, found: method),
+        E::MethodNotRead { method, .. } => fields!(found: method),
+        E::CodesOfNoMethod { tensor, dtype, .. } | E::CodesWithoutScales { tensor, dtype } => {
+            fields!(tensor: tensor, found: dtype)
+        }
+        E::ScalesWithoutCodes { tensor } | E::PartMissing { tensor, .. } | E::StridedCodes { tensor, .. } => {
+            fields!(tensor: tensor)
+        }
+        E::PartType { tensor, expected, found } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        E::PartShape { tensor, expected, found, .. } => {
+            fields!(tensor: tensor, expected: expected, found: format_args!("{found:?}"))
+        }
+        E::PartForm { tensor, expected, found } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        E::PartBytes { tensor, expected, found } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        E::PartValue { tensor, expected, found, .. } => {
+            fields!(tensor: tensor, expected: expected, found: found)
+        }
+        E::JsonForm { file, expected, found } => fields!(file: file, expected: expected, found: found),
+        E::HeaderCut { file, expected, found } => fields!(file: file, expected: expected, found: found),
+        E::DuplicateTensor { tensor, first, .. } => fields!(file: first, tensor: tensor),
+        E::UnknownDtype { file, tensor, found } => fields!(file: file, tensor: tensor, found: found),
+        E::BadShape { file, tensor, shape, .. } => {
+            fields!(file: file, tensor: tensor, found: format_args!("{shape:?}"))
+        }
+        E::SizeMismatch { file, tensor, expected, begin, end, .. } => {
+            fields!(file: file, tensor: tensor, expected: expected, found: end.saturating_sub(*begin))
+        }
+        E::NotContiguous { file, tensor, expected, found } => {
+            fields!(file: file, tensor: tensor, expected: expected, found: found)
+        }
+        E::FileLength { file, expected, found } => fields!(file: file, expected: expected, found: found),
+        E::NotAPickle { file, found } => fields!(file: file, found: found),
+        E::ShardsDiffer { files, tensor, .. } => fields!(file: files, tensor: tensor),
+        E::IndexMismatch { index, .. } => fields!(file: index),
+        _ => Fields::default(),
+    }
+}
+
+fn of_arch(error: &arch::ArchError) -> Fields {
+    use arch::ArchError as E;
+    match error {
+        E::UnknownClass { class, nearest, .. } | E::NoProjector { class, nearest } => {
+            fields!(file: "config.json", key: "architectures", expected: nearest.join(", "), found: class)
+        }
+        E::UnknownName { name, nearest } => fields!(expected: nearest.join(", "), found: name),
+        E::MissingKey { file, key } => fields!(file: file, key: key),
+        E::BadKey { file, key, found, expected } => {
+            fields!(file: file, key: key, expected: expected, found: found)
+        }
+        E::BadNumber { key, found, expected } => fields!(key: key, expected: expected, found: found),
+        E::MissingTensors { names } | E::UnusedTensors { names } | E::NotLora { names } => {
+            names.first().map_or_else(Fields::default, |name| fields!(tensor: name))
+        }
+        E::SameOutput { output, .. } => fields!(tensor: output),
+        E::BadIds { name, .. } | E::AdapterTarget { name, .. } | E::Shape { name, .. } => {
+            fields!(tensor: name)
+        }
+        E::TensorShape { name, found, expected } => {
+            fields!(tensor: name, expected: expected, found: format_args!("{:?}", found.dims()))
+        }
+        _ => Fields::default(),
+    }
+}
+
+fn of_key(error: &gguf::KeyError) -> Fields {
+    match error {
+        gguf::KeyError::Missing { key } => fields!(key: key),
+        gguf::KeyError::Value { key, expected, found } => {
+            fields!(key: key, expected: expected, found: found)
+        }
+        _ => Fields::default(),
+    }
+}
+
+fn of_container(error: &gguf::Error) -> Fields {
+    use gguf::Error as E;
+    match error {
+        E::Magic { found } => fields!(expected: "GGUF", found: found.escape_ascii()),
+        E::Version { found } => fields!(expected: "a version from 1 to 3", found: found),
+        E::Truncated { needed, left, .. } => fields!(expected: needed, found: left),
+        E::CountTooLarge { count, .. } => fields!(found: count),
+        E::DuplicateKey { key } | E::ValueType { key, .. } | E::TooDeep { key, .. } => fields!(key: key),
+        E::BadBool { key, found, .. } => fields!(key: key, expected: "0 or 1", found: found),
+        E::AlignmentType { found } => fields!(key: "general.alignment", expected: "u32", found: found),
+        E::Alignment { found, expected } => {
+            fields!(key: "general.alignment", expected: expected, found: found)
+        }
+        E::DuplicateTensor { name } => fields!(tensor: name),
+        E::Shape { tensor, .. } | E::DType { tensor, .. } | E::OffsetOverflow { tensor, .. } => {
+            fields!(tensor: tensor)
+        }
+        E::Misaligned { tensor, offset, alignment } => {
+            fields!(tensor: tensor, expected: format_args!("a multiple of {alignment}"), found: offset)
+        }
+        E::OutOfFile { tensor, offset, n_bytes, file_len } => {
+            fields!(tensor: tensor, expected: offset.saturating_add(*n_bytes), found: file_len)
+        }
+        E::Overlap { second, .. } => fields!(tensor: second),
+        E::Exists { path } | E::NotAFile { path } | E::Busy { path } | E::Io { path, .. } => {
+            fields!(file: path.display())
+        }
+        E::NoSpace { folder, needed, free } => {
+            fields!(file: folder.display(), expected: needed, found: free)
+        }
+        E::Changed { path, change } => fields!(file: path.display(), found: change),
+        E::Length { path, expected, found } => {
+            fields!(file: path.display(), expected: expected, found: found)
+        }
+        E::Shard { path, source } => Fields { file: Some(path.display().to_string()), ..of_container(source) },
+        E::ShardMissing { path, .. } | E::ShardName { path, .. } => fields!(file: path.display()),
+        E::ShardKey { path, key, expected, found } => {
+            fields!(file: path.display(), key: key, expected: expected, found: found)
+        }
+        E::ShardCount { path, key, found } => {
+            fields!(file: path.display(), key: key, expected: "a count", found: found)
+        }
+        E::ShardTensors { expected, found } => fields!(expected: expected, found: found),
+        _ => Fields::default(),
+    }
+}
+
+fn of_evaluation(error: &eval::Error) -> Fields {
+    use eval::Error as E;
+    match error {
+        E::Gguf(error) => of_container(error),
+        E::Key(error) => of_key(error),
+        E::UnknownArchitecture { name } => fields!(key: "general.architecture", found: name),
+        E::MissingTensor { name } => fields!(tensor: name),
+        E::TensorShape { name, expected, found } => {
+            fields!(tensor: name, expected: expected, found: found)
+        }
+        E::TensorType { name, dtype } => fields!(tensor: name, found: dtype),
+        E::UnusedTensors { names, .. } => {
+            names.first().map_or_else(Fields::default, |name| fields!(tensor: name))
+        }
+        E::TooShort { found, needed } => fields!(expected: needed, found: found),
+        E::TooLong { found, limit } => fields!(expected: limit, found: found),
+        E::VocabDiffers { expected, found } => fields!(expected: expected, found: found),
+        E::OutOfRange { found, expected, .. } => fields!(expected: expected, found: found),
+        E::NotFinite { tensor, .. } => fields!(tensor: tensor, expected: "a finite number"),
+        E::NotFiniteResult { weight: Some((tensor, _)), .. } => {
+            fields!(tensor: tensor, expected: "a finite number")
+        }
+        _ => Fields::default(),
+    }
+}

@@ -1,0 +1,139 @@
+//! How well files predict a text.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use eval::{
+    Activations, Model, Options,
+    chunks::{Chunk, Settings, chunks_of_part, chunks_of_text},
+    compare::{Base, run},
+    perplexity::{Perplexity, predict},
+    stats::Comparison,
+};
+use gguf::PartNumber;
+
+use crate::error::{Cause, Error};
+
+/// How a measurement goes about it.
+#[derive(Clone)]
+pub struct Measuring<'a> {
+    /// Tokens in a window, 4 at least.
+    pub context: usize,
+    /// Windows at most; none for the whole text.
+    pub windows: Option<usize>,
+    /// Threads; none for as many as there are cores.
+    pub threads: Option<usize>,
+    /// What goes into products.
+    pub activations: Activations,
+    /// Called with the windows that are done and those that there are.
+    pub progress: Option<&'a (dyn Fn(usize, usize) + Sync)>,
+    /// Stops the measurement where it becomes true.
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+impl Default for Measuring<'_> {
+    fn default() -> Self {
+        let context = Settings::default().context;
+        let activations = Activations::default();
+        Measuring { context, windows: None, threads: None, activations, progress: None, cancel: None }
+    }
+}
+
+impl Measuring<'_> {
+    fn open(&self, path: &Path) -> Result<Model, Error> {
+        let options = Options { threads: self.threads, activations: self.activations };
+        Model::open(path, &options).map_err(|error| Error::at(path, error))
+    }
+
+    fn chunks(&self, path: &Path, model: &Model, text: &str) -> Result<Vec<Chunk>, Error> {
+        let failed = |error: eval::Error| Error::at(path, error);
+        let tokens = model.tokenizer().encode(text.as_bytes(), true, false);
+        let settings = Settings { context: self.context, n_chunks: self.windows, stride: None };
+        chunks_of_text(model, &tokens.map_err(|error| failed(error.into()))?, &settings).map_err(failed)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
+
+    fn report(&self, done: usize, total: usize) {
+        if let Some(progress) = self.progress {
+            progress(done, total);
+        }
+    }
+}
+
+/// The perplexity of a text by the file at `path`, by the reference's definition.
+///
+/// # Errors
+/// [`Cause::Evaluation`] for a file that cannot be run, and for a text of fewer than two windows; [`Cause::Interrupted`].
+///
+/// # Examples
+/// A test that a quantized file is nearly as good as the original:
+/// ```no_run
+/// use gguf_toolkit::{Measuring, perplexity};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let text = std::fs::read_to_string("wiki.test.raw")?;
+/// let how = Measuring { windows: Some(20), ..Measuring::default() };
+/// let exact = perplexity("model-bf16.gguf", &text, &how)?.value();
+/// let small = perplexity("model-q4_k_m.gguf", &text, &how)?.value();
+/// assert!(small / exact < 1.05);
+/// # Ok(())
+/// # }
+/// ```
+pub fn perplexity(path: impl AsRef<Path>, text: &str, how: &Measuring<'_>) -> Result<Perplexity, Error> {
+    let path = path.as_ref();
+    let model = how.open(path)?;
+    let chunks = how.chunks(path, &model, text)?;
+    let mut figures = Perplexity::default();
+    // Parts are whole groups of windows that run together, the same that one run has, so that stopping between them changes
+    // no figure.
+    let count = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
+    for part in (1..=count).filter_map(|number| PartNumber::new(number, count)) {
+        let range = chunks_of_part(&[&model], &chunks, part);
+        if how.is_cancelled() {
+            return Err(Cause::Interrupted.into());
+        }
+        let found = &mut |target: &eval::chunks::Target, log_probability| {
+            figures.add(log_probability);
+            if target.is_last {
+                figures.n_chunks += 1;
+                how.report(figures.n_chunks, chunks.len());
+            }
+        };
+        predict(&model, &chunks, range, found).map_err(|error| Error::at(path, error))?;
+    }
+    Ok(figures)
+}
+
+/// The number of most likely tokens that are compared as sets.
+const TOP_K: usize = 10;
+
+/// Compares what two files predict of a text: how far `other` is from `base`.
+///
+/// # Errors
+/// As [`perplexity`]; [`Cause::Evaluation`] for vocabularies of different sizes.
+pub fn compare(
+    base: impl AsRef<Path>,
+    other: impl AsRef<Path>,
+    text: &str,
+    how: &Measuring<'_>,
+) -> Result<Comparison, Error> {
+    let (base_path, other_path) = (base.as_ref(), other.as_ref());
+    let (base, other) = (how.open(base_path)?, how.open(other_path)?);
+    let chunks = how.chunks(base_path, &base, text)?;
+    let watch = &mut |done: usize, _: &[Vec<eval::stats::Position>]| {
+        how.report(done, chunks.len());
+        !how.is_cancelled()
+    };
+    let (all, others) = (0..chunks.len(), [other]);
+    let found = run(&Base::Model(&base), &others, (&chunks, all), TOP_K, None, watch);
+    let found = found.map_err(|error| Error::at(other_path, error))?;
+    if how.is_cancelled() {
+        return Err(Cause::Interrupted.into());
+    }
+    Ok(Comparison::of(found.first().map_or(&[], Vec::as_slice), TOP_K))
+}

@@ -1,0 +1,109 @@
+//! A checkpoint that is in memory: a state dict and the small files that belong to it, with no folder behind them.
+//!
+//! Tensors keep the bytes that their owner has; nothing is copied. Their order is that of one weights file, by name, so that
+//! the files that are made of it have the bytes of those that are made of a folder with one such file.
+
+use serde_json::Value as Json;
+
+use crate::{
+    Checkpoint, Dtype, Error, Part, SharedBytes, Tensor, card, json,
+    methods::{self, Decoded, Outcome, ReadAs},
+};
+
+/// What messages call a weights file that is none.
+const FILE: &str = "memory";
+/// The name of the format in [`Checkpoint::format`].
+const FORMAT: &str = "tensors in memory";
+
+/// A checkpoint in memory.
+#[derive(Clone, Default)]
+pub struct Memory {
+    /// The name that stands for the model where nothing else says how it is called.
+    pub name: String,
+    /// Small files by name, whole: `config.json`, which must be there, `tokenizer.json` and whatever else a folder has.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// The tensors, in any order.
+    pub tensors: Vec<MemoryTensor>,
+}
+
+/// A tensor in memory.
+#[derive(Clone)]
+pub struct MemoryTensor {
+    /// Its name.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// Its dimensions as torch counts them, row length last; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Its elements, little endian, row-major.
+    pub bytes: SharedBytes,
+}
+
+/// Opens a checkpoint that is in memory.
+///
+/// # Errors
+/// [`Error::MissingFile`] without `config.json`; [`Error::DuplicateTensor`], [`Error::BadShape`], [`Error::SizeMismatch`] for a
+/// tensor; what is wrong with the small files; and of quantized weights as [`open`](crate::open).
+pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
+    let Memory { name, mut files, mut tensors } = memory;
+    let config = take_object(&mut files, "config.json")?
+        .ok_or_else(|| Error::MissingFile { file: "config.json".to_owned() })?;
+    let generation_config = take_object(&mut files, "generation_config.json")?;
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut notes = Vec::new();
+    let readme = files.iter().find(|(name, _)| name == "README.md");
+    let card = readme.map_or(Ok(None), |(_, bytes)| card::front_matter(bytes)).unwrap_or_else(|why| {
+        notes.push(format!("`README.md`: the model card's head is left aside: {why}"));
+        None
+    });
+    // A file of safetensors lists its tensors by name.
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut parts = Vec::with_capacity(tensors.len());
+    let mut listed: Vec<Tensor> = Vec::with_capacity(tensors.len());
+    for MemoryTensor { name, dtype, shape, bytes } in tensors {
+        if listed.last().is_some_and(|before| before.name == name) {
+            let (first, second) = (FILE.to_owned(), FILE.to_owned());
+            return Err(Error::DuplicateTensor { tensor: name, first, second });
+        }
+        let Some(expected) = dtype.n_elems_of(&shape).and_then(|n| dtype.n_bytes(n)) else {
+            return Err(Error::BadShape { file: FILE.to_owned(), tensor: name, shape, dtype });
+        };
+        let end = (*bytes).as_ref().len() as u64;
+        if end != expected {
+            let file = FILE.to_owned();
+            return Err(Error::SizeMismatch { file, tensor: name, shape, dtype, expected, begin: 0, end });
+        }
+        // One part for each, as each has an owner of its own.
+        listed.push(Tensor { name, dtype, shape, part: parts.len(), begin: 0, end, stored: None });
+        parts.push(Part::shared(FILE.to_owned(), bytes));
+    }
+    let read = ReadAs { unmasked_zeros: false };
+    let outcome = methods::decode(&config, &files, &parts, listed, read)?;
+    let Outcome { method, settled, decoded: Decoded { tensors, notes: more } } = outcome;
+    notes.extend(more);
+    Ok(Checkpoint {
+        folder_name: name,
+        format: FORMAT,
+        config,
+        generation_config,
+        files,
+        card,
+        notes,
+        parts,
+        tensors: tensors.into(),
+        method,
+        settled,
+    })
+}
+
+/// Takes a JSON object out of the small files.
+fn take_object(files: &mut Vec<(String, Vec<u8>)>, name: &str) -> Result<Option<Json>, Error> {
+    let Some(at) = files.iter().position(|(have, _)| have == name) else { return Ok(None) };
+    let (file, bytes) = files.swap_remove(at);
+    let value = json::parse(&file, &bytes)?;
+    if !value.is_object() {
+        let (expected, found) = ("an object".to_owned(), json::kind(&value).to_owned());
+        return Err(Error::JsonForm { file, expected, found });
+    }
+    Ok(Some(value))
+}

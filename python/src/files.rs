@@ -1,0 +1,63 @@
+//! A GGUF file, opened: where things lie. Python maps the file itself and makes arrays of it.
+
+use std::path::PathBuf;
+
+use gguf_toolkit::{GgufFile, gguf::Endian};
+use numpy::PyArrayDyn;
+use pyo3::{exceptions::PyKeyError, prelude::*};
+
+use crate::{errors::exception, values};
+
+/// A GGUF model in one file or several.
+#[pyclass(frozen, module = "gguf_tools._native")]
+pub struct File {
+    file: GgufFile,
+}
+
+/// Name, type, shape, path of the file, offset in it, bytes.
+type Tensor = (String, String, Vec<usize>, PathBuf, u64, u64);
+
+#[pymethods]
+impl File {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<File> {
+        let file = py.detach(|| gguf_toolkit::open(&path)).map_err(|error| exception(py, &error))?;
+        Ok(File { file })
+    }
+
+    /// The metadata keys in the order of the file.
+    fn keys(&self) -> Vec<&str> {
+        self.file.metadata().iter().map(|(key, _)| key).collect()
+    }
+
+    /// The value of a key.
+    fn value<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+        match self.file.metadata().get(key) {
+            Some(value) => values::value(py, value),
+            None => Err(PyKeyError::new_err(key.to_owned())),
+        }
+    }
+
+    /// All tensors in order.
+    fn tensors(&self) -> Vec<Tensor> {
+        let tensors = self.file.tensors();
+        tensors
+            .map(|it| {
+                let (name, dtype) = (it.name().to_owned(), it.dtype().name().to_lowercase());
+                (name, dtype, it.shape(), it.path().to_owned(), it.offset(), it.n_bytes())
+            })
+            .collect()
+    }
+
+    /// Whether numbers are in big-endian order.
+    fn is_big_endian(&self) -> bool {
+        self.file.model().first().endian() == Endian::Big
+    }
+
+    /// The values of a tensor as f32, in its shape.
+    fn decode<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let Some(tensor) = self.file.tensor(name) else { return Err(PyKeyError::new_err(name.to_owned())) };
+        let values = py.detach(|| tensor.decode()).map_err(|error| exception(py, &error))?;
+        Ok(PyArrayDyn::from_owned_array(py, values))
+    }
+}

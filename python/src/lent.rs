@@ -1,0 +1,40 @@
+//! Arrays of Python as bytes that Rust threads read: the only unsafe code of this package.
+#![expect(unsafe_code, reason = "threads that do not hold the interpreter's lock read an array's memory")]
+
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+/// The bytes of an array, which lives as long as this does.
+pub struct Lent {
+    /// Keeps the memory: numpy frees it with the last reference, and refuses to resize an array that somebody refers to.
+    _array: Py<PyArray1<u8>>,
+    start: *const u8,
+    len: usize,
+}
+
+// SAFETY: nothing is written through the pointer, and what it points to is not freed before the reference to the array is dropped,
+// which may happen on any thread. What must hold is that nobody writes to the array meanwhile: `gguf_tools.save` says so to whoever
+// calls it, and a thread of Python that does it all the same changes numbers, not lengths or addresses.
+unsafe impl Send for Lent {}
+// SAFETY: as above; all access is reading.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    /// Lends an array of bytes, which must be contiguous.
+    pub fn new(array: &Bound<'_, PyArray1<u8>>) -> PyResult<Lent> {
+        if !array.is_contiguous() {
+            return Err(PyValueError::new_err("the bytes of a tensor are not contiguous"));
+        }
+        Ok(Lent { start: array.data().cast_const(), len: array.len(), _array: array.clone().unbind() })
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: a contiguous array of bytes of this length begins at `start`, which numpy never moves; it is alive as `_array` is.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}

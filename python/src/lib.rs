@@ -1,0 +1,45 @@
+//! The Python package `gguf_tools`: the calls of `gguf_toolkit` in Python's words. Nothing is decided here.
+//!
+//! Work is done on a thread of its own while Python's waits without the interpreter's lock ([`work`]), so that Ctrl-C and
+//! progress reach it, and other threads go on.
+
+mod arrays;
+mod errors;
+mod files;
+mod jobs;
+mod lent;
+mod measures;
+mod values;
+mod work;
+
+use pyo3::prelude::*;
+
+/// Runs a program of the command line, and gives its exit code. Help and wrong calls end the process.
+#[pyfunction]
+fn run_command(py: Python<'_>, binary: &str, arguments: Vec<std::ffi::OsString>) -> PyResult<u8> {
+    let programs = gguf_tools::commands::BINARIES;
+    let Some(program) = programs.iter().find(|program| program.name == binary) else {
+        return Err(errors::value_error(format!("`{binary}` is no program of this package")));
+    };
+    Ok(py.detach(|| gguf_tools::commands::run(program.name, arguments)))
+}
+
+/// The native half of the package.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<files::File>()?;
+    module.add_function(wrap_pyfunction!(jobs::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::quantize, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::save, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::encode, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::decode, module)?)?;
+    module.add_function(wrap_pyfunction!(measures::perplexity, module)?)?;
+    module.add_function(wrap_pyfunction!(measures::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(values::types, module)?)?;
+    module.add_function(wrap_pyfunction!(values::tensor_types, module)?)?;
+    module.add_function(wrap_pyfunction!(values::architectures, module)?)?;
+    module.add_function(wrap_pyfunction!(run_command, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Work that takes time: on a thread of its own, while Python's thread looks for signals and reports progress.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use gguf_toolkit::Error;
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+
+use crate::errors::exception;
+
+/// How often Python's thread looks up.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What the two threads know of each other.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Set to stop the work.
+    pub cancel: AtomicBool,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Shared {
+    /// Says how much is done; may come in any order.
+    pub fn report(&self, done: u64, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.done.fetch_max(done, Ordering::Relaxed);
+    }
+}
+
+/// What happens on Ctrl-C, and where `progress` raises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnStop {
+    /// The work is waited for, which removes what it has begun.
+    Wait,
+    /// The work ends by itself a little later; it leaves nothing anyway.
+    Leave,
+}
+
+/// Does `work`, calls `progress(done, total)` on this thread meanwhile, and lets signals through.
+pub fn run<R: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    on_stop: OnStop,
+    work: impl FnOnce(&Shared) -> Result<R, Error> + Send + 'static,
+) -> PyResult<R> {
+    let shared = Arc::new(Shared::default());
+    let (sender, receiver) = channel();
+    let theirs = Arc::clone(&shared);
+    let worker = thread::Builder::new().name("gguf_tools".to_owned()).spawn(move || {
+        // A panic is our mistake; it must not take the interpreter with it.
+        let result = catch_unwind(AssertUnwindSafe(|| work(&theirs)));
+        let _nobody_waits = sender.send(result);
+    })?;
+    let mut reported = None;
+    let report = |reported: &mut Option<(u64, u64)>| -> PyResult<()> {
+        let now = (shared.done.load(Ordering::Relaxed), shared.total.load(Ordering::Relaxed));
+        if let Some(progress) = &progress
+            && now.1 > 0
+            && *reported != Some(now)
+        {
+            *reported = Some(now);
+            progress.call1(py, now)?;
+        }
+        Ok(())
+    };
+    loop {
+        let received = py.detach(|| receiver.recv_timeout(LOOK_EVERY).map_err(|error| (error, &receiver)));
+        match received {
+            Ok(Ok(Ok(result))) => {
+                report(&mut reported)?;
+                return Ok(result);
+            }
+            Ok(Ok(Err(error))) => return Err(exception(py, &error)),
+            Ok(Err(panic)) => {
+                let words = panic.downcast_ref::<String>().map(String::as_str);
+                let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+                return Err(PyRuntimeError::new_err(format!("a mistake of gguf_tools: {words}")));
+            }
+            Err((RecvTimeoutError::Disconnected, _)) => {
+                return Err(PyRuntimeError::new_err("a mistake of gguf_tools: the work has ended without a word"));
+            }
+            Err((RecvTimeoutError::Timeout, _)) => {}
+        }
+        if let Err(stop) = py.check_signals().and_then(|()| report(&mut reported)) {
+            shared.cancel.store(true, Ordering::Relaxed);
+            if on_stop == OnStop::Wait {
+                let _joined = py.detach(|| worker.join());
+            }
+            return Err(stop);
+        }
+    }
+}

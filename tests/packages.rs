@@ -1,0 +1,39 @@
+//! What a crate needs to be published: fields of its manifest, a page, licenses. `scripts/check-packages` makes the packages.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, path::Path};
+
+#[test]
+fn every_crate_is_ready_to_be_published_or_says_that_it_is_not() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut unpublished = Vec::new();
+    for folder in folders.chain([root.to_owned()]) {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let package = manifest.split_once("[package]").unwrap().1.split("\n[").next().unwrap();
+        let name = package.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().trim_matches('"');
+        if package.contains("publish = false") {
+            unpublished.push(name.to_owned());
+            continue;
+        }
+        for field in [
+            "description = ",
+            "version.workspace = true",
+            "license.workspace = true",
+            "repository.workspace = true",
+            "readme = \"README.md\"",
+            // Goldens and tests would be most of a package.
+            "include = [",
+        ] {
+            assert!(package.contains(field), "{name}: its manifest has no `{field}`");
+        }
+        for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            let text = fs::read(folder.join(license)).unwrap_or_default();
+            assert!(text == fs::read(root.join(license)).unwrap(), "{name}: {license}");
+        }
+        let page = fs::read_to_string(folder.join("README.md")).unwrap_or_default();
+        assert!(page.contains(&format!("# {name}")), "{name}: README.md does not begin with its name");
+    }
+    unpublished.sort();
+    assert_eq!(unpublished, ["gguf-fuzzing", "gguf-testkit"]);
+}
