@@ -47,9 +47,9 @@ impl Measuring<'_> {
         Model::open(path, &options).map_err(|error| Error::at(path, error))
     }
 
-    fn chunks(&self, path: &Path, model: &Model, text: &str) -> Result<Vec<Chunk>, Error> {
+    fn chunks(&self, path: &Path, model: &Model, text: &[u8]) -> Result<Vec<Chunk>, Error> {
         let failed = |error: eval::Error| Error::at(path, error);
-        let tokens = model.tokenizer().encode(text.as_bytes(), true, false);
+        let tokens = model.tokenizer().encode(text, true, false);
         let settings = Settings { context: self.context, n_chunks: self.windows, stride: None };
         chunks_of_text(model, &tokens.map_err(|error| failed(error.into()))?, &settings).map_err(failed)
     }
@@ -65,7 +65,7 @@ impl Measuring<'_> {
     }
 }
 
-/// The perplexity of a text by the file at `path`, by the reference's definition.
+/// The perplexity of a text (bytes, which need not be UTF-8) by the file at `path`, by the reference's definition.
 ///
 /// # Errors
 /// [`Cause::Evaluation`] for a file that cannot be run, and for a text of fewer than two windows; [`Cause::Interrupted`].
@@ -84,10 +84,10 @@ impl Measuring<'_> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn perplexity(path: impl AsRef<Path>, text: &str, how: &Measuring<'_>) -> Result<Perplexity, Error> {
+pub fn perplexity(path: impl AsRef<Path>, text: impl AsRef<[u8]>, how: &Measuring<'_>) -> Result<Perplexity, Error> {
     let path = path.as_ref();
     let model = how.open(path)?;
-    let chunks = how.chunks(path, &model, text)?;
+    let chunks = how.chunks(path, &model, text.as_ref())?;
     let mut figures = Perplexity::default();
     // Parts are whole groups of windows that run together, the same that one run has, so that stopping between them changes
     // no figure.
@@ -119,12 +119,12 @@ const TOP_K: usize = 10;
 pub fn compare(
     base: impl AsRef<Path>,
     other: impl AsRef<Path>,
-    text: &str,
+    text: impl AsRef<[u8]>,
     how: &Measuring<'_>,
 ) -> Result<Comparison, Error> {
     let (base_path, other_path) = (base.as_ref(), other.as_ref());
     let (base, other) = (how.open(base_path)?, how.open(other_path)?);
-    let chunks = how.chunks(base_path, &base, text)?;
+    let chunks = how.chunks(base_path, &base, text.as_ref())?;
     let watch = &mut |done: usize, _: &[Vec<eval::stats::Position>]| {
         how.report(done, chunks.len());
         !how.is_cancelled()

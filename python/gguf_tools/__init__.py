@@ -1,0 +1,46 @@
+"""Convert, quantize, inspect and evaluate GGUF model files.
+
+    import gguf_tools as gt
+
+    gt.convert("Llama-3.2-1B", "llama-q4_k_m.gguf", type="q4_k_m")
+    gt.save(model, "tuned.gguf", type="q8_0", tokenizer=tokenizer)   # a torch model, straight from memory
+    file = gt.inspect("llama-q4_k_m.gguf")
+    file.metadata["general.architecture"], file["blk.0.attn_q.weight"].decode()
+    gt.perplexity("llama-q4_k_m.gguf", Path("wiki.test.raw"))
+
+Everything here is a translation of the Rust crate ``gguf-toolkit``; files are byte for byte those of the command line.
+"""
+
+from __future__ import annotations
+
+from ._errors import GgufError
+from ._files import File, Metadata, Tensor, inspect
+from ._jobs import PlannedFile, convert, plan, quantize, save
+from ._measures import Comparison, Estimate, Perplexity, compare, perplexity
+from ._native import __version__
+from ._types import TensorType, architectures, decode, encode, tensor_types, types
+
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "File",
+    "GgufError",
+    "Metadata",
+    "Perplexity",
+    "PlannedFile",
+    "Tensor",
+    "TensorType",
+    "__version__",
+    "architectures",
+    "compare",
+    "convert",
+    "decode",
+    "encode",
+    "inspect",
+    "perplexity",
+    "plan",
+    "quantize",
+    "save",
+    "tensor_types",
+    "types",
+]

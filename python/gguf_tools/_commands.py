@@ -1,0 +1,34 @@
+"""The command line programs, which come with the package."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from ._native import run_command
+
+
+def _run(program: str) -> None:
+    # The program has its own way with Ctrl-C: it removes what it has begun.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(run_command(program, sys.argv[1:]))
+
+
+def convert() -> None:
+    """gguf-convert."""
+    _run("gguf-convert")
+
+
+def quantize() -> None:
+    """gguf-quantize."""
+    _run("gguf-quantize")
+
+
+def inspect() -> None:
+    """gguf-inspect."""
+    _run("gguf-inspect")
+
+
+def eval() -> None:
+    """gguf-eval."""
+    _run("gguf-eval")

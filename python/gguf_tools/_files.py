@@ -1,0 +1,145 @@
+"""Reading a GGUF: metadata key by key, tensors as arrays over the mapped file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from . import _native
+
+# Types whose elements are numbers of NumPy; bf16 is not, unless ml_dtypes is there.
+_PLAIN = {"f32": "f4", "f16": "f2", "f64": "f8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8"}
+
+
+class Metadata(Mapping):
+    """The metadata of a file, in its order. A value is made when it is asked for: lists of tokens are long."""
+
+    def __init__(self, file: _native.File) -> None:
+        self._file = file
+        self._keys = dict.fromkeys(file.keys())
+
+    def __getitem__(self, key: str):
+        if key not in self._keys:
+            raise KeyError(key)
+        return self._file.value(key)
+
+    def __iter__(self):
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key) -> bool:
+        return key in self._keys
+
+    def __repr__(self) -> str:
+        return f"<Metadata of {len(self)} keys>"
+
+
+class Tensor:
+    """A tensor of a file. Nothing of it is read before it is asked for."""
+
+    __slots__ = ("_file", "name", "nbytes", "offset", "path", "shape", "type")
+
+    def __init__(self, file: File, name, type, shape, path, offset, nbytes) -> None:
+        self._file = file
+        #: Its name.
+        self.name = name
+        #: Its type, in lower case: ``q4_k``.
+        self.type = type
+        #: Its dimensions, row length last, as torch counts them.
+        self.shape = tuple(shape)
+        #: The file that it lies in.
+        self.path = path
+        #: Its first byte there.
+        self.offset = offset
+        #: Its bytes there.
+        self.nbytes = nbytes
+
+    @property
+    def raw(self):
+        """Its bytes as they are stored, uint8 (..., bytes of a row): a view of the file, read-only, not copied."""
+        import numpy as np
+
+        if not self.nbytes:
+            return np.zeros((*self.shape[:-1], 0), dtype=np.uint8)
+        flat = np.frombuffer(self._file._mapped(self.path), np.uint8, self.nbytes, self.offset)
+        n_rows = 1
+        for dim in self.shape[:-1]:
+            n_rows *= dim
+        return flat.reshape(*self.shape[:-1], self.nbytes // n_rows)
+
+    def numpy(self):
+        """Its numbers where NumPy knows their type (f32, f16, f64, integers), else its bytes as in :attr:`raw`: a view of the
+        file, read-only, not copied."""
+        import numpy as np
+
+        plain = _PLAIN.get(self.type)
+        if plain is None or not self.nbytes:
+            return self.raw
+        order = ">" if self._file._big_endian else "<"
+        count = self.nbytes // int(plain[1])
+        buffer = self._file._mapped(self.path)
+        return np.frombuffer(buffer, np.dtype(order + plain), count, self.offset).reshape(self.shape)
+
+    def decode(self):
+        """Its values as float32, whatever its type."""
+        import numpy as np
+
+        if self.type in _PLAIN:
+            return self.numpy().astype(np.float32)
+        return self._file._native.decode(self.name)
+
+    def __array__(self, dtype=None, copy=None):
+        values = self.decode()
+        return values if dtype is None else values.astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name} {self.type} {list(self.shape)}>"
+
+
+class File(Mapping):
+    """A GGUF model in one file or several: a mapping from the names of its tensors to :class:`Tensor`, in their order."""
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self._native = _native.File(os.fspath(path))
+        self._big_endian = self._native.is_big_endian()
+        self._maps: dict = {}
+        rows = self._native.tensors()
+        self._tensors = {row[0]: Tensor(self, *row) for row in rows}
+        #: The path as it was given.
+        self.path = path
+        #: The metadata; of a model in several files those of the first.
+        self.metadata = Metadata(self._native)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, in order."""
+        return list(self._tensors.values())
+
+    def _mapped(self, path):
+        """The mapped file; arrays over it keep it open."""
+        if path not in self._maps:
+            import mmap
+
+            with open(path, "rb") as file:
+                self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._maps[path]
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self):
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        architecture = self.metadata.get("general.architecture")
+        return f"<File {os.fspath(self.path)}: {architecture}, {len(self)} tensors>"
+
+
+def inspect(path: str | os.PathLike) -> File:
+    """Opens a GGUF file, or the split model that it belongs to. Only headers are read."""
+    return File(path)

@@ -1,0 +1,153 @@
+"""Models in memory: what a checkpoint folder would hold, without the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+
+# Names of safetensors for types of torch and NumPy.
+_DTYPES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0",
+    "complex64": "C64",
+}
+# Weights of a folder, and the index of them; everything else that is small is a small file.
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5", ".onnx", ".index.json")
+_MOST_BYTES = 256 << 20
+
+
+def load(model, config, tokenizer, generation_config, name):
+    """Name, small files and tensors of a model: what ``_native.save`` takes."""
+    is_module = not isinstance(model, dict) and hasattr(model, "state_dict")
+    tensors = _state_dict(model) if is_module else model
+    files = _tokenizer_files(tokenizer)
+    if is_module:
+        config = _config_of(model) if config is None else config
+        if generation_config is None:
+            generation_config = getattr(model, "generation_config", None)
+    for file, value in (("config.json", config), ("generation_config.json", generation_config)):
+        if value is not None:
+            files[file] = _json(value)
+    if name is None:
+        given = json.loads(files["config.json"]) if "config.json" in files else {}
+        name = os.path.basename(str(given.get("_name_or_path") or "")) or "model"
+    return name, list(files.items()), _tensors(tensors)
+
+
+def _state_dict(model) -> dict:
+    """The state dict as ``save_pretrained`` would write it."""
+    state = model.state_dict()
+    try:
+        # Since transformers 5 some models hold weights otherwise than their files: stacks of experts, above all.
+        from transformers.core_model_loading import revert_weight_conversion
+    except ImportError:
+        return state
+    return revert_weight_conversion(model, state)
+
+
+def _config_of(model):
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "to_dict"):
+        return config
+    given = json.loads(_json(config))
+    # A model that was never saved does not say its class yet.
+    given["architectures"] = [type(model).__name__]
+    return given
+
+
+def _json(value) -> bytes:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    # A config of transformers writes what differs from its defaults, as in its file.
+    if hasattr(value, "to_json_string"):
+        return value.to_json_string().encode()
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    return json.dumps(value).encode()
+
+
+def _tokenizer_files(tokenizer) -> dict:
+    if tokenizer is None:
+        return {}
+    if isinstance(tokenizer, dict):
+        return {file: content.encode() if isinstance(content, str) else bytes(content) for file, content in tokenizer.items()}
+    if hasattr(tokenizer, "save_pretrained"):
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save_pretrained(folder)
+            return _folder_files(folder)
+    return _folder_files(tokenizer)
+
+
+def _folder_files(folder) -> dict:
+    """The small files of a folder; of folders inside it the templates and configs."""
+    files = {}
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir():
+            inner = [it for it in os.scandir(entry.path) if it.name == "config.json" or it.name.endswith(".jinja")]
+            for it in inner:
+                files[f"{entry.name}/{it.name}"] = _read(it.path)
+        elif not entry.name.endswith(_WEIGHTS) and entry.stat().st_size <= _MOST_BYTES:
+            files[entry.name] = _read(entry.path)
+    return files
+
+
+def _read(path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _tensors(state) -> list:
+    """Names, types, shapes and bytes. Of several names for the same memory the first is kept, as ``save_pretrained`` does."""
+    tensors, places = [], set()
+    for name, value in state.items():
+        is_torch = hasattr(value, "detach")
+        dtype, shape, flat, place = _of_torch(value) if is_torch else _of_numpy(value)
+        if dtype not in _DTYPES:
+            raise TypeError(f"tensor `{name}`: a checkpoint has no type {dtype}")
+        if flat.size:
+            key = (place, dtype, shape)
+            if key in places:
+                continue
+            places.add(key)
+        tensors.append((name, _DTYPES[dtype], list(shape), flat))
+    return tensors
+
+
+def _of_torch(tensor):
+    import torch
+
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    shape = tuple(tensor.shape)
+    # Where it lies before it is copied: two names of one matrix on another device are one too.
+    place = (str(tensor.device), tensor.data_ptr(), tuple(tensor.stride()))
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return dtype, shape, flat.view(torch.uint8).numpy(), place
+
+
+def _of_numpy(array):
+    import numpy as np
+
+    array = np.asarray(array)
+    place = ("cpu", array.__array_interface__["data"][0], array.strides)
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not np.little_endian):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return array.dtype.name, array.shape, flat.view(np.uint8), place
