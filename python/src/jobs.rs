@@ -29,7 +29,10 @@ impl Settings {
             threads: get("threads")?.map(|it| it.extract()).transpose()?,
             imatrix: get("imatrix")?.map(|it| it.extract()).transpose()?,
             overwrite: get("overwrite")?.map(|it| it.extract()).transpose()?.unwrap_or_default(),
-            allow_requantize: get("allow_requantize")?.map(|it| it.extract()).transpose()?.unwrap_or_default(),
+            allow_requantize: get("allow_requantize")?
+                .map(|it| it.extract())
+                .transpose()?
+                .unwrap_or_default(),
             model_name: get("model_name")?.map(|it| it.extract()).transpose()?,
         })
     }

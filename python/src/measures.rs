@@ -13,7 +13,11 @@ use crate::{
 /// What both measurements take: the text, tokens in a window, windows at most, threads, activations.
 type How = (Vec<u8>, usize, Option<usize>, Option<usize>, String);
 
-fn measuring<'a>(how: &How, shared: &'a Shared, progress: &'a (dyn Fn(usize, usize) + Sync)) -> Measuring<'a> {
+fn measuring<'a>(
+    how: &How,
+    shared: &'a Shared,
+    progress: &'a (dyn Fn(usize, usize) + Sync),
+) -> Measuring<'a> {
     let (_, context, windows, threads, activations) = how;
     Measuring {
         context: *context,

@@ -86,7 +86,9 @@ pub fn run<R: Send + 'static>(
                 return Err(PyRuntimeError::new_err(format!("a mistake of gguf_tools: {words}")));
             }
             Err((RecvTimeoutError::Disconnected, _)) => {
-                return Err(PyRuntimeError::new_err("a mistake of gguf_tools: the work has ended without a word"));
+                return Err(PyRuntimeError::new_err(
+                    "a mistake of gguf_tools: the work has ended without a word",
+                ));
             }
             Err((RecvTimeoutError::Timeout, _)) => {}
         }

@@ -26,7 +26,8 @@ def test_perplexity_and_comparison(bf16, tmp_path):
     shell = json.loads(subprocess.run(call, check=True, capture_output=True).stdout)
     assert (found.value, found.error) == (shell["perplexity"], shell["perplexity_error"])
     compared = gt.compare(bf16, small, text, context=64, windows=3)
-    assert compared.base_perplexity.value == gt.perplexity(bf16, text, context=64, windows=3).value
+    # Sums of another order differ in their last digits.
+    assert compared.base_perplexity.value == pytest.approx(gt.perplexity(bf16, text, context=64, windows=3).value, rel=1e-6)
     assert compared.kl.value > 0 and compared.kl_quantiles["maximum"] >= compared.kl.value
     assert gt.compare(bf16, bf16, TEXT, context=64).kl.value == 0
 

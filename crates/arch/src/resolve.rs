@@ -41,11 +41,7 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
 /// # Errors
 ///
 /// As [`resolve`]; [`ArchError::UnknownClass`] for a row without classes.
-pub fn resolve_as(
-    input: &Input<'_>,
-    options: &Options,
-    arch: &'static Arch,
-) -> Result<Layout, ArchError> {
+pub fn resolve_as(input: &Input<'_>, options: &Options, arch: &'static Arch) -> Result<Layout, ArchError> {
     let named = class_name(&input.config).unwrap_or_default();
     let of_name = arch.classes.iter().find(|class| class.name == named);
     let Some(class) = of_name.or(arch.classes.first()) else {

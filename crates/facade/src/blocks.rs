@@ -67,8 +67,9 @@ fn encode_rows(
     let rows_at_once = (JOB_ELEMS / row_elems).max(1);
     let level = Level::detect();
     let jobs = values.par_chunks(rows_at_once * row_elems);
-    jobs.zip(blocks.par_chunks_mut(rows_at_once * row_bytes))
-        .try_for_each(|(values, out)| quant::encode(dtype, level, Rows { values, row_elems, weights }, out))?;
+    jobs.zip(blocks.par_chunks_mut(rows_at_once * row_bytes)).try_for_each(|(values, out)| {
+        quant::encode(dtype, level, Rows { values, row_elems, weights }, out)
+    })?;
     Ok(out)
 }
 

@@ -266,7 +266,9 @@ fn of_container(error: &gguf::Error) -> Fields {
         E::Length { path, expected, found } => {
             fields!(file: path.display(), expected: expected, found: found)
         }
-        E::Shard { path, source } => Fields { file: Some(path.display().to_string()), ..of_container(source) },
+        E::Shard { path, source } => {
+            Fields { file: Some(path.display().to_string()), ..of_container(source) }
+        }
         E::ShardMissing { path, .. } | E::ShardName { path, .. } => fields!(file: path.display()),
         E::ShardKey { path, key, expected, found } => {
             fields!(file: path.display(), key: key, expected: expected, found: found)

@@ -84,7 +84,11 @@ impl Measuring<'_> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn perplexity(path: impl AsRef<Path>, text: impl AsRef<[u8]>, how: &Measuring<'_>) -> Result<Perplexity, Error> {
+pub fn perplexity(
+    path: impl AsRef<Path>,
+    text: impl AsRef<[u8]>,
+    how: &Measuring<'_>,
+) -> Result<Perplexity, Error> {
     let path = path.as_ref();
     let model = how.open(path)?;
     let chunks = how.chunks(path, &model, text.as_ref())?;

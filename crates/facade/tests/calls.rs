@@ -22,10 +22,7 @@ fn checkpoint() -> PathBuf {
 
 fn bf16(sandbox: &Path) -> PathBuf {
     let path = sandbox.join("bf16.gguf");
-    assert_eq!(
-        gguf_toolkit::convert(checkpoint()).file_type("bf16").write(&path).unwrap(),
-        [path.clone()]
-    );
+    assert_eq!(gguf_toolkit::convert(checkpoint()).file_type("bf16").write(&path).unwrap(), [path.clone()]);
     path
 }
 
@@ -145,8 +142,7 @@ static MINE: Arch = {
     let mut arch = DECODER;
     arch.name = "mine";
     arch.classes = const { &[Class::new("MineForCausalLM")] };
-    arch.tensors =
-        &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP];
+    arch.tensors = &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP];
     arch.vocab = Route::Llama;
     arch
 };
@@ -200,9 +196,8 @@ fn blocks_are_those_of_a_file() {
 
 #[test]
 fn every_type_is_encoded_and_decoded_or_says_why_not() {
-    let values = ndarray::Array2::from_shape_fn((3, 256), |(row, column)| {
-        ((row * 256 + column) as f32 * 0.37).sin()
-    });
+    let values =
+        ndarray::Array2::from_shape_fn((3, 256), |(row, column)| ((row * 256 + column) as f32 * 0.37).sin());
     let importance = vec![1.0; 256];
     for &dtype in gguf_toolkit::dtypes() {
         let encoded = gguf_toolkit::encode_weighted(dtype, values.view(), &importance);
@@ -236,7 +231,8 @@ fn files_are_measured() {
     let how = Measuring { context: 64, progress: Some(&see), ..Measuring::default() };
     let alone = gguf_toolkit::perplexity(&exact, &text, &how).unwrap();
     let compared = gguf_toolkit::compare(&exact, &rounded, &text, &how).unwrap();
-    assert_eq!(alone.value(), compared.base_perplexity.value);
+    // Sums of another order differ in their last digits.
+    assert!((alone.value() / compared.base_perplexity.value - 1.0).abs() < 1e-6);
     assert!((compared.perplexity_ratio.value - 1.0).abs() < 0.05);
     assert!(windows.into_inner().unwrap().contains(&(alone.n_chunks, alone.n_chunks)));
 
