@@ -37,3 +37,25 @@ fn every_crate_is_ready_to_be_published_or_says_that_it_is_not() {
     unpublished.sort();
     assert_eq!(unpublished, ["gguf-fuzzing", "gguf-testkit"]);
 }
+
+/// The profiles of a manifest but that of the mutation loop, which is for tests of this workspace.
+fn profiles(manifest: &str) -> &str {
+    &manifest[manifest.find("[profile.release]").unwrap()..]
+}
+
+#[test]
+fn the_python_package_is_built_with_the_same_profiles() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let ours = profiles(&ours);
+    let (start, end) = (ours.find("# Long runs").unwrap(), ours.find("[profile.dev]").unwrap());
+    let expected = [&ours[..start], &ours[end..]].concat();
+    let path = root.join("python/Cargo.toml");
+    let theirs = fs::read_to_string(&path).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        let blessed = theirs.replace(profiles(&theirs), &expected);
+        fs::write(&path, blessed).unwrap();
+    } else {
+        assert_eq!(profiles(&theirs), expected, "BLESS=1 cargo test --test packages copies them");
+    }
+}

@@ -73,7 +73,7 @@ pub fn convert(
     settings: &Bound<'_, PyDict>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<PathBuf>> {
-    write(py, out, Settings::new(settings)?, progress, move || gguf_toolkit::convert(src))
+    write(py, out, Settings::new(settings)?, progress, move || gguf_toolkit::convert(&src))
 }
 
 /// A GGUF file to files of other types.
@@ -127,7 +127,7 @@ pub fn plan(
 ) -> PyResult<Vec<Planned>> {
     let settings = Settings::new(settings)?;
     let planned = run(py, None, OnStop::Leave, move |_| {
-        let job = if is_gguf { gguf_toolkit::quantize(src) } else { gguf_toolkit::convert(src) };
+        let job = if is_gguf { gguf_toolkit::quantize(src) } else { gguf_toolkit::convert(&src) };
         settings.of(job).plan()
     })?;
     let tensors = |file: &gguf_toolkit::Planned| {

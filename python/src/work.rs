@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{RecvTimeoutError, channel},
     },
@@ -72,8 +72,13 @@ pub fn run<R: Send + 'static>(
         }
         Ok(())
     };
+    // Lent to the time without the interpreter's lock; nobody else takes it.
+    let receiver = Mutex::new(receiver);
     loop {
-        let received = py.detach(|| receiver.recv_timeout(LOOK_EVERY).map_err(|error| (error, &receiver)));
+        let received = py.detach(|| {
+            let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+            receiver.recv_timeout(LOOK_EVERY)
+        });
         match received {
             Ok(Ok(Ok(result))) => {
                 report(&mut reported)?;
@@ -85,12 +90,12 @@ pub fn run<R: Send + 'static>(
                 let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
                 return Err(PyRuntimeError::new_err(format!("a mistake of gguf_tools: {words}")));
             }
-            Err((RecvTimeoutError::Disconnected, _)) => {
+            Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err(
-                    "a mistake of gguf_tools: the work has ended without a word",
+                    "a mistake of gguf_tools: the work ended without a word",
                 ));
             }
-            Err((RecvTimeoutError::Timeout, _)) => {}
+            Err(RecvTimeoutError::Timeout) => {}
         }
         if let Err(stop) = py.check_signals().and_then(|()| report(&mut reported)) {
             shared.cancel.store(true, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::fields::Fields;
 #[derive(Debug)]
 pub struct Error {
     file: Option<PathBuf>,
-    cause: Cause,
+    cause: Box<Cause>,
 }
 
 /// What happened.
@@ -60,7 +60,7 @@ pub enum Cause {
 impl Error {
     /// A failure with this file or folder.
     pub(crate) fn at(file: &Path, cause: impl Into<Cause>) -> Error {
-        Error { file: Some(file.to_owned()), cause: cause.into() }
+        Error { file: Some(file.to_owned()), cause: Box::new(cause.into()) }
     }
 
     /// The file or folder that it is about, as it was given; none where it is about no file.
@@ -80,7 +80,7 @@ impl Error {
 
     /// What a person could do about it.
     pub fn hint(&self) -> Option<String> {
-        match &self.cause {
+        match &*self.cause {
             Cause::Conversion(error) => error.hint(),
             Cause::Container(error) => error.hint().map(str::to_owned),
             Cause::Evaluation(eval::Error::Gguf(error)) => error.hint().map(str::to_owned),
@@ -92,7 +92,7 @@ impl Error {
     /// Whether somebody has stopped the call.
     pub fn is_interrupted(&self) -> bool {
         matches!(
-            self.cause,
+            *self.cause,
             Cause::Interrupted
                 | Cause::Conversion(
                     convert::Error::Cancelled | convert::Error::Read(source::ReadError::Interrupted)
@@ -103,7 +103,7 @@ impl Error {
 
 impl<C: Into<Cause>> From<C> for Error {
     fn from(cause: C) -> Error {
-        Error { file: None, cause: cause.into() }
+        Error { file: None, cause: Box::new(cause.into()) }
     }
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The system's refusals carry their path.
         let has_path = matches!(
-            &self.cause,
+            &*self.cause,
             Cause::Container(gguf::Error::Io { .. })
                 | Cause::Conversion(convert::Error::Gguf(gguf::Error::Io { .. }))
                 | Cause::Evaluation(eval::Error::Gguf(gguf::Error::Io { .. }))

@@ -37,7 +37,7 @@ pub struct Job<'a> {
 
 /// What is read.
 enum From {
-    Folder(PathBuf),
+    Folder(Folder),
     Memory(Memory),
     File(PathBuf),
 }
@@ -59,7 +59,7 @@ pub struct Planned {
 }
 
 /// Converts a Hugging Face checkpoint folder to GGUF files: `config.json`, weights as safetensors or torch pickles,
-/// tokenizer files.
+/// tokenizer files. A [`Folder`] may also be one whose weights are fetched while they are read ([`source::hub`]).
 ///
 /// # Examples
 /// ```no_run
@@ -76,8 +76,8 @@ pub struct Planned {
 /// # Ok(())
 /// # }
 /// ```
-pub fn convert<'a>(folder: impl AsRef<Path>) -> Job<'a> {
-    Job::new(From::Folder(folder.as_ref().to_owned()))
+pub fn convert<'a>(folder: impl Into<Folder>) -> Job<'a> {
+    Job::new(From::Folder(folder.into()))
 }
 
 /// Converts a state dict that is in memory, with the small files that belong to it. Its bytes are not copied.
@@ -239,7 +239,8 @@ impl<'a> Job<'a> {
         let imatrix_path = self.imatrix.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let from = std::mem::replace(&mut self.from, From::Memory(Memory::default()));
         let named = match &from {
-            From::Folder(path) | From::File(path) => Some(path.clone()),
+            From::Folder(folder) => Some(folder.path().to_owned()),
+            From::File(path) => Some(path.clone()),
             From::Memory(_) => None,
         };
         let failed = |cause| match &named {
@@ -263,9 +264,9 @@ impl<'a> Job<'a> {
             From::File(path) => return Ok(Box::new(ModelInput::new(Model::open(&path)?))),
             // With its own rows a folder is kept from being written to.
             From::Folder(folder) if self.architecture.is_none() => {
-                return Ok(Box::new(CheckpointInput::open(Folder::at(folder), &options)?));
+                return Ok(Box::new(CheckpointInput::open(folder, &options)?));
             }
-            From::Folder(folder) => source::open(Folder::at(folder)).map_err(source_error)?,
+            From::Folder(folder) => source::open(folder).map_err(source_error)?,
             From::Memory(memory) => source::open_memory(memory).map_err(source_error)?,
         };
         let Some(architecture) = self.architecture else {

@@ -22,7 +22,7 @@ fn checkpoint() -> PathBuf {
 
 fn bf16(sandbox: &Path) -> PathBuf {
     let path = sandbox.join("bf16.gguf");
-    assert_eq!(gguf_toolkit::convert(checkpoint()).file_type("bf16").write(&path).unwrap(), [path.clone()]);
+    assert_eq!(gguf_toolkit::convert(&checkpoint()).file_type("bf16").write(&path).unwrap(), [path.clone()]);
     path
 }
 
@@ -46,7 +46,7 @@ fn a_file_is_read_and_its_tensors_are_decoded() {
 fn a_folder_becomes_several_types_with_progress() {
     let sandbox = tempfile::tempdir().unwrap();
     let (out, seen) = (sandbox.path().join("new/"), Mutex::new(Vec::new()));
-    let job = || gguf_toolkit::convert(checkpoint()).file_type("q8_0").file_type("Q4_K_M");
+    let job = || gguf_toolkit::convert(&checkpoint()).file_type("q8_0").file_type("Q4_K_M");
     let planned = job().plan().unwrap();
     let see = |done, total| seen.lock().unwrap().push((done, total));
     let paths = job().progress(&see).write(&out).unwrap();
@@ -69,7 +69,7 @@ fn a_folder_becomes_several_types_with_progress() {
 fn a_run_that_is_cancelled_leaves_nothing() {
     let sandbox = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
-    let job = gguf_toolkit::convert(checkpoint()).file_type("f32").cancel(&stop);
+    let job = gguf_toolkit::convert(&checkpoint()).file_type("f32").cancel(&stop);
     let error = job
         .progress(&|_, _| stop.store(true, Ordering::Relaxed))
         .threads(1.try_into().ok())
@@ -102,7 +102,7 @@ fn a_state_dict_in_memory_becomes_the_file_of_its_folder() {
     let sandbox = tempfile::tempdir().unwrap();
     for file_type in ["bf16", "q4_k_m"] {
         let (of_folder, of_memory) = (sandbox.path().join("folder.gguf"), sandbox.path().join("memory.gguf"));
-        let job = gguf_toolkit::convert(checkpoint()).file_type(file_type);
+        let job = gguf_toolkit::convert(&checkpoint()).file_type(file_type);
         job.overwrite(true).write(&of_folder).unwrap();
         let job = gguf_toolkit::save(memory()).file_type(file_type);
         job.overwrite(true).write(&of_memory).unwrap();
@@ -254,11 +254,11 @@ fn errors_name_file_and_facts() {
     assert_eq!(error.file(), Some(path.as_path()));
     assert_eq!(error.fields().found.as_deref(), Some("GGML"));
     assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
-    let error = gguf_toolkit::convert(checkpoint()).file_type("q9_9").plan().unwrap_err();
+    let error = gguf_toolkit::convert(&checkpoint()).file_type("q9_9").plan().unwrap_err();
     assert_eq!(error.fields().found.as_deref(), Some("q9_9"));
-    let error = gguf_toolkit::convert(checkpoint()).plan().unwrap_err();
+    let error = gguf_toolkit::convert(&checkpoint()).plan().unwrap_err();
     assert!(matches!(error.cause(), gguf_toolkit::Cause::NoType));
-    let error = gguf_toolkit::convert(checkpoint()).file_type("iq2_xxs").write(sandbox.path());
+    let error = gguf_toolkit::convert(&checkpoint()).file_type("iq2_xxs").write(sandbox.path());
     let error = error.unwrap_err();
     assert!(error.fields().tensor.is_some() && error.hint().is_some(), "{error}");
 }
