@@ -22,7 +22,10 @@ fn checkpoint() -> PathBuf {
 
 fn bf16(sandbox: &Path) -> PathBuf {
     let path = sandbox.join("bf16.gguf");
-    assert_eq!(gguf_toolkit::convert(&checkpoint()).file_type("bf16").write(&path).unwrap(), [path.clone()]);
+    assert_eq!(
+        gguf_toolkit::convert(&checkpoint()).file_type("bf16").write(&path).unwrap(),
+        vec![path.clone()]
+    );
     path
 }
 
@@ -89,9 +92,8 @@ fn memory() -> Memory {
     };
     let mut files = opened.files.clone();
     files.push(("config.json".to_owned(), fs::read(checkpoint().join("config.json")).unwrap()));
-    for name in ["generation_config.json"] {
-        files.extend(fs::read(checkpoint().join(name)).ok().map(|bytes| (name.to_owned(), bytes)));
-    }
+    let name = "generation_config.json";
+    files.extend(fs::read(checkpoint().join(name)).ok().map(|bytes| (name.to_owned(), bytes)));
     // In any order: a file of safetensors lists tensors by name.
     let tensors = opened.tensors.iter().rev().map(tensor).collect();
     Memory { name: opened.folder_name.clone(), files, tensors }
