@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 # Names of safetensors for types of torch and NumPy.
 _DTYPES = {
@@ -50,7 +51,14 @@ def load(model, config, tokenizer, generation_config, name):
 
 def _state_dict(model) -> dict:
     """The state dict as ``save_pretrained`` would write it."""
-    state = model.state_dict()
+    tied = getattr(model, "all_tied_weights_keys", None) or ()
+    ignored = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_save", None) or ()]
+    # A matrix that is another one stands under the name of that: names are sorted below, and the first is kept.
+    state = {
+        name: value
+        for name, value in model.state_dict().items()
+        if name not in tied and not any(pattern.search(name) for pattern in ignored)
+    }
     try:
         # Since transformers 5 some models hold weights otherwise than their files: stacks of experts, above all.
         from transformers.core_model_loading import revert_weight_conversion
