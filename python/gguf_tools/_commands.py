@@ -11,7 +11,7 @@ from ._native import run_command
 def _run(program: str) -> None:
     # The program has its own way with Ctrl-C: it removes what it has begun.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(run_command(program, sys.argv[1:]))
+    sys.exit(run_command(program, sys.argv[0], sys.argv[1:]))
 
 
 def convert() -> None:

@@ -12,16 +12,18 @@ mod measures;
 mod values;
 mod work;
 
+use std::{ffi::OsString, path::PathBuf};
+
 use pyo3::prelude::*;
 
 /// Runs a program of the command line, and gives its exit code. Help and wrong calls end the process.
 #[pyfunction]
-fn run_command(py: Python<'_>, binary: &str, arguments: Vec<std::ffi::OsString>) -> PyResult<u8> {
+fn run_command(py: Python<'_>, binary: &str, called: PathBuf, arguments: Vec<OsString>) -> PyResult<u8> {
     let programs = gguf_tools::commands::BINARIES;
     let Some(program) = programs.iter().find(|program| program.name == binary) else {
         return Err(errors::value_error(format!("`{binary}` is no program of this package")));
     };
-    Ok(py.detach(|| gguf_tools::commands::run(program.name, arguments)))
+    Ok(py.detach(|| gguf_tools::commands::run(program.name, &called, arguments)))
 }
 
 /// The native half of the package.
