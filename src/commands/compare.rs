@@ -282,12 +282,12 @@ fn what_decides(
     plan: &Plan,
 ) -> Result<serde_json::Value, Failure> {
     let base = match base {
-        Opened::Model(model) => part_file::fingerprint(model),
+        Opened::Model(model) => refine::fingerprint(model),
         Opened::Logits(_) => part_file::fingerprint_of_file(base_path)?,
     };
     Ok(json!({
         "base": base,
-        "files": others.iter().map(part_file::fingerprint).collect::<Vec<_>>(),
+        "files": others.iter().map(refine::fingerprint).collect::<Vec<_>>(),
         "text": args.text.as_ref().map(|text| part_file::sha256_of(text)).transpose()?,
         "context": plan.context,
         "predictions in a window": n_counted(&plan.chunks),

@@ -192,7 +192,7 @@ fn part(
         windows: range,
         n_windows: chunks.len(),
         run: json!({
-            "model": part_file::fingerprint(model),
+            "model": refine::fingerprint(model),
             "text": part_file::sha256_of(text)?,
             "context": args.context,
             "process_output": args.process_output,

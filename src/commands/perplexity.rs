@@ -143,7 +143,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             windows: range,
             n_windows: chunks.len(),
             run: json!({
-                "model": part_file::fingerprint(&model),
+                "model": refine::fingerprint(&model),
                 "text": part_file::sha256_of(text)?,
                 "context": args.context,
                 "stride": args.stride,

@@ -73,9 +73,33 @@ pub fn render(
     bos: &str,
     eos: &str,
 ) -> Result<String, ChatError> {
+    render_apart(template, conversation, bos, eos, true)
+}
+
+/// The text of a conversation that is over, as models are trained on: without the beginning of a further turn.
+///
+/// # Errors
+/// As [`render`].
+pub fn transcript(
+    template: &str,
+    conversation: &Conversation<'_>,
+    bos: &str,
+    eos: &str,
+) -> Result<String, ChatError> {
+    render_apart(template, conversation, bos, eos, false)
+}
+
+/// On a thread whose stack is large enough.
+fn render_apart(
+    template: &str,
+    conversation: &Conversation<'_>,
+    bos: &str,
+    eos: &str,
+    goes_on: bool,
+) -> Result<String, ChatError> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        let run = || render_here(template, conversation, bos, eos);
+        let run = || render_here(template, conversation, bos, eos, goes_on);
         let running = thread.spawn_scoped(scope, run);
         let running = running.map_err(|error| ChatError::Template(format!("no thread for it: {error}")))?;
         // Found by mutation: the engine itself has faults (2.24.0: an empty text that is turned around), which end no program.
@@ -83,12 +107,13 @@ pub fn render(
     })
 }
 
-/// [`render`], on the stack that it is called on.
+/// [`render`] or [`transcript`], on the stack that it is called on.
 fn render_here(
     template: &str,
     conversation: &Conversation<'_>,
     bos: &str,
     eos: &str,
+    goes_on: bool,
 ) -> Result<String, ChatError> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
@@ -117,7 +142,7 @@ fn render_here(
     let values = context! {
         messages => messages,
         tools => tools,
-        add_generation_prompt => true,
+        add_generation_prompt => goes_on,
         bos_token => bos,
         eos_token => eos,
     };

@@ -15,6 +15,17 @@ pub(crate) trait Graph: Send + Sync {
     /// Rows of the wanted positions, ready for the output matrix: (n_wanted, n_embd).
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error>;
 
+    /// Steps that a run can be cut into: one for a graph that is not cut.
+    fn n_steps(&self) -> usize {
+        1
+    }
+
+    /// Runs step `index` on the streams that the step before left, each (n, n_embd): none before the first step, and behind
+    /// the last the one that [`Graph::run`] gives. What later steps want beside them stays in the pass.
+    fn step(&self, _index: usize, _streams: Vec<Rows>, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
+        Ok(vec![self.run(pass)?])
+    }
+
     /// Whether rows of pictures may stand in the place of tokens.
     fn takes_pictures(&self) -> bool {
         false

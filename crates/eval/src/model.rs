@@ -164,6 +164,11 @@ impl Model {
         &self.tokenizer
     }
 
+    /// The graph with its head and its sizes.
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
     /// Whether rows are multiplied with a tensor as a matrix; not so with norms, biases, convolutions and factors of
     /// token shifts.
     pub(crate) fn is_multiplied(&self, tensor: &str) -> bool {
@@ -401,6 +406,17 @@ impl Model {
         Ok(hidden)
     }
 
+    /// Makes a batch of sequences, and runs `with` on it.
+    pub(crate) fn batch<R>(
+        &self,
+        sequences: &[Sequence<'_>],
+        observer: Option<&mut dyn Observer>,
+        with: impl FnOnce(Pass<'_, '_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let (tokens, spans, _) = joined(sequences, 0)?;
+        with(Pass::new(tokens, spans, self.activations, observer, None))
+    }
+
     fn pass(
         &self,
         sequences: &[Sequence<'_>],
@@ -408,19 +424,7 @@ impl Model {
         observer: Option<&mut dyn Observer>,
         session: Option<&mut Session>,
     ) -> Result<Hidden, Error> {
-        let (mut tokens, mut spans, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-        let mut n_wanted = 0;
-        for sequence in sequences {
-            let Range { start, end } = sequence.wanted;
-            if start > end || end > sequence.tokens.len() {
-                return Err(Error::WantedRange { start, end, len: sequence.tokens.len() });
-            }
-            let first = tokens.len();
-            tokens.extend_from_slice(sequence.tokens);
-            spans.push(Span { rows: first..tokens.len(), position, wanted: first + start..first + end });
-            n_wanted += end - start;
-            ends.push(n_wanted);
-        }
+        let (tokens, spans, ends) = joined(sequences, position)?;
         let mut pass = Pass::new(tokens, spans, self.activations, observer, session);
         let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
         // Hidden rows may be kept for as long as the caller likes; the pass's memory need not be.
@@ -453,4 +457,25 @@ impl Model {
         self.pool.install(|| head.run(x, self.activations, out));
         Ok(())
     }
+}
+
+/// Tokens of all sequences, one after the other; where each of them lies; the index behind the last wanted row of each,
+/// counted among those.
+type Joined = (Vec<u32>, Vec<Span>, Vec<usize>);
+
+fn joined(sequences: &[Sequence<'_>], position: usize) -> Result<Joined, Error> {
+    let (mut tokens, mut spans, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+    let mut n_wanted = 0;
+    for sequence in sequences {
+        let Range { start, end } = sequence.wanted;
+        if start > end || end > sequence.tokens.len() {
+            return Err(Error::WantedRange { start, end, len: sequence.tokens.len() });
+        }
+        let first = tokens.len();
+        tokens.extend_from_slice(sequence.tokens);
+        spans.push(Span { rows: first..tokens.len(), position, wanted: first + start..first + end });
+        n_wanted += end - start;
+        ends.push(n_wanted);
+    }
+    Ok((tokens, spans, ends))
 }

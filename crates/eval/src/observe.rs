@@ -1,7 +1,7 @@
 //! Who wants to see the inputs of products.
 
 /// Which part of a tensor was multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// All of it.
     Whole,
@@ -21,8 +21,29 @@ pub enum Part {
     },
 }
 
+/// Rows that one matrix or several were multiplied with at once: queries, keys and values share what goes into them.
+#[derive(Debug, Clone, Copy)]
+pub struct Multiplied<'a> {
+    /// Tensors, and which part of each.
+    pub by: &'a [(&'a str, Part)],
+    /// (n_rows, n_in), row-major. An expert may have got no rows.
+    pub rows: &'a [f32],
+    /// Columns of the matrices.
+    pub n_in: usize,
+    /// The token that each row belongs to, counted over the whole batch; none where row i is that of token i.
+    pub tokens: Option<&'a [usize]>,
+}
+
 /// Sees what weights are multiplied with: importance matrices are made of it.
 pub trait Observer: Send {
     /// A part of `tensor` was multiplied with `input` (n_rows, n_in), row-major. An expert may have got no rows.
     fn mul_mat(&mut self, tensor: &str, part: Part, input: &[f32], n_in: usize);
+
+    /// The same for all matrices that were multiplied with the same rows; told to each of them, unless an observer knows
+    /// better.
+    fn multiplied(&mut self, call: &Multiplied<'_>) {
+        for (tensor, part) in call.by {
+            self.mul_mat(tensor, *part, call.rows, call.n_in);
+        }
+    }
 }

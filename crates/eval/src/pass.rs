@@ -8,7 +8,7 @@ use tensor::DType;
 
 use crate::{
     Error,
-    observe::{Observer, Part},
+    observe::{Multiplied, Observer, Part},
     ops::{
         Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_mat, round, round_into,
     },
@@ -35,7 +35,15 @@ pub(crate) struct Placed<'a> {
     pub embedding: &'a Embedding,
 }
 
-/// One run over a batch.
+/// What later layers want of earlier ones beside the residual stream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Carried {
+    pub first_values: Option<Rows>,
+    pub per_layer_inputs: Option<Rows>,
+    pub key_values: BTreeMap<usize, KeyValue>,
+}
+
+/// One run over a batch, or over some steps of one.
 pub(crate) struct Pass<'a, 'o> {
     /// Tokens of all sequences, one after the other.
     pub tokens: Vec<u32>,
@@ -55,6 +63,8 @@ pub(crate) struct Pass<'a, 'o> {
     pub first_values: Option<Rows>,
     /// Gemma 3n and 4: what each layer is told of the tokens: (n, n_layer * n_embd_per_layer).
     pub per_layer_inputs: Option<Rows>,
+    /// The tokens whose rows were gathered for the products to come; none where these are the rows of all tokens.
+    pub routed: Option<Vec<usize>>,
     /// Without a session, keys and values that layers of this run see.
     key_values: BTreeMap<usize, KeyValue>,
     buffers: Buffers,
@@ -83,8 +93,28 @@ impl<'a, 'o> Pass<'a, 'o> {
             session,
             first_values: None,
             per_layer_inputs: None,
+            routed: None,
             key_values: BTreeMap::new(),
             buffers: Buffers::default(),
+        }
+    }
+
+    /// Goes on behind an earlier step of the same batch, with memory that passes share.
+    pub fn resume(mut self, carried: Carried, buffers: &Buffers) -> Self {
+        let Carried { first_values, per_layer_inputs, key_values } = carried;
+        (self.first_values, self.per_layer_inputs, self.key_values) =
+            (first_values, per_layer_inputs, key_values);
+        self.buffers = buffers.clone();
+        self
+    }
+
+    /// What steps to come want of those so far, in memory of its own.
+    pub fn carry(self) -> Carried {
+        let kept = |(index, (key, value)): (usize, KeyValue)| (index, (key.detached(), value.detached()));
+        Carried {
+            first_values: self.first_values.map(Rows::detached),
+            per_layer_inputs: self.per_layer_inputs.map(Rows::detached),
+            key_values: self.key_values.into_iter().map(kept).collect(),
         }
     }
 
@@ -215,8 +245,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// Products of weights with the same input, shown to the observer.
     pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
         if let Some(observer) = &mut self.observer {
-            let rows = x.as_slice().expect("the input of products is whole rows");
-            for product in &products {
+            let by = products.iter().map(|product| {
                 let weight = product.weight;
                 let (index, n) = (product.index, weight.n_stack);
                 let part = match weight.is_by_head {
@@ -224,8 +253,12 @@ impl<'a, 'o> Pass<'a, 'o> {
                     false if n > 1 => Part::Expert { index, n },
                     false => Part::Whole,
                 };
-                observer.mul_mat(&weight.name, part, rows, weight.n_in);
-            }
+                (weight.name.as_str(), part)
+            });
+            let by: Vec<(&str, Part)> = by.collect();
+            let rows = x.as_slice().expect("the input of products is whole rows");
+            let call = Multiplied { by: &by, rows, n_in: x.ncols(), tokens: self.routed.as_deref() };
+            observer.multiplied(&call);
         }
         if self.activations == Activations::F32 {
             return mul_mat(x, products);

@@ -31,6 +31,7 @@ const FLOORS: &[&[&str]] = &[
     // What runs which architecture, and what runs all of them.
     &["models"],
     &["model"],
+    &["steps"],
     // Pictures: pixels, patches, layers, towers.
     &["vision"],
     // What is done with a model.

@@ -1,5 +1,7 @@
 //! What can be wrong.
 
+use std::{io, path::PathBuf};
+
 /// Why statistics could not be gathered or a matrix not be rounded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,4 +58,80 @@ pub enum Error {
         /// The length that would be right.
         expected: usize,
     },
+    /// A file of statistics could not be read or written.
+    #[error(transparent)]
+    Gguf(#[from] gguf::Error),
+    /// What goes into a matrix is not finite.
+    #[error(
+        "tensor `{tensor}`: what goes into it is {value} in column {column}, at token {token} of window {window}"
+    )]
+    NotFiniteInput {
+        /// The tensor.
+        tensor: String,
+        /// The value: NaN or an infinity.
+        value: f32,
+        /// Which column, from 0.
+        column: usize,
+        /// Which window of the text, from 1.
+        window: usize,
+        /// Which of its tokens, from 1.
+        token: usize,
+    },
+    /// A text with too few tokens for the width of a model.
+    #[error("the text has {found} tokens to learn from, and an input of {columns} columns needs {needed}")]
+    TooFewTokens {
+        /// Tokens that are not held out.
+        found: usize,
+        /// Columns of the widest input that every token goes through.
+        columns: usize,
+        /// The fewest tokens that are taken.
+        needed: usize,
+    },
+    /// A line of a file of chats that holds none.
+    #[error("line {line}: {problem}")]
+    Chat {
+        /// Which one, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Statistics of another model, text or setting.
+    #[error("the statistics in `{path}` are of another {what}: {found}, expected {expected}")]
+    OtherMoments {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// Its value in the file.
+        found: String,
+        /// Its value now.
+        expected: String,
+    },
+    /// A file of statistics that does not hold together.
+    #[error("the statistics in `{path}` do not hold together: {problem}")]
+    BrokenMoments {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Statistics that cannot be added.
+    #[error("the statistics cannot be added: {problem}")]
+    NotAddable {
+        /// Why.
+        problem: String,
+    },
+    /// What the system says of a file.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The one who watches wanted it to end.
+    #[error("interrupted")]
+    Interrupted,
 }

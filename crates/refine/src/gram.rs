@@ -22,6 +22,25 @@ impl Gram {
         (n_columns.checked_mul(n_columns) == Some(sums.len())).then_some(Gram { n_columns, n_tokens, sums })
     }
 
+    /// The same of the upper half of the sums, each of whose values is in its place, row-major; what is below is replaced.
+    pub fn from_upper(n_columns: usize, n_tokens: u64, mut sums: Vec<f32>) -> Option<Gram> {
+        if n_columns.checked_mul(n_columns) != Some(sums.len()) {
+            return None;
+        }
+        // Block by block, so that neither half is walked across its rows for long.
+        const BLOCK: usize = 64;
+        for top in (0..n_columns).step_by(BLOCK) {
+            for left in (top..n_columns).step_by(BLOCK) {
+                for row in top..(top + BLOCK).min(n_columns) {
+                    for column in left.max(row + 1)..(left + BLOCK).min(n_columns) {
+                        sums[column * n_columns + row] = sums[row * n_columns + column];
+                    }
+                }
+            }
+        }
+        Some(Gram { n_columns, n_tokens, sums })
+    }
+
     /// Columns of the matrix.
     pub fn n_columns(&self) -> usize {
         self.n_columns
@@ -41,5 +60,50 @@ impl Gram {
     /// The sums, row-major: (n_columns, n_columns).
     pub fn sums(&self) -> &[f32] {
         &self.sums
+    }
+
+    /// Adds sums over other tokens; false, and nothing is added, where these have another number of columns.
+    pub fn add(&mut self, other: &Gram) -> bool {
+        if self.n_columns != other.n_columns {
+            return false;
+        }
+        self.sums.iter_mut().zip(&other.sums).for_each(|(sum, more)| *sum += more);
+        self.n_tokens = self.n_tokens.saturating_add(other.n_tokens);
+        true
+    }
+
+    /// Columns into which nothing but zeros went.
+    pub fn dead_columns(&self) -> Vec<usize> {
+        // A sum of squares is zero where each of them is, or below the smallest number of f32.
+        (0..self.n_columns).filter(|column| self.sums[column * (self.n_columns + 1)] == 0.0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lower_half_is_made_of_the_upper() {
+        // Several blocks, and a last one that is not full.
+        let n = 150;
+        let upper = |row: usize, column: usize| (row * 1000 + column) as f32;
+        let sums = (0..n * n).map(|at| if at / n <= at % n { upper(at / n, at % n) } else { f32::NAN });
+        let gram = Gram::from_upper(n, 7, sums.collect()).unwrap();
+        for row in 0..n {
+            for column in 0..n {
+                assert_eq!(gram.sums()[row * n + column], upper(row.min(column), row.max(column)));
+            }
+        }
+        assert_eq!(Gram::from_upper(3, 0, vec![0.0; 8]), None);
+    }
+
+    #[test]
+    fn sums_of_another_width_are_not_added() {
+        let mut gram = Gram::from_sums(2, 1, vec![1.0, 0.0, 0.0, 0.0]).unwrap();
+        assert_eq!(gram.dead_columns(), [1]);
+        assert!(!gram.add(&Gram::new(3)));
+        assert!(gram.add(&gram.clone()));
+        assert_eq!((gram.sums(), gram.n_tokens()), (&[2.0, 0.0, 0.0, 0.0][..], 2));
     }
 }

@@ -16,9 +16,12 @@
 )]
 
 mod error;
+mod fingerprint;
 mod gram;
 mod rounding;
+pub mod moments;
 
 pub use error::Error;
+pub use fingerprint::{fingerprint, fingerprint_of};
 pub use gram::Gram;
 pub use rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error};

@@ -17,7 +17,7 @@ use std::{
 };
 
 use clap::Args;
-use eval::{Model, chunks::Chunk};
+use eval::chunks::Chunk;
 use gguf::{Mapped, PartNumber};
 use quant::Level;
 use serde::{Deserialize, Serialize};
@@ -293,41 +293,13 @@ fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What tells a model from another: length and a digest of its headers and of some of its data.
-pub(in crate::commands) fn fingerprint(model: &Model) -> String {
-    let shards = model.file().shards().iter();
-    fingerprint_of(shards.map(|(_, file)| (file.bytes(), file.data_offset() as usize)))
-}
-
-/// The same of a file without a header.
+/// What tells a file without a header from another.
 ///
 /// # Errors
 /// It cannot be opened.
 pub(in crate::commands) fn fingerprint_of_file(path: &Path) -> Result<String, Failure> {
     let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
-    Ok(fingerprint_of([(&bytes, 0)].into_iter()))
-}
-
-/// Pieces of each file's data that are looked at, and their bytes: a few megabytes at most.
-const N_SAMPLES: usize = 256;
-const SAMPLE_BYTES: usize = 4096;
-
-fn fingerprint_of<'a>(files: impl Iterator<Item = (&'a Mapped, usize)>) -> String {
-    let mut digest = Sha256::new();
-    let mut n_bytes = 0u64;
-    for (bytes, data_offset) in files {
-        n_bytes += bytes.len() as u64;
-        let data_offset = data_offset.min(bytes.len());
-        digest.update((bytes.len() as u64).to_le_bytes());
-        digest.update(&bytes[..data_offset]);
-        // Pieces at equal distances, so that files of one shape and other weights are told apart without being read.
-        let data = &bytes[data_offset..];
-        let step = (data.len() / N_SAMPLES).max(SAMPLE_BYTES);
-        for start in (0..data.len()).step_by(step) {
-            digest.update(&data[start..(start + SAMPLE_BYTES).min(data.len())]);
-        }
-    }
-    format!("{n_bytes} bytes, SHA-256 {}", hex(&digest.finalize()))
+    Ok(refine::fingerprint_of([(&bytes, 0)].into_iter()))
 }
 
 /// The SHA-256 of a small file.

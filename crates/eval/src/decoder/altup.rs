@@ -89,23 +89,28 @@ impl AltUp {
         self.split.n_stack + 1
     }
 
-    /// Runs the layers on a scaled embedding `x (n, n_embd) -> (n, n_embd)`.
-    pub fn run(&self, layers: &[Layer], x: Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        // Step 1: the embedding becomes N streams.
+    /// A scaled embedding `x` (n, n_embd) becomes N streams.
+    pub fn begin(&self, x: Rows, pass: &mut Pass<'_, '_>) -> Vec<Rows> {
         let mut streams = vec![x];
         for i in 0..self.split.n_stack {
             let stream = as_long_as(&streams[0], &streams[0], &self.split, i, pass);
             streams.push(stream);
         }
-        // Step 2: every layer runs on the active stream alone, and the others follow what it did to that.
-        for (i, (layer, own)) in layers.iter().zip(&self.layers).enumerate() {
-            own.predict(&mut streams, self.active, pass);
-            let mut y = pass.scratch(streams[0].nrows(), streams[0].ncols());
-            y.copy_from(&streams[self.active]);
-            layer.run(i, &mut y, pass);
-            own.correct(&mut streams, self.active, y, pass);
-        }
-        // Step 3: the streams become one.
+        streams
+    }
+
+    /// Layer `i` runs on the active stream alone, and the others follow what it did to that.
+    pub fn run_layer(&self, i: usize, layer: &Layer, streams: &mut [Rows], pass: &mut Pass<'_, '_>) {
+        let own = &self.layers[i];
+        own.predict(streams, self.active, pass);
+        let mut y = pass.scratch(streams[0].nrows(), streams[0].ncols());
+        y.copy_from(&streams[self.active]);
+        layer.run(i, &mut y, pass);
+        own.correct(streams, self.active, y, pass);
+    }
+
+    /// The streams become one: (n, n_embd).
+    pub fn end(&self, streams: &[Rows], pass: &mut Pass<'_, '_>) -> Rows {
         let mut merged = pass.scratch(streams[0].nrows(), streams[0].ncols());
         merged.copy_from(&streams[0]);
         for (i, stream) in streams[1..].iter().enumerate() {

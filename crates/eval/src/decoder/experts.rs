@@ -270,7 +270,9 @@ impl Experts {
             if self.scale_input {
                 x.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
             }
+            pass.routed = Some(rows.clone());
             let y = self.run_one(expert, &x, pass);
+            pass.routed = None;
             for ((row, weight), y) in rows.iter().zip(weights).zip(y.rows()) {
                 out.row_mut(*row).scaled_add(if self.scale_input { 1.0 } else { *weight }, &y);
             }

@@ -126,9 +126,9 @@ fn token_type(weights: &mut Weights<'_>, n_embd: usize) -> Result<Option<Vec<f32
     Ok(Some(row))
 }
 
-impl Graph for Decoder {
-    /// `x = norm(scale * E[token] + P[position] + T[0])`, the layers, the norm of the output.
-    fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+impl Decoder {
+    /// `x = norm(scale * E[token] + P[position] + T[0])`: (n, n_embd) for each stream.
+    fn begin(&self, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
         let mut x = pass.embed(&self.embedding)?;
         if self.embedding_scale != 1.0 {
             x *= self.embedding_scale;
@@ -147,21 +147,66 @@ impl Graph for Decoder {
         if let Some(inputs) = &self.per_layer_inputs {
             pass.per_layer_inputs = Some(inputs.run(&x, pass)?);
         }
+        Ok(match &self.altup {
+            Some(altup) => altup.begin(x, pass),
+            None => vec![x],
+        })
+    }
+
+    /// Layer `i`.
+    fn run_layer(&self, i: usize, streams: &mut [Rows], pass: &mut Pass<'_, '_>) {
         match &self.altup {
-            Some(altup) => x = altup.run(&self.layers, x, pass),
+            Some(altup) => altup.run_layer(i, &self.layers[i], streams, pass),
             None => {
-                for (i, layer) in self.layers.iter().enumerate() {
-                    layer.run(i, &mut x, pass);
-                    pass.add_deep_features(i, &mut x);
-                }
+                self.layers[i].run(i, &mut streams[0], pass);
+                pass.add_deep_features(i, &mut streams[0]);
             }
         }
+    }
+
+    /// The wanted rows, normalized: (n_wanted, n_embd).
+    fn end(&self, mut streams: Vec<Rows>, pass: &mut Pass<'_, '_>) -> Rows {
+        let x = match &self.altup {
+            Some(altup) => altup.end(&streams, pass),
+            None => streams.swap_remove(0),
+        };
         // From here on only the wanted rows count: for perplexity half of them, in generation one.
         let mut wanted = x.select_rows(&pass.wanted_rows());
         if let Some(norm) = &self.output_norm {
             norm.apply(&mut wanted);
         }
-        Ok(wanted)
+        wanted
+    }
+}
+
+impl Graph for Decoder {
+    fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
+        let mut streams = self.begin(pass)?;
+        for i in 0..self.layers.len() {
+            self.run_layer(i, &mut streams, pass);
+        }
+        Ok(self.end(streams, pass))
+    }
+
+    /// What is before the layers, each of them, and what is behind.
+    fn n_steps(&self) -> usize {
+        self.layers.len() + 2
+    }
+
+    fn step(
+        &self,
+        index: usize,
+        mut streams: Vec<Rows>,
+        pass: &mut Pass<'_, '_>,
+    ) -> Result<Vec<Rows>, Error> {
+        match index.checked_sub(1) {
+            None => self.begin(pass),
+            Some(i) if i < self.layers.len() => {
+                self.run_layer(i, &mut streams, pass);
+                Ok(streams)
+            }
+            Some(_) => Ok(vec![self.end(streams, pass)]),
+        }
     }
 
     fn takes_pictures(&self) -> bool {

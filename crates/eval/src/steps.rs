@@ -1,0 +1,176 @@
+//! A model run a step at a time: all of a text through one layer, then all of it through the next.
+//!
+//! What is gathered of a layer needs memory for that layer alone, and each weight is decoded once for each batch all the same.
+
+use std::io::{self, Read, Write};
+
+use crate::{
+    Error, Model, Observer, Sequence,
+    observe::{Multiplied, Part},
+    ops::{Buffers, Rows},
+    pass::Carried,
+};
+
+/// What a batch of sequences leaves between two steps: its residual streams, and what later layers want beside them. Nothing
+/// before the first step.
+#[derive(Debug, Clone, Default)]
+pub struct Between {
+    streams: Vec<Rows>,
+    carried: Carried,
+}
+
+impl Between {
+    fn all(&self) -> impl Iterator<Item = &Rows> {
+        let Carried { first_values, per_layer_inputs, key_values } = &self.carried;
+        let pairs = key_values.values().flat_map(|(key, value)| [key, value]);
+        self.streams.iter().chain(first_values).chain(per_layer_inputs).chain(pairs)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Rows> {
+        let Carried { first_values, per_layer_inputs, key_values } = &mut self.carried;
+        let pairs = key_values.values_mut().flat_map(|(key, value)| [key, value]);
+        self.streams.iter_mut().chain(first_values).chain(per_layer_inputs).chain(pairs)
+    }
+
+    /// Bytes that its values take.
+    pub fn n_bytes(&self) -> u64 {
+        self.all().map(|rows| rows.len() as u64 * 4).sum()
+    }
+
+    /// Writes all values: f32, little-endian.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(4 * CHUNK_ELEMS);
+        for values in self.all().flat_map(|rows| rows.as_slice().chunks(CHUNK_ELEMS)) {
+            bytes.clear();
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            to.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The shapes of the values, for [`Between::read`].
+    pub fn shapes(&self) -> BetweenShapes {
+        let shape = |rows: &Rows| (rows.nrows(), rows.ncols());
+        let Carried { first_values, per_layer_inputs, key_values } = &self.carried;
+        BetweenShapes {
+            streams: self.streams.iter().map(shape).collect(),
+            first_values: first_values.as_ref().map(shape),
+            per_layer_inputs: per_layer_inputs.as_ref().map(shape),
+            key_values: key_values
+                .iter()
+                .map(|(index, (key, value))| (*index, shape(key), shape(value)))
+                .collect(),
+        }
+    }
+
+    /// Reads what [`Between::write`] wrote.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read(shapes: &BetweenShapes, from: &mut dyn Read) -> io::Result<Between> {
+        let zeros = |shape: &(usize, usize)| Rows::zeros(shape.0, shape.1);
+        let pair = |(index, key, value): &(usize, _, _)| (*index, (zeros(key), zeros(value)));
+        let mut between = Between {
+            streams: shapes.streams.iter().map(zeros).collect(),
+            carried: Carried {
+                first_values: shapes.first_values.as_ref().map(zeros),
+                per_layer_inputs: shapes.per_layer_inputs.as_ref().map(zeros),
+                key_values: shapes.key_values.iter().map(pair).collect(),
+            },
+        };
+        let mut bytes = vec![0; 4 * CHUNK_ELEMS];
+        for values in between.all_mut().flat_map(|rows| rows.as_mut_slice().chunks_mut(CHUNK_ELEMS)) {
+            let bytes = &mut bytes[..4 * values.len()];
+            from.read_exact(bytes)?;
+            for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+        }
+        Ok(between)
+    }
+}
+
+/// Values that are written or read at once.
+const CHUNK_ELEMS: usize = 1 << 16;
+
+/// The shapes of what a batch leaves between two steps, each (n_rows, width).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BetweenShapes {
+    streams: Vec<(usize, usize)>,
+    first_values: Option<(usize, usize)>,
+    per_layer_inputs: Option<(usize, usize)>,
+    key_values: Vec<(usize, (usize, usize), (usize, usize))>,
+}
+
+/// Runs batches of sequences a step at a time, in the same memory.
+pub struct Steps<'m> {
+    model: &'m Model,
+    buffers: Buffers,
+}
+
+impl<'m> Steps<'m> {
+    /// The steps of a model.
+    ///
+    /// # Errors
+    /// [`Error::NoFeatures`] for a model of sound.
+    pub fn new(model: &'m Model) -> Result<Steps<'m>, Error> {
+        if model.audio_input().is_some() {
+            return Err(Error::NoFeatures { architecture: model.architecture().to_owned() });
+        }
+        Ok(Steps { model, buffers: Buffers::default() })
+    }
+
+    /// How many there are: of a decoder what is before the layers, each layer, and what is behind; of others one.
+    pub fn n_steps(&self) -> usize {
+        self.model.prepared().graph.n_steps()
+    }
+
+    /// How many rows to run together at most: as many as [`Model::sequences_at_once`] allows sequences of one token.
+    pub fn rows_at_once(&self) -> usize {
+        self.model.sequences_at_once(1)
+    }
+
+    /// Bytes that are alive at once while so many rows run, about: activations, and weights that are decoded.
+    pub fn working_bytes(&self, n_rows: usize) -> u64 {
+        /// The tiles of decoded weights (`ops::matmul`).
+        const TILES: u64 = 16 << 20;
+        n_rows as u64 * self.model.prepared().row_floats as u64 * 4 + TILES
+    }
+
+    /// Runs step `index` of whole sequences, whose positions all count, on what the step before left. The observer of the last
+    /// step sees the rows of the output matrix too, where the model has one.
+    ///
+    /// # Errors
+    /// As [`Model::run`].
+    pub fn run(
+        &self,
+        index: usize,
+        sequences: &[&[u32]],
+        between: Between,
+        mut observer: Option<&mut dyn Observer>,
+    ) -> Result<Between, Error> {
+        let prepared = self.model.prepared();
+        let sequences: Vec<Sequence<'_>> = sequences.iter().map(|tokens| Sequence::new(tokens)).collect();
+        let Between { streams, carried } = between;
+        // A reborrow: the head's rows are shown behind the pass.
+        let seen = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
+        let next = self.model.batch(&sequences, seen, |pass| {
+            let mut pass = pass.resume(carried, &self.buffers);
+            let streams = self.model.install(|| prepared.graph.step(index, streams, &mut pass))?;
+            let streams = streams.into_iter().map(Rows::detached).collect();
+            Ok(Between { streams, carried: pass.carry() })
+        })?;
+        let is_last = index + 1 == self.n_steps();
+        if let (true, Some(observer), Some(head)) = (is_last, observer, &prepared.head) {
+            let by = [(head.weight.name.as_str(), Part::Whole)];
+            for rows in next.streams.iter().map(Rows::as_slice) {
+                let call = Multiplied { by: &by, rows, n_in: head.weight.n_in, tokens: None };
+                self.model.install(|| observer.multiplied(&call));
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,240 @@
+//! Statistics in a folder, a file for each step.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use eval::{Model, Part, importance::Collector};
+
+use super::{
+    Input, Options, Plan, Texts,
+    file::{Identity, StepFile, StepWriter},
+    io_error,
+    plan::{Key, PlannedInput},
+};
+use crate::{Error, Gram, fingerprint};
+
+/// Statistics of a model and a text, in a folder of their own. A run that was interrupted left whole steps, and the next one goes
+/// on behind them.
+#[derive(Debug)]
+pub struct MomentsCache {
+    folder: PathBuf,
+    identity: Identity,
+    files: BTreeMap<usize, StepFile>,
+    /// For each matrix the file and the input in it.
+    places: BTreeMap<(String, Option<usize>), (usize, usize)>,
+}
+
+impl MomentsCache {
+    /// The statistics in `folder` of this model, these texts and options; the folder is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::OtherMoments`] where there are some of another model or text, [`Error::BrokenMoments`], [`Error::Gguf`] and
+    /// [`Error::Io`].
+    pub fn open(
+        folder: &Path,
+        model: &Model,
+        texts: &Texts,
+        options: &Options,
+        plan: &Plan,
+    ) -> Result<MomentsCache, Error> {
+        fs::create_dir_all(folder).map_err(|source| io_error("create", folder, source))?;
+        let identity = Identity {
+            model: fingerprint(model),
+            texts: texts.digests().to_vec(),
+            held_every: options.held_every as u64,
+            with_output: options.with_output,
+            activations: model.activations().name().to_owned(),
+            n_steps: plan.steps.len() as u64,
+        };
+        MomentsCache::of(folder, identity, files_in(folder)?)
+    }
+
+    /// The statistics in `folder`, whatever they are of.
+    ///
+    /// # Errors
+    /// As [`MomentsCache::open`]; [`Error::OtherMoments`] where two files are not of one run, [`Error::NotAddable`] for a folder
+    /// without any.
+    pub fn read(folder: &Path) -> Result<MomentsCache, Error> {
+        let files = files_in(folder)?;
+        let first = files.first().ok_or_else(|| Error::NotAddable {
+            problem: format!("there are no statistics in `{}`", folder.display()),
+        })?;
+        MomentsCache::of(folder, first.identity.clone(), files)
+    }
+
+    fn of(folder: &Path, identity: Identity, files: Vec<StepFile>) -> Result<MomentsCache, Error> {
+        let mut cache = MomentsCache {
+            folder: folder.to_owned(),
+            identity,
+            files: BTreeMap::new(),
+            places: BTreeMap::new(),
+        };
+        for file in files {
+            let path = cache.path_of(file.step);
+            file.identity.check(&cache.identity, &path)?;
+            cache.know(file);
+        }
+        Ok(cache)
+    }
+
+    fn know(&mut self, file: StepFile) {
+        for (at, input) in file.inputs.iter().enumerate() {
+            for (tensor, part) in &input.of {
+                let index = match part {
+                    Part::Whole => None,
+                    Part::Expert { index, .. } | Part::Head { index, .. } => Some(*index),
+                };
+                self.places.insert((tensor.clone(), index), (file.step, at));
+            }
+        }
+        self.files.insert(file.step, file);
+    }
+
+    fn path_of(&self, step: usize) -> PathBuf {
+        self.folder.join(format!("step-{step:05}.gguf"))
+    }
+
+    /// The moments of what goes into a tensor, over the tokens to learn from and over those held out; of a stack of matrices those
+    /// of matrix `index`, an expert or a head. None where there are none.
+    ///
+    /// # Errors
+    /// [`Error::BrokenMoments`], [`Error::Gguf`].
+    pub fn gram(&self, tensor: &str, index: Option<usize>) -> Result<Option<(Gram, Gram)>, Error> {
+        let place = self.places.get(&(tensor.to_owned(), index));
+        let Some((file, at)) = place.and_then(|(step, at)| Some((self.files.get(step)?, at))) else {
+            return Ok(None);
+        };
+        let Input { fit, held, .. } = file.input(*at)?;
+        Ok(Some((fit, held)))
+    }
+
+    /// Whether all steps are there.
+    pub fn is_complete(&self) -> bool {
+        self.files.len() as u64 == self.identity.n_steps
+    }
+
+    /// Whether all inputs of a step are there.
+    pub fn has(&self, step: usize, inputs: &[PlannedInput]) -> bool {
+        let file = self.files.get(&step);
+        file.is_some_and(|file| inputs.iter().all(|input| file.inputs.contains(input)))
+    }
+
+    /// The importance matrix of all steps that are there.
+    ///
+    /// # Errors
+    /// [`Error::Eval`] for parts that do not hold together, [`Error::BrokenMoments`], [`Error::Gguf`].
+    pub fn importance(&self) -> Result<Collector, Error> {
+        let mut collector = Collector::new(self.identity.with_output);
+        for file in self.files.values() {
+            collector.add_part(file.importance()?)?;
+        }
+        Ok(collector)
+    }
+
+    pub(super) fn importance_of(&self, step: usize) -> Result<&[u8], Error> {
+        self.file(step)?.importance()
+    }
+
+    /// Some inputs of a step, in the order of their names.
+    pub(super) fn inputs(&self, step: usize, wanted: &[PlannedInput]) -> Result<Vec<Input>, Error> {
+        let file = self.file(step)?;
+        let mut at: Vec<(&Key, usize)> =
+            file.inputs.iter().enumerate().map(|(at, input)| (&input.of, at)).collect();
+        at.retain(|(of, _)| wanted.iter().any(|input| input.of == **of));
+        at.sort();
+        at.into_iter().map(|(_, at)| file.input(at)).collect()
+    }
+
+    fn file(&self, step: usize) -> Result<&StepFile, Error> {
+        let path = self.path_of(step);
+        let absent = || Error::BrokenMoments { path, problem: "it is absent".to_owned() };
+        self.files.get(&step).ok_or_else(absent)
+    }
+
+    pub(super) fn begin(
+        &self,
+        step: usize,
+        inputs: &[PlannedInput],
+        importance: &[u8],
+    ) -> Result<StepWriter, Error> {
+        StepWriter::begin(&self.path_of(step), &self.identity, step, inputs, importance)
+    }
+
+    pub(super) fn finish(&mut self, step: usize, written: StepWriter) -> Result<(), Error> {
+        written.finish()?;
+        let file = StepFile::open(&self.path_of(step))?;
+        self.know(file);
+        Ok(())
+    }
+
+    /// Adds the statistics of several texts, all of one model and gathered alike, and writes what all of them give to the folder
+    /// `output`.
+    ///
+    /// # Errors
+    /// [`Error::OtherMoments`] for another model or setting; [`Error::NotAddable`] for one text given twice, for a folder that lacks
+    /// steps or inputs, and for an output that holds files already; as [`MomentsCache::open`].
+    pub fn merge(folders: &[&Path], output: &Path) -> Result<MomentsCache, Error> {
+        let not = |problem: String| Error::NotAddable { problem };
+        let caches = folders.iter().map(|folder| MomentsCache::read(folder)).collect::<Result<Vec<_>, _>>()?;
+        let first = caches.first().ok_or_else(|| not("there are none".to_owned()))?;
+        let mut identity = Identity { texts: Vec::new(), ..first.identity.clone() };
+        for cache in &caches {
+            // All but the text is the same.
+            let as_first = Identity { texts: first.identity.texts.clone(), ..cache.identity.clone() };
+            as_first.check(&first.identity, &cache.folder)?;
+            if !cache.is_complete() {
+                return Err(not(format!("steps are missing in `{}`", cache.folder.display())));
+            }
+            for text in &cache.identity.texts {
+                if identity.texts.contains(text) {
+                    return Err(not(format!("the text with the SHA-256 {text} is in two of them")));
+                }
+                identity.texts.push(text.clone());
+            }
+        }
+        fs::create_dir_all(output).map_err(|source| io_error("create", output, source))?;
+        if !files_in(output)?.is_empty() {
+            return Err(not(format!("there are statistics in `{}` already", output.display())));
+        }
+        let mut merged = MomentsCache::of(output, identity, Vec::new())?;
+        for (step, file) in &first.files {
+            let mut importance = Collector::new(merged.identity.with_output);
+            for cache in &caches {
+                importance.add_part(cache.importance_of(*step)?)?;
+            }
+            let mut written = merged.begin(*step, &file.inputs, &importance.to_part())?;
+            for (at, planned) in file.inputs.iter().enumerate() {
+                let mut sum = file.input(at)?;
+                for cache in &caches[1..] {
+                    let more = cache.inputs(*step, std::slice::from_ref(planned))?;
+                    let more = more.first().ok_or_else(|| {
+                        not(format!("an input of step {step} is missing in `{}`", cache.folder.display()))
+                    })?;
+                    if !sum.fit.add(&more.fit) || !sum.held.add(&more.held) {
+                        return Err(not(format!("an input of step {step} has another number of columns")));
+                    }
+                }
+                written.inputs(&[sum])?;
+            }
+            merged.finish(*step, written)?;
+        }
+        Ok(merged)
+    }
+}
+
+/// The files of steps in a folder, by name.
+fn files_in(folder: &Path) -> Result<Vec<StepFile>, Error> {
+    let failed = |source| io_error("read", folder, source);
+    let entries = fs::read_dir(folder).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let is_step = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let number = name.strip_prefix("step-").and_then(|rest| rest.strip_suffix(".gguf"));
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(is_step).collect();
+    paths.sort();
+    paths.iter().map(|path| StepFile::open(path)).collect()
+}

@@ -1,0 +1,181 @@
+//! Sums of one round of a step.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use eval::{Multiplied, Observer, Part, importance::Collector};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
+use quant::Level;
+use rayon::prelude::*;
+
+use super::{
+    Input,
+    plan::{Key, PlannedInput},
+    product::add_product,
+};
+use crate::{Error, Gram};
+
+/// Rows that one product adds up. Each block is added to the sums as a whole, in the order of the text, so that no sum depends on
+/// the number of threads.
+const BLOCK_ROWS: usize = 512;
+
+/// Columns of a tile of the sums, about: enough work for a thread, and little of the lower half.
+const TILE_COLUMNS: usize = 192;
+
+/// `sum x x^T` while it grows: (n_columns, n_columns), the upper half alone.
+struct Growing {
+    n_columns: usize,
+    n_tokens: u64,
+    sums: Vec<f32>,
+}
+
+impl Growing {
+    fn new(n_columns: usize) -> Growing {
+        Growing { n_columns, n_tokens: 0, sums: vec![0.0; n_columns * n_columns] }
+    }
+
+    /// Adds rows (n, n_columns), on the threads of the pool that calls.
+    fn add(&mut self, level: Level, rows: &[f32]) {
+        let n = self.n_columns;
+        self.n_tokens += (rows.len() / n.max(1)) as u64;
+        // Tiles of equal width, which depends on the number of columns alone.
+        let n_tiles = n.div_ceil(TILE_COLUMNS).max(1);
+        let width = n.div_ceil(n_tiles).next_multiple_of(16);
+        for block in rows.chunks(BLOCK_ROWS * n.max(1)) {
+            let block = ArrayView2::from_shape((block.len() / n, n), block).expect("rows are whole");
+            let sums = ArrayViewMut2::from_shape((n, n), &mut self.sums[..]).expect("the sums are square");
+            let (mut tiles, mut below) = (Vec::new(), sums);
+            for top in (0..n).step_by(width) {
+                let (band, rest) = below.split_at(Axis(0), width.min(n - top));
+                below = rest;
+                // The tiles on the diagonal and to the right of it.
+                let (_, mut right) = band.split_at(Axis(1), top);
+                for left in (top..n).step_by(width) {
+                    let (tile, rest) = right.split_at(Axis(1), width.min(n - left));
+                    right = rest;
+                    tiles.push((top, left, tile));
+                }
+            }
+            tiles.into_par_iter().with_max_len(1).for_each(|(top, left, tile)| {
+                // G[i, j] += X_i^T X_j: (columns, rows) @ (rows, columns).
+                let x_i = block.slice(s![.., top..top + tile.nrows()]);
+                let x_j = block.slice(s![.., left..left + tile.ncols()]);
+                add_product(level, x_i.reversed_axes(), x_j, tile);
+            });
+        }
+    }
+
+    fn finish(self) -> Gram {
+        Gram::from_upper(self.n_columns, self.n_tokens, self.sums).expect("the sums are square")
+    }
+}
+
+/// Both sums of an input.
+struct Pair {
+    fit: Growing,
+    held: Growing,
+}
+
+/// The first input that is not finite.
+struct Fault {
+    tensor: String,
+    value: f32,
+    column: usize,
+    /// Which row of the batch.
+    row: usize,
+}
+
+/// Gathers the inputs of one round while batches run.
+pub(super) struct Gatherer {
+    level: Level,
+    pairs: BTreeMap<Key, Pair>,
+    pub importance: Option<Collector>,
+    /// For each token of the batch whether it is held out.
+    is_held: Vec<bool>,
+    /// Rows to learn from and rows held out, where a batch has both.
+    apart: [Vec<f32>; 2],
+    fault: Option<Fault>,
+}
+
+impl Gatherer {
+    /// Of the inputs of a round.
+    pub fn new(round: &[PlannedInput], importance: Option<Collector>) -> Gatherer {
+        let pair = |input: &PlannedInput| {
+            let new = || Growing::new(input.n_columns);
+            (input.of.clone(), Pair { fit: new(), held: new() })
+        };
+        Gatherer {
+            level: Level::detect(),
+            pairs: round.iter().map(pair).collect(),
+            importance,
+            is_held: Vec::new(),
+            apart: [Vec::new(), Vec::new()],
+            fault: None,
+        }
+    }
+
+    /// The next batch has these windows, each with its number of tokens and whether it is held out.
+    pub fn begin(&mut self, windows: impl Iterator<Item = (usize, bool)>) {
+        self.is_held.clear();
+        windows.for_each(|(n_tokens, is_held)| self.is_held.extend(std::iter::repeat_n(is_held, n_tokens)));
+    }
+
+    /// Fails where something was not finite. `batch` are the windows that ran, and `lengths` their numbers of tokens.
+    pub fn check(&mut self, batch: Range<usize>, lengths: impl Iterator<Item = usize>) -> Result<(), Error> {
+        let Some(Fault { tensor, value, column, row }) = self.fault.take() else { return Ok(()) };
+        let (mut window, mut token) = (batch.start, row);
+        for n_tokens in lengths {
+            if token < n_tokens {
+                break;
+            }
+            (window, token) = (window + 1, token - n_tokens);
+        }
+        Err(Error::NotFiniteInput { tensor, value, column, window: window + 1, token: token + 1 })
+    }
+
+    /// What was gathered, in the order of the names.
+    pub fn finish(self) -> (Vec<Input>, Option<Collector>) {
+        let input =
+            |(of, pair): (Key, Pair)| Input { of, fit: pair.fit.finish(), held: pair.held.finish() };
+        (self.pairs.into_iter().map(input).collect(), self.importance)
+    }
+}
+
+impl Observer for Gatherer {
+    fn mul_mat(&mut self, tensor: &str, part: Part, rows: &[f32], n_in: usize) {
+        self.multiplied(&Multiplied { by: &[(tensor, part)], rows, n_in, tokens: None });
+    }
+
+    fn multiplied(&mut self, call: &Multiplied<'_>) {
+        if self.fault.is_some() || call.n_in == 0 {
+            return;
+        }
+        if let Some(at) = call.rows.iter().position(|value| !value.is_finite()) {
+            let (row, column) = (at / call.n_in, at % call.n_in);
+            let tensor = call.by.first().map_or("", |(tensor, _)| tensor).to_owned();
+            let row = call.tokens.map_or(row, |tokens| tokens[row]);
+            self.fault = Some(Fault { tensor, value: call.rows[at], column, row });
+            return;
+        }
+        if let Some(importance) = &mut self.importance {
+            importance.multiplied(call);
+        }
+        let key: Key = call.by.iter().map(|(tensor, part)| ((*tensor).to_owned(), *part)).collect();
+        // An input of another round.
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        let n_rows = call.rows.len() / call.n_in;
+        let is_held = |row: usize| self.is_held[call.tokens.map_or(row, |tokens| tokens[row])];
+        let n_held = (0..n_rows).filter(|row| is_held(*row)).count();
+        if n_held == 0 {
+            return pair.fit.add(self.level, call.rows);
+        }
+        if n_held == n_rows {
+            return pair.held.add(self.level, call.rows);
+        }
+        self.apart.iter_mut().for_each(Vec::clear);
+        for (index, row) in call.rows.chunks_exact(call.n_in).enumerate() {
+            self.apart[usize::from(is_held(index))].extend_from_slice(row);
+        }
+        pair.fit.add(self.level, &self.apart[0]);
+        pair.held.add(self.level, &self.apart[1]);
+    }
+}

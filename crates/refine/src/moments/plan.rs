@@ -1,0 +1,237 @@
+//! What a run will need, known before it starts.
+
+use eval::{Between, Model, Multiplied, Observer, Part, Steps};
+
+use super::{Options, Texts};
+use crate::Error;
+
+/// Matrices that are multiplied with the same rows, each a tensor and its part.
+pub(super) type Key = Vec<(String, Part)>;
+
+/// One input: what goes into one matrix, or into several at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedInput {
+    /// Tensors, and which part of each.
+    pub of: Vec<(String, Part)>,
+    /// Its columns.
+    pub n_columns: usize,
+}
+
+impl PlannedInput {
+    /// Bytes of its two sums, of the tokens to learn from and of those held out.
+    pub fn gram_bytes(&self) -> u64 {
+        (self.n_columns as u64).saturating_pow(2).saturating_mul(8)
+    }
+}
+
+/// One step of the model: a layer, what is before the first or behind the last; or all of a model that is not cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedStep {
+    /// The inputs of each round. All batches run once for each round, so that the sums of one fit into the memory that they are
+    /// allowed.
+    pub rounds: Vec<Vec<PlannedInput>>,
+    /// Inputs that are too wide for that memory: no sums are made of them.
+    pub too_wide: Vec<PlannedInput>,
+}
+
+/// What a run will need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Every step, in order.
+    pub steps: Vec<PlannedStep>,
+    /// Bytes of the sums that are alive at once.
+    pub gram_bytes: u64,
+    /// Bytes that all windows leave between two steps.
+    pub state_bytes: u64,
+    /// Whether these lie on the disk, twice.
+    pub is_spilled: bool,
+    /// Bytes of a batch that runs, about.
+    pub working_bytes: u64,
+    /// Bytes of the files of statistics, about.
+    pub file_bytes: u64,
+    /// Windows that run together, by their index.
+    pub(super) batches: Vec<std::ops::Range<usize>>,
+}
+
+/// Notes which matrices share their input.
+#[derive(Default)]
+struct Probe {
+    inputs: Vec<PlannedInput>,
+}
+
+impl Observer for Probe {
+    fn mul_mat(&mut self, tensor: &str, part: Part, _input: &[f32], n_columns: usize) {
+        self.note(vec![(tensor.to_owned(), part)], n_columns);
+    }
+
+    fn multiplied(&mut self, call: &Multiplied<'_>) {
+        self.note(call.by.iter().map(|(tensor, part)| ((*tensor).to_owned(), *part)).collect(), call.n_in);
+    }
+}
+
+impl Probe {
+    fn note(&mut self, of: Key, n_columns: usize) {
+        // One token reaches a few experts, and all have their matrices in common.
+        let n_experts = of.iter().find_map(|(_, part)| match part {
+            Part::Expert { n, .. } => Some(*n),
+            Part::Whole | Part::Head { .. } => None,
+        });
+        let of_expert = |index: usize| {
+            let part = |part: &Part| match part {
+                Part::Expert { n, .. } => Part::Expert { index, n: *n },
+                other => *other,
+            };
+            of.iter().map(|(tensor, of)| (tensor.clone(), part(of))).collect()
+        };
+        let all: Vec<Key> = match n_experts {
+            None => vec![of],
+            Some(n) => (0..n).map(of_expert).collect(),
+        };
+        for of in all {
+            if !self.inputs.iter().any(|input| input.of == of) {
+                self.inputs.push(PlannedInput { of, n_columns });
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Runs a single token through the model to see what its inputs are and what it leaves between steps.
+    ///
+    /// # Errors
+    /// As [`Model::run`]; [`Error::TooFewTokens`] where [`Options::least_per_column`] says so.
+    pub fn new(model: &Model, texts: &Texts, options: &Options) -> Result<Plan, Error> {
+        let engine = Steps::new(model)?;
+        let (mut steps, mut between, mut token_bytes) = (Vec::new(), Between::default(), 0);
+        for index in 0..engine.n_steps() {
+            let mut probe = Probe::default();
+            between = engine.run(index, &[&[0]], between, Some(&mut probe))?;
+            token_bytes = between.n_bytes().max(token_bytes);
+            steps.push(planned(probe.inputs, options.gram_bytes));
+        }
+        let n_held: usize = (0..texts.windows().len())
+            .filter(|window| is_held(*window, texts.windows().len(), options.held_every))
+            .map(|window| texts.windows()[window].len())
+            .sum();
+        check_length(&steps, texts.n_tokens() - n_held, options.least_per_column)?;
+        let bytes = |inputs: &[PlannedInput]| inputs.iter().map(PlannedInput::gram_bytes).sum::<u64>();
+        let of_steps = || steps.iter().flat_map(|step: &PlannedStep| &step.rounds);
+        let (gram_bytes, all_bytes) = (
+            of_steps().map(|round| bytes(round)).max().unwrap_or(0),
+            of_steps().map(|round| bytes(round)).sum::<u64>(),
+        );
+        let state_bytes = token_bytes.saturating_mul(texts.n_tokens() as u64);
+        let rows_at_once = engine.rows_at_once();
+        Ok(Plan {
+            gram_bytes,
+            state_bytes,
+            is_spilled: state_bytes > options.state_bytes,
+            working_bytes: engine.working_bytes(rows_at_once.min(texts.n_tokens())),
+            // Half of each sum is written.
+            file_bytes: all_bytes / 2,
+            batches: batches(texts.windows(), rows_at_once),
+            steps,
+        })
+    }
+
+    /// Groups of windows that run together.
+    pub fn n_batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// How often all windows run through a step, over all steps: the number of steps, unless some have several rounds.
+    pub fn n_rounds(&self) -> usize {
+        self.steps.iter().map(|step| step.rounds.len()).sum()
+    }
+
+    /// Bytes of memory beside the file that is mapped, about.
+    pub fn memory_bytes(&self) -> u64 {
+        self.gram_bytes + self.working_bytes + if self.is_spilled { 0 } else { self.state_bytes }
+    }
+}
+
+/// Whether a window is held out: the last of every `every`, and of all where there are fewer.
+pub(super) fn is_held(window: usize, n_windows: usize, every: usize) -> bool {
+    let every = every.min(n_windows);
+    every > 1 && window % every == every - 1
+}
+
+/// Inputs in rounds of so many bytes, in order.
+fn planned(inputs: Vec<PlannedInput>, gram_bytes: u64) -> PlannedStep {
+    let (fitting, too_wide): (Vec<_>, Vec<_>) =
+        inputs.into_iter().partition(|input| input.gram_bytes() <= gram_bytes);
+    let (mut rounds, mut room) = (vec![Vec::new()], gram_bytes);
+    for input in fitting {
+        if input.gram_bytes() > room {
+            rounds.push(Vec::new());
+            room = gram_bytes;
+        }
+        room -= input.gram_bytes();
+        if let Some(round) = rounds.last_mut() {
+            round.push(input);
+        }
+    }
+    PlannedStep { rounds, too_wide }
+}
+
+/// Windows that run together: as many as have so many tokens, one at least. The cuts for windows of one length are those of
+/// [`Model::sequences_at_once`].
+fn batches(windows: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
+    let (mut batches, mut first, mut n_rows) = (Vec::new(), 0, 0);
+    for (index, window) in windows.iter().enumerate() {
+        if index > first && n_rows + window.len() > rows_at_once {
+            batches.push(first..index);
+            (first, n_rows) = (index, 0);
+        }
+        n_rows += window.len();
+    }
+    if first < windows.len() {
+        batches.push(first..windows.len());
+    }
+    batches
+}
+
+fn check_length(steps: &[PlannedStep], found: usize, least_per_column: f64) -> Result<(), Error> {
+    let inputs = steps.iter().flat_map(|step| step.rounds.iter().flatten());
+    // Experts see what the router sends them, which nobody knows before.
+    let seen_by_all =
+        inputs.filter(|input| !input.of.iter().any(|(_, part)| matches!(part, Part::Expert { .. })));
+    let columns = seen_by_all.map(|input| input.n_columns).max().unwrap_or(0);
+    let needed = (columns as f64 * least_per_column).ceil() as usize;
+    if found < needed.max(1) {
+        return Err(Error::TooFewTokens { found, columns, needed: needed.max(1) });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_eighth_window_is_held_out_and_one_of_fewer() {
+        let held = |n: usize, every| (0..n).filter(|window| is_held(*window, n, every)).collect::<Vec<_>>();
+        assert_eq!(held(17, 8), [7, 15]);
+        assert_eq!(held(3, 8), [2]);
+        assert_eq!(held(1, 8), [0; 0]);
+        assert_eq!(held(9, 0), [0; 0]);
+    }
+
+    #[test]
+    fn windows_run_together_up_to_so_many_rows() {
+        let windows: Vec<Vec<u32>> = [3, 3, 5, 9, 1, 1].map(|n| vec![0; n]).to_vec();
+        assert_eq!(batches(&windows, 6), [0..2, 2..3, 3..4, 4..6]);
+        assert!(batches(&[], 6).is_empty());
+    }
+
+    #[test]
+    fn rounds_are_no_larger_than_they_may_be() {
+        let input = |n_columns| PlannedInput { of: vec![(format!("{n_columns}"), Part::Whole)], n_columns };
+        // 800, 3200, 968, 7200 and 800 bytes.
+        let step = planned(vec![input(10), input(20), input(11), input(30), input(10)], 4000);
+        let widths: Vec<Vec<usize>> =
+            step.rounds.iter().map(|round| round.iter().map(|input| input.n_columns).collect()).collect();
+        assert_eq!(widths, [vec![10, 20], vec![11, 10]]);
+        assert_eq!(step.too_wide, [input(30)]);
+    }
+}

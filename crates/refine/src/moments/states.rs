@@ -1,0 +1,75 @@
+//! What batches leave between two steps, in memory or on the disk.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, BufWriter, Seek, SeekFrom, Write},
+    mem,
+};
+
+use eval::{Between, BetweenShapes};
+
+/// What each batch left behind the last step.
+pub(super) enum States {
+    Held(Vec<Between>),
+    Spilled(Spilled),
+}
+
+/// Files that have no name, so that nothing of them stays, however a run ends.
+pub(super) struct Spilled {
+    /// What the step before left, and where each batch begins.
+    read: (File, Vec<(BetweenShapes, u64)>),
+    /// What this step leaves.
+    written: (File, Vec<(BetweenShapes, u64)>),
+}
+
+impl States {
+    /// Of batches that no step has seen.
+    pub fn new(n_batches: usize, is_spilled: bool) -> io::Result<States> {
+        if !is_spilled {
+            return Ok(States::Held(vec![Between::default(); n_batches]));
+        }
+        let none = vec![(BetweenShapes::default(), 0); n_batches];
+        Ok(States::Spilled(Spilled {
+            read: (tempfile::tempfile()?, none),
+            written: (tempfile::tempfile()?, Vec::new()),
+        }))
+    }
+
+    /// What batch `index` left. It is read again unless this is `is_last` of a step.
+    pub fn get(&mut self, index: usize, is_last: bool) -> io::Result<Between> {
+        match self {
+            States::Held(batches) if is_last => Ok(mem::take(&mut batches[index])),
+            States::Held(batches) => Ok(batches[index].clone()),
+            States::Spilled(Spilled { read: (file, places), .. }) => {
+                let (shapes, offset) = &places[index];
+                file.seek(SeekFrom::Start(*offset))?;
+                Between::read(shapes, &mut BufReader::with_capacity(1 << 20, file))
+            }
+        }
+    }
+
+    /// Keeps what batch `index` leaves; batches come in order.
+    pub fn put(&mut self, index: usize, between: Between) -> io::Result<()> {
+        match self {
+            States::Held(batches) => batches[index] = between,
+            States::Spilled(Spilled { written: (file, places), .. }) => {
+                places.push((between.shapes(), file.stream_position()?));
+                let mut writer = BufWriter::with_capacity(1 << 20, file);
+                between.write(&mut writer)?;
+                writer.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All batches have left something: the next step reads it.
+    pub fn end_step(&mut self) -> io::Result<()> {
+        if let States::Spilled(Spilled { read, written }) = self {
+            mem::swap(read, written);
+            written.1.clear();
+            written.0.set_len(0)?;
+            written.0.rewind()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! What statistics are gathered from: windows of tokens.
+
+use eval::{Model, chat, chunks};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::{Error, fingerprint::hex};
+
+/// Windows of tokens, each of which a model sees alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Texts {
+    windows: Vec<Vec<u32>>,
+    digests: Vec<String>,
+}
+
+/// A line of a file of chats.
+#[derive(Deserialize)]
+struct Line {
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    content: String,
+    #[serde(default)]
+    reasoning_content: Option<String>,
+}
+
+impl Texts {
+    /// Windows as they are.
+    pub fn of_windows(windows: Vec<Vec<u32>>) -> Texts {
+        let mut digest = Sha256::new();
+        for window in &windows {
+            digest.update((window.len() as u64).to_le_bytes());
+            window.iter().for_each(|token| digest.update(token.to_le_bytes()));
+        }
+        let digests = vec![hex(&digest.finalize())];
+        Texts { windows, digests }
+    }
+
+    /// A text cut as for an importance matrix (`gguf-eval imatrix`).
+    ///
+    /// # Errors
+    /// What the tokenizer says; [`eval::Error::TooShort`], [`eval::Error::OutOfRange`].
+    pub fn of_text(model: &Model, text: &[u8], settings: &chunks::Settings) -> Result<Texts, Error> {
+        let tokens = model.tokenizer().encode(text, true, false).map_err(eval::Error::from)?;
+        let chunks = chunks::chunks_of_text(model, &tokens, settings)?;
+        Ok(Texts::of_windows(chunks.into_iter().map(|chunk| chunk.tokens).collect()))
+    }
+
+    /// Chats in JSON, one a line, `{"messages": [{"role": .., "content": ..}, ..]}`, as the template of the model writes them. Each
+    /// chat begins a window; one that is longer than `context` tokens goes on in further ones.
+    ///
+    /// # Errors
+    /// [`Error::Chat`] for a line that is no chat, or that the template does not take; what the tokenizer says;
+    /// [`eval::Error::OutOfRange`] for windows without tokens.
+    pub fn of_chats(model: &Model, lines: &[u8], context: usize) -> Result<Texts, Error> {
+        chunks::Settings { context, ..chunks::Settings::default() }.check()?;
+        let metadata = model.file().metadata();
+        let template = metadata.text("tokenizer.chat_template").map_err(eval::Error::from)?;
+        let tokenizer = model.tokenizer();
+        let text_of = |token: Option<u32>| {
+            let bytes = token.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        let (bos, eos) = (text_of(tokenizer.bos()), text_of(tokenizer.eos()));
+        let mut windows = Vec::new();
+        for (index, line) in lines.split(|byte| *byte == b'\n').enumerate() {
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let wrong = |problem: String| Error::Chat { line: index + 1, problem };
+            let line: Line = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+            let messages = line.messages.iter().map(|message| chat::Turn {
+                role: &message.role,
+                content: &message.content,
+                reasoning_content: message.reasoning_content.as_deref(),
+                tool_call: None,
+                answers: None,
+            });
+            let conversation =
+                chat::Conversation { name: "a chat", messages: messages.collect(), tools: Vec::new() };
+            let template = template.ok_or_else(|| wrong(chat::ChatError::Absent.to_string()))?;
+            let text = chat::transcript(template, &conversation, &bos, &eos)
+                .map_err(|error| wrong(error.to_string()))?;
+            // The template writes the token that begins texts itself, as in transformers.
+            let tokens = tokenizer.encode(text, false, true).map_err(eval::Error::from)?;
+            windows.extend(tokens.chunks(context).map(<[u32]>::to_vec));
+        }
+        Ok(Texts::of_windows(windows))
+    }
+
+    /// The windows of several texts, one after the other.
+    pub fn joined(texts: impl IntoIterator<Item = Texts>) -> Texts {
+        let mut all = Texts { windows: Vec::new(), digests: Vec::new() };
+        for text in texts {
+            all.windows.extend(text.windows);
+            all.digests.extend(text.digests);
+        }
+        all
+    }
+
+    /// The windows.
+    pub fn windows(&self) -> &[Vec<u32>] {
+        &self.windows
+    }
+
+    /// Tokens of all windows.
+    pub fn n_tokens(&self) -> usize {
+        self.windows.iter().map(Vec::len).sum()
+    }
+
+    /// SHA-256 of the tokens of each text.
+    pub fn digests(&self) -> &[String] {
+        &self.digests
+    }
+}
