@@ -102,7 +102,8 @@ impl Observer for Direct {
 
 /// Dense, mixtures with shared and with latent parts, several streams with inputs of their own, heads with matrices of their own,
 /// states, first values that later layers see, keys and values that later layers share, an encoder and a decoder.
-const DIRECT: &[&str] = &["llama", "qwen2moe", "gemma3n", "deepseek2", "mamba2", "rwkv7", "gemma4", "t5", "bert"];
+const DIRECT: &[&str] =
+    &["llama", "qwen2moe", "gemma3n", "deepseek2", "mamba2", "rwkv7", "gemma4", "t5", "bert"];
 
 #[test]
 fn sums_are_those_of_a_plain_loop() {
@@ -129,7 +130,11 @@ fn sums_are_those_of_a_plain_loop() {
                         assert_eq!(found.n_tokens(), 0, "{name}: {matrix:?}");
                         continue;
                     };
-                    assert_eq!((found.n_columns(), found.n_tokens()), (*n_in, *n_tokens), "{name}: {matrix:?}");
+                    assert_eq!(
+                        (found.n_columns(), found.n_tokens()),
+                        (*n_in, *n_tokens),
+                        "{name}: {matrix:?}"
+                    );
                     for (at, (a, b)) in found.sums().iter().zip(sums).enumerate() {
                         // What a sum can be at most, by the diagonal.
                         let (i, j) = (at / n_in, at % n_in);
@@ -197,7 +202,8 @@ fn neither_threads_nor_memory_change_a_bit() {
         let plan = Plan::new(&model, &texts, &options()).unwrap();
         assert!(plan.n_batches() > 1, "{name}: one batch would show little");
         let (expected, summary) = gathered(&model, &texts, &options()).unwrap();
-        let path = if sandbox.path("x.gguf").exists() { sandbox.path("x.gguf") } else { testkit::logits_file(name) };
+        let path =
+            if sandbox.path("x.gguf").exists() { sandbox.path("x.gguf") } else { testkit::logits_file(name) };
         for threads in [2, 3, 7] {
             let (found, _) = gathered(&open(&path, threads), &texts, &options()).unwrap();
             assert!(found == expected, "{name}: {threads} threads");
@@ -263,7 +269,10 @@ fn a_run_goes_on_behind_the_steps_that_are_there() {
         let (found, again) = cached(&model, &texts, &folder, None).unwrap();
         assert!(found == expected, "{name}");
         assert_eq!(again.importance.sums(20).unwrap(), summary.importance.sums(20).unwrap());
-        assert_eq!((&again.few, &again.unreached, &again.dead), (&summary.few, &summary.unreached, &summary.dead));
+        assert_eq!(
+            (&again.few, &again.unreached, &again.dead),
+            (&summary.few, &summary.unreached, &summary.dead)
+        );
         assert!(files(&folder) == files(&whole), "{name}");
         // One step is made anew; where all are there, nothing runs.
         fs::remove_file(folder.join("step-00001.gguf")).unwrap();
@@ -292,8 +301,7 @@ fn a_run_goes_on_behind_the_steps_that_are_there() {
 fn two_halves_add_up() {
     let (sandbox, model) = converted("qwen2moe", 2);
     let all = windows(&model, 13, 16, 10);
-    let (first, second) =
-        (Texts::of_windows(all[..8].to_vec()), Texts::of_windows(all[8..].to_vec()));
+    let (first, second) = (Texts::of_windows(all[..8].to_vec()), Texts::of_windows(all[8..].to_vec()));
     let both = Texts::joined([first.clone(), second.clone()]);
     let path = |name: &str| sandbox.path(name);
     let (a, _) = cached(&model, &first, &path("a"), None).unwrap();
@@ -342,7 +350,10 @@ fn statistics_of_something_else_are_refused_by_name() {
     assert_eq!(what(&model, &Texts::of_windows(windows(&model, 18, 3, 10)), &options()), "text");
     let held = Options { held_every: 4, ..options() };
     assert_eq!(what(&model, &texts, &held), "share of windows held out");
-    assert_eq!(what(&model, &texts, &Options { with_output: true, ..options() }), "choice about the output matrix");
+    assert_eq!(
+        what(&model, &texts, &Options { with_output: true, ..options() }),
+        "choice about the output matrix"
+    );
 
     // The same weights but one, in a file of the same name and length.
     let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
@@ -379,9 +390,9 @@ fn damaged_statistics_are_errors() {
         assert!(read(&whole[..end]).is_err(), "{end}");
     }
     // Header and lists changed at will: an error or other statistics, never a panic.
-    testkit::mutate::mutants(60, |draw| {
+    testkit::mutants(60, |draw| {
         let mut bytes = whole[..n_header].to_vec();
-        testkit::mutate::mutate(&mut bytes, draw);
+        testkit::mutate(&mut bytes, draw);
         bytes.extend(&whole[n_header..]);
         read(&bytes).is_ok()
     });
@@ -397,7 +408,8 @@ fn damaged_statistics_are_errors() {
     fs::write(&path, &bytes).unwrap();
     let cache = MomentsCache::read(&folder).unwrap();
     let tensors: Vec<String> = model.file().tensors().map(|(_, info)| info.name.clone()).collect();
-    let broken = tensors.iter().filter(|name| matches!(cache.gram(name, None), Err(Error::BrokenMoments { .. })));
+    let broken =
+        tensors.iter().filter(|name| matches!(cache.gram(name, None), Err(Error::BrokenMoments { .. })));
     assert!(broken.count() >= 1);
 }
 
@@ -438,4 +450,31 @@ fn short_texts_and_experts_without_tokens_are_told() {
         gathered(&model, &Texts::of_windows(Vec::new()), &options()),
         Err(Error::TooFewTokens { found: 0, needed: 1, .. })
     ));
+}
+
+#[test]
+fn chats_are_written_as_the_template_says() {
+    let (_sandbox, model) = converted("llama", 1);
+    let lines = concat!(
+        r#"{"messages": [{"role": "user", "content": "Hello there"}, {"role": "assistant", "content": "Good day"}]}"#,
+        "\n\n",
+        r#"{"messages": [{"role": "user", "content": "Bye"}], "id": 7}"#,
+        "\n"
+    );
+    let texts = Texts::of_chats(&model, lines.as_bytes(), 8).unwrap();
+    assert!(texts.windows().len() > 2 && texts.windows().iter().all(|window| window.len() <= 8));
+    let text: Vec<u8> =
+        texts.windows().iter().flat_map(|window| model.tokenizer().decode(window).unwrap()).collect();
+    // Each begins a window of its own, and no turn is begun behind the last.
+    assert_eq!(String::from_utf8(text).unwrap(), "[user] Hello there\n[assistant] Good day\n[user] Bye\n");
+    let wrong = |line: &str| match Texts::of_chats(&model, line.as_bytes(), 8) {
+        Err(Error::Chat { line, problem }) => (line, problem),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(wrong("{\"messages\": []}\n{").0, 2);
+    assert!(wrong("{\"text\": \"x\"}").1.contains("missing field `messages`"));
+    assert!(wrong("{\"messages\": [{\"role\": \"user\"}]}").1.contains("missing field `content`"));
+    let (_other, without) = converted("bert", 1);
+    let absent = Texts::of_chats(&without, lines.as_bytes(), 8).unwrap_err();
+    assert_eq!(absent.to_string(), "line 1: `tokenizer.chat_template` is absent");
 }

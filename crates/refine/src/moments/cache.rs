@@ -178,7 +178,8 @@ impl MomentsCache {
     /// steps or inputs, and for an output that holds files already; as [`MomentsCache::open`].
     pub fn merge(folders: &[&Path], output: &Path) -> Result<MomentsCache, Error> {
         let not = |problem: String| Error::NotAddable { problem };
-        let caches = folders.iter().map(|folder| MomentsCache::read(folder)).collect::<Result<Vec<_>, _>>()?;
+        let caches =
+            folders.iter().map(|folder| MomentsCache::read(folder)).collect::<Result<Vec<_>, _>>()?;
         let first = caches.first().ok_or_else(|| not("there are none".to_owned()))?;
         let mut identity = Identity { texts: Vec::new(), ..first.identity.clone() };
         for cache in &caches {

@@ -241,7 +241,8 @@ pub(super) struct StepFile {
 impl StepFile {
     /// Reads everything but the sums.
     pub fn open(path: &Path) -> Result<StepFile, Error> {
-        let broken = |problem: &str| Error::BrokenMoments { path: path.to_owned(), problem: problem.to_owned() };
+        let broken =
+            |problem: &str| Error::BrokenMoments { path: path.to_owned(), problem: problem.to_owned() };
         let file = File::open(path)?;
         if file.endian() != Endian::Little {
             return Err(broken("the file is big-endian"));
@@ -300,9 +301,12 @@ impl StepFile {
         // The shapes of sums are those that the columns say: only then is anything of their size allocated.
         for (index, input) in inputs.iter().enumerate() {
             for name in [format!("fit.{index}"), format!("held.{index}")] {
-                let tensor = file.tensor(&name).ok_or_else(|| broken(&format!("tensor `{name}` is absent")))?;
+                let tensor =
+                    file.tensor(&name).ok_or_else(|| broken(&format!("tensor `{name}` is absent")))?;
                 if tensor.dtype != DType::F32 || Some(tensor.shape.n_elems()) != n_upper(input.n_columns) {
-                    return Err(broken(&format!("tensor `{name}` has another type or shape than its columns")));
+                    return Err(broken(&format!(
+                        "tensor `{name}` has another type or shape than its columns"
+                    )));
                 }
             }
         }

@@ -134,8 +134,7 @@ impl Gatherer {
 
     /// What was gathered, in the order of the names.
     pub fn finish(self) -> (Vec<Input>, Option<Collector>) {
-        let input =
-            |(of, pair): (Key, Pair)| Input { of, fit: pair.fit.finish(), held: pair.held.finish() };
+        let input = |(of, pair): (Key, Pair)| Input { of, fit: pair.fit.finish(), held: pair.held.finish() };
         (self.pairs.into_iter().map(input).collect(), self.importance)
     }
 }

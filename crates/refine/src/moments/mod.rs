@@ -172,8 +172,7 @@ pub fn gather(
         let n_rounds = if step < n_run { n_rounds_of(plan, step, is_known[step]) } else { 0 };
         for round in 0..n_rounds {
             let importance = (round == 0).then(|| Collector::new(options.with_output));
-            let mut gatherer =
-                (!is_known[step]).then(|| Gatherer::new(&planned.rounds[round], importance));
+            let mut gatherer = (!is_known[step]).then(|| Gatherer::new(&planned.rounds[round], importance));
             for (index, batch) in plan.batches.iter().enumerate() {
                 let is_last = round + 1 == n_rounds;
                 let between = states.get(index, is_last).map_err(spill)?;
