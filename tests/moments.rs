@@ -135,12 +135,17 @@ fn sums_are_those_of_a_plain_loop() {
                         (*n_in, *n_tokens),
                         "{name}: {matrix:?}"
                     );
+                    let mean = (0..*n_in).map(|i| sums[i * (n_in + 1)]).sum::<f64>() / *n_in as f64;
                     for (at, (a, b)) in found.sums().iter().zip(sums).enumerate() {
-                        // What a sum can be at most, by the diagonal.
+                        // What a sum can be at most, by the diagonal. Single windows do not make the same last bits of an
+                        // activation as a batch, which shows where activations are much smaller than others.
                         let (i, j) = (at / n_in, at % n_in);
                         let scale = (sums[i * (n_in + 1)] * sums[j * (n_in + 1)]).sqrt();
                         let difference = (f64::from(*a) - b).abs();
-                        assert!(difference <= 2e-5 * scale + 1e-30, "{name}: {matrix:?} {i} {j}: {a} {b}");
+                        assert!(
+                            difference <= 2e-5 * scale + 1e-6 * mean,
+                            "{name}: {matrix:?} {i} {j}: {a} {b}"
+                        );
                     }
                     n_compared += 1;
                 }
@@ -342,7 +347,7 @@ fn statistics_of_something_else_are_refused_by_name() {
         let plan = Plan::new(model, texts, options).unwrap();
         match MomentsCache::open(&folder, model, texts, options, &plan) {
             Err(Error::OtherMoments { what, .. }) => what,
-            other => panic!("{other:?}"),
+            other => panic!("{:?}", other.map(|_| ())),
         }
     };
     let (_other_sandbox, other) = converted("qwen2", 1);
@@ -355,10 +360,10 @@ fn statistics_of_something_else_are_refused_by_name() {
         "choice about the output matrix"
     );
 
-    // The same weights but one, in a file of the same name and length.
+    // The same but for its first weight.
     let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
-    let last = bytes.len() - 4;
-    bytes[last] ^= 1;
+    let first = model.file().first().data_offset() as usize;
+    bytes[first] ^= 1;
     fs::write(sandbox.path("y.gguf"), &bytes).unwrap();
     assert_eq!(what(&open(&sandbox.path("y.gguf"), 1), &texts, &options()), "model");
 }
