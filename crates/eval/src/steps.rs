@@ -71,7 +71,7 @@ impl Between {
     /// # Errors
     /// What the system says.
     pub fn read(shapes: &BetweenShapes, from: &mut dyn Read) -> io::Result<Between> {
-        let zeros = |shape: &(usize, usize)| Rows::zeros(shape.0, shape.1);
+        let zeros = |shape: &RowsShape| Rows::zeros(shape.0, shape.1);
         let pair = |(index, key, value): &(usize, _, _)| (*index, (zeros(key), zeros(value)));
         let mut between = Between {
             streams: shapes.streams.iter().map(zeros).collect(),
@@ -96,13 +96,16 @@ impl Between {
 /// Values that are written or read at once.
 const CHUNK_ELEMS: usize = 1 << 16;
 
-/// The shapes of what a batch leaves between two steps, each (n_rows, width).
+/// (n_rows, width).
+type RowsShape = (usize, usize);
+
+/// The shapes of what a batch leaves between two steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BetweenShapes {
-    streams: Vec<(usize, usize)>,
-    first_values: Option<(usize, usize)>,
-    per_layer_inputs: Option<(usize, usize)>,
-    key_values: Vec<(usize, (usize, usize), (usize, usize))>,
+    streams: Vec<RowsShape>,
+    first_values: Option<RowsShape>,
+    per_layer_inputs: Option<RowsShape>,
+    key_values: Vec<(usize, RowsShape, RowsShape)>,
 }
 
 /// Runs batches of sequences a step at a time, in the same memory.

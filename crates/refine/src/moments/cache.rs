@@ -12,7 +12,7 @@ use super::{
     Input, Options, Plan, Texts,
     file::{Identity, StepFile, StepWriter},
     io_error,
-    plan::{Key, PlannedInput},
+    plan::{Matrices, PlannedInput},
 };
 use crate::{Error, Gram, fingerprint};
 
@@ -141,7 +141,7 @@ impl MomentsCache {
     /// Some inputs of a step, in the order of their names.
     pub(super) fn inputs(&self, step: usize, wanted: &[PlannedInput]) -> Result<Vec<Input>, Error> {
         let file = self.file(step)?;
-        let mut at: Vec<(&Key, usize)> =
+        let mut at: Vec<(&Matrices, usize)> =
             file.inputs.iter().enumerate().map(|(at, input)| (&input.of, at)).collect();
         at.retain(|(of, _)| wanted.iter().any(|input| input.of == **of));
         at.sort();

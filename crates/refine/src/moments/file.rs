@@ -21,7 +21,7 @@ use tensor::{DType, Shape};
 
 use super::{
     Input,
-    plan::{Key, PlannedInput},
+    plan::{Matrices, PlannedInput},
 };
 use crate::{Error, Gram};
 
@@ -128,7 +128,7 @@ pub struct StepWriter {
     output: Output,
     plan: gguf::Plan,
     /// Where each input is in the file.
-    places: BTreeMap<Key, usize>,
+    places: BTreeMap<Matrices, usize>,
     /// (2, n_inputs).
     counts: Vec<u64>,
 }

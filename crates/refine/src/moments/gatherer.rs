@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::{
     Input,
-    plan::{Key, PlannedInput},
+    plan::{Matrices, PlannedInput},
     product::add_product,
 };
 use crate::{Error, Gram};
@@ -87,7 +87,7 @@ struct Fault {
 /// Gathers the inputs of one round while batches run.
 pub(super) struct Gatherer {
     level: Level,
-    pairs: BTreeMap<Key, Pair>,
+    pairs: BTreeMap<Matrices, Pair>,
     pub importance: Option<Collector>,
     /// For each token of the batch whether it is held out.
     is_held: Vec<bool>,
@@ -134,7 +134,8 @@ impl Gatherer {
 
     /// What was gathered, in the order of the names.
     pub fn finish(self) -> (Vec<Input>, Option<Collector>) {
-        let input = |(of, pair): (Key, Pair)| Input { of, fit: pair.fit.finish(), held: pair.held.finish() };
+        let input =
+            |(of, pair): (Matrices, Pair)| Input { of, fit: pair.fit.finish(), held: pair.held.finish() };
         (self.pairs.into_iter().map(input).collect(), self.importance)
     }
 }
@@ -158,7 +159,7 @@ impl Observer for Gatherer {
         if let Some(importance) = &mut self.importance {
             importance.multiplied(call);
         }
-        let key: Key = call.by.iter().map(|(tensor, part)| ((*tensor).to_owned(), *part)).collect();
+        let key: Matrices = call.by.iter().map(|(tensor, part)| ((*tensor).to_owned(), *part)).collect();
         // An input of another round.
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         let n_rows = call.rows.len() / call.n_in;

@@ -21,12 +21,12 @@ mod texts;
 
 use std::io;
 
-use eval::{Between, Model, Observer, Part, Steps, importance::Collector};
+use eval::{Between, Model, Observer, Steps, importance::Collector};
 
 pub use cache::MomentsCache;
 use gatherer::Gatherer;
 use plan::is_held;
-pub use plan::{Plan, PlannedInput, PlannedStep};
+pub use plan::{Matrices, Plan, PlannedInput, PlannedStep};
 use states::States;
 pub use texts::Texts;
 
@@ -66,8 +66,8 @@ impl Default for Options {
 /// What goes into one matrix, or into several at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// Tensors, and which part of each.
-    pub of: Vec<(String, Part)>,
+    /// What they go into.
+    pub of: Matrices,
     /// Over the tokens to learn from.
     pub fit: Gram,
     /// Over the tokens held out.
@@ -112,13 +112,13 @@ pub struct Summary {
     /// Of all tokens, as [`Collector`] gathers it alone.
     pub importance: Collector,
     /// Inputs with fewer tokens than [`FEW_PER_COLUMN`] for each column, and how many they have; not those without any.
-    pub few: Vec<(Vec<(String, Part)>, f64)>,
+    pub few: Vec<(Matrices, f64)>,
     /// Experts that no token to learn from was routed to.
-    pub unreached: Vec<Vec<(String, Part)>>,
+    pub unreached: Vec<Matrices>,
     /// Inputs that are too wide for the memory that was allowed.
-    pub too_wide: Vec<Vec<(String, Part)>>,
+    pub too_wide: Vec<Matrices>,
     /// Inputs with columns that are always zero, and which those are.
-    pub dead: Vec<(Vec<(String, Part)>, Vec<usize>)>,
+    pub dead: Vec<(Matrices, Vec<usize>)>,
 }
 
 impl Summary {

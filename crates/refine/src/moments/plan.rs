@@ -6,13 +6,13 @@ use super::{Options, Texts};
 use crate::Error;
 
 /// Matrices that are multiplied with the same rows, each a tensor and its part.
-pub(super) type Key = Vec<(String, Part)>;
+pub type Matrices = Vec<(String, Part)>;
 
 /// One input: what goes into one matrix, or into several at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedInput {
-    /// Tensors, and which part of each.
-    pub of: Vec<(String, Part)>,
+    /// What it goes into.
+    pub of: Matrices,
     /// Its columns.
     pub n_columns: usize,
 }
@@ -70,7 +70,7 @@ impl Observer for Probe {
 }
 
 impl Probe {
-    fn note(&mut self, of: Key, n_columns: usize) {
+    fn note(&mut self, of: Matrices, n_columns: usize) {
         // One token reaches a few experts, and all have their matrices in common.
         let n_experts = of.iter().find_map(|(_, part)| match part {
             Part::Expert { n, .. } => Some(*n),
@@ -83,7 +83,7 @@ impl Probe {
             };
             of.iter().map(|(tensor, of)| (tensor.clone(), part(of))).collect()
         };
-        let all: Vec<Key> = match n_experts {
+        let all: Vec<Matrices> = match n_experts {
             None => vec![of],
             Some(n) => (0..n).map(of_expert).collect(),
         };
