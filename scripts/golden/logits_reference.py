@@ -54,14 +54,19 @@ int main(int argc, char ** argv) {
 """
 
 
-def build(reference, library, scratch):
-    """The program, compiled."""
-    (scratch / "run.cpp").write_text(PROGRAM)
+def build_program(text, reference, library, scratch):
+    """A program with libllama, compiled."""
+    (scratch / "run.cpp").write_text(text)
     includes = [f"-I{reference / part / 'include'}" for part in (".", "ggml")]
     subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library.resolve()}",
         "-lllama",
                     "-lggml", "-lggml-base", f"-Wl,-rpath,{library.resolve()}"], check=True)
     return scratch / "run"
+
+
+def build(reference, library, scratch):
+    """The program of this file, compiled."""
+    return build_program(PROGRAM, reference, library, scratch)
 
 
 def predict(program, path, tokens):

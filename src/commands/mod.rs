@@ -13,6 +13,7 @@ mod embed;
 mod endian;
 mod export_metadata;
 mod extract;
+mod fit;
 mod generate;
 mod hash;
 mod imatrix;
@@ -119,6 +120,7 @@ pub const COMMANDS: &[Command] = &[
     unset::COMMAND,
     rename::COMMAND,
     export_metadata::COMMAND,
+    fit::COMMAND,
     recipe::COMMAND,
     split::COMMAND,
     merge::COMMAND,

@@ -55,6 +55,9 @@ pub enum Error {
         /// Their names.
         names: Vec<String>,
     },
+    /// Keys and values cannot be kept in a type, or there are more than can be counted.
+    #[error("keys and values: {0}")]
+    KeyValues(tensor::ShapeError),
     /// A file that holds only the layers that predict further tokens; the model that they belong to is another file.
     #[error(
         "the file has the {layers} last layers alone, which predict further tokens, and not those before them"

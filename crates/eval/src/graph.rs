@@ -4,6 +4,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 
 use crate::{
     Error,
+    kept::Kept,
     ops::{Product, Rows, mul_mat, round_into},
     pass::Pass,
     session::{Activations, Features, KeyValue},
@@ -25,6 +26,9 @@ pub(crate) trait Graph: Send + Sync {
     fn step(&self, _index: usize, _streams: Vec<Rows>, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
         Ok(vec![self.run(pass)?])
     }
+
+    /// What the parts of each layer keep of a sequence.
+    fn kept(&self) -> Vec<Vec<Kept>>;
 
     /// Whether rows of pictures may stand in the place of tokens.
     fn takes_pictures(&self) -> bool {

@@ -28,8 +28,10 @@ mod exact_sum;
 pub mod generate;
 mod graph;
 pub mod importance;
+mod kept;
 mod keys;
 pub mod logits_file;
+pub mod memory;
 mod model;
 mod models;
 mod nonfinite;
@@ -48,6 +50,7 @@ pub mod vision;
 mod weights;
 
 pub use error::Error;
+pub use kept::Kept;
 pub use model::{Hidden, Model, Options, check_parts};
 pub use models::architectures;
 pub use observe::{Multiplied, Observer, Part};

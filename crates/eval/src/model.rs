@@ -76,16 +76,16 @@ pub struct Model {
 }
 
 /// What the keys and tensors of a file make.
-struct Parts<'a> {
-    keys: Keys<'a>,
-    prepared: Prepared,
+pub(crate) struct Parts<'a> {
+    pub keys: Keys<'a>,
+    pub prepared: Prepared,
     classifier: Option<Classifier>,
     dense: Dense,
     decoded: BTreeSet<String>,
 }
 
 impl<'a> Parts<'a> {
-    fn of(file: &'a gguf::Model) -> Result<Parts<'a>, Error> {
+    pub fn of(file: &'a gguf::Model) -> Result<Parts<'a>, Error> {
         let keys = Keys::new(file.metadata())?;
         let mut weights = Weights::new(file);
         // The graph takes the tensors that it knows, the classifier those that are left; what nobody took is an error, so that

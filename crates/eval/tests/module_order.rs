@@ -6,7 +6,7 @@ use std::path::Path;
 const FLOORS: &[&[&str]] = &[
     &["tokenize"],
     &["error"],
-    &["keys", "observe", "weights", "exact_sum"],
+    &["keys", "observe", "weights", "exact_sum", "kept"],
     &["ops"],
     &["session", "pooling"],
     &["pass"],
@@ -31,7 +31,7 @@ const FLOORS: &[&[&str]] = &[
     // What runs which architecture, and what runs all of them.
     &["models"],
     &["model"],
-    &["steps"],
+    &["steps", "memory"],
     // Pictures: pixels, patches, layers, towers.
     &["vision"],
     // What is done with a model.

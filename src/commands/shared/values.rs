@@ -106,6 +106,13 @@ pub(in crate::commands) fn fp8_as() -> OneOf<DType> {
     OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], tip: |_| None }
 }
 
+/// A dtype that llama.cpp keeps keys and values in.
+pub(in crate::commands) fn kv_type() -> OneOf<DType> {
+    use DType::{BF16, F16, F32, IQ4_NL, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+    let dtypes = [F32, F16, BF16, Q8_0, Q4_0, Q4_1, IQ4_NL, Q5_0, Q5_1];
+    OneOf { names: dtypes.map(|dtype| (dtype.name(), dtype)).to_vec(), tip: |_| None }
+}
+
 /// A dtype that weights can be encoded as.
 pub(in crate::commands) fn encodable() -> OneOf<DType> {
     let dtypes = quant::CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     Error,
+    kept::Kept,
     keys::Keys,
     ops::{self, Activation, Mask, Norm, NormKind, Rope, RopeKind, Rows},
     pass::Pass,
@@ -269,6 +270,29 @@ impl Attention {
 impl Mixer for Attention {
     fn row_floats(&self) -> usize {
         2 * self.n_head * self.key_width + self.n_head_kv * (self.key_width + self.value_width)
+    }
+
+    fn kept(&self) -> Kept {
+        let (n_query, n_key) = (self.n_head * self.key_width, self.n_head_kv * self.key_width);
+        let n_value = self.n_head_kv * self.value_width;
+        let projected = n_query + n_key + n_value;
+        let graph_floats = match &self.projections {
+            // The rotated parts lie beside the whole.
+            Projections::Fused(_) => projected + n_query + n_key,
+            _ if self.is_gated => projected + 2 * n_query,
+            _ => projected,
+        };
+        let window = match self.mask {
+            Mask::Causal => None,
+            Mask::SlidingWindow(n) | Mask::Chunk(n) => Some(n),
+            // Where tokens see later ones, all are run at once and nothing is kept.
+            Mask::All | Mask::SymmetricWindow(_) => return Kept { graph_floats, ..Kept::default() },
+        };
+        match &self.projections {
+            // Keys and values are another layer's.
+            Projections::QueriesAlone(_) => Kept { graph_floats, ..Kept::default() },
+            _ => Kept { keys: n_key, values: n_value, window, graph_floats, ..Kept::default() },
+        }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

@@ -212,6 +212,16 @@ impl Experts {
         2 * n_ff + 2 * self.up.weight.n_in + self.shared.as_ref().map_or(0, Mlp::row_floats)
     }
 
+    /// Floats for each token that llama.cpp's graph of it has allocated at once, about.
+    pub fn graph_floats(&self) -> usize {
+        let (n_ff, n_out) = (self.down.weight.n_in, self.down.weight.n_out);
+        let n_inner = if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff };
+        // What experts make is put where gate and up were, if there is room.
+        let n_down = if n_out > 2 * n_ff { n_out } else { 0 };
+        let routed = self.routing.n_used * (n_inner + n_down) + 2 * self.router.weight.n_out;
+        routed.max(self.shared.as_ref().map_or(0, |shared| shared.graph_floats() + n_out))
+    }
+
     /// `h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         self.run_routed_by(h, h, pass)

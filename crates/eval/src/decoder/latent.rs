@@ -27,6 +27,7 @@ use ndarray::s;
 use super::{linear::Linear, mixer::Mixer, params::DecoderParams, rope_scaling, spec::Temperature};
 use crate::{
     Error,
+    kept::Kept,
     keys::Keys,
     ops::{Attention, Mask, Norm, Product, Rope, Rows},
     pass::Pass,
@@ -138,6 +139,16 @@ impl Latent {
 impl Mixer for Latent {
     fn row_floats(&self) -> usize {
         self.n_head * (2 * self.key_width + 2 * self.rank) + 2 * self.rank
+    }
+
+    fn kept(&self) -> Kept {
+        let width = self.rank + self.key_width - self.n_nope;
+        Kept {
+            // The latent row is key and value.
+            keys: width,
+            graph_floats: self.n_head * (self.key_width + 2 * width) + width,
+            ..Kept::default()
+        }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     Error,
+    kept::Kept,
     keys::Keys,
     ops::{Norm, Rows},
     pass::Pass,
@@ -142,6 +143,12 @@ impl Layer {
     pub fn row_floats(&self) -> usize {
         let feed_forward = self.feed_forward.as_ref().map_or(0, FeedForward::row_floats);
         self.mixers.iter().map(|mixer| mixer.row_floats()).max().unwrap_or(0).max(feed_forward)
+    }
+
+    /// What its parts keep of a sequence.
+    pub fn kept(&self) -> Vec<Kept> {
+        let mixers = self.mixers.iter().map(|mixer| mixer.kept());
+        mixers.chain(self.feed_forward.as_ref().map(FeedForward::kept)).collect()
     }
 
     /// Adds what the mixers and the feed-forward part make of `x` (n, n_embd) to it.
@@ -261,6 +268,16 @@ impl FeedForward {
             FeedForward::MlpBesideExperts(both) => both.row_floats(),
             FeedForward::ChannelMix(mix) => mix.row_floats(),
         }
+    }
+
+    fn kept(&self) -> Kept {
+        let graph_floats = match self {
+            FeedForward::Mlp(mlp) => mlp.graph_floats(),
+            FeedForward::Experts(experts) => experts.graph_floats(),
+            FeedForward::MlpBesideExperts(both) => both.graph_floats(),
+            FeedForward::ChannelMix(mix) => return mix.kept(),
+        };
+        Kept { graph_floats, ..Kept::default() }
     }
 
     /// `x (n, n_embd)`, the residual stream, and `h`, the same normalized, `-> (n, n_embd)`.

@@ -54,6 +54,13 @@ impl Mlp {
         self.up.weight.n_out + self.gate.as_ref().map_or(0, |gate| gate.weight.n_out)
     }
 
+    /// Floats for each token that llama.cpp's graph of it has allocated at once, about.
+    pub fn graph_floats(&self) -> usize {
+        let n_ff = self.down.weight.n_in;
+        // Gate, up and their product; without a gate the function overwrites what it reads.
+        if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff }
+    }
+
     /// `h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let inner = match &self.gate {

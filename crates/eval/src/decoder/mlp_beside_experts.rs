@@ -65,6 +65,11 @@ impl MlpBesideExperts {
         self.mlp.row_floats().max(self.experts.row_floats())
     }
 
+    /// Floats for each token that llama.cpp's graph of it has allocated at once, about.
+    pub fn graph_floats(&self) -> usize {
+        self.mlp.graph_floats().max(self.experts.graph_floats())
+    }
+
     /// `x, h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, x: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let mut y = self.mlp.run(h, pass);

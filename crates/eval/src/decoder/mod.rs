@@ -24,6 +24,7 @@ use quant::Level;
 use crate::{
     Error,
     graph::{Graph, Head, Prepared},
+    kept::Kept,
     keys::Keys,
     ops::{Norm, Rows},
     pass::Pass,
@@ -211,5 +212,9 @@ impl Graph for Decoder {
 
     fn takes_pictures(&self) -> bool {
         true
+    }
+
+    fn kept(&self) -> Vec<Vec<Kept>> {
+        self.layers.iter().map(Layer::kept).collect()
     }
 }

@@ -9,6 +9,7 @@
 use crate::{
     Error,
     decoder::{Linear, Mlp},
+    kept::Kept,
     ops::{Attention, Mask, Norm, Rows},
     pass::Pass,
     session::KeyValue,
@@ -121,6 +122,16 @@ pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>
         (key, value)
     };
     cross.map(project).collect()
+}
+
+/// What the parts of each layer keep of a sequence; what an encoder made belongs to the prompt and is not counted.
+pub(super) fn kept(layers: &[Layer], heads: Heads) -> Vec<Vec<Kept>> {
+    let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
+    let of_layer = |layer: &Layer| {
+        let attention = Kept { keys, values, graph_floats: 2 * keys + values, ..Kept::default() };
+        vec![attention, Kept { graph_floats: layer.mlp.graph_floats(), ..Kept::default() }]
+    };
+    layers.iter().map(of_layer).collect()
 }
 
 /// Floats that are alive at once for each token, about.

@@ -20,6 +20,7 @@ use crate::{
     Error,
     decoder::Mlp,
     graph::{Encoded, Graph, Head, Prepared},
+    kept::Kept,
     keys::Keys,
     ops::{Activation, Attention, Mask, Norm, NormKind, Rows},
     pass::Pass,
@@ -218,6 +219,11 @@ impl Graph for T5 {
             }
         };
         Ok(x.select_rows(&pass.wanted_rows()))
+    }
+
+    fn kept(&self) -> Vec<Vec<Kept>> {
+        let decoder = self.decoder.as_ref();
+        decoder.map_or_else(Vec::new, |(stack, _)| cross_attention::kept(&stack.layers, stack.heads))
     }
 
     fn is_encoder_decoder(&self) -> bool {

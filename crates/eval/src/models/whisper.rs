@@ -18,6 +18,7 @@ use crate::{
     Error,
     decoder::Mlp,
     graph::{Graph, Head, Prepared},
+    kept::Kept,
     keys::Keys,
     ops::{Activation, Mask, Norm, NormKind, Rows, dense},
     pass::Pass,
@@ -206,6 +207,10 @@ impl Graph for Whisper {
         let x = pass.embed(&self.embedding)?;
         let x = self.decoder.run(x, &cross_kv, pass)?;
         Ok(x.select_rows(&pass.wanted_rows()))
+    }
+
+    fn kept(&self) -> Vec<Vec<Kept>> {
+        cross_attention::kept(&self.decoder.layers, self.decoder.heads)
     }
 
     /// Two frames for each position of the encoder: its second convolution takes every other one.

@@ -49,6 +49,11 @@ impl CausalConv {
         }
     }
 
+    /// Elements of the rows of this width that it looks back on.
+    pub fn kept_elems(&self, width: usize) -> usize {
+        if self.ahead > 0 { 0 } else { (self.kernel - 1) * width }
+    }
+
     /// x (n, width) -> (n, width).
     pub fn run(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (width, past) = (x.ncols(), self.kernel - 1 - self.ahead);

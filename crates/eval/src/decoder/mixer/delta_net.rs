@@ -28,6 +28,7 @@ use super::{Mixer, conv::CausalConv, need_size, need_state};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, exp, recur, sigmoid, softplus},
     pass::Pass,
@@ -116,6 +117,16 @@ impl DeltaNet {
 impl Mixer for DeltaNet {
     fn row_floats(&self) -> usize {
         2 * self.w_qkv.weight.n_out + 2 * self.w_z.weight.n_out
+    }
+
+    fn kept(&self) -> Kept {
+        let (n_input, n_output) = (self.w_qkv.weight.n_out, self.w_z.weight.n_out);
+        Kept {
+            rows: self.conv.kept_elems(n_input),
+            state: self.n_state,
+            graph_floats: 4 * n_input + 2 * n_output,
+            ..Kept::default()
+        }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

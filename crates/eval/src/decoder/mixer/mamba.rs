@@ -19,6 +19,7 @@ use super::{Mixer, conv::CausalConv, need_size};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
     pass::Pass,
@@ -90,6 +91,11 @@ impl Mamba {
 impl Mixer for Mamba {
     fn row_floats(&self) -> usize {
         6 * self.d_inner
+    }
+
+    fn kept(&self) -> Kept {
+        let rows = self.conv.kept_elems(self.d_inner);
+        Kept { rows, state: self.d_inner * self.d_state, graph_floats: 6 * self.d_inner, ..Kept::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

@@ -18,6 +18,7 @@ use super::{Mixer, conv::CausalConv, need_size, need_state};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
     pass::Pass,
@@ -91,6 +92,16 @@ impl Mamba2 {
 impl Mixer for Mamba2 {
     fn row_floats(&self) -> usize {
         3 * self.w_in.weight.n_out
+    }
+
+    fn kept(&self) -> Kept {
+        let n_input = self.d_inner + 2 * self.n_group * self.d_state;
+        Kept {
+            rows: self.conv.kept_elems(n_input),
+            state: self.n_state,
+            graph_floats: self.w_in.weight.n_out + 2 * n_input + 2 * self.d_inner,
+            ..Kept::default()
+        }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

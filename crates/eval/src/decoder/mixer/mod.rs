@@ -11,7 +11,7 @@ mod rwkv7;
 mod shift;
 mod short_conv;
 
-use crate::{Error, keys::Keys, ops::Rows, pass::Pass};
+use crate::{Error, kept::Kept, keys::Keys, ops::Rows, pass::Pass};
 pub(super) use {
     delta_net::DeltaNet, mamba::Mamba, mamba2::Mamba2, rwkv4::TimeMix4, rwkv6::TimeMix6, rwkv7::TimeMix7,
     shift::ChannelMix, short_conv::ShortConv,
@@ -21,6 +21,9 @@ pub(super) use {
 pub(super) trait Mixer: Send + Sync {
     /// Floats that are alive at once for each token, about.
     fn row_floats(&self) -> usize;
+
+    /// What it keeps of a sequence.
+    fn kept(&self) -> Kept;
 
     /// `h (n, n_embd) -> (n, n_embd)`, in layer `index`.
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows;

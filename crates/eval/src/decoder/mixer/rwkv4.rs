@@ -17,6 +17,7 @@ use super::{Mixer, shift};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     ops::{Rows, exp, recur, sigmoid},
     pass::Pass,
     session::StateKind,
@@ -62,6 +63,11 @@ impl TimeMix4 {
 impl Mixer for TimeMix4 {
     fn row_floats(&self) -> usize {
         6 * self.log_w.len()
+    }
+
+    fn kept(&self) -> Kept {
+        let n = self.log_w.len();
+        Kept { rows: n, state: n * STATE_ELEMS, graph_floats: 6 * n, ..Kept::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

@@ -23,6 +23,7 @@ use super::{Mixer, need_size, shift};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Product, Rows, exp, recur, sigmoid},
     pass::Pass,
@@ -127,6 +128,11 @@ impl TimeMix6 {
 impl Mixer for TimeMix6 {
     fn row_floats(&self) -> usize {
         11 * self.n_embd
+    }
+
+    fn kept(&self) -> Kept {
+        let n = self.n_embd;
+        Kept { rows: n, state: n * self.head_size, graph_floats: 11 * n, ..Kept::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

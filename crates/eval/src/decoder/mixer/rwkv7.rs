@@ -25,6 +25,7 @@ use super::{Mixer, need_size, rwkv6::head_norm, shift};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     keys::Keys,
     ops::{Norm, Rows, dot, exp, recur, sigmoid},
     pass::Pass,
@@ -146,6 +147,11 @@ impl TimeMix7 {
 impl Mixer for TimeMix7 {
     fn row_floats(&self) -> usize {
         10 * self.n_embd
+    }
+
+    fn kept(&self) -> Kept {
+        let n = self.n_embd;
+        Kept { rows: n, state: n * self.head_size, graph_floats: 10 * n, ..Kept::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams, spec::Spec},
+    kept::Kept,
     ops::{Activation, Rows, sigmoid},
     pass::Pass,
     session::StateKind,
@@ -114,6 +115,12 @@ impl ChannelMix {
     /// Floats that are alive at once for each token, about.
     pub fn row_floats(&self) -> usize {
         self.w_k.weight.n_out + 4 * self.w_k.weight.n_in
+    }
+
+    /// What it keeps of a sequence: a row.
+    pub fn kept(&self) -> Kept {
+        let (n_ff, n_embd) = (self.w_k.weight.n_out, self.w_k.weight.n_in);
+        Kept { rows: n_embd, graph_floats: n_ff + 4 * n_embd, ..Kept::default() }
     }
 
     /// `h (n, n_embd) -> (n, n_embd)`.

@@ -13,6 +13,7 @@ use super::{Mixer, conv::CausalConv};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
+    kept::Kept,
     keys::Keys,
     ops::Rows,
     pass::Pass,
@@ -51,6 +52,11 @@ impl ShortConv {
 impl Mixer for ShortConv {
     fn row_floats(&self) -> usize {
         5 * self.n_embd
+    }
+
+    fn kept(&self) -> Kept {
+        // Where tokens see later ones, all are run at once and nothing is kept.
+        Kept { rows: self.conv.kept_elems(self.n_embd), graph_floats: 5 * self.n_embd, ..Kept::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

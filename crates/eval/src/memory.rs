@@ -1,0 +1,229 @@
+//! How much memory a file takes when it runs in llama.cpp: weights, keys and values, states, and what the graph needs.
+//!
+//! What layers keep is asked of the graph itself ([`Kept`]), so that heads by layer, windows, latent rows and states are counted as
+//! they are. Cells are llama.cpp's:
+//!
+//! ```text
+//! cells of a sequence         n = context, to the next multiple of 256
+//! with a window w             min(n, w + batch), to the next multiple of 256
+//! keys, values                parallel * cells * row_bytes(elements, kv_type), for each layer
+//! states                      parallel * (rows + state) floats, for each layer
+//! graph                       batch * (its widest point) floats, and masks of batch * cells f16
+//! ```
+//!
+//! Keys, values and states are exact. The widest point of a graph is an estimate: [`Kept::graph_floats`] beside the residual stream
+//! and what is normalized, or the logits. Flash attention is on, as llama.cpp has it where it can; sequences have cells of their
+//! own (`--parallel N`), and everything lies on one device.
+//!
+//! Source: `llama_model::create_memory`, `llama_kv_cache`, `llama_kv_cache_iswa`, `llama_memory_recurrent` and
+//! `llama_context::sched_reserve` of llama.cpp (llama-cpp-python 0.3.36).
+
+use tensor::{DType, Shape};
+
+use crate::{Error, kept::Kept, model::Parts};
+
+/// Cells of a cache come in groups of so many.
+const CELLS: u64 = 256;
+
+/// How a file is to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    /// Tokens of each sequence.
+    pub context: u64,
+    /// Sequences at a time.
+    pub parallel: u64,
+    /// Tokens that go through the graph together.
+    pub batch: u64,
+    /// The type of keys and values.
+    pub kv_type: DType,
+    /// Whether every token's predictions are wanted, as a measurement does; else those of the last of each sequence.
+    pub all_logits: bool,
+}
+
+impl Default for Use {
+    /// One sequence of 4096 tokens, as llama.cpp runs it where nothing is said.
+    fn default() -> Self {
+        Use { context: 4096, parallel: 1, batch: 512, kv_type: DType::F16, all_logits: false }
+    }
+}
+
+/// Bytes that a use takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Bytes {
+    /// Of all tensors.
+    pub weights: u64,
+    /// Of keys and values.
+    pub kv: u64,
+    /// Of states that do not grow with the sequence.
+    pub states: u64,
+    /// Of what the graph computes, about.
+    pub compute: u64,
+}
+
+impl Bytes {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        [self.weights, self.kv, self.states, self.compute].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// What of a file decides how much memory it takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// Bytes of all tensors.
+    pub weights: u64,
+    /// What the parts of each layer keep.
+    pub layers: Vec<Vec<Kept>>,
+    /// Elements of a row between layers.
+    pub n_embd: usize,
+    /// Tokens that are predicted; 0 where nothing is.
+    pub n_vocab: usize,
+    /// Tokens that the model was trained to see at once; 0 where no key says so.
+    pub context_length: usize,
+}
+
+impl Demand {
+    /// Reads keys and shapes of a file, and runs nothing.
+    ///
+    /// # Errors
+    /// As [`crate::check_parts`].
+    pub fn of(file: &gguf::Model) -> Result<Demand, Error> {
+        let Parts { keys, prepared, .. } = Parts::of(file)?;
+        let weights = file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
+        let n_vocab = if prepared.head.is_some() { prepared.n_vocab } else { 0 };
+        let context_length = keys.count("context_length")?.unwrap_or(0);
+        Ok(Demand { weights, layers: prepared.graph.kept(), n_embd: prepared.n_embd, n_vocab, context_length })
+    }
+
+    /// Whether anything grows with the context: not so in state spaces and in encoders, which see a text at once.
+    pub fn grows(&self) -> bool {
+        self.parts().any(|part| part.keys > 0 && part.window.is_none())
+    }
+
+    /// The bytes of a use.
+    ///
+    /// # Errors
+    /// [`Error::KeyValues`] where rows of keys or values are no whole blocks of the type.
+    pub fn bytes(&self, used: &Use) -> Result<Bytes, Error> {
+        let mut kv = 0u64;
+        for part in self.parts() {
+            let rows = cells(used, part.window).saturating_mul(used.parallel);
+            for elems in [part.keys, part.values].into_iter().filter(|elems| *elems > 0) {
+                let shape = Shape::new(&[elems as u64, rows]).map_err(Error::KeyValues)?;
+                kv = kv.saturating_add(shape.n_bytes(used.kv_type).map_err(Error::KeyValues)?);
+            }
+        }
+        let state_elems = self.parts().map(|part| (part.rows + part.state) as u64).fold(0, u64::saturating_add);
+        let states = state_elems.saturating_mul(used.parallel).saturating_mul(size_of::<f32>() as u64);
+        Ok(Bytes { weights: self.weights, kv, states, compute: self.compute_bytes(used) })
+    }
+
+    /// The longest context, a multiple of 256 tokens and at most what the model was trained for, that fits into so many
+    /// bytes; none if not even the shortest does. The context of `used` does not matter.
+    ///
+    /// # Errors
+    /// As [`Demand::bytes`].
+    pub fn longest_context(&self, used: &Use, memory: u64) -> Result<Option<u64>, Error> {
+        /// Where no key says for how much a model was trained.
+        const MOST: u64 = 1 << 20;
+        let fits = |context: u64| Ok::<_, Error>(self.bytes(&Use { context, ..*used })?.total() <= memory);
+        let trained = if self.context_length > 0 { self.context_length as u64 } else { MOST };
+        if fits(trained)? {
+            return Ok(Some(trained));
+        }
+        // In multiples of 256: the shortest fits, or none; the one behind the longest does not.
+        let (mut fitting, mut not) = (1, trained.div_ceil(CELLS));
+        if not <= 1 || !fits(CELLS)? {
+            return Ok(None);
+        }
+        while not - fitting > 1 {
+            let middle = fitting + (not - fitting) / 2;
+            if fits(middle * CELLS)? { fitting = middle } else { not = middle }
+        }
+        Ok(Some(fitting * CELLS))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Kept> {
+        self.layers.iter().flatten()
+    }
+
+    /// What the graph of one batch has allocated at its widest point, and its masks.
+    fn compute_bytes(&self, used: &Use) -> u64 {
+        let n_tokens = batch(used);
+        // Around every part are the residual stream and the same normalized.
+        let n_embd = self.n_embd as u64;
+        let widest = self.parts().map(|part| part.graph_floats as u64).max().unwrap_or(0);
+        let layer = n_tokens.saturating_mul(widest.saturating_add(2 * n_embd));
+        // Behind the last layer: wanted rows and their logits.
+        let n_wanted = if used.all_logits { n_tokens } else { used.parallel.min(n_tokens) };
+        let head = n_wanted.saturating_mul(self.n_vocab as u64 + n_embd).saturating_add(n_tokens * n_embd);
+        let floats = layer.max(head).saturating_mul(size_of::<f32>() as u64);
+        // Each kind of layer has a mask in f16: of each token, which cells it sees.
+        let mut kinds: Vec<u64> = Vec::new();
+        for part in self.parts().filter(|part| part.keys > 0) {
+            let n = cells(used, part.window);
+            if !kinds.contains(&n) {
+                kinds.push(n);
+            }
+        }
+        let masks = kinds.iter().map(|cells| cells.saturating_mul(n_tokens).saturating_mul(2));
+        masks.fold(floats, u64::saturating_add)
+    }
+}
+
+/// Tokens of a batch: no more than there are.
+fn batch(used: &Use) -> u64 {
+    used.batch.min(used.context.saturating_mul(used.parallel)).max(1)
+}
+
+/// Cells of one sequence in a layer.
+fn cells(used: &Use, window: Option<usize>) -> u64 {
+    let pad = |n: u64| n.div_ceil(CELLS).saturating_mul(CELLS);
+    let all = pad(used.context.max(1));
+    match window {
+        None => all,
+        Some(window) => pad(all.min((window as u64).saturating_add(batch(used)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(layers: Vec<Vec<Kept>>) -> Demand {
+        Demand { weights: 1000, layers, n_embd: 8, n_vocab: 32, context_length: 8192 }
+    }
+
+    #[test]
+    fn the_longest_context_fits_and_the_next_does_not() {
+        let full = Kept { keys: 64, values: 64, graph_floats: 100, ..Kept::default() };
+        let demand = demand(vec![vec![full], vec![Kept { window: Some(512), ..full }]]);
+        for memory in [600_000, 1_000_000, 1_500_000, 2_000_000] {
+            let total = |context| demand.bytes(&Use { context, ..Use::default() }).map(|bytes| bytes.total());
+            match demand.longest_context(&Use::default(), memory).expect("f16 takes rows of any length") {
+                None => assert!(total(256).is_ok_and(|total| total > memory), "{memory}"),
+                Some(context) => {
+                    assert!(total(context).is_ok_and(|total| total <= memory), "{memory}: {context}");
+                    assert!(context == 8192 || total(context + 256).is_ok_and(|total| total > memory));
+                }
+            }
+        }
+        assert_eq!(demand.longest_context(&Use::default(), 999).ok().flatten(), None);
+    }
+
+    #[test]
+    fn rows_that_are_no_whole_blocks_are_refused() {
+        let demand = demand(vec![vec![Kept { keys: 24, values: 24, ..Kept::default() }]]);
+        let used = Use { kv_type: DType::Q8_0, ..Use::default() };
+        assert!(matches!(demand.bytes(&used), Err(Error::KeyValues(_))));
+        assert!(demand.bytes(&Use::default()).is_ok());
+    }
+
+    #[test]
+    fn sizes_of_a_hostile_file_do_not_overflow() {
+        let huge = Kept { keys: u32::MAX as usize, values: 1, rows: 1 << 40, state: 1 << 40, ..Kept::default() };
+        let demand = demand(vec![vec![huge]; 4]);
+        let used = Use { context: u64::MAX / 2, parallel: u64::MAX / 2, ..Use::default() };
+        assert!(matches!(demand.bytes(&used), Err(Error::KeyValues(_))));
+    }
+}

@@ -1,0 +1,261 @@
+//! `gguf-inspect fit FILE|DIR`: how much memory files take when they run, and which of them fit.
+
+use std::{
+    fs,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use eval::memory::{Bytes, Demand, Use};
+use gguf::{Model, Value, parse_shard_file_name};
+use serde::Serialize;
+use tensor::DType;
+
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            input_kind::{self, Wanted},
+            quantize_options::parse_size,
+            table::table,
+            values,
+        },
+    },
+    failure::Failure,
+    hints,
+    ui::{Ui, human_bytes},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("fit"),
+    define: |command| {
+        FitArgs::augment_args(command)
+            .about("Tells how much memory GGUF files take when they run, and which fit.")
+            .after_help(EXAMPLES)
+    },
+    ui: |_| Ui::default(),
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect fit model-Q4_K_M.gguf --memory 16GB
+  gguf-inspect fit model-Q4_K_M.gguf --ctx 8192,32768,131072 --kv-type q8_0
+  gguf-inspect fit models/ --memory 24GB --ctx 32768 --parallel 4
+
+Weights, keys and values and states are counted as llama.cpp allocates them: grouped heads, sliding windows, latent attention and
+recurrent states by the keys and tensors of the file. What it computes with is estimated, with flash attention and everything on
+one device; what a driver or another program takes is not counted. --ctx is the length of each of --parallel sequences. GB are
+1000 MB, GiB 1024 MiB; a card of 16 GB has 16 GiB.
+With --memory, the longest context that fits is told for each file, and of a folder the largest file that fits; exit code 1 says
+that nothing does.";
+
+#[derive(Debug, Args)]
+struct FitArgs {
+    /// A GGUF file (of a split model, one of its shards), or a folder of them.
+    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
+    path: PathBuf,
+    /// What there is, as in 16GB or 24GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// Tokens of a sequence; several lengths divided by commas. By default what the model was trained for.
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    ctx: Vec<NonZeroU64>,
+    /// Sequences at a time.
+    #[arg(long, value_name = "N", default_value = "1")]
+    parallel: NonZeroU64,
+    /// The type of keys and values.
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::kv_type())]
+    kv_type: DType,
+    /// Tokens that are computed together (llama.cpp's --ubatch-size).
+    #[arg(long, value_name = "N", default_value = "512")]
+    batch: NonZeroU64,
+    /// A projector or a draft that is loaded too: its weights are counted. Several if given several times.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    with: Vec<PathBuf>,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file with what it takes.
+struct Entry {
+    path: PathBuf,
+    demand: Demand,
+    fits: Vec<Fit>,
+    /// The longest context that fits.
+    longest: Option<u64>,
+}
+
+/// One length of the context.
+#[derive(Serialize)]
+struct Fit {
+    context: u64,
+    bytes: Bytes,
+    total: u64,
+    /// None where no memory was stated.
+    fits: Option<bool>,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = FitArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let others = args.with.iter().map(|path| weights_of(path)).sum::<Result<u64, Failure>>()?;
+    let used = Use {
+        context: 1,
+        parallel: args.parallel.get(),
+        batch: args.batch.get(),
+        kv_type: args.kv_type,
+        all_logits: false,
+    };
+    let is_folder = args.path.is_dir();
+    let paths = if is_folder { models_in(&args.path, ui)? } else { vec![args.path.clone()] };
+    let mut entries = Vec::new();
+    for path in paths {
+        let demand = open(&path).and_then(|model| demand(&path, &model, others));
+        match demand {
+            Ok(demand) => entries.push(entry(path, demand, &used, &args)?),
+            // One file of a folder that is not known does not keep the others from being told.
+            Err(failure) if is_folder => ui.warning(&failure.message),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if entries.is_empty() {
+        return Err(Failure::at(&args.path, "no model is in it whose memory can be told"));
+    }
+    entries.sort_by_key(|entry| (entry.demand.weights, entry.path.clone()));
+    ui.data(&if args.json { json(&entries, &args)? } else { text(&entries, &args) })?;
+    let verdict = args.memory.filter(|_| best(&entries).is_none());
+    verdict.map_or(Ok(()), |memory| Err(Failure::new(format_args!("nothing fits {}", human_bytes(memory)))))
+}
+
+fn open(path: &Path) -> Result<Model, Failure> {
+    Model::open(path).map_err(|error| {
+        let hints = hints::gguf(&error).into_iter().chain(input_kind::advice(path, Wanted::Gguf));
+        Failure::at(path, &error).hint(hints)
+    })
+}
+
+fn weights_of(path: &Path) -> Result<u64, Failure> {
+    Ok(open(path)?.tensors().map(|(_, info)| info.n_bytes).sum())
+}
+
+fn demand(path: &Path, model: &Model, others: u64) -> Result<Demand, Failure> {
+    let mut demand = Demand::of(model).map_err(|error| Failure::at(path, error))?;
+    demand.weights = demand.weights.saturating_add(others);
+    Ok(demand)
+}
+
+/// The models of a folder: of a split one its first shard. What is no model is named.
+fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| Failure::cannot_open(folder, error);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_later = parse_shard_file_name(&name).is_some_and(|(_, no, _)| no > 1);
+        if name.starts_with('.') || is_later || path.extension().is_none_or(|it| it != "gguf") {
+            continue;
+        }
+        let kind = Model::open(&path).ok().and_then(|model| {
+            model.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model").map(str::to_owned)
+        });
+        match kind {
+            None => paths.push(path),
+            Some(kind) => ui.status(&format!("{name}: of the kind `{kind}`, which --with counts beside a model")),
+        }
+    }
+    Ok(paths)
+}
+
+fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitArgs) -> Result<Entry, Failure> {
+    let trained = if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
+    let contexts = match args.ctx.is_empty() {
+        true => vec![trained],
+        false => args.ctx.iter().map(|context| context.get()).collect(),
+    };
+    let failed = |error| Failure::at(&path, error);
+    let mut fits = Vec::new();
+    for context in contexts {
+        let bytes = demand.bytes(&Use { context, ..*used }).map_err(failed)?;
+        let total = bytes.total();
+        fits.push(Fit { context, bytes, total, fits: args.memory.map(|memory| total <= memory) });
+    }
+    let longest = args.memory.map(|memory| demand.longest_context(used, memory)).transpose().map_err(failed)?;
+    Ok(Entry { path, demand, fits, longest: longest.flatten() })
+}
+
+/// The largest file that fits at the longest of the contexts, and that context.
+fn best(entries: &[Entry]) -> Option<(&Entry, &Fit)> {
+    let fitting = entries.iter().flat_map(|entry| {
+        let fitting = entry.fits.iter().filter(|fit| fit.fits == Some(true));
+        fitting.map(move |fit| (entry, fit))
+    });
+    fitting.max_by_key(|(entry, fit)| (fit.context, entry.demand.weights))
+}
+
+fn text(entries: &[Entry], args: &FitArgs) -> String {
+    let has_states = entries.iter().flat_map(|entry| &entry.fits).any(|fit| fit.bytes.states > 0);
+    let mut header = vec!["file", "context", "weights", "keys, values"];
+    header.extend(has_states.then_some("states"));
+    header.extend(["compute", "total"]);
+    header.extend(args.memory.is_some().then_some("longest context"));
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for entry in entries {
+        for fit in &entry.fits {
+            let Bytes { weights, kv, states, compute } = fit.bytes;
+            let mut row = vec![name(&entry.path), fit.context.to_string()];
+            row.extend([weights, kv].map(human_bytes));
+            row.extend(has_states.then(|| human_bytes(states)));
+            row.extend([compute, fit.total].map(human_bytes));
+            if args.memory.is_some() {
+                let mark = if fit.fits == Some(true) { "" } else { " (this one does not fit)" };
+                let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
+                row.push(longest + mark);
+            }
+            rows.push(row);
+        }
+    }
+    let n_columns = rows[0].len() - usize::from(args.memory.is_some());
+    let mut text = table(&rows, &(1..n_columns).collect::<Vec<_>>());
+    if let Some((memory, (entry, fit))) = args.memory.zip(best(entries)) {
+        text += &format!(
+            "\nthe largest that fits {} with {} tokens: {}, {}\n",
+            human_bytes(memory),
+            fit.context,
+            name(&entry.path),
+            human_bytes(fit.total)
+        );
+    }
+    text
+}
+
+fn json(entries: &[Entry], args: &FitArgs) -> Result<String, Failure> {
+    let best = best(entries).map(|(entry, fit)| (name(&entry.path), fit.context));
+    let files: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            serde_json::json!({
+                "file": name(&entry.path),
+                "context_length": entry.demand.context_length,
+                "uses": entry.fits,
+                "longest_context": entry.longest,
+            })
+        })
+        .collect();
+    let json = serde_json::json!({
+        "memory": args.memory,
+        "parallel": args.parallel,
+        "kv_type": args.kv_type.name(),
+        "batch": args.batch,
+        "files": files,
+        "best": best.map(|(file, context)| serde_json::json!({ "file": file, "context": context })),
+    });
+    Ok(serde_json::to_string_pretty(&json).map_err(Failure::new)? + "\n")
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,157 @@
+//! What a publication has done so far: a folder beside the published one, with a line for each stage that stands.
+//!
+//! A stage stands when it was done with the same fingerprint and its files are as it left them. Fingerprints are digests of all that
+//! a stage's bytes depend on, those of the stages before it among them, so that a change anywhere does again what it concerns and
+//! nothing else.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{commands::shared::outputs::write_result, failure::Failure};
+
+/// The name of the file with the stages.
+const STATE: &str = "stages.json";
+
+/// A stage that was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Done {
+    fingerprint: String,
+    outputs: Vec<FileState>,
+    /// What later stages ask of it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    told: Value,
+}
+
+/// A file as a stage left it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FileState {
+    path: PathBuf,
+    bytes: u64,
+    /// Nanoseconds since 1970.
+    modified: u64,
+}
+
+impl FileState {
+    fn of(path: &Path) -> Option<FileState> {
+        let metadata = fs::metadata(path).ok()?;
+        let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(FileState { path: path.to_owned(), bytes: metadata.len(), modified: modified.as_nanos() as u64 })
+    }
+}
+
+/// The folder beside the published one.
+#[derive(Debug)]
+pub struct Work {
+    folder: PathBuf,
+    stages: BTreeMap<String, Done>,
+}
+
+impl Work {
+    /// The folder of a publication to `published`: made if it is not there, continued if it is.
+    ///
+    /// # Errors
+    /// What the system says. What cannot be read as stages is forgotten: they are done again.
+    pub fn open(published: &Path) -> Result<Work, Failure> {
+        let folder = Work::folder_of(published);
+        for path in [published, &folder] {
+            fs::create_dir_all(path).map_err(|error| Failure::at(path, format_args!("cannot make: {error}")))?;
+        }
+        let state = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
+        Ok(Work { folder, stages: serde_json::from_str(&state).unwrap_or_default() })
+    }
+
+    /// `DIR.work` of `DIR`.
+    pub fn folder_of(published: &Path) -> PathBuf {
+        // `DIR/` and `DIR` are one folder.
+        let mut name = published.components().collect::<PathBuf>().into_os_string();
+        name.push(".work");
+        PathBuf::from(name)
+    }
+
+    /// A file that is not published.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Where files that are not published lie.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether a stage stands; then what it told.
+    pub fn standing(&self, stage: &str, fingerprint: &str) -> Option<&Value> {
+        let done = self.stages.get(stage).filter(|done| done.fingerprint == fingerprint)?;
+        let is_there = |file: &FileState| FileState::of(&file.path).as_ref() == Some(file);
+        done.outputs.iter().all(is_there).then_some(&done.told)
+    }
+
+    /// Notes that a stage is done, and forgets none of the others.
+    ///
+    /// # Errors
+    /// A file that is not there, or a state that cannot be written.
+    pub fn done(&mut self, stage: &str, fingerprint: &str, outputs: &[PathBuf], told: Value) -> Result<(), Failure> {
+        let state = |path: &PathBuf| {
+            FileState::of(path).ok_or_else(|| Failure::at(path, "the file was written and is not there"))
+        };
+        let outputs = outputs.iter().map(state).collect::<Result<Vec<_>, Failure>>()?;
+        let done = Done { fingerprint: fingerprint.to_owned(), outputs, told };
+        self.stages.insert(stage.to_owned(), done);
+        let text = serde_json::to_string_pretty(&self.stages).map_err(Failure::new)?;
+        write_result(&self.path(STATE), text.as_bytes(), true)
+    }
+}
+
+/// A digest of everything that a stage depends on.
+pub fn fingerprint(of: &Value) -> String {
+    hex(&Sha256::digest(of.to_string()))
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SHA-256 of a file, in hexadecimal.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn sha256_of(path: &Path) -> Result<String, Failure> {
+    let mut file = fs::File::open(path).map_err(|error| Failure::cannot_open(path, error))?;
+    let mut hasher = Sha256::new();
+    std::io::copy(&mut file, &mut hasher).map_err(|error| Failure::at(path, format_args!("cannot read: {error}")))?;
+    Ok(hex(&hasher.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stage_stands_as_long_as_nothing_changed() {
+        let place = tempfile::tempdir().unwrap();
+        let published = place.path().join("out");
+        let file = published.join("x");
+        let mut work = Work::open(&published).unwrap();
+        fs::write(&file, "one").unwrap();
+        let first = fingerprint(&json!({"text": "a"}));
+        work.done("base", &first, std::slice::from_ref(&file), json!(7)).unwrap();
+        let again = Work::open(&published.join("")).unwrap();
+        assert_eq!(again.standing("base", &first), Some(&json!(7)));
+        assert_eq!(again.standing("base", &fingerprint(&json!({"text": "b"}))), None);
+        assert_eq!(again.standing("other", &first), None);
+        fs::write(&file, "longer").unwrap();
+        assert_eq!(again.standing("base", &first), None, "the file changed");
+        fs::write(again.path(STATE), "{ damaged").unwrap();
+        assert_eq!(Work::open(&published).unwrap().standing("base", &first), None);
+    }
+}

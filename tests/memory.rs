@@ -1,0 +1,64 @@
+//! Memory of headers as wide as real models, against what libllama says it allocates for the same files.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, path::PathBuf};
+
+use eval::memory::{Demand, Use};
+use gguf::Model;
+use serde_json::Value;
+use tensor::DType;
+
+/// A header with a hole behind it, as long as the file was.
+fn open(name: &str, file_bytes: u64) -> (tempfile::TempDir, Model) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    fs::copy(golden().join(format!("{name}.head")), &path).unwrap();
+    // No block of it is written: files are sparse on every system that the tests run on.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(file_bytes).unwrap();
+    let model = Model::open(&path).unwrap();
+    (folder, model)
+}
+
+fn golden() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/memory")
+}
+
+/// Bytes as libllama prints them.
+fn mib(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1024.0 / 1024.0)
+}
+
+#[test]
+fn memory_is_what_libllama_allocates() {
+    let expected = fs::read_to_string(golden().join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let mut faults = Vec::new();
+    let headers = expected.as_object().unwrap();
+    assert!(headers.len() >= 10);
+    for (name, of_header) in headers {
+        let (_folder, model) = open(name, of_header["file_bytes"].as_u64().unwrap());
+        let demand = Demand::of(&model).unwrap();
+        for case in of_header["uses"].as_array().unwrap() {
+            let number = |key: &str| case[key].as_f64().unwrap();
+            let used = Use {
+                context: case["context"].as_u64().unwrap(),
+                parallel: case["parallel"].as_u64().unwrap(),
+                batch: 512,
+                kv_type: DType::from_name(case["kv_type"].as_str().unwrap()).unwrap(),
+                all_logits: case["all_logits"].as_bool().unwrap(),
+            };
+            let bytes = demand.bytes(&used).unwrap();
+            for (what, ours) in [("kv", bytes.kv), ("states", bytes.states)] {
+                if mib(ours) != format!("{:.2}", number(what)) {
+                    faults.push(format!("{name} {used:?}: {what} {} MiB, not {}", mib(ours), number(what)));
+                }
+            }
+            let theirs = (number("compute") + number("output")) * 1024.0 * 1024.0;
+            let ratio = bytes.compute as f64 / theirs;
+            if std::env::var_os("SHOW").is_some() {
+                println!("{name:15} {:6} x{} {:5} {:5}: compute {} / {:.2} = {ratio:.3}", used.context, used.parallel, used.kv_type.name(), used.all_logits, mib(bytes.compute), number("compute"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
