@@ -56,7 +56,15 @@ fn memory_is_what_libllama_allocates() {
             let theirs = (number("compute") + number("output")) * 1024.0 * 1024.0;
             let ratio = bytes.compute as f64 / theirs;
             if std::env::var_os("SHOW").is_some() {
-                println!("{name:15} {:6} x{} {:5} {:5}: compute {} / {:.2} = {ratio:.3}", used.context, used.parallel, used.kv_type.name(), used.all_logits, mib(bytes.compute), number("compute"));
+                println!(
+                    "{name:15} {:6} x{} {:5} {:5}: compute {} / {:.2} = {ratio:.3}",
+                    used.context,
+                    used.parallel,
+                    used.kv_type.name(),
+                    used.all_logits,
+                    mib(bytes.compute),
+                    number("compute")
+                );
             }
         }
     }

@@ -160,18 +160,25 @@ fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let kind = Model::open(&path).ok().and_then(|model| {
-            model.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model").map(str::to_owned)
+            model
+                .get("general.type")
+                .and_then(Value::as_str)
+                .filter(|kind| *kind != "model")
+                .map(str::to_owned)
         });
         match kind {
             None => paths.push(path),
-            Some(kind) => ui.status(&format!("{name}: of the kind `{kind}`, which --with counts beside a model")),
+            Some(kind) => {
+                ui.status(&format!("{name}: of the kind `{kind}`, which --with counts beside a model"))
+            }
         }
     }
     Ok(paths)
 }
 
 fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitArgs) -> Result<Entry, Failure> {
-    let trained = if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
+    let trained =
+        if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
     let contexts = match args.ctx.is_empty() {
         true => vec![trained],
         false => args.ctx.iter().map(|context| context.get()).collect(),
@@ -183,7 +190,8 @@ fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitArgs) -> Result<En
         let total = bytes.total();
         fits.push(Fit { context, bytes, total, fits: args.memory.map(|memory| total <= memory) });
     }
-    let longest = args.memory.map(|memory| demand.longest_context(used, memory)).transpose().map_err(failed)?;
+    let longest =
+        args.memory.map(|memory| demand.longest_context(used, memory)).transpose().map_err(failed)?;
     Ok(Entry { path, demand, fits, longest: longest.flatten() })
 }
 

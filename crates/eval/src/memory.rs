@@ -92,7 +92,13 @@ impl Demand {
         let weights = file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
         let n_vocab = if prepared.head.is_some() { prepared.n_vocab } else { 0 };
         let context_length = keys.count("context_length")?.unwrap_or(0);
-        Ok(Demand { weights, layers: prepared.graph.kept(), n_embd: prepared.n_embd, n_vocab, context_length })
+        Ok(Demand {
+            weights,
+            layers: prepared.graph.kept(),
+            n_embd: prepared.n_embd,
+            n_vocab,
+            context_length,
+        })
     }
 
     /// Whether anything grows with the context: not so in state spaces and in encoders, which see a text at once.
@@ -113,7 +119,8 @@ impl Demand {
                 kv = kv.saturating_add(shape.n_bytes(used.kv_type).map_err(Error::KeyValues)?);
             }
         }
-        let state_elems = self.parts().map(|part| (part.rows + part.state) as u64).fold(0, u64::saturating_add);
+        let state_elems =
+            self.parts().map(|part| (part.rows + part.state) as u64).fold(0, u64::saturating_add);
         let states = state_elems.saturating_mul(used.parallel).saturating_mul(size_of::<f32>() as u64);
         Ok(Bytes { weights: self.weights, kv, states, compute: self.compute_bytes(used) })
     }
@@ -221,7 +228,8 @@ mod tests {
 
     #[test]
     fn sizes_of_a_hostile_file_do_not_overflow() {
-        let huge = Kept { keys: u32::MAX as usize, values: 1, rows: 1 << 40, state: 1 << 40, ..Kept::default() };
+        let huge =
+            Kept { keys: u32::MAX as usize, values: 1, rows: 1 << 40, state: 1 << 40, ..Kept::default() };
         let demand = demand(vec![vec![huge]; 4]);
         let used = Use { context: u64::MAX / 2, parallel: u64::MAX / 2, ..Use::default() };
         assert!(matches!(demand.bytes(&used), Err(Error::KeyValues(_))));

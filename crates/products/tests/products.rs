@@ -1,5 +1,4 @@
 //! Products at every level against plain loops, bit for bit, and against sums in f64.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use ndarray::{Array2, ArrayView2, Axis, s};
 use products::{BLOCK, Right, gram, matmul, matmul_packed, mirror};

@@ -18,8 +18,8 @@
 mod error;
 mod fingerprint;
 mod gram;
-mod rounding;
 pub mod moments;
+mod rounding;
 
 pub use error::Error;
 pub use fingerprint::{fingerprint, fingerprint_of};

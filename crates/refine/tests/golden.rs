@@ -24,7 +24,7 @@ fn gram(n_columns: usize, n_tokens: usize) -> Gram {
             sums.iter_mut().zip(&x).for_each(|(sum, other)| *sum += x[i] * other);
         }
     }
-    Gram::from_sums(n_columns, n_tokens as u64, sums).unwrap()
+    Gram::from_sums(n_columns, n_tokens as u64, sums).expect("a square of sums")
 }
 
 #[test]
