@@ -51,6 +51,7 @@ fn a_file_that_is_not_there_is_spelled_in_one_way() {
         (QUANTIZE, &["in.gguf", "q8_0", "--imatrix", "none"]),
         (INSPECT, &["show", "none"]),
         (INSPECT, &["verify", "none"]),
+        (INSPECT, &["fit", "none"]),
         (INSPECT, &["set", "none", "general.name=x"]),
         (INSPECT, &["unset", "none", "general.name"]),
         (INSPECT, &["rename", "none", "a=b"]),

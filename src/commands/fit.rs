@@ -16,6 +16,7 @@ use crate::{
     commands::{
         Command,
         shared::{
+            conversion_run::failure,
             input_kind::{self, Wanted},
             quantize_options::parse_size,
             table::table,
@@ -23,7 +24,6 @@ use crate::{
         },
     },
     failure::Failure,
-    hints,
     ui::{Ui, human_bytes},
 };
 
@@ -133,8 +133,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 
 fn open(path: &Path) -> Result<Model, Failure> {
     Model::open(path).map_err(|error| {
-        let hints = hints::gguf(&error).into_iter().chain(input_kind::advice(path, Wanted::Gguf));
-        Failure::at(path, &error).hint(hints)
+        failure(path, convert::Error::Gguf(error)).hint(input_kind::advice(path, Wanted::Gguf))
     })
 }
 

@@ -278,7 +278,7 @@ impl Mixer for Attention {
         let projected = n_query + n_key + n_value;
         let graph_floats = match &self.projections {
             // The rotated parts lie beside the whole.
-            Projections::Fused(_) => projected + n_query + n_key,
+            Projections::Fused(_) if self.rope.is_some() => projected + n_query + n_key,
             _ if self.is_gated => projected + 2 * n_query,
             _ => projected,
         };

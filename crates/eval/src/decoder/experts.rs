@@ -216,9 +216,10 @@ impl Experts {
     pub fn graph_floats(&self) -> usize {
         let (n_ff, n_out) = (self.down.weight.n_in, self.down.weight.n_out);
         let n_inner = if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff };
-        // What experts make is put where gate and up were, if there is room.
-        let n_down = if n_out > 2 * n_ff { n_out } else { 0 };
-        let routed = self.routing.n_used * (n_inner + n_down) + 2 * self.router.weight.n_out;
+        // What experts make is put where gate and up were, if there is room; else it is beside them, and so is its sum.
+        let n_used = self.routing.n_used;
+        let n_down = if n_out > 2 * n_ff { n_used * n_out + n_out } else { 0 };
+        let routed = n_used * n_inner + n_down + 2 * self.router.weight.n_out;
         routed.max(self.shared.as_ref().map_or(0, |shared| shared.graph_floats() + n_out))
     }
 

@@ -124,7 +124,7 @@ impl Mixer for DeltaNet {
         Kept {
             rows: self.conv.kept_elems(n_input),
             state: self.n_state,
-            graph_floats: 4 * n_input + 2 * n_output,
+            graph_floats: 4 * n_input + n_output,
             ..Kept::default()
         }
     }

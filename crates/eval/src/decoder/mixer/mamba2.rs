@@ -99,7 +99,7 @@ impl Mixer for Mamba2 {
         Kept {
             rows: self.conv.kept_elems(n_input),
             state: self.n_state,
-            graph_floats: self.w_in.weight.n_out + 2 * n_input + 2 * self.d_inner,
+            graph_floats: self.w_in.weight.n_out + 2 * n_input + self.d_inner,
             ..Kept::default()
         }
     }

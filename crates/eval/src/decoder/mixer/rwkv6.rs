@@ -132,7 +132,7 @@ impl Mixer for TimeMix6 {
 
     fn kept(&self) -> Kept {
         let n = self.n_embd;
-        Kept { rows: n, state: n * self.head_size, graph_floats: 11 * n, ..Kept::default() }
+        Kept { rows: n, state: n * self.head_size, graph_floats: 15 * n, ..Kept::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
