@@ -8,6 +8,9 @@
 
 use std::collections::BTreeMap;
 
+use quant::Level;
+use rayon::prelude::*;
+
 /// Exact sums, one for each column.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ExactSums {
@@ -60,6 +63,71 @@ fn rounded(parts: &[f64]) -> f64 {
     sum
 }
 
+/// Rows whose squares are added up before they are added to exact sums.
+const BLOCK_ROWS: usize = 16;
+
+/// Squares of rows in f32, added up by column without rounding, for several [`ExactSums`].
+pub(crate) struct Squares {
+    width: usize,
+    /// (n_blocks, width): sums of blocks of rows; 0 where they may be rounded.
+    sums: Vec<f64>,
+    /// Columns and squares of what is 0 there.
+    others: Vec<(usize, f32)>,
+}
+
+impl Squares {
+    /// Of rows (n_rows, width), row-major.
+    pub(crate) fn new(rows: &[f32], width: usize) -> Squares {
+        let block_elems = BLOCK_ROWS * width.max(1);
+        let mut sums = vec![0.0; rows.len().div_ceil(block_elems) * width];
+        let blocks = rows.par_chunks(block_elems).zip(sums.par_chunks_mut(width.max(1)));
+        let others = blocks.map(|(rows, sums)| {
+            Level::detect().vectorize(
+                #[inline(always)]
+                || block_sums(rows, sums),
+            );
+            let mut others = Vec::new();
+            for (column, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| sum.is_nan()) {
+                others.extend(rows[column..].iter().step_by(width).map(|value| (column, value * value)));
+                *sum = 0.0;
+            }
+            others
+        });
+        let others: Vec<_> = others.collect();
+        Squares { width, sums, others: others.concat() }
+    }
+}
+
+/// The sums of squares of at most [`BLOCK_ROWS`] rows by column, NaN where they may be rounded: rows (n, sums.len()).
+#[inline(always)]
+fn block_sums(rows: &[f32], sums: &mut [f64]) {
+    const LANES: usize = 16;
+    let width = sums.len();
+    for (first, out) in (0..width).step_by(LANES).zip(sums.chunks_mut(LANES)) {
+        let (mut sums, mut most, mut least) = ([0.0f64; LANES], [0.0f32; LANES], [f32::INFINITY; LANES]);
+        for row in rows.chunks_exact(width) {
+            let mut values = [0.0; LANES];
+            match row[first..].first_chunk::<LANES>() {
+                Some(whole) => values = *whole,
+                None => values[..width - first].copy_from_slice(&row[first..]),
+            }
+            for i in 0..LANES {
+                let square = values[i] * values[i];
+                sums[i] += f64::from(square);
+                most[i] = if square > most[i] { square } else { most[i] };
+                // Zeros add nothing, however small.
+                least[i] = if square < least[i] && square > 0.0 { square } else { least[i] };
+            }
+        }
+        for (i, out) in out.iter_mut().enumerate() {
+            // All squares are multiples of 2^-23 times the power of two in the least. Their sum is below 2^5 times the power in the
+            // largest, so that it has 53 bits or fewer where the two are at most 2^25 apart.
+            let is_exact = f64::from(most[i]) <= f64::from(least[i]) * f64::from(1u32 << 24);
+            *out = if is_exact && sums[i].is_finite() { sums[i] } else { f64::NAN };
+        }
+    }
+}
+
 impl ExactSums {
     /// So many sums of nothing.
     pub(crate) fn new(n: usize) -> ExactSums {
@@ -71,21 +139,39 @@ impl ExactSums {
         self.high.len()
     }
 
-    /// Adds values to the columns from `first` on: the square of each of `row`, in f32. `lost` is a buffer.
+    /// Adds sums of squares to the columns from `first` on.
     ///
     /// # Panics
     /// When there are fewer columns.
-    pub(crate) fn add_squares(&mut self, first: usize, row: &[f32], lost: &mut Vec<f64>) {
-        lost.resize(row.len(), 0.0);
-        let high = &mut self.high[first..][..row.len()];
-        let low = &mut self.low[first..][..row.len()];
-        let mut is_any_lost = false;
-        for ((high, low), (&value, lost)) in high.iter_mut().zip(low).zip(row.iter().zip(lost.iter_mut())) {
-            let (sum, lost_of_sum) = two_sum(*high, f64::from(value * value));
-            *high = sum;
-            (*low, *lost) = two_sum(*low, lost_of_sum);
-            is_any_lost |= *lost != 0.0;
+    pub(crate) fn add_squares(&mut self, first: usize, squares: &Squares) {
+        let mut lost = vec![0.0; squares.width];
+        for block in squares.sums.chunks_exact(squares.width.max(1)) {
+            self.add_values(first, block, &mut lost);
         }
+        for &(column, square) in &squares.others {
+            self.add(first + column, f64::from(square));
+        }
+    }
+
+    /// Adds a value to each of the columns from `first` on. `lost` is a buffer as long as they are.
+    fn add_values(&mut self, first: usize, values: &[f64], lost: &mut [f64]) {
+        let high = &mut self.high[first..][..values.len()];
+        let low = &mut self.low[first..][..values.len()];
+        let is_any_lost = Level::detect().vectorize(
+            #[inline(always)]
+            || {
+                let mut is_any_lost = false;
+                for ((high, low), (value, lost)) in
+                    high.iter_mut().zip(low).zip(values.iter().zip(&mut *lost))
+                {
+                    let (sum, lost_of_sum) = two_sum(*high, *value);
+                    *high = sum;
+                    (*low, *lost) = two_sum(*low, lost_of_sum);
+                    is_any_lost |= *lost != 0.0;
+                }
+                is_any_lost
+            },
+        );
         // Apart from the loop above, which has no branch and so works on several columns at once.
         if is_any_lost {
             for (index, &lost) in lost.iter().enumerate() {
@@ -161,7 +247,7 @@ mod tests {
         let values = nasty();
         let sum = |order: &mut dyn Iterator<Item = &f32>| {
             let mut sums = ExactSums::new(1);
-            order.for_each(|value| sums.add_squares(0, &[*value], &mut Vec::new()));
+            order.for_each(|value| sums.add_squares(0, &Squares::new(&[*value], 1)));
             sums
         };
         let whole = sum(&mut values.iter());
@@ -182,8 +268,8 @@ mod tests {
         let mut exact = 0u128;
         for i in 0u32..2000 {
             let root = i % 4096;
-            sums.add_squares(0, &[root as f32], &mut Vec::new());
-            sums.add_squares(0, &[root as f32 * 2f32.powi(40)], &mut Vec::new());
+            sums.add_squares(0, &Squares::new(&[root as f32], 1));
+            sums.add_squares(0, &Squares::new(&[root as f32 * 2f32.powi(40)], 1));
             exact += u128::from(root * root) + (u128::from(root * root) << 80);
         }
         // `as` rounds integers to the nearest float.
@@ -203,9 +289,53 @@ mod tests {
     #[test]
     fn what_is_not_finite_stays_so() {
         let mut sums = ExactSums::new(2);
-        sums.add_squares(0, &[f32::INFINITY, 1.0], &mut Vec::new());
-        sums.add_squares(0, &[1.0, 1.0], &mut Vec::new());
+        sums.add_squares(0, &Squares::new(&[f32::INFINITY, 1.0], 2));
+        sums.add_squares(0, &Squares::new(&[1.0, 1.0], 2));
         assert!(!sums.value(0).is_finite());
         assert_eq!(sums.value(1), 2.0);
+    }
+
+    /// Rows at once against one row after the other: the same sums, and so the same parts.
+    #[test]
+    fn rows_together_are_rows_one_by_one() {
+        for (n_rows, width) in [(1, 1), (15, 7), (16, 16), (17, 33), (100, 40)] {
+            let nasty = nasty();
+            let rows: Vec<f32> = (0..n_rows * width)
+                .map(|i| match testkit::mix(3, i as u64) % 9 {
+                    0 => 0.0,
+                    1 => nasty[i % nasty.len()],
+                    2 => f32::from_bits(testkit::mix(4, i as u64) as u32 & 0x007f_ffff),
+                    _ => testkit::normal(6, i as u64),
+                })
+                .collect();
+            let (mut together, mut single) = (ExactSums::new(width + 2), ExactSums::new(width + 2));
+            together.add_squares(1, &Squares::new(&rows, width));
+            for row in rows.chunks(width) {
+                for (column, value) in row.iter().enumerate() {
+                    single.add(1 + column, f64::from(value * value));
+                }
+            }
+            for column in 0..width + 2 {
+                assert_eq!(together.value(column), single.value(column), "{n_rows} x {width}, {column}");
+            }
+        }
+    }
+
+    /// Just inside and just outside of what 53 bits hold: 15 squares of 4095 and one so small that its last bit counts.
+    #[test]
+    fn sums_of_blocks_are_exact_at_the_bound() {
+        for power in 8..16 {
+            let small = f32::from_bits(0x3f7f_ffff - 0x0080_0000 * power);
+            let mut rows = vec![4095.0f32 / 4096.0; 15];
+            rows.push(small);
+            let mut sums = ExactSums::new(1);
+            sums.add_squares(0, &Squares::new(&rows, 1));
+            // In units of 2^-72, in which all of these are whole numbers.
+            let unit = 2f64.powi(72);
+            let units = |value: f32| (f64::from(value * value) * unit) as u128;
+            let exact: u128 = rows.iter().map(|value| units(*value)).sum();
+            let parts: i128 = sums.parts(0).map(|part| (part * unit) as i128).sum();
+            assert_eq!(parts, exact as i128, "{power}");
+        }
     }
 }

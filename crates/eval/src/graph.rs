@@ -5,7 +5,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 use crate::{
     Error,
     kept::Kept,
-    ops::{Product, Rows, mul_mat, round_into},
+    ops::{Product, Rows, mul_mat, mul_rounded},
     pass::Pass,
     session::{Activations, Features, KeyValue},
     weights::{Weight, Weights},
@@ -114,13 +114,9 @@ impl Head {
     /// `x (n, n_embd) -> out (n, n_vocab)`.
     pub fn run(&self, x: ArrayView2<'_, f32>, activations: Activations, mut out: ArrayViewMut2<'_, f32>) {
         let product = Product { weight: &self.weight, index: 0, out: out.view_mut() };
-        match self.weight.activation_dtype().filter(|_| activations == Activations::Rounded) {
-            None => mul_mat(x, vec![product]),
-            Some(dtype) => {
-                let mut rounded = Rows::zeros(x.nrows(), x.ncols());
-                round_into(x, dtype, &mut rounded);
-                mul_mat(rounded.view(), vec![product]);
-            }
+        match activations {
+            Activations::F32 => mul_mat(x, vec![product]),
+            Activations::Rounded => mul_rounded(x, vec![product]),
         }
         if self.bias.is_none() && self.scale == 1.0 && self.soft_cap.is_none() {
             return;

@@ -9,15 +9,17 @@ use std::collections::BTreeMap;
 
 use imatrix::{Entry, Sums};
 
-use crate::{Error, Model, Observer, Part, chunks::Chunk, exact_sum::ExactSums};
+use crate::{
+    Error, Model, Multiplied, Observer, Part,
+    chunks::Chunk,
+    exact_sum::{ExactSums, Squares},
+};
 
 /// Adds up the squares of what goes into each column.
 #[derive(Debug, Clone, Default)]
 pub struct Collector {
     tensors: BTreeMap<String, Totals>,
     with_output: bool,
-    /// A row, to be used again.
-    buffer: Vec<f64>,
 }
 
 #[derive(Debug, Clone)]
@@ -32,16 +34,13 @@ impl Totals {
         Totals { sums: ExactSums::new(n_matrices * row_elems), counts: vec![0; n_counts] }
     }
 
-    /// Adds the squares of rows (n, row_elems) that went into one matrix.
-    fn add(&mut self, matrix: usize, rows: &[f32], row_elems: usize, buffer: &mut Vec<f64>) {
-        let is_counted = matrix < self.counts.len();
-        for row in rows.chunks_exact(row_elems) {
-            // sum_j += x_ij^2 over the rows i: with the count, the mean square of what column j of the matrix is multiplied with,
-            // which is the weight of its rounding error in the output. The square is f32 as in the reference, the sum is not.
-            self.sums.add_squares(matrix * row_elems, row, buffer);
-        }
-        if is_counted {
-            self.counts[matrix] += (rows.len() / row_elems) as i64;
+    /// Adds the squares of rows (n_rows, row_elems) that went into one matrix.
+    fn add(&mut self, matrix: usize, squares: &Squares, n_rows: usize, row_elems: usize) {
+        // sum_j += x_ij^2 over the rows i: with the count, the mean square of what column j of the matrix is multiplied with,
+        // which is the weight of its rounding error in the output. The square is f32 as in the reference, the sum is not.
+        self.sums.add_squares(matrix * row_elems, squares);
+        if let Some(count) = self.counts.get_mut(matrix) {
+            *count += n_rows as i64;
         }
     }
 }
@@ -175,22 +174,32 @@ fn number(bytes: &mut &[u8]) -> Result<usize, Error> {
 
 impl Observer for Collector {
     fn mul_mat(&mut self, tensor: &str, part: Part, input: &[f32], n_in: usize) {
-        let is_of_a_layer = is_of_a_layer(tensor);
-        if !is_of_a_layer && !self.with_output {
+        self.multiplied(&Multiplied { by: &[(tensor, part)], rows: input, n_in, tokens: None });
+    }
+
+    fn multiplied(&mut self, call: &Multiplied<'_>) {
+        let Multiplied { by, rows, n_in, .. } = *call;
+        let with_output = self.with_output;
+        let is_wanted = |tensor: &str| with_output || is_of_a_layer(tensor);
+        if n_in == 0 || !by.iter().any(|(tensor, _)| is_wanted(tensor)) {
             return;
         }
-        // An expert has its own rows and its own count. The heads of one tensor see the same tokens, so that one count serves all;
-        // their sums are kept apart, because each head has columns of its own.
-        let (matrix, n_matrices, n_counts) = match part {
-            Part::Whole => (0, 1, 1),
-            Part::Expert { index, n } => (index, n, n),
-            Part::Head { index, n } => (index, n, 1),
-        };
-        if !self.tensors.contains_key(tensor) {
-            self.tensors.insert(tensor.to_owned(), Totals::new(n_matrices, n_in, n_counts));
-        }
-        if let Some(totals) = self.tensors.get_mut(tensor) {
-            totals.add(matrix, input, n_in, &mut self.buffer);
+        // Queries, keys and values see the same rows, as do gate and up: their squares are added up once.
+        let (squares, n_rows) = (Squares::new(rows, n_in), rows.len() / n_in);
+        for &(tensor, part) in by.iter().filter(|(tensor, _)| is_wanted(tensor)) {
+            // An expert has its own rows and its own count. The heads of one tensor see the same tokens, so that one count serves all;
+            // their sums are kept apart, because each head has columns of its own.
+            let (matrix, n_matrices, n_counts) = match part {
+                Part::Whole => (0, 1, 1),
+                Part::Expert { index, n } => (index, n, n),
+                Part::Head { index, n } => (index, n, 1),
+            };
+            if !self.tensors.contains_key(tensor) {
+                self.tensors.insert(tensor.to_owned(), Totals::new(n_matrices, n_in, n_counts));
+            }
+            if let Some(totals) = self.tensors.get_mut(tensor) {
+                totals.add(matrix, &squares, n_rows, n_in);
+            }
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct Model {
     file: gguf::Model,
     architecture: String,
     context_length: usize,
+    /// How many times as many experts there are as a token goes to, from 1 to 4.
+    sparsity: usize,
     tokenizer: Tokenizer,
     prepared: Prepared,
     pooling: Option<Pooling>,
@@ -132,11 +134,15 @@ impl Model {
         // A file with a classifier and without a key for pooling is a ranker.
         let pooling = Pooling::of_file(&keys)?.or(classifier.as_ref().map(|_| Pooling::Rank));
         let is_causal = prepared.is_causal;
+        // Counts that are no single numbers, or are wrong, were judged by the graph, if it has a use for them.
+        let count = |key: &str| keys.count(key).ok().flatten().unwrap_or(1).max(1);
+        let sparsity = (count("expert_count") / count("expert_used_count")).clamp(1, 4);
         let architecture = keys.architecture;
         Ok(Model {
             file,
             architecture,
             context_length,
+            sparsity,
             tokenizer,
             prepared,
             pooling,
@@ -258,13 +264,15 @@ impl Model {
     }
 
     /// How many sequences of so many tokens to run together: enough rows that decoding weights costs
-    /// little beside multiplying with them, few enough that activations stay below 200 MB.
+    /// little beside multiplying with them, few enough that activations stay below 200 MB. An expert gets only its share of the
+    /// rows, so that mixtures run up to four times as many, in up to 800 MB.
     pub fn sequences_at_once(&self, context: usize) -> usize {
         const ROWS: usize = 2048;
         const BYTES: usize = 200 << 20;
+        let (most_rows, most_bytes) = (ROWS * self.sparsity, BYTES * self.sparsity);
         // A batch of many short sequences is bounded by rows, one of wide models by bytes.
         let row_bytes = self.prepared.row_floats.max(1) * size_of::<f32>();
-        (ROWS.min(BYTES / row_bytes) / context.max(1)).max(1)
+        (most_rows.min(most_bytes / row_bytes) / context.max(1)).max(1)
     }
 
     /// How many rows of logits to ask for at once, so that they take at most 64 MB.

@@ -10,7 +10,8 @@ use crate::{
     Error,
     observe::{Multiplied, Observer, Part},
     ops::{
-        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_mat, round, round_into,
+        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_mat, mul_rounded,
+        round,
     },
     session::{Activations, Embedding, KeyValue, Seen, Session, StateKind},
     weights::Weight,
@@ -243,7 +244,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     }
 
     /// Products of weights with the same input, shown to the observer.
-    pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
+    pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
         if let Some(observer) = &mut self.observer {
             let by = products.iter().map(|product| {
                 let weight = product.weight;
@@ -263,19 +264,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         if self.activations == Activations::F32 {
             return mul_mat(x, products);
         }
-        // Weights of different types see the same input rounded differently: one round for each type.
-        while let Some(dtype) = products.first().map(|product| product.weight.activation_dtype()) {
-            let (same, others) = products.into_iter().partition(|it| it.weight.activation_dtype() == dtype);
-            products = others;
-            match dtype {
-                None => mul_mat(x, same),
-                Some(dtype) => {
-                    let mut rounded = self.scratch(x.nrows(), x.ncols());
-                    round_into(x, dtype, &mut rounded);
-                    mul_mat(rounded.view(), same);
-                }
-            }
-        }
+        mul_rounded(x, products);
     }
 
     /// Attention of every sequence to itself and to what its session keeps of layer `index`.

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use gguf::{Endian, Mapped};
-use quant::{CodecError, Level};
+use products::integers::{BlockForm, Taken};
+use quant::{CodecError, Integers, Level, decode_integers, integer_form};
 use tensor::{DType, Shape};
 
 use crate::Error;
@@ -33,6 +34,31 @@ impl Weight {
     /// them as they are.
     pub fn activation_dtype(&self) -> Option<DType> {
         self.dtype.activation_dtype()
+    }
+
+    /// How rows are cut into blocks of integers; none where the type is something else.
+    pub fn block_form(&self) -> Option<BlockForm> {
+        let form = integer_form(self.dtype)?;
+        let n_minima = form.min_elems.map_or(0, |elems| form.block_elems / elems);
+        Some(BlockForm { elems: form.block_elems, n_minima })
+    }
+
+    /// Takes rows apart, counted over the whole stack, of a weight that has a form. `scratch` is a buffer.
+    pub fn take_apart(
+        &self,
+        level: Level,
+        rows: Range<usize>,
+        scratch: &mut Vec<u8>,
+        out: Taken<'_>,
+    ) -> Result<(), CodecError> {
+        let start = self.at.start + rows.start * self.row_bytes;
+        let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
+        let blocks = self.endian.to_little(self.dtype, bytes);
+        decode_integers(self.dtype, level, Integers::Levels, &blocks, scratch, out.levels, out.scales)?;
+        if out.minima.is_empty() {
+            return Ok(());
+        }
+        decode_integers(self.dtype, level, Integers::Minima, &blocks, scratch, out.minima, out.min_scales)
     }
 
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.

@@ -34,6 +34,7 @@
 #![expect(clippy::needless_range_loop, reason = "kernels walk several arrays by one index")]
 
 mod blocked;
+pub mod integers;
 mod left;
 mod panels;
 mod right;

@@ -92,18 +92,7 @@ impl Right {
     }
 
     fn set_shape(&mut self, level: Level, n_k: usize, n: usize) {
-        struct RowLines;
-        impl Vectors for RowLines {
-            type Output = usize;
-            #[inline(always)]
-            fn run<S: fearless_simd::Simd>(self, _: S) -> usize {
-                lines_of_row(<S::f32s as fearless_simd::SimdBase<S>>::LEN)
-            }
-            fn scalar(self) -> usize {
-                1
-            }
-        }
-        (self.level, self.n_k, self.n, self.row_lines) = (level, n_k, n, level.run(RowLines));
+        (self.level, self.n_k, self.n, self.row_lines) = (level, n_k, n, row_lines_of(level));
         let n_lines = n_lines(n_k, n, self.row_lines);
         self.lines.resize(self.lines.len().max(n_lines), Line::ZEROS);
     }
@@ -119,6 +108,22 @@ impl Right {
             self.level.run(Pack { b, row_lines: self.row_lines, lines });
         }
     }
+}
+
+/// Lines of a row of a panel at a level.
+pub(crate) fn row_lines_of(level: Level) -> usize {
+    struct RowLines;
+    impl Vectors for RowLines {
+        type Output = usize;
+        #[inline(always)]
+        fn run<S: fearless_simd::Simd>(self, _: S) -> usize {
+            lines_of_row(<S::f32s as fearless_simd::SimdBase<S>>::LEN)
+        }
+        fn scalar(self) -> usize {
+            1
+        }
+    }
+    level.run(RowLines)
 }
 
 struct Pack<'a> {

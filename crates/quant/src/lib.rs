@@ -26,6 +26,7 @@ mod f32;
 mod fit;
 pub mod frozen;
 mod grids;
+mod integers;
 mod iq1_m;
 mod iq1_s;
 mod iq2_s;
@@ -63,5 +64,6 @@ mod two_bits;
 mod valid;
 
 pub use codec::{CODECS, Codec, CodecError, Rows, Search, codec, decode, encode};
+pub use integers::{IntegerForm, Integers, decode_integers, integer_form};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level, Vectors};
 pub use valid::{BadBlock, BlockProblem, first_bad_block};

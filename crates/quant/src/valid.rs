@@ -46,7 +46,7 @@ pub enum BlockProblem {
 }
 
 /// Where a type has half-precision scales in a block, in bytes.
-const fn half_scales(dtype: DType) -> &'static [usize] {
+pub(crate) const fn half_scales(dtype: DType) -> &'static [usize] {
     match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::Q1_0 | DType::Q2_0 => &[0],
         DType::Q4_1 | DType::Q5_1 | DType::Q8_1 | DType::Q4_K | DType::Q5_K => &[0, 2],

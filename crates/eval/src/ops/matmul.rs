@@ -9,11 +9,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ndarray::{ArrayView2, ArrayViewMut2, Axis};
-use products::{Right, matmul, matmul_packed};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
+use products::{
+    Right,
+    integers::{Quants, Weights, matmul_integers},
+    matmul, matmul_packed,
+};
 use quant::Level;
 use rayon::prelude::*;
 
+use super::{
+    Rows,
+    rounding::{quantize, round_into},
+};
 use crate::weights::Weight;
 
 /// Bytes of a decoded tile, about, so that it stays in a core's second cache.
@@ -84,14 +92,69 @@ impl Tile<'_> {
             .decode(level, self.rows.clone(), out)
             .expect("a weight of a checked type and shape decodes");
     }
+}
 
-    /// The transpose (n_in, rows) as kernels read it.
-    fn pack(&self, level: Level, out: &mut Right) {
-        let first = self.rows.start;
-        out.pack_rows(level, self.rows.len(), self.weight.n_in, |rows, out| {
-            self.weight.decode(level, first + rows.start..first + rows.end, out)
+/// The transpose (n_in, rows) of a tile as kernels read it.
+trait Packed: Default + Send + Sync {
+    /// What tiles are multiplied with: (n_rows, n_in).
+    type Left<'x>: Copy + Sync;
+
+    /// Packs a tile in the place of what was there.
+    fn pack(&mut self, level: Level, tile: &Tile<'_>);
+
+    /// Some rows of the left side times the tile.
+    fn multiply(&self, x: Self::Left<'_>, rows: Range<usize>, out: ArrayViewMut2<'_, f32>);
+}
+
+impl Packed for Right {
+    type Left<'x> = ArrayView2<'x, f32>;
+
+    fn pack(&mut self, level: Level, Tile { weight, rows, .. }: &Tile<'_>) {
+        self.pack_rows(level, rows.len(), weight.n_in, |own, out| {
+            weight.decode(level, rows.start + own.start..rows.start + own.end, out)
         })
         .expect("a weight of a checked type and shape decodes");
+    }
+
+    fn multiply(&self, x: ArrayView2<'_, f32>, rows: Range<usize>, out: ArrayViewMut2<'_, f32>) {
+        matmul_packed(false, 1.0, x.slice(s![rows, ..]), self, out);
+    }
+}
+
+impl Packed for Weights {
+    type Left<'x> = &'x Quants;
+
+    fn pack(&mut self, level: Level, Tile { weight, rows, .. }: &Tile<'_>) {
+        let form = weight.block_form().expect("products of integers have blocks of integers");
+        let mut scratch = Vec::new();
+        self.pack_rows(level, form, rows.len(), weight.n_in, |own, out| {
+            weight.take_apart(level, rows.start + own.start..rows.start + own.end, &mut scratch, out)
+        })
+        .expect("a weight of a checked type and shape decodes");
+    }
+
+    fn multiply(&self, x: &Quants, rows: Range<usize>, out: ArrayViewMut2<'_, f32>) {
+        matmul_integers(x, rows, self, out);
+    }
+}
+
+/// The products of `x` (n_rows, n_in) with weights of one type, as the reference does them on CPUs: `x` is rounded to the type that
+/// its kernel for these weights takes, and integers are multiplied where both sides are integers in blocks.
+pub(crate) fn mul_rounded(x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
+    // Weights of different types see the same input rounded differently: one round for each type.
+    let kind = |weight: &Weight| (weight.activation_dtype(), weight.block_form());
+    while let Some((dtype, form)) = products.first().map(|product| kind(product.weight)) {
+        let (same, others) = products.into_iter().partition(|product| kind(product.weight) == (dtype, form));
+        products = others;
+        match (dtype, form) {
+            (Some(dtype), Some(form)) => mul_integers(&quantize(x, dtype, form), x.nrows(), same),
+            (Some(dtype), None) => {
+                let mut rounded = Rows::zeros(x.nrows(), x.ncols());
+                round_into(x, dtype, &mut rounded);
+                mul_mat(rounded.view(), same);
+            }
+            (None, _) => mul_mat(x, same),
+        }
     }
 }
 
@@ -133,7 +196,8 @@ thread_local! {
 
 /// Tiles that threads pack together, kept between products for the same reason. They serve whichever thread calls; a second call
 /// at the same time finds none and makes its own.
-static GROUP: Mutex<Vec<Right>> = Mutex::new(Vec::new());
+static FLOATS: Mutex<Vec<Right>> = Mutex::new(Vec::new());
+static INTEGERS: Mutex<Vec<Weights>> = Mutex::new(Vec::new());
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
 pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
@@ -153,9 +217,24 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
             TILE.set(decoded);
         });
     }
-    // Tiles are taken in groups of bounded size: all of a group are packed side by side, then multiplied.
-    let group = || GROUP.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut packed = std::mem::take(&mut *group());
+    mul_tiles(level, x, x.nrows(), tiles, &FLOATS);
+}
+
+/// The same for rows of 8 bits and weights whose blocks have their form.
+fn mul_integers(x: &Quants, n_rows: usize, products: Vec<Product<'_>>) {
+    mul_tiles(Level::detect(), x, n_rows, tiles(n_rows, products), &INTEGERS);
+}
+
+/// The products of rows with tiles, in groups of bounded size: all of a group are packed side by side, then multiplied.
+fn mul_tiles<P: Packed>(
+    level: Level,
+    x: P::Left<'_>,
+    n_rows: usize,
+    tiles: Vec<Tile<'_>>,
+    buffer: &Mutex<Vec<P>>,
+) {
+    let buffer = || buffer.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut packed = std::mem::take(&mut *buffer());
     let mut tiles = tiles.into_iter().peekable();
     while tiles.peek().is_some() {
         let (mut together, mut n_decoded) = (Vec::new(), 0);
@@ -166,32 +245,30 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
             n_decoded += tile.n_decoded();
             together.push(tile);
         }
-        packed.resize_with(packed.len().max(together.len()), Right::default);
-        mul_tiles(level, x, together, &mut packed);
+        packed.resize_with(packed.len().max(together.len()), P::default);
+        mul_group(level, x, n_rows, together, &mut packed);
     }
-    *group() = packed;
+    *buffer() = packed;
 }
 
 /// The products of rows with tiles, each of which is decoded and packed first, once.
-fn mul_tiles(level: Level, x: ArrayView2<'_, f32>, tiles: Vec<Tile<'_>>, packed: &mut [Right]) {
+fn mul_group<P: Packed>(level: Level, x: P::Left<'_>, n_rows: usize, tiles: Vec<Tile<'_>>, packed: &mut [P]) {
     // Step 1: every tile packed, by whichever thread is free.
     let both = tiles.par_iter().zip(packed.par_iter_mut()).with_max_len(1);
-    both.for_each(|(tile, right)| tile.pack(level, right));
+    both.for_each(|(tile, packed)| packed.pack(level, tile));
     // Step 2: products of (block of input rows, tile). Many small tasks, so that a thread whose core is slower for a while
     // does fewer of them.
-    let n_blocks = x.nrows().div_ceil(BLOCK_ROWS).max(1);
-    let block_rows = x.nrows().div_ceil(n_blocks).next_multiple_of(4);
+    let n_blocks = n_rows.div_ceil(BLOCK_ROWS).max(1);
+    let block_rows = n_rows.div_ceil(n_blocks).next_multiple_of(4).max(1);
     let mut tasks = Vec::new();
-    for (tile, right) in tiles.into_iter().zip(&*packed) {
+    for (tile, packed) in tiles.into_iter().zip(&*packed) {
         let mut rest = tile.out;
-        for x in x.axis_chunks_iter(Axis(0), block_rows) {
-            let (out, below) = rest.split_at(Axis(0), x.nrows());
-            tasks.push((x, right, out));
+        for first in (0..n_rows).step_by(block_rows) {
+            let rows = first..(first + block_rows).min(n_rows);
+            let (out, below) = rest.split_at(Axis(0), rows.len());
+            tasks.push((rows, packed, out));
             rest = below;
         }
     }
-    tasks
-        .into_par_iter()
-        .with_max_len(1)
-        .for_each(|(x, right, out)| matmul_packed(false, 1.0, x, right, out));
+    tasks.into_par_iter().with_max_len(1).for_each(|(rows, packed, out)| packed.multiply(x, rows, out));
 }

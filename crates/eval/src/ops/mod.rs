@@ -11,11 +11,11 @@ mod rows;
 
 pub(crate) use activation::{Activation, exp, log_sum_exp};
 pub(crate) use attention::{Attention, KvView, Mask, Queries, softmax};
-pub(crate) use matmul::{Product, dense, mul_mat};
+pub(crate) use matmul::{Product, dense, mul_mat, mul_rounded};
 pub(crate) use norm::{Norm, NormKind};
 pub(crate) use recurrence::{dot, recur, sigmoid, softplus};
 pub(crate) use rope::{Rope, RopeCache, RopeKind, RopeScaling};
-pub(crate) use rounding::{round, round_into};
+pub(crate) use rounding::round;
 pub(crate) use rows::{Buffers, Rows};
 
 use quant::Level;

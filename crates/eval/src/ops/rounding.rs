@@ -1,13 +1,14 @@
 //! Inputs of products as the reference's CPU kernels see them.
 //!
 //! Before a product with a weight, those round the input to the type that the weight's kernel multiplies with: 8 bits
-//! in blocks of 32 or 256 for quantized weights, half precision for halves. Here the products stay
-//! in f32, and only the rounding is repeated: encoded, and decoded again.
+//! in blocks of 32 or 256 for quantized weights, half precision for halves. Blocks of integers are multiplied as integers
+//! ([`quantize`]); for all others products stay in f32, and only the rounding is repeated: encoded, and decoded again.
 //!
 //! Source: that of [`DType::activation_dtype`], and the caches of keys and values in f16
 //! (`llama_context_default_params`), llama.cpp of llama-cpp-python 0.3.36.
 
 use ndarray::ArrayView2;
+use products::integers::{BlockForm, Quants};
 use quant::Level;
 use rayon::prelude::*;
 use tensor::{
@@ -52,19 +53,75 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
 #[inline(always)]
 fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
     for (x, out) in x.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        // d = f16(max |x| / 127) is what a block stores; the quants are rounded by 127 / max |x|, which is not 1 / d.
-        // The largest absolute value, in lanes, which for a maximum changes nothing.
-        let mut lanes = [0.0f32; 16];
-        for (lane, (a, b)) in lanes.iter_mut().zip(x[..16].iter().zip(&x[16..])) {
-            *lane = a.abs().max(b.abs());
-        }
-        let largest = lanes.iter().fold(0.0f32, |a, b| a.max(*b));
-        let scale = f16_to_f32(f32_to_f16(largest / 127.0));
-        let steps = if largest == 0.0 { 0.0 } else { 127.0 / largest };
+        let (scale, steps) = scale_and_steps(x);
         for (out, x) in out.iter_mut().zip(x) {
             *out = (x * steps).round_ties_even() * scale;
         }
     }
+}
+
+/// The scale that a block stores, `d = f16(max |x| / 127)`, and the factor that it is rounded by, `127 / max |x|`, which is not `1 / d`.
+#[inline(always)]
+fn scale_and_steps(x: &[f32; 32]) -> (f32, f32) {
+    // The largest absolute value, in lanes, which for a maximum changes nothing.
+    let mut lanes = [0.0f32; 16];
+    for (lane, (a, b)) in lanes.iter_mut().zip(x[..16].iter().zip(&x[16..])) {
+        *lane = a.abs().max(b.abs());
+    }
+    let largest = lanes.iter().fold(0.0f32, |a, b| a.max(*b));
+    let scale = f16_to_f32(f32_to_f16(largest / 127.0));
+    (scale, if largest == 0.0 { 0.0 } else { 127.0 / largest })
+}
+
+/// `x` (n_rows, width) rounded to 8 bits as `dtype` has it, for weights whose blocks have this form.
+pub(crate) fn quantize(x: ArrayView2<'_, f32>, dtype: DType, form: BlockForm) -> Quants {
+    let (width, level) = (x.ncols(), Level::detect());
+    let x = x.to_slice().expect("the input of products is whole rows");
+    let (mut values, mut scales) = (vec![0i8; x.len()], vec![0.0; x.len() / form.elems]);
+    // Some blocks at a time.
+    const BLOCKS: usize = 64;
+    let chunk = form.elems * BLOCKS;
+    let chunks = x.par_chunks(chunk).zip(values.par_chunks_mut(chunk)).zip(scales.par_chunks_mut(BLOCKS));
+    chunks.for_each_init(Vec::new, |blocks, ((x, values), scales)| {
+        if dtype != DType::Q8_K {
+            return vectorize(
+                #[inline(always)]
+                || {
+                    let rows = x.as_chunks::<32>().0.iter().zip(values.as_chunks_mut::<32>().0);
+                    for ((x, values), scale) in rows.zip(scales) {
+                        *scale = not_finite_if_any_is(x, eight_bits(x, values));
+                    }
+                },
+            );
+        }
+        // f32 scale, then the integers: the codec rounds as the reference does.
+        let n_bytes = dtype.block_bytes() as usize;
+        blocks.resize(scales.len() * n_bytes, 0);
+        let rows = quant::Rows { values: x, row_elems: form.elems, weights: None };
+        quant::encode(dtype, level, rows, blocks).expect("weights of this type have rows of whole blocks");
+        let blocks = blocks.chunks_exact(n_bytes).zip(x.chunks_exact(form.elems));
+        for (((block, x), values), scale) in blocks.zip(values.chunks_exact_mut(form.elems)).zip(scales) {
+            *scale = not_finite_if_any_is(x, f32::from_le_bytes([block[0], block[1], block[2], block[3]]));
+            values.iter_mut().zip(&block[4..]).for_each(|(value, byte)| *value = *byte as i8);
+        }
+    });
+    Quants::new(form, width, &values, scales)
+}
+
+/// One block of 32 rounded to integers, and their scale.
+#[inline(always)]
+fn eight_bits(x: &[f32; 32], out: &mut [i8; 32]) -> f32 {
+    let (scale, steps) = scale_and_steps(x);
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = (x * steps).round_ties_even() as i8;
+    }
+    scale
+}
+
+/// What is no number has no integer: its block gets a scale that is none either, so that no sum hides it.
+#[inline(always)]
+fn not_finite_if_any_is(x: &[f32], scale: f32) -> f32 {
+    if x.iter().fold(true, |all, x| all & x.is_finite()) { scale } else { f32::NAN }
 }
 
 /// Every element rounded to what `dtype` can hold.

@@ -1,0 +1,251 @@
+//! Products of integers in blocks with float scales: rows rounded to 8 bits with quantized weights, as llama.cpp multiplies them.
+//!
+//! ```text
+//! a_ik = f_ip x_ik                     x 8 bits, f the scale of block p of row i
+//! b_kj = d_pj w_kj + m_pj u_gj         w at most 13 bits, u the minimum of group g of elements
+//!
+//! out_ij = fma(f_ip m_pj, sum_g u_gj sum_{k in g} x_ik, fma(f_ip d_pj, sum_k x_ik w_kj, out_ij))     blocks p ascending from 0
+//! ```
+//!
+//! The sums inside a block are exact. So the order of all that is rounded is fixed, as it is for [floats](crate), and every level gives
+//! the same bits. Two neighbouring elements make a pair, which one instruction multiplies and adds (`vpmaddwd`, `vpdpwssd`): twice as
+//! many products as floats of the same width.
+
+mod quants;
+mod weights;
+
+pub use quants::{BlockForm, Quants};
+pub use weights::{Taken, Weights};
+
+use fearless_simd::{Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden};
+use fearless_simd_macros::simd;
+use ndarray::ArrayViewMut2;
+use quant::Vectors;
+
+use crate::{
+    fused,
+    panels::{LINE, Line, lines_of_row},
+};
+use quants::Row;
+use weights::IntLine;
+
+/// Elements of blocks that are gone over together, so that their panel of 16 columns stays in the first cache: 16 KB.
+const GROUP_ELEMS: usize = 512;
+
+/// Rows of the left side that go over all panels before the next do.
+const LEFT_ROWS: usize = 128;
+
+/// `x (m, k) @ weights (k, n) -> out (m, n)`, for some rows of `x`.
+///
+/// # Panics
+/// If shapes or forms of blocks do not fit, or rows of `out` are not contiguous.
+pub fn matmul_integers(
+    x: &Quants,
+    rows: std::ops::Range<usize>,
+    weights: &Weights,
+    out: ArrayViewMut2<'_, f32>,
+) {
+    assert_eq!((x.form(), x.n_k()), (weights.form(), weights.n_k()), "both sides have the same blocks");
+    assert_eq!(out.dim(), (rows.len(), weights.n()), "shapes of a product fit");
+    weights.level().run(Product { x, first: rows.start, weights, out });
+}
+
+struct Product<'a, 'o> {
+    x: &'a Quants,
+    /// Which row of `x` is the first of `out`.
+    first: usize,
+    weights: &'a Weights,
+    out: ArrayViewMut2<'o, f32>,
+}
+
+impl Vectors for Product<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match S::f32s::LEN {
+            16 => blocked::<S, 8, 2>(simd, self),
+            8 => blocked::<S, 4, 2>(simd, self),
+            _ => blocked::<S, 4, 4>(simd, self),
+        }
+    }
+
+    fn scalar(self) {
+        let Product { x, first, weights, mut out } = self;
+        let form = x.form();
+        for ((i, j), out) in out.indexed_iter_mut() {
+            let mut total = 0.0;
+            for p in 0..x.n_blocks() {
+                let (levels, minima) = (0..form.elems, 0..form.n_minima);
+                let sum = |terms: &mut dyn Iterator<Item = i32>| terms.sum::<i32>() as f32;
+                let main = sum(&mut levels.map(|k| x.element(first + i, p, k) * weights.level_of(p, k, j)));
+                total = fused(x.scale(first + i, p) * weights.scale(p, j), main, total);
+                if form.n_minima > 0 {
+                    let rest =
+                        sum(&mut minima.map(|g| x.group_sum(first + i, p, g) * weights.minimum(p, g, j)));
+                    total = fused(x.scale(first + i, p) * weights.min_scale(p, j), rest, total);
+                }
+            }
+            *out = total;
+        }
+    }
+}
+
+/// Blocks that fit the caches, as for floats.
+#[inline(always)]
+fn blocked<S: Simd, const M: usize, const V: usize>(simd: S, product: Product<'_, '_>) {
+    let Product { x, first, weights, mut out } = product;
+    let form = x.form();
+    let (n, n_blocks) = (out.ncols(), x.n_blocks());
+    let width = lines_of_row(S::f32s::LEN) * LINE;
+    let mut out: Vec<&mut [f32]> = out
+        .rows_mut()
+        .into_iter()
+        .map(|row| row.into_slice().expect("rows of `out` are contiguous"))
+        .collect();
+    if n_blocks == 0 {
+        out.iter_mut().for_each(|row| row.fill(0.0));
+    }
+    let blocks_at_once = (GROUP_ELEMS / form.elems).max(1);
+    for block in (0..n_blocks).step_by(blocks_at_once) {
+        let blocks = block..(block + blocks_at_once).min(n_blocks);
+        for (at, out) in (0..).step_by(LEFT_ROWS).zip(out.chunks_mut(LEFT_ROWS)) {
+            let rows: Vec<Row<'_>> = (0..out.len()).map(|i| x.row(first + at + i, blocks.clone())).collect();
+            for (panel, column) in (0..n).step_by(width).enumerate() {
+                let columns = column..(column + width).min(n);
+                let panel = weights.panel(panel, blocks.clone());
+                for (rows, out) in rows.chunks(M).zip(out.chunks_mut(M)) {
+                    let (is_first, columns) = (block == 0, columns.clone());
+                    match rows.len() {
+                        n if n == M => tile::<S, M, V>(simd, form, rows, panel, is_first, out, columns),
+                        1 => tile::<S, 1, V>(simd, form, rows, panel, is_first, out, columns),
+                        2 => tile::<S, 2, V>(simd, form, rows, panel, is_first, out, columns),
+                        3 => tile::<S, 3, V>(simd, form, rows, panel, is_first, out, columns),
+                        4 => tile::<S, 4, V>(simd, form, rows, panel, is_first, out, columns),
+                        5 => tile::<S, 5, V>(simd, form, rows, panel, is_first, out, columns),
+                        6 => tile::<S, 6, V>(simd, form, rows, panel, is_first, out, columns),
+                        _ => tile::<S, 7, V>(simd, form, rows, panel, is_first, out, columns),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Some blocks of a panel.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel<'a> {
+    /// For each block the lines of its pairs, then those of its pairs of minima.
+    lines: &'a [IntLine],
+    /// For each block the lines of `d`, then those of `m` if there are minima.
+    scales: &'a [Line],
+}
+
+/// `M` rows with some blocks of a panel of `V` vectors, of which `columns` are the first.
+#[simd]
+fn tile<S: Simd, const M: usize, const V: usize>(
+    simd: S,
+    form: BlockForm,
+    rows: &[Row<'_>],
+    panel: Panel<'_>,
+    is_first: bool,
+    out: &mut [&mut [f32]],
+    columns: std::ops::Range<usize>,
+) {
+    let elems = S::f32s::LEN;
+    let row_lines = V * elems / LINE;
+    let (n_pairs, n_min_pairs) = (form.elems / 2, form.n_minima.div_ceil(2));
+    let scale_lines = if form.n_minima > 0 { 2 * row_lines } else { row_lines };
+    let mut totals = [[S::f32s::splat(simd, 0.0); V]; M];
+    if !is_first {
+        for i in 0..M {
+            let mut whole = [0.0; 2 * LINE];
+            let out = &out[i][columns.clone()];
+            whole[..out.len()].copy_from_slice(out);
+            for v in 0..V {
+                totals[i][v] = S::f32s::from_slice(simd, &whole[v * elems..(v + 1) * elems]);
+            }
+        }
+    }
+    let blocks = panel.lines.chunks_exact((n_pairs + n_min_pairs) * row_lines);
+    for (block, (lines, scales)) in blocks.zip(panel.scales.chunks_exact(scale_lines)).enumerate() {
+        let (lines, min_lines) = lines.split_at(n_pairs * row_lines);
+        let (d, m) = scales.split_at(row_lines);
+        let mut pairs = [&[][..]; M];
+        for i in 0..M {
+            pairs[i] = &rows[i].pairs[block * n_pairs..(block + 1) * n_pairs];
+        }
+        let sums = dot::<S, M, V>(simd, pairs, lines);
+        for i in 0..M {
+            let scale = S::f32s::splat(simd, rows[i].scales[block]);
+            for v in 0..V {
+                let factor = scale * floats::<S>(simd, d, v);
+                totals[i][v] = factor.mul_add_precise(S::f32s::float_from(sums[i][v]), totals[i][v]);
+            }
+        }
+        if n_min_pairs == 0 {
+            continue;
+        }
+        for i in 0..M {
+            pairs[i] = &rows[i].sums[block * n_min_pairs..(block + 1) * n_min_pairs];
+        }
+        let sums = dot::<S, M, V>(simd, pairs, min_lines);
+        for i in 0..M {
+            let scale = S::f32s::splat(simd, rows[i].scales[block]);
+            for v in 0..V {
+                let factor = scale * floats::<S>(simd, m, v);
+                totals[i][v] = factor.mul_add_precise(S::f32s::float_from(sums[i][v]), totals[i][v]);
+            }
+        }
+    }
+    for (out, totals) in out[..M].iter_mut().zip(totals) {
+        let mut whole = [0.0; 2 * LINE];
+        for v in 0..V {
+            totals[v].store_slice(&mut whole[v * elems..(v + 1) * elems]);
+        }
+        let out = &mut out[columns.clone()];
+        out.copy_from_slice(&whole[..out.len()]);
+    }
+}
+
+/// Vector `v` of floats that lie in lines.
+#[inline(always)]
+fn floats<S: Simd>(simd: S, lines: &[Line], v: usize) -> S::f32s {
+    let at = v * S::f32s::LEN;
+    S::f32s::from_slice(simd, &lines[at / LINE].0[at % LINE..at % LINE + S::f32s::LEN])
+}
+
+/// The sum over pairs of `x_2k w_2k + x_2k+1 w_2k+1`, for `M` rows and a panel.
+#[inline(always)]
+fn dot<S: Simd, const M: usize, const V: usize>(
+    simd: S,
+    rows: [&[i32]; M],
+    lines: &[IntLine],
+) -> [[S::i32s; V]; M] {
+    let elems = S::i16s::LEN;
+    let row_lines = V * elems / (2 * LINE);
+    let n_pairs = lines.len() / row_lines;
+    let mut pairs = [&[][..]; M];
+    for i in 0..M {
+        pairs[i] = &rows[i][..n_pairs];
+    }
+    let mut sums = [[S::i32s::splat(simd, 0); V]; M];
+    let mut steps = lines.chunks_exact(row_lines);
+    for pair in 0..n_pairs {
+        let Some(lines) = steps.next() else { break };
+        let mut w = [S::i16s::splat(simd, 0); V];
+        for v in 0..V {
+            let at = v * elems;
+            let line = &lines[at / (2 * LINE)].0;
+            w[v] = S::i16s::from_slice(simd, &line[at % (2 * LINE)..at % (2 * LINE) + elems]);
+        }
+        for i in 0..M {
+            // The same pair of the left side for all columns.
+            let x: S::i16s = fearless_simd::Bytes::bitcast(S::i32s::splat(simd, pairs[i][pair]));
+            for v in 0..V {
+                sums[i][v] += x.pairwise_dot_product(w[v]);
+            }
+        }
+    }
+    sums
+}
