@@ -10,13 +10,12 @@ use rayon::prelude::*;
 use super::{
     Input,
     plan::{Matrices, PlannedInput},
-    product::add_product,
 };
 use crate::{Error, Gram};
 
-/// Rows that one product adds up. Each block is added to the sums as a whole, in the order of the text, so that no sum depends on
-/// the number of threads.
-const BLOCK_ROWS: usize = 512;
+/// Rows that are taken from memory together, a multiple of what a product adds up by itself ([`products::BLOCK`]): the order of
+/// sums is that of the text, and does not depend on this number or on the number of threads.
+const BLOCK_ROWS: usize = 2 * products::BLOCK;
 
 /// Columns of a tile of the sums, about: enough work for a thread, and little of the lower half.
 const TILE_COLUMNS: usize = 192;
@@ -59,7 +58,7 @@ impl Growing {
                 // G[i, j] += X_i^T X_j: (columns, rows) @ (rows, columns).
                 let x_i = block.slice(s![.., top..top + tile.nrows()]);
                 let x_j = block.slice(s![.., left..left + tile.ncols()]);
-                add_product(level, x_i.reversed_axes(), x_j, tile);
+                products::matmul(level, true, 1.0, x_i.reversed_axes(), x_j, tile);
             });
         }
     }

@@ -15,7 +15,6 @@ mod cache;
 mod file;
 mod gatherer;
 mod plan;
-mod product;
 mod states;
 mod texts;
 

@@ -95,7 +95,12 @@ impl Mixer for Mamba {
 
     fn kept(&self) -> Kept {
         let rows = self.conv.kept_elems(self.d_inner);
-        Kept { rows, state: self.d_inner * self.d_state, graph_floats: 9 * self.d_inner / 2, ..Kept::default() }
+        Kept {
+            rows,
+            state: self.d_inner * self.d_state,
+            graph_floats: 9 * self.d_inner / 2,
+            ..Kept::default()
+        }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
