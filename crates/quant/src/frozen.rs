@@ -2,9 +2,11 @@
 //!
 //! A column of a block then has a small set of values, `scale * point(level) + offset` in single precision, where scale and offset are
 //! those of a group of neighbouring columns and the points are the same in all blocks of a type. Whoever searches reads levels,
-//! chooses others and packs them; not one bit of a scale moves. [`FROZEN`] is the table; each type's row is `frozen.rs` in its folder.
+//! chooses others and packs them; not one bit of a scale moves. Who searches scales too reads their codes. [`FROZEN`] is the table; each type's row is `frozen.rs` in its folder.
 
 use tensor::DType;
+
+use crate::block::{array_at, array_at_mut, assert_sizes};
 
 /// What offsets are where a type has none: added to any number it gives the same bits, those of both zeros too.
 pub const NO_OFFSET: f32 = -0.0;
@@ -49,6 +51,24 @@ impl Points {
     }
 }
 
+/// What the codes of scales or offsets are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codes {
+    /// There are none.
+    None,
+    /// Integers of `lowest..=highest`, of which `zero` stands for 0.
+    Integers {
+        /// The lowest.
+        lowest: u16,
+        /// The highest.
+        highest: u16,
+        /// The one that stands for 0.
+        zero: u16,
+    },
+    /// Bits of numbers of half precision.
+    Halves,
+}
+
 /// A block of `E` elements and `B` bytes with its scales frozen.
 pub trait Frozen<const E: usize, const B: usize> {
     /// The type.
@@ -58,8 +78,17 @@ pub trait Frozen<const E: usize, const B: usize> {
     /// What levels stand for.
     const POINTS: Points;
 
-    /// Scale and offset of each group, as the decoder computes them: `E / GROUP` of each.
-    fn scales(block: &[u8; B], scales: &mut [f32], offsets: &mut [f32]);
+    /// What the codes of a group's scale and of its offset are.
+    const CODES: [Codes; 2];
+
+    /// The codes of a group's scale and of its offset; 0 where there is none.
+    fn codes(block: &[u8; B], group: usize) -> [u16; 2];
+
+    /// Scale and offset that such codes stand for in this block, as the decoder computes them.
+    fn scale(block: &[u8; B], codes: [u16; 2]) -> [f32; 2];
+
+    /// Writes the codes of a group and leaves all other bits as they are.
+    fn put_codes(codes: [u16; 2], block: &mut [u8; B], group: usize);
 
     /// The levels of a block.
     fn levels(block: &[u8; B]) -> [u8; E];
@@ -77,6 +106,14 @@ pub struct FrozenCodec {
     pub group: usize,
     /// What levels stand for.
     pub points: Points,
+    /// What the codes of a group's scale and of its offset are.
+    pub codes: [Codes; 2],
+    /// `(block, group)`: the codes of a group of this block.
+    pub codes_of: fn(&[u8], usize) -> [u16; 2],
+    /// `(block, codes)`: scale and offset that these codes stand for in this block.
+    pub scale_of: fn(&[u8], [u16; 2]) -> [f32; 2],
+    /// `(codes, block, group)`: writes the codes of a group of this block.
+    pub put_codes: fn([u16; 2], &mut [u8], usize),
     /// `(blocks, scales, offsets)`: one scale and one offset for each group of columns.
     pub scales: fn(&[u8], &mut [f32], &mut [f32]),
     /// `(blocks, levels)`: one level for each element.
@@ -88,16 +125,22 @@ pub struct FrozenCodec {
 /// The row of a type.
 const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
     assert!(E.is_multiple_of(T::GROUP), "groups fill a block");
-    crate::block::assert_sizes(T::DTYPE, E, B);
+    assert_sizes(T::DTYPE, E, B);
     FrozenCodec {
         dtype: T::DTYPE,
         group: T::GROUP,
         points: T::POINTS,
+        codes: T::CODES,
+        codes_of: |block, group| T::codes(array_at(block, 0), group),
+        scale_of: |block, codes| T::scale(array_at(block, 0), codes),
+        put_codes: |codes, block, group| T::put_codes(codes, array_at_mut(block, 0), group),
         scales: |blocks, scales, offsets| {
             let groups = E / T::GROUP;
             let scales = scales.chunks_exact_mut(groups).zip(offsets.chunks_exact_mut(groups));
             for (block, (scales, offsets)) in blocks.as_chunks().0.iter().zip(scales) {
-                T::scales(block, scales, offsets);
+                for (group, (scale, offset)) in scales.iter_mut().zip(offsets).enumerate() {
+                    [*scale, *offset] = T::scale(block, T::codes(block, group));
+                }
             }
         },
         levels: |blocks, levels| {

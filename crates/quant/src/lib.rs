@@ -21,6 +21,7 @@ mod bf16;
 mod block;
 mod codec;
 mod e2m1;
+pub mod eights;
 mod f16;
 mod f32;
 mod fit;

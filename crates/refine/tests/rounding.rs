@@ -3,6 +3,7 @@
 
 use quant::{
     Level, Rows,
+    eights::EIGHTS,
     frozen::{FROZEN, FrozenCodec, Points},
 };
 use refine::{Error, Gram, Rounding, RoundingOptions, choose, is_refinable, output_error};
@@ -357,4 +358,81 @@ fn options_are_chosen_on_tokens_held_out() {
     let none = choose(&fit, &opposite, DType::Q4_K, &weights, &stock, &candidates[..2]).unwrap();
     assert_eq!(none, None, "where columns have nothing to do with each other the encoder is better");
     assert_eq!(choose(&fit, &held, DType::Q4_K, &weights, &stock, &[]).unwrap(), None);
+}
+
+/// Scales are searched too, and errors fall further; other bits than those of scales and levels stay.
+#[test]
+fn scales_that_are_searched_lower_the_error() {
+    const N: usize = 256;
+    let gram = gram(21, N, 700);
+    let weights = Data::Normal.values(22, 20 * N);
+    let mut n_better = 0;
+    for row in FROZEN {
+        let dtype = row.dtype;
+        let stock = stock(dtype, &weights, N);
+        let error = |blocks: &[u8]| output_error(&gram, dtype, &weights, blocks, N).unwrap();
+        let (mut before, mut blocks) = (error(&stock), stock.clone());
+        for sweep in 0..3 {
+            let options = RoundingOptions { scale_sweeps: 1, sweeps: 0, ..PLAIN() };
+            blocks = refined(&gram, &options, dtype, &weights, &blocks);
+            let after = error(&blocks);
+            assert!(after <= before * 1.000_01, "{dtype}, sweep {sweep}: {before} to {after}");
+            before = after;
+        }
+        let frozen =
+            error(&refined(&gram, &RoundingOptions { sweeps: 3, ..PLAIN() }, dtype, &weights, &stock));
+        n_better += usize::from(before < frozen);
+    }
+    assert!(n_better >= 10, "scales help {n_better} of {} types", FROZEN.len());
+}
+
+#[test]
+fn codebooks_are_rounded_again() {
+    const N: usize = 512;
+    let gram = gram(23, N, 700);
+    let weights = Data::Normal.values(24, 20 * N);
+    for row in EIGHTS {
+        let dtype = row.dtype;
+        assert!(is_refinable(dtype));
+        let stock = stock(dtype, &weights, N);
+        let error = |blocks: &[u8]| output_error(&gram, dtype, &weights, blocks, N).unwrap();
+        let (mut before, mut blocks) = (error(&stock), stock.clone());
+        let of_stock = before;
+        for sweep in 0..3 {
+            blocks = refined(&gram, &PLAIN(), dtype, &weights, &blocks);
+            let after = error(&blocks);
+            assert!(after <= before * 1.000_01, "{dtype}, sweep {sweep}: {before} to {after}");
+            before = after;
+        }
+        assert!(before < 0.9 * of_stock, "{dtype}: {of_stock} by the encoder, {before} by descent");
+        let options = RoundingOptions { feedback: true, sweeps: 2, damping: 1e-3, ..PLAIN() };
+        let blocks = refined(&gram, &options, dtype, &weights, &stock);
+        let with_feedback = error(&blocks);
+        assert!(with_feedback < before, "{dtype}: {before} by descent, {with_feedback} with feedback");
+        let scales = |blocks: &[u8]| {
+            let mut scales = vec![0.0; 20 * N / row.group];
+            (row.scales)(blocks, &mut scales);
+            scales
+        };
+        assert!(scales(&stock) == scales(&blocks), "{dtype}: scales stay");
+        // Every level and any number of threads, a row alone, rows that cannot be rounded.
+        for level in Level::available() {
+            let options = RoundingOptions { level, ..options };
+            assert!(refined(&gram, &options, dtype, &weights, &stock) == blocks, "{dtype} {level:?}");
+        }
+        let row_bytes = stock.len() / 20;
+        let mut alone = stock[7 * row_bytes..8 * row_bytes].to_vec();
+        let rounding = Rounding::new(&gram, &options).unwrap();
+        rounding.refine(dtype, &weights[7 * N..8 * N], &mut alone).unwrap();
+        assert!(alone == blocks[7 * row_bytes..8 * row_bytes], "{dtype}: a row alone");
+        let mut bad = weights.clone();
+        bad[7 * N + 3] = f32::NAN;
+        let found = refined(&gram, &options, dtype, &bad, &stock);
+        assert!(found[7 * row_bytes..8 * row_bytes] == stock[7 * row_bytes..8 * row_bytes], "{dtype}: NaN");
+        assert!(found[..7 * row_bytes] == blocks[..7 * row_bytes], "{dtype}: beside NaN");
+        let bytes = testkit::bytes(25, stock.len());
+        let found = refined(&gram, &options, dtype, &weights, &bytes);
+        let bits = |blocks: &[u8]| scales(blocks).iter().map(|scale| scale.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&bytes) == bits(&found), "{dtype}: scales of any bytes stay");
+    }
 }

@@ -14,6 +14,7 @@
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
 mod decode;
+mod eights;
 mod scalar;
 
 use std::sync::OnceLock;
@@ -26,6 +27,8 @@ use crate::{
     iq_fit::lanes::{self, Points},
     level::at_level,
 };
+
+pub use eights::Block;
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 98;

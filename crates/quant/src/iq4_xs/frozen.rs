@@ -4,8 +4,8 @@ use tensor::DType;
 
 use super::BYTES;
 use crate::{
-    block::{array_at, array_at_mut, f16_at, u16_at},
-    frozen::{Frozen, NO_OFFSET, Points},
+    block::{array_at, array_at_mut, f16_at, put_u16, u16_at},
+    frozen::{Codes, Frozen, NO_OFFSET, Points},
     grids::IQ4_VALUES,
     iq_fit::{SUPER, nonlinear::SUB},
     nibbles,
@@ -18,17 +18,25 @@ impl Frozen<SUPER, BYTES> for Block {
     const DTYPE: DType = DType::IQ4_XS;
     const GROUP: usize = SUB;
     const POINTS: Points = Points::Table(&IQ4_VALUES);
+    const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]
-    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
-        let d = f16_at(block, 0);
-        let high_bits = u16_at(block, 2);
-        for (at, scale) in scales.iter_mut().enumerate() {
-            let low = i32::from(block[4 + at / 2] >> (4 * (at % 2)) & 15);
-            let high = i32::from(high_bits >> (2 * at) & 3);
-            *scale = d * (low + 16 * high - 32) as f32;
-        }
-        offsets.fill(NO_OFFSET);
+    fn codes(block: &[u8; BYTES], group: usize) -> [u16; 2] {
+        let low = block[4 + group / 2] >> (4 * (group % 2)) & 15;
+        [u16::from(low) | (u16_at(block, 2) >> (2 * group) & 3) << 4, 0]
+    }
+
+    #[inline(always)]
+    fn scale(block: &[u8; BYTES], [scale, _]: [u16; 2]) -> [f32; 2] {
+        [f16_at(block, 0) * (i32::from(scale) - 32) as f32, NO_OFFSET]
+    }
+
+    #[inline(always)]
+    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
+        let (nibble, pair) = (4 * (group % 2), 2 * group);
+        block[4 + group / 2] = block[4 + group / 2] & !(15 << nibble) | (scale as u8 & 15) << nibble;
+        let high = u16_at(block, 2) & !(3 << pair) | (scale >> 4) << pair;
+        put_u16(block, 2, high);
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use tensor::DType;
 use super::scalar::{BYTES, ELEMS, SUB_ELEMS};
 use crate::{
     block::{array_at, array_at_mut, f16_at},
-    frozen::{Frozen, Points},
+    frozen::{Codes, Frozen, Points},
     two_bits,
 };
 
@@ -16,14 +16,21 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q2_K;
     const GROUP: usize = SUB_ELEMS;
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 3 };
+    const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 15, zero: 0 }; 2];
 
     #[inline(always)]
-    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
-        let (scale, min) = (f16_at(block, 80), f16_at(block, 82));
-        for (sub, (sub_scale, offset)) in scales.iter_mut().zip(offsets).enumerate() {
-            *sub_scale = scale * f32::from(block[sub] & 0x0f);
-            *offset = -(min * f32::from(block[sub] >> 4));
-        }
+    fn codes(block: &[u8; BYTES], group: usize) -> [u16; 2] {
+        [u16::from(block[group] & 0x0f), u16::from(block[group] >> 4)]
+    }
+
+    #[inline(always)]
+    fn scale(block: &[u8; BYTES], [scale, min]: [u16; 2]) -> [f32; 2] {
+        [f16_at(block, 80) * f32::from(scale), -(f16_at(block, 82) * f32::from(min))]
+    }
+
+    #[inline(always)]
+    fn put_codes([scale, min]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
+        block[group] = scale as u8 | (min as u8) << 4;
     }
 
     #[inline(always)]

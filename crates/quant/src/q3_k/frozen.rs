@@ -2,10 +2,10 @@
 
 use tensor::DType;
 
-use super::scalar::{BYTES, ELEMS, SUB_ELEMS, put_levels, read_scales};
+use super::scalar::{BYTES, ELEMS, SUB_ELEMS, pack_scales, put_levels, unpack_scales};
 use crate::{
-    block::array_at,
-    frozen::{Frozen, NO_OFFSET, Points},
+    block::{array_at, array_at_mut, f16_at},
+    frozen::{Codes, Frozen, NO_OFFSET, Points},
     two_bits,
 };
 
@@ -16,11 +16,23 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q3_K;
     const GROUP: usize = SUB_ELEMS;
     const POINTS: Points = Points::Steps { zero: 4, lowest: 0, highest: 7 };
+    const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]
-    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
-        scales.copy_from_slice(&read_scales(block));
-        offsets.fill(NO_OFFSET);
+    fn codes(block: &[u8; BYTES], group: usize) -> [u16; 2] {
+        [u16::from(unpack_scales(array_at(block, 96))[group]), 0]
+    }
+
+    #[inline(always)]
+    fn scale(block: &[u8; BYTES], [scale, _]: [u16; 2]) -> [f32; 2] {
+        [f16_at(block, 108) * (i32::from(scale) - 32) as f32, NO_OFFSET]
+    }
+
+    #[inline(always)]
+    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
+        let mut scales = unpack_scales(array_at(block, 96));
+        scales[group] = scale as u8;
+        *array_at_mut(block, 96) = pack_scales(&scales);
     }
 
     #[inline(always)]

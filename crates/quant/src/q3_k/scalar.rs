@@ -97,8 +97,9 @@ pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     *array_at_mut(block, 32) = two_bits::pack(&levels.map(|level| level & 3));
 }
 
+/// Packs scales.
 #[inline(always)]
-fn pack_scales(levels: &[u8; SUBS]) -> [u8; 12] {
+pub fn pack_scales(levels: &[u8; SUBS]) -> [u8; 12] {
     std::array::from_fn(|i| match i {
         0..8 => (levels[i] & 0x0f) | levels[i + 8] << 4,
         _ => (0..4).fold(0, |byte, quarter| byte | (levels[4 * quarter + i - 8] >> 4) << (2 * quarter)),
@@ -108,12 +109,17 @@ fn pack_scales(levels: &[u8; SUBS]) -> [u8; 12] {
 /// The scale of each sub-block as a float.
 #[inline(always)]
 pub fn read_scales(block: &[u8; BYTES]) -> [f32; SUBS] {
-    let packed: &[u8; 12] = array_at(block, 96);
     let scale = f16_at(block, 108);
+    unpack_scales(array_at(block, 96)).map(|level| scale * (i32::from(level) - 32) as f32)
+}
+
+/// Unpacks scales.
+#[inline(always)]
+pub fn unpack_scales(packed: &[u8; 12]) -> [u8; SUBS] {
     std::array::from_fn(|sub| {
         let low = if sub < 8 { packed[sub] & 0x0f } else { packed[sub - 8] >> 4 };
         let high = packed[8 + sub % 4] >> (2 * (sub / 4)) & 3;
-        scale * (i32::from(low | high << 4) - 32) as f32
+        low | high << 4
     })
 }
 

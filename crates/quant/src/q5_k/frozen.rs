@@ -4,8 +4,8 @@ use tensor::DType;
 
 use super::scalar::{BYTES, ELEMS, put_levels};
 use crate::{
-    block::array_at,
-    frozen::{Frozen, Points},
+    block::{array_at, array_at_mut, f16_at},
+    frozen::{Codes, Frozen, Points},
     k_scales,
 };
 
@@ -16,12 +16,24 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q5_K;
     const GROUP: usize = 32;
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 31 };
+    const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 0 }; 2];
 
     #[inline(always)]
-    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
-        let (sub_scales, sub_mins) = k_scales::read(array_at(block, 0));
-        scales.copy_from_slice(&sub_scales);
-        offsets.copy_from_slice(&sub_mins.map(|min| -min));
+    fn codes(block: &[u8; BYTES], group: usize) -> [u16; 2] {
+        let (scales, mins) = k_scales::unpack(array_at(block, 4));
+        [u16::from(scales[group]), u16::from(mins[group])]
+    }
+
+    #[inline(always)]
+    fn scale(block: &[u8; BYTES], [scale, min]: [u16; 2]) -> [f32; 2] {
+        [f16_at(block, 0) * f32::from(scale), -(f16_at(block, 2) * f32::from(min))]
+    }
+
+    #[inline(always)]
+    fn put_codes([scale, min]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
+        let (mut scales, mut mins) = k_scales::unpack(array_at(block, 4));
+        (scales[group], mins[group]) = (scale as u8, min as u8);
+        *array_at_mut(block, 4) = k_scales::pack(&scales, &mins);
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use tensor::DType;
 use super::scalar::{BYTES, ELEMS, SUB_ELEMS, put_levels};
 use crate::{
     block::f16_at,
-    frozen::{Frozen, NO_OFFSET, Points},
+    frozen::{Codes, Frozen, NO_OFFSET, Points},
 };
 
 /// A block, for the table of such types.
@@ -15,14 +15,22 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q6_K;
     const GROUP: usize = SUB_ELEMS;
     const POINTS: Points = Points::Steps { zero: 32, lowest: 0, highest: 63 };
+    // Scales are signed bytes, lifted by 128.
+    const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 255, zero: 128 }, Codes::None];
 
     #[inline(always)]
-    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
-        let scale = f16_at(block, 208);
-        for (sub, sub_scale) in scales.iter_mut().enumerate() {
-            *sub_scale = scale * f32::from(block[192 + sub] as i8);
-        }
-        offsets.fill(NO_OFFSET);
+    fn codes(block: &[u8; BYTES], group: usize) -> [u16; 2] {
+        [u16::from(block[192 + group] ^ 0x80), 0]
+    }
+
+    #[inline(always)]
+    fn scale(block: &[u8; BYTES], [scale, _]: [u16; 2]) -> [f32; 2] {
+        [f16_at(block, 208) * (i32::from(scale) - 128) as f32, NO_OFFSET]
+    }
+
+    #[inline(always)]
+    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
+        block[192 + group] = scale as u8 ^ 0x80;
     }
 
     #[inline(always)]

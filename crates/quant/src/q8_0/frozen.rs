@@ -4,8 +4,9 @@ use tensor::DType;
 
 use super::scalar::{BYTES, ELEMS};
 use crate::{
-    block::{array_at, array_at_mut, f16_at},
-    frozen::{Frozen, NO_OFFSET, Points},
+    block::{array_at, array_at_mut, put_u16, u16_at},
+    frozen::{Codes, Frozen, NO_OFFSET, Points},
+    round::f16_to_f32,
 };
 
 /// A block, for the table of such types.
@@ -15,11 +16,21 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q8_0;
     const GROUP: usize = ELEMS;
     const POINTS: Points = Points::Steps { zero: 128, lowest: 1, highest: 255 };
+    const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
     #[inline(always)]
-    fn scales(block: &[u8; BYTES], scales: &mut [f32], offsets: &mut [f32]) {
-        scales[0] = f16_at(block, 0);
-        offsets[0] = NO_OFFSET;
+    fn codes(block: &[u8; BYTES], _group: usize) -> [u16; 2] {
+        [u16_at(block, 0), 0]
+    }
+
+    #[inline(always)]
+    fn scale(_block: &[u8; BYTES], [scale, _]: [u16; 2]) -> [f32; 2] {
+        [f16_to_f32(scale), NO_OFFSET]
+    }
+
+    #[inline(always)]
+    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], _group: usize) {
+        put_u16(block, 0, scale);
     }
 
     // Levels are the signed bytes, lifted by 128. The reference never gives -128, and some of its kernels take the magnitude of a byte.

@@ -35,7 +35,7 @@ pub fn choose(
     let mut best: Option<Choice> = None;
     for options in candidates {
         let mut blocks = stock.to_vec();
-        Rounding::new(fit, options)?.refine(dtype, weights, &mut blocks)?;
+        Rounding::for_type(fit, options, dtype)?.refine(dtype, weights, &mut blocks)?;
         let error = output_error(held, dtype, weights, &blocks, n_columns)?;
         if error < best.map_or(stock_error, |best| best.error) {
             best = Some(Choice { options: *options, stock_error, error });

@@ -1,4 +1,4 @@
-//! `H = V^T D V` with `V` unit lower triangular, columns in order of falling diagonal.
+//! `H = V^T D V` with `V` unit lower triangular, columns in an order.
 //!
 //! For a row `e` of errors in that order, `e H e^T = sum_j d_j (e_j + sum_{i<j} V[j, i] e_i)^2`: the term of column `j` knows only
 //! the columns before it. So each column can be rounded with the errors before it in view, as if all columns behind it were free to
@@ -17,12 +17,14 @@ pub struct Factor {
     v: Array2<f32>,
     /// (n_columns, PANEL): row `j` holds column `j` of `V` within its panel, from the panel's first row on.
     within: Vec<f32>,
+    /// `D`.
+    pivots: Vec<f32>,
 }
 
 impl Factor {
-    /// Factors `H`, panel by panel from the last.
-    pub fn new(metric: &Metric, options: &RoundingOptions) -> Factor {
-        let (level, order, h) = (options.level, metric.order(), metric.h());
+    /// Factors `H` with its columns in an order, panel by panel from the last.
+    pub fn new(metric: &Metric, order: Vec<usize>, options: &RoundingOptions) -> Factor {
+        let (level, h) = (options.level, metric.h());
         let n = order.len();
         let mut v = Array2::zeros((n, n));
         v.outer_iter_mut().into_par_iter().enumerate().for_each(
@@ -35,6 +37,7 @@ impl Factor {
         // A pivot is the least that the error of a column costs after all that can be made good, so never less than what was
         // added to the diagonal. Where the rounding of single precision says otherwise, it is that.
         let floor = options.damping.max(1e-6);
+        let mut all_pivots = vec![0.0; n];
         for first in (0..n).step_by(PANEL).rev() {
             let end = n.min(first + PANEL);
             let (mut above, mut panel) = v.view_mut().split_at(Axis(0), end).0.split_at(Axis(0), first);
@@ -43,6 +46,7 @@ impl Factor {
                 #[inline(always)]
                 || eliminate(rows, n, first, end, floor),
             );
+            all_pivots[first..end].copy_from_slice(&pivots);
             // A[above, above] -= (D V)^T V, (first, panel) x (panel, first), below the diagonal only.
             let panel = panel.slice(s![.., ..first]);
             let scaled = Array2::from_shape_fn((first, end - first), |(i, k)| pivots[k] * panel[[k, i]]);
@@ -61,7 +65,7 @@ impl Factor {
                 *within = v[[k, j]];
             }
         }
-        Factor { order, v, within }
+        Factor { order, v, within, pivots: all_pivots }
     }
 
     /// The column of the matrix at each place.
@@ -72,6 +76,12 @@ impl Factor {
     /// `V`; only what is below the diagonal means anything.
     pub fn v(&self) -> &Array2<f32> {
         &self.v
+    }
+
+    /// `d` of a place.
+    #[inline(always)]
+    pub fn pivot(&self, place: usize) -> f32 {
+        self.pivots[place]
     }
 
     /// `V[first + k, j]` for the rows of the panel of `j`, which begins at `first`.
@@ -144,7 +154,7 @@ mod tests {
         let options = RoundingOptions { shrinkage: 0.1, ..RoundingOptions::default() };
         for n in [1, 2, PANEL - 1, PANEL, PANEL + 1, 3 * PANEL + 17] {
             let metric = metric(n, &options);
-            let factor = Factor::new(&metric, &options);
+            let factor = Factor::new(&metric, metric.order(1), &options);
             let diagonal: Vec<f32> = factor.order().iter().map(|j| metric.h()[[*j, *j]]).collect();
             assert!(diagonal.is_sorted_by(|a, b| a >= b), "falling diagonal");
             let expected = plain(&metric, factor.order());

@@ -106,6 +106,15 @@ impl Nearest for Table {
     }
 }
 
+/// A scale and an offset for each of sixteen rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// Zero where levels stay.
+    pub scales: Lanes,
+    /// Offsets.
+    pub offsets: Lanes,
+}
+
 /// What rounding a column needs to know of sixteen rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {

@@ -55,12 +55,16 @@ impl Metric {
         &self.inverse_diagonal
     }
 
-    /// Columns by falling diagonal; the first of equals first.
-    pub fn order(&self) -> Vec<usize> {
+    /// Columns by falling diagonal, or groups of so many neighbours by the sum of theirs; the first of equals first.
+    pub fn order(&self, group: usize) -> Vec<usize> {
         let diagonal = self.h.diag();
-        let mut order: Vec<usize> = (0..self.n_columns()).collect();
-        order.sort_by(|a, b| diagonal[*b].total_cmp(&diagonal[*a]).then(a.cmp(b)));
-        order
+        let sums: Vec<f64> = (0..self.n_columns())
+            .step_by(group)
+            .map(|at| (at..at + group).map(|j| f64::from(diagonal[j])).sum())
+            .collect();
+        let mut order: Vec<usize> = (0..sums.len()).collect();
+        order.sort_by(|a, b| sums[*b].total_cmp(&sums[*a]).then(a.cmp(b)));
+        order.into_iter().flat_map(|at| at * group..(at + 1) * group).collect()
     }
 }
 

@@ -12,6 +12,10 @@
 //!    into the columns to come by the factor `H = V^T D V` (`factor`).
 //! 2. **Descent** (`descent`): sweeps over all columns; each weight takes the level that is best while all others stand still.
 //!
+//! 3. Between the two, where it is asked for, scales are searched too (`rescale`).
+//!
+//! Types whose columns come by eights from a codebook go the same way with eight columns as the unit (`eights`).
+//!
 //! Rows do not know of each other. Sixteen rows are the lanes of a vector and do the same step at once; the carry between panels of
 //! columns is a product of matrices. The order of every sum is fixed and the same for every row, so that bytes depend neither
 //! on threads nor on the CPU.
@@ -21,26 +25,32 @@
 
 mod choice;
 mod descent;
+mod eights;
 mod error_of;
 mod factor;
 mod feedback;
 mod lanes;
 mod metric;
 mod products;
+mod rescale;
+mod search;
 mod tile;
 
 use ndarray::Array2;
 use quant::{
     Level,
-    frozen::{Points, frozen},
+    eights::{COLUMNS, EightsCodec, eights},
+    frozen::{FrozenCodec, Points, frozen},
 };
 use rayon::prelude::*;
 use tensor::DType;
 
 use self::{
+    eights::EightsTile,
     factor::Factor,
     lanes::{Nearest, Steps, Table},
     metric::Metric,
+    search::Search,
     tile::Tile,
 };
 use crate::{Error, Gram};
@@ -62,6 +72,8 @@ pub struct RoundingOptions {
     pub damping: f32,
     /// Sweeps of descent.
     pub sweeps: usize,
+    /// Sweeps that search scales too, before those that do not.
+    pub scale_sweeps: usize,
     /// Whether errors are carried first. Without it descent starts from the encoder's levels.
     pub feedback: bool,
     /// The instructions to use; they change no bit.
@@ -71,7 +83,14 @@ pub struct RoundingOptions {
 impl Default for RoundingOptions {
     /// What was best on two models with 4 or more tokens for each column (`docs/quality.md`).
     fn default() -> RoundingOptions {
-        RoundingOptions { shrinkage: 0.3, damping: 0.01, sweeps: 2, feedback: true, level: Level::detect() }
+        RoundingOptions {
+            shrinkage: 0.3,
+            damping: 0.01,
+            scale_sweeps: 0,
+            sweeps: 2,
+            feedback: true,
+            level: Level::detect(),
+        }
     }
 }
 
@@ -84,18 +103,34 @@ impl Default for RoundingOptions {
 pub struct Rounding {
     options: RoundingOptions,
     metric: Metric,
+    /// Columns that the factor's order keeps together.
+    unit: usize,
     factor: Option<Factor>,
 }
 
 impl Rounding {
-    /// Prepares the rounding of matrices whose inputs have these moments. Takes about `n_columns^3 / 3` products with feedback.
+    /// Prepares the rounding of matrices whose inputs have these moments, for types whose columns stand alone. Takes about
+    /// `n_columns^3 / 3` products with feedback.
     ///
     /// # Errors
     /// Where there are no tokens, all inputs were zero, a sum is not finite or a square is negative; or an option has no meaning.
     pub fn new(gram: &Gram, options: &RoundingOptions) -> Result<Rounding, Error> {
+        Rounding::in_units(gram, options, 1)
+    }
+
+    /// The same for one type: where columns come by eights, the factor keeps eights together.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn for_type(gram: &Gram, options: &RoundingOptions, dtype: DType) -> Result<Rounding, Error> {
+        let of_eights = eights(dtype).is_some() && gram.n_columns().is_multiple_of(COLUMNS);
+        Rounding::in_units(gram, options, if of_eights { COLUMNS } else { 1 })
+    }
+
+    fn in_units(gram: &Gram, options: &RoundingOptions, unit: usize) -> Result<Rounding, Error> {
         let metric = Metric::new(gram, options)?;
-        let factor = options.feedback.then(|| Factor::new(&metric, options));
-        Ok(Rounding { options: *options, metric, factor })
+        let factor = options.feedback.then(|| Factor::new(&metric, metric.order(unit), options));
+        Ok(Rounding { options: *options, metric, unit, factor })
     }
 
     /// Rounds rows again: `weights` (n_rows, n_columns), `blocks` their encoding as `dtype` on entry and the better one on return.
@@ -106,6 +141,10 @@ impl Rounding {
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
         let n_columns = self.metric.n_columns();
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
+        if let Some(codec) = eights(dtype) {
+            self.refine_eights(codec, weights, blocks, row_bytes);
+            return Ok(());
+        }
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
         // Tiles are cut by rows alone; each gives the same bytes wherever it is done.
         let tiles =
@@ -114,22 +153,46 @@ impl Rounding {
             let mut tile = Tile::read(codec, weights, blocks, n_columns);
             match codec.points {
                 Points::Steps { zero, lowest, highest } => {
-                    self.round(&Steps::new(zero, lowest, highest), &mut tile);
+                    self.round(codec, &Steps::new(zero, lowest, highest), &mut tile, blocks);
                 }
-                Points::Table(table) => self.round(&Table::new(table), &mut tile),
+                Points::Table(table) => self.round(codec, &Table::new(table), &mut tile, blocks),
             }
             tile.write(codec, blocks);
         });
         Ok(())
     }
 
-    fn round(&self, nearest: &impl Nearest, tile: &mut Tile) {
+    /// As [`refine`](Self::refine), of a rounding that may have been made for other types.
+    fn refine_eights(&self, codec: &EightsCodec, weights: &[f32], blocks: &mut [u8], row_bytes: usize) {
+        let (n_columns, level) = (self.metric.n_columns(), self.options.level);
+        let other = (self.options.feedback && self.unit != COLUMNS)
+            .then(|| Factor::new(&self.metric, self.metric.order(COLUMNS), &self.options));
+        let factor = other.as_ref().or(self.factor.as_ref());
+        let (search, inverses) = (Search::new(codec), eights::inverses(&self.metric));
+        let tiles =
+            weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks_mut(TILE_ROWS * row_bytes));
+        tiles.for_each(|(weights, blocks)| {
+            let mut tile = EightsTile::read(codec, weights, blocks, n_columns);
+            if let Some(factor) = factor {
+                eights::feedback(level, factor, &search, &mut tile);
+            }
+            for _ in 0..self.options.sweeps {
+                eights::sweep(level, &self.metric, &inverses, &search, &mut tile);
+            }
+            tile.write(codec, blocks);
+        });
+    }
+
+    fn round(&self, codec: &FrozenCodec, nearest: &impl Nearest, tile: &mut Tile, blocks: &mut [u8]) {
         let level = self.options.level;
         if let Some(factor) = &self.factor {
             feedback::round(level, factor, nearest, tile);
         }
         // What a panel's product gives: (PANEL, lanes of the tile).
         let mut products = Array2::zeros((PANEL.min(tile.n_columns()), tile.n_lanes()));
+        for _ in 0..self.options.scale_sweeps {
+            rescale::sweep(level, codec, &self.metric, nearest, tile, blocks, &mut products);
+        }
         for _ in 0..self.options.sweeps {
             descent::sweep(level, &self.metric, nearest, tile, &mut products);
         }
@@ -138,7 +201,7 @@ impl Rounding {
 
 /// Whether [`Rounding::refine`] knows the type.
 pub fn is_refinable(dtype: DType) -> bool {
-    frozen(dtype).is_some()
+    frozen(dtype).is_some() || eights(dtype).is_some()
 }
 
 /// Bytes of a row, after all lengths are found to agree.

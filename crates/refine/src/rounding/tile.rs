@@ -1,9 +1,11 @@
 //! Some rows of a matrix, transposed: a row a lane.
 
+use std::ops::Range;
+
 use ndarray::Array2;
 use quant::frozen::FrozenCodec;
 
-use super::lanes::{Column, LANES, Lanes, lanes, lanes_mut};
+use super::lanes::{Column, LANES, Lanes, Scale, lanes, lanes_mut};
 
 /// Rows of one matrix with the points that their levels stand for. All arrays are (columns or groups, n_lanes), row-major, padded
 /// with rows of zeros to whole lanes.
@@ -118,5 +120,52 @@ impl Tile {
         };
         let errors = self.errors.as_slice_mut().expect("row-major");
         (of_rows, lanes_mut(&mut self.points, at), lanes_mut(errors, at))
+    }
+
+    /// Columns of a group.
+    pub fn group(&self) -> usize {
+        self.group
+    }
+
+    /// Scales and offsets of sixteen rows for the group that begins at a column.
+    pub fn scale(&self, column: usize, lane: usize) -> Scale {
+        let at = column / self.group * self.n_lanes + lane;
+        Scale { scales: *lanes(&self.scales, at), offsets: *lanes(&self.offsets, at) }
+    }
+
+    /// Gives the group that begins at a column of one row another scale and offset.
+    pub fn put_scale(&mut self, column: usize, lane: usize, scale: f32, offset: f32) {
+        let at = column / self.group * self.n_lanes + lane;
+        (self.scales[at], self.offsets[at]) = (scale, offset);
+    }
+
+    /// The block of a column of one row that can be rounded, and which of its groups begins at the column.
+    pub fn block<'a>(
+        &self,
+        codec: &FrozenCodec,
+        blocks: &'a [u8],
+        column: usize,
+        lane: usize,
+    ) -> Option<(&'a [u8], usize)> {
+        let sound = self.sound.get(lane).is_some_and(|sound| *sound);
+        let elems = codec.dtype.block_elems() as usize;
+        sound.then(|| (&blocks[self.block_range(codec, column, lane)], column % elems / self.group))
+    }
+
+    /// The same block, writable.
+    pub fn block_mut<'a>(
+        &self,
+        codec: &FrozenCodec,
+        blocks: &'a mut [u8],
+        column: usize,
+        lane: usize,
+    ) -> &'a mut [u8] {
+        &mut blocks[self.block_range(codec, column, lane)]
+    }
+
+    fn block_range(&self, codec: &FrozenCodec, column: usize, lane: usize) -> Range<usize> {
+        let (elems, bytes) = (codec.dtype.block_elems() as usize, codec.dtype.block_bytes() as usize);
+        let at = (lane * self.n_columns + column) / elems * bytes;
+        at..at + bytes
     }
 }

@@ -1,0 +1,134 @@
+//! Blocks whose columns are chosen from a codebook eight at a time, with their scales frozen.
+//!
+//! Eight neighbouring columns have the values `scale * magnitude * sign`: magnitudes are a point of eight, or two points of four, of the
+//! type's codebook, and signs are free or, where a block keeps seven of them, have an even number of minuses. Who searches reads points
+//! and signs, chooses others and packs them; scales stay. [`EIGHTS`] is the table; each type's row is `eights.rs` in its folder.
+
+use tensor::DType;
+
+use crate::block::{array_at, array_at_mut, assert_sizes};
+
+/// Columns that are chosen together.
+pub const COLUMNS: usize = 8;
+/// Elements in a block of all of these types.
+const ELEMS: usize = 256;
+
+/// The points of a codebook.
+#[derive(Debug, Clone, Copy)]
+pub enum Codebook {
+    /// One for eight columns.
+    Eights(&'static [[u8; 8]]),
+    /// Two for eight columns.
+    Fours(&'static [[u8; 4]]),
+}
+
+/// What a block says of eight columns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Indices of the codebook; the second is 0 where a point has eight columns.
+    pub points: [u16; 2],
+    /// Bit `i` is set where column `i` is negative.
+    pub signs: u8,
+}
+
+impl Codebook {
+    /// The magnitudes of eight columns.
+    ///
+    /// # Panics
+    /// When the codebook has no such point.
+    #[inline(always)]
+    pub fn magnitudes(self, points: [u16; 2]) -> [u8; COLUMNS] {
+        match self {
+            Codebook::Eights(all) => all[usize::from(points[0])],
+            Codebook::Fours(all) => {
+                crate::iq_fit::join(all[usize::from(points[0])], all[usize::from(points[1])])
+            }
+        }
+    }
+}
+
+/// A block of 256 elements and `B` bytes.
+pub trait Eights<const B: usize> {
+    /// The type.
+    const DTYPE: DType;
+    /// Neighbouring columns that share a scale.
+    const GROUP: usize;
+    /// Its points.
+    const CODEBOOK: Codebook;
+    /// Whether the number of minuses is even.
+    const EVEN: bool;
+
+    /// The scale of a group, as the decoder computes it.
+    fn scale(block: &[u8; B], group: usize) -> f32;
+
+    /// Eight columns.
+    fn choice(block: &[u8; B], eight: usize) -> Choice;
+
+    /// Writes eight columns and leaves all other bits as they are.
+    fn put_choice(choice: Choice, block: &mut [u8; B], eight: usize);
+}
+
+/// A row of [`EIGHTS`]. All functions take whole blocks.
+#[derive(Debug, Clone, Copy)]
+pub struct EightsCodec {
+    /// The type.
+    pub dtype: DType,
+    /// Neighbouring columns that share a scale.
+    pub group: usize,
+    /// Its points.
+    pub codebook: Codebook,
+    /// Whether the number of minuses in eight columns is even.
+    pub even: bool,
+    /// `(blocks, scales)`: one for each group.
+    pub scales: fn(&[u8], &mut [f32]),
+    /// `(blocks, choices)`: one for eight columns.
+    pub choices: fn(&[u8], &mut [Choice]),
+    /// `(choices, blocks)`: packs them into blocks whose other bits stay.
+    pub put_choices: fn(&[Choice], &mut [u8]),
+}
+
+const fn row<T: Eights<B>, const B: usize>() -> EightsCodec {
+    assert_sizes(T::DTYPE, ELEMS, B);
+    EightsCodec {
+        dtype: T::DTYPE,
+        group: T::GROUP,
+        codebook: T::CODEBOOK,
+        even: T::EVEN,
+        scales: |blocks, scales| {
+            let scales = scales.chunks_exact_mut(ELEMS / T::GROUP);
+            for (block, scales) in blocks.chunks_exact(B).zip(scales) {
+                for (group, scale) in scales.iter_mut().enumerate() {
+                    *scale = T::scale(array_at(block, 0), group);
+                }
+            }
+        },
+        choices: |blocks, choices| {
+            for (block, choices) in blocks.chunks_exact(B).zip(choices.chunks_exact_mut(ELEMS / COLUMNS)) {
+                for (eight, choice) in choices.iter_mut().enumerate() {
+                    *choice = T::choice(array_at(block, 0), eight);
+                }
+            }
+        },
+        put_choices: |choices, blocks| {
+            for (choices, block) in choices.chunks_exact(ELEMS / COLUMNS).zip(blocks.chunks_exact_mut(B)) {
+                for (eight, choice) in choices.iter().enumerate() {
+                    T::put_choice(*choice, array_at_mut(block, 0), eight);
+                }
+            }
+        },
+    }
+}
+
+/// Every type whose columns are chosen by eights.
+pub const EIGHTS: &[EightsCodec] = &[
+    row::<crate::iq2_xxs::Block, _>(),
+    row::<crate::iq2_xs::Block, _>(),
+    row::<crate::iq2_s::Block, _>(),
+    row::<crate::iq3_xxs::Block, _>(),
+    row::<crate::iq3_s::Block, _>(),
+];
+
+/// The row of this type, if its columns are chosen by eights.
+pub fn eights(dtype: DType) -> Option<&'static EightsCodec> {
+    EIGHTS.iter().find(|row| row.dtype == dtype)
+}

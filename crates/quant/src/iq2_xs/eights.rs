@@ -1,0 +1,36 @@
+//! IQ2_XS with its scales frozen.
+
+use tensor::DType;
+
+use super::BYTES;
+use crate::{
+    block::{f16_at, put_u16, u16_at},
+    eights::{Choice, Codebook, Eights},
+    grids::{IQ2_XS_VALUES, even_signs},
+};
+
+/// A block, for the table of such types.
+pub struct Block;
+
+impl Eights<BYTES> for Block {
+    const DTYPE: DType = DType::IQ2_XS;
+    const GROUP: usize = 16;
+    const CODEBOOK: Codebook = Codebook::Eights(&IQ2_XS_VALUES);
+    const EVEN: bool = true;
+
+    #[inline(always)]
+    fn scale(block: &[u8; BYTES], group: usize) -> f32 {
+        f16_at(block, 0) * (0.5 + f32::from(block[66 + group / 2] >> (4 * (group % 2)) & 15)) * 0.25
+    }
+
+    #[inline(always)]
+    fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
+        let word = u16_at(block, 2 + 2 * eight);
+        Choice { points: [word & 511, 0], signs: even_signs((word >> 9) as u8) }
+    }
+
+    #[inline(always)]
+    fn put_choice(choice: Choice, block: &mut [u8; BYTES], eight: usize) {
+        put_u16(block, 2 + 2 * eight, choice.points[0] | u16::from(choice.signs & 127) << 9);
+    }
+}

@@ -1,0 +1,218 @@
+//! Descent on scales and levels together.
+//!
+//! Encoders choose a scale for the weights of its group alone. Here neighbouring codes of the scale and of the offset are tried for the
+//! same objective as levels: under each, all levels of the group are chosen anew by descent within the group, and the
+//! code whose group costs least is kept. What the group costs is exact, with all other errors standing still, so that
+//! `tr(E H E^T)` never rises.
+
+use ndarray::{Array2, ArrayView2, s};
+use quant::{
+    Level,
+    frozen::{Codes, FrozenCodec},
+    round::{f16_to_f32, f32_to_f16},
+};
+
+use super::{
+    PANEL,
+    lanes::{Column, LANES, Lanes, Nearest, Scale, add_products, lanes},
+    metric::Metric,
+    products::matmul,
+    tile::Tile,
+};
+
+/// Columns of the largest group.
+const MAX_GROUP: usize = 32;
+/// Passes of descent over a group for each candidate.
+const PASSES: usize = 2;
+
+/// Steps of the codes of scale and offset; that of nothing first, which later ones have to beat.
+const CANDIDATES: [(i32, i32); 11] =
+    [(0, 0), (1, 0), (-1, 0), (2, 0), (-2, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1)];
+
+/// The codes that are `steps` beside those of a group, with what they stand for; none where there are no such.
+///
+/// Steps of half precision are an eightieth of the scale, or, for an offset, a quarter of the scale.
+fn candidate(
+    codec: &FrozenCodec,
+    block: &[u8],
+    codes: [u16; 2],
+    steps: (i32, i32),
+) -> Option<([u16; 2], [f32; 2])> {
+    let [scale, _] = (codec.scale_of)(block, codes);
+    let near = |codes: Codes, code: u16, step: i32, is_scale: bool| match codes {
+        _ if step == 0 => Some(code),
+        Codes::None => None,
+        Codes::Integers { lowest, highest, zero } => {
+            let code = i32::from(code) + step;
+            let there = (i32::from(lowest)..=i32::from(highest)).contains(&code);
+            (there && !(is_scale && code == i32::from(zero))).then_some(code as u16)
+        }
+        Codes::Halves => {
+            let value = f16_to_f32(code);
+            let moved =
+                if is_scale { value * (1.0 + step as f32 / 80.0) } else { value + scale * step as f32 / 4.0 };
+            Some(f32_to_f16(moved))
+        }
+    };
+    let found =
+        [near(codec.codes[0], codes[0], steps.0, true)?, near(codec.codes[1], codes[1], steps.1, false)?];
+    let values = (codec.scale_of)(block, found);
+    // A scale of zero or infinity has no levels; what rounds to the same code is no candidate.
+    let of_use = found != codes && values[0] != 0.0 && values.iter().all(|value| value.is_finite());
+    of_use.then_some((found, values))
+}
+
+/// One sweep over all groups of a tile, in the order of the file. `gradients` (PANEL, n_lanes) is room to work in.
+pub fn sweep(
+    level: Level,
+    codec: &FrozenCodec,
+    metric: &Metric,
+    nearest: &impl Nearest,
+    tile: &mut Tile,
+    blocks: &mut [u8],
+    gradients: &mut Array2<f32>,
+) {
+    let n_columns = tile.n_columns();
+    let steps: Vec<(i32, i32)> =
+        CANDIDATES.into_iter().filter(|(_, offset)| *offset == 0 || codec.codes[1] != Codes::None).collect();
+    for first in (0..n_columns).step_by(PANEL) {
+        let end = n_columns.min(first + PANEL);
+        // As in descent: g of the panel anew, (panel, n_columns) x (n_columns, n_lanes).
+        let mut gradients = gradients.slice_mut(s![..end - first, ..]);
+        let h = metric.h().slice(s![first..end, ..]);
+        matmul(level, false, 1.0, h, tile.errors().view(), gradients.view_mut());
+        let panel = Panel {
+            first,
+            h: h.slice(s![.., first..end]),
+            inverse_diagonal: &metric.inverse_diagonal()[first..end],
+        };
+        for lane in (0..tile.n_lanes()).step_by(LANES) {
+            let mut sums = [[0.0; LANES]; PANEL];
+            let of_panel = gradients.as_slice().expect("whole rows");
+            for (j, sum) in sums[..end - first].iter_mut().enumerate() {
+                *sum = *lanes(of_panel, j * tile.n_lanes() + lane);
+            }
+            for group in (first..end).step_by(codec.group) {
+                // (candidates, lanes): what is no candidate for a row repeats what the row has, which beats nothing.
+                let mut codes = vec![[[0; 2]; LANES]; steps.len()];
+                let mut scales = vec![tile.scale(group, lane); steps.len()];
+                for row in 0..LANES {
+                    let Some((block, of_block)) = tile.block(codec, blocks, group, lane + row) else {
+                        continue;
+                    };
+                    let now = (codec.codes_of)(block, of_block);
+                    for ((step, codes), scale) in steps.iter().zip(&mut codes).zip(&mut scales) {
+                        codes[row] = now;
+                        if let Some((near, values)) = candidate(codec, block, now, *step)
+                            && scale.scales[row] != 0.0
+                        {
+                            codes[row] = near;
+                            (scale.scales[row], scale.offsets[row]) = (values[0], values[1]);
+                        }
+                    }
+                }
+                let chosen = level.vectorize(
+                    #[inline(always)]
+                    || choose(&panel, nearest, tile, (group, lane), &scales, &mut sums),
+                );
+                for row in 0..LANES {
+                    let choice = chosen[row];
+                    if choice > 0 {
+                        tile.put_scale(
+                            group,
+                            lane + row,
+                            scales[choice].scales[row],
+                            scales[choice].offsets[row],
+                        );
+                        let of_block = group % codec.dtype.block_elems() as usize / codec.group;
+                        let block = tile.block_mut(codec, blocks, group, lane + row);
+                        (codec.put_codes)(codes[choice][row], block, of_block);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The columns whose gradients are at hand.
+struct Panel<'a> {
+    /// The first of them.
+    first: usize,
+    /// Their part of `H`.
+    h: ArrayView2<'a, f32>,
+    inverse_diagonal: &'a [f32],
+}
+
+/// Tries the candidates for the columns of the group that begins at `group`, in sixteen rows from `lane` on; takes for each row the
+/// best, and carries the change of its errors into the gradients `sums` of the panel. Gives the index of what was taken.
+#[inline(always)]
+fn choose(
+    panel: &Panel<'_>,
+    nearest: &impl Nearest,
+    tile: &mut Tile,
+    (group, lane): (usize, usize),
+    scales: &[Scale],
+    sums: &mut [Lanes; PANEL],
+) -> [usize; LANES] {
+    let Panel { first, h, inverse_diagonal } = *panel;
+    let (from, n) = (group - first, tile.group());
+    let h_row = |j: usize| h.row(from + j).to_slice().expect("whole rows");
+    let mut least = [0.0; LANES];
+    let mut chosen = [0; LANES];
+    let (mut best_points, mut best_errors) = ([[0.0; LANES]; MAX_GROUP], [[0.0; LANES]; MAX_GROUP]);
+    for (index, candidate) in scales.iter().enumerate() {
+        let (mut points, mut errors) = ([[0.0; LANES]; MAX_GROUP], [[0.0; LANES]; MAX_GROUP]);
+        let mut gradients = [[0.0; LANES]; MAX_GROUP];
+        gradients[..n].copy_from_slice(&sums[from..from + n]);
+        for j in 0..n {
+            let (_, now, left) = tile.column(group + j, lane);
+            (points[j], errors[j]) = (*now, *left);
+        }
+        // The cost of all changes so far: sum of 2 g_j c_j + H[j, j] c_j^2, with g as it stood at each.
+        let mut cost = [0.0; LANES];
+        for pass in 0..PASSES {
+            for j in 0..n {
+                let (of_rows, _, _) = tile.column(group + j, lane);
+                let column = Column { scales: &candidate.scales, offsets: &candidate.offsets, ..of_rows };
+                let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
+                for i in 0..LANES {
+                    best[i] = errors[j][i] - gradients[j][i] * inverse_diagonal[from + j];
+                    wanted[i] = column.weights[i] - best[i];
+                }
+                let (found, left) = column.nearest(nearest, &wanted, &points[j]);
+                let h_row = h_row(j);
+                let mut change = [0.0; LANES];
+                for i in 0..LANES {
+                    // The first pass must leave the old scale; later ones take what is nearer.
+                    let take = pass == 0 || (left[i] - best[i]).abs() < (errors[j][i] - best[i]).abs();
+                    change[i] = if take { left[i] - errors[j][i] } else { 0.0 };
+                    points[j][i] = if take { found[i] } else { points[j][i] };
+                    errors[j][i] = if take { left[i] } else { errors[j][i] };
+                    cost[i] += change[i] * (2.0 * gradients[j][i] + h_row[from + j] * change[i]);
+                }
+                add_products(&mut gradients[..n], &h_row[from..from + n], &change);
+            }
+        }
+        for i in 0..LANES {
+            let better = index == 0 || cost[i] < least[i];
+            least[i] = if better { cost[i] } else { least[i] };
+            chosen[i] = if better { index } else { chosen[i] };
+            for j in 0..n {
+                best_points[j][i] = if better { points[j][i] } else { best_points[j][i] };
+                best_errors[j][i] = if better { errors[j][i] } else { best_errors[j][i] };
+            }
+        }
+    }
+    for j in 0..n {
+        let (_, points, errors) = tile.column(group + j, lane);
+        let mut change = [0.0; LANES];
+        for i in 0..LANES {
+            change[i] = best_errors[j][i] - errors[i];
+        }
+        (*points, *errors) = (best_points[j], best_errors[j]);
+        let later = from + n;
+        let h_row = h_row(j);
+        add_products(&mut sums[later..h_row.len().min(h.nrows())], &h_row[later..], &change);
+    }
+    chosen
+}
