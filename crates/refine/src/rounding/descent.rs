@@ -1,13 +1,13 @@
 //! Coordinate descent on `tr(E H E^T)`.
 
 use ndarray::{Array2, ArrayView2, s};
+use products::matmul;
 use quant::Level;
 
 use super::{
     PANEL,
     lanes::{LANES, Nearest, add_products, lanes},
     metric::Metric,
-    products::matmul,
     tile::Tile,
 };
 

@@ -12,6 +12,7 @@
 #![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
 
 use ndarray::{Array2, s};
+use products::matmul;
 use quant::{
     Level,
     eights::{COLUMNS, Choice, EightsCodec},
@@ -22,7 +23,6 @@ use super::{
     factor::Factor,
     lanes::{LANES, Lanes, add_products, lanes, lanes_mut},
     metric::Metric,
-    products::matmul,
     search::{Found, Search},
 };
 

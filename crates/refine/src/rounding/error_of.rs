@@ -1,11 +1,12 @@
 //! What an encoding costs on given moments.
 
 use ndarray::{Array2, s};
+use products::matmul;
 use quant::Level;
 use rayon::prelude::*;
 use tensor::DType;
 
-use super::{PANEL, TILE_ROWS, metric::mean_square, products::matmul, row_bytes};
+use super::{PANEL, TILE_ROWS, metric::mean_square, row_bytes};
 use crate::{Error, Gram};
 
 /// `tr(E G E^T) / n_tokens` with `E = weights - blocks`, (n_rows, n_columns) each: the mean square of the output's error, summed over

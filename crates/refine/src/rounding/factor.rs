@@ -5,9 +5,10 @@
 //! make good what it leaves. It is the Cholesky factorization from the last column to the first.
 
 use ndarray::{Array2, Axis, s};
+use products::matmul;
 use rayon::prelude::*;
 
-use super::{PANEL, RoundingOptions, metric::Metric, products::matmul};
+use super::{PANEL, RoundingOptions, metric::Metric};
 
 /// The factor and its order.
 #[derive(Debug)]

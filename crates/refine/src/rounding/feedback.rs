@@ -1,13 +1,13 @@
 //! Rounding column after column with the error carried on.
 
 use ndarray::{Array2, ArrayViewMut2, Axis, s};
+use products::matmul;
 use quant::Level;
 
 use super::{
     PANEL,
     factor::Factor,
     lanes::{LANES, Lanes, Nearest, add_products, lanes, lanes_mut},
-    products::matmul,
     tile::Tile,
 };
 

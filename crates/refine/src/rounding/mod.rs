@@ -31,7 +31,6 @@ mod factor;
 mod feedback;
 mod lanes;
 mod metric;
-mod products;
 mod rescale;
 mod search;
 mod tile;

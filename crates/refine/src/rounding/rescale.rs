@@ -6,6 +6,7 @@
 //! `tr(E H E^T)` never rises.
 
 use ndarray::{Array2, ArrayView2, s};
+use products::matmul;
 use quant::{
     Level,
     frozen::{Codes, FrozenCodec},
@@ -16,7 +17,6 @@ use super::{
     PANEL,
     lanes::{Column, LANES, Lanes, Nearest, Scale, add_products, lanes},
     metric::Metric,
-    products::matmul,
     tile::Tile,
 };
 
