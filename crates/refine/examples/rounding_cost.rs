@@ -1,88 +1,149 @@
-//! What rounding gains and costs for each type, on weights and inputs that are made up: `rounding_cost [N_COLUMNS [N_ROWS [TYPE...]]]`.
+//! What rounding gains and costs for each type, by matrices of a model: `rounding_cost MODEL.gguf TEXT N_TOKENS N_LAYERS [TYPE...]`.
 //!
-//! Inputs are sums of a few common parts and parts of their own, with sizes that differ by column; the figures are those of one
-//! thread. Gains are of `tr(E G E^T)` on tokens that were not used.
+//! Moments are gathered over the text; every eighth window is held out. Of the matrices of the first layers behind the first,
+//! some rows are encoded with the moments' diagonal as importance and rounded again, on one thread. Printed are, over all matrices,
+//! the geometric mean of `tr(E G E^T)` on the tokens held out as a share of the encoder's, and the time.
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on has nothing to say")]
 
-use std::time::Instant;
+use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
+use eval::Model;
 use quant::{Level, Rows};
-use refine::{Gram, Rounding, RoundingOptions, is_refinable, output_error};
+use refine::{
+    Error, Gram, Rounding, RoundingOptions, is_refinable,
+    moments::{Found, Options, Plan, Texts, Watch, gather},
+    output_error,
+};
 use tensor::DType;
-use testkit::{mix, normal};
 
-/// Common parts of the inputs.
-const N_COMMON: usize = 48;
+/// Rows of a matrix that are rounded.
+const N_ROWS: usize = 128;
 
-fn gram(seed: u64, n: usize, n_tokens: usize) -> Gram {
-    let bell = |seed: u64, i: usize| normal(seed, i as u64) * 50.0;
-    let mixing: Vec<f32> = (0..n * N_COMMON).map(|i| bell(1, i) * 0.4).collect();
-    let sizes: Vec<f32> = (0..n)
-        .map(|j| (bell(2, j) * 0.7).exp() * if mix(3, j as u64) % 50 == 0 { 6.0 } else { 1.0 })
-        .collect();
-    let mut sums = vec![0.0f32; n * n];
-    for token in 0..n_tokens {
-        let common: Vec<f32> = (0..N_COMMON).map(|k| bell(seed, token * N_COMMON + k)).collect();
-        let x: Vec<f32> = (0..n)
-            .map(|j| {
-                let shared: f32 = common.iter().zip(&mixing[j * N_COMMON..]).map(|(a, b)| a * b).sum();
-                sizes[j] * (shared + bell(seed + 1, token * n + j))
-            })
-            .collect();
-        for (sums, a) in sums.chunks_exact_mut(n).zip(&x) {
-            sums.iter_mut().zip(&x).for_each(|(sum, b)| *sum += a * b);
+/// One after the other, each from where the last one stood.
+type Passes = Vec<RoundingOptions>;
+
+struct Measured {
+    file: gguf::Model,
+    n_layers: usize,
+    types: Vec<String>,
+    variants: Vec<(&'static str, Passes)>,
+    /// By type and variant: logarithms of ratios and seconds for a weight, of each matrix.
+    found: BTreeMap<(String, usize), Vec<(f64, f64)>>,
+}
+
+impl Watch for Measured {
+    fn found(&mut self, found: Found) -> Result<(), Error> {
+        // Step 0 is what is before the layers, and the first layer is unlike the others.
+        if found.step < 2 {
+            return Ok(());
+        }
+        for input in found.inputs {
+            let (tensor, _) = input.of.first().unwrap();
+            let (file, info) = self.file.tensor(tensor).unwrap();
+            let (n, n_all) = (info.shape.row_elems() as usize, info.shape.dim(1) as usize);
+            let bytes = file.data(info).unwrap();
+            let row_bytes = bytes.len() / n_all;
+            let n_rows = N_ROWS.min(n_all);
+            let mut weights = vec![0.0; n_rows * n];
+            for (row, out) in weights.chunks_exact_mut(n).enumerate() {
+                let at = row * n_all / n_rows * row_bytes;
+                quant::decode(info.dtype, Level::detect(), &bytes[at..at + row_bytes], out).unwrap();
+            }
+            self.measure(&weights, n, &input.fit, &input.held);
+            eprintln!(
+                "{tensor}: {n} columns, {} tokens, {} held out",
+                input.fit.n_tokens(),
+                input.held.n_tokens()
+            );
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, _done: usize, _of: usize) -> bool {
+        let n = self.found.values().map(Vec::len).max().unwrap_or(0);
+        // Four inputs for each layer.
+        n < 4 * self.n_layers
+    }
+}
+
+impl Measured {
+    fn measure(&mut self, weights: &[f32], n: usize, fit: &Gram, held: &Gram) {
+        let diagonal: Vec<f32> = (0..n).map(|j| fit.sums()[j * (n + 1)] / fit.n_tokens() as f32).collect();
+        for codec in quant::CODECS.iter().filter(|codec| is_refinable(codec.dtype)) {
+            let dtype: DType = codec.dtype;
+            let wanted = self.types.is_empty() || self.types.iter().any(|name| name == dtype.name());
+            if !wanted || !n.is_multiple_of(dtype.block_elems() as usize) {
+                continue;
+            }
+            let n_bytes = weights.len() / dtype.block_elems() as usize * dtype.block_bytes() as usize;
+            let mut stock = vec![0; n_bytes];
+            let rows = Rows { values: weights, row_elems: n, weights: Some(&diagonal) };
+            quant::encode(dtype, Level::detect(), rows, &mut stock).unwrap();
+            let error = |blocks: &[u8]| output_error(held, dtype, weights, blocks, n).unwrap();
+            let before = error(&stock);
+            for (at, (_, passes)) in self.variants.iter().enumerate() {
+                let (mut blocks, mut seconds) = (stock.clone(), 0.0);
+                for options in passes {
+                    let rounding = Rounding::for_type(fit, options, dtype).unwrap();
+                    let start = Instant::now();
+                    rounding.refine(dtype, weights, &mut blocks).unwrap();
+                    seconds += start.elapsed().as_secs_f64();
+                }
+                let found = ((error(&blocks) / before).ln(), seconds / weights.len() as f64);
+                self.found.entry((dtype.name().to_owned(), at)).or_default().push(found);
+            }
         }
     }
-    Gram::from_sums(n, n_tokens as u64, sums).unwrap()
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1);
-    let n: usize = args.next().map_or(768, |n| n.parse().unwrap());
-    let n_rows: usize = args.next().map_or(256, |n| n.parse().unwrap());
-    let only: Vec<String> = args.collect();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [path, text, n_tokens, n_layers, types @ ..] = &args[..] else {
+        eprintln!("rounding_cost MODEL.gguf TEXT N_TOKENS N_LAYERS [TYPE...]");
+        return;
+    };
     rayon::ThreadPoolBuilder::new().num_threads(1).build_global().unwrap();
-    let (fit, held) = (gram(10, n, 4 * n), gram(20, n, 2 * n));
-    let weights: Vec<f32> = (0..n * n_rows).map(|i| normal(5, i as u64)).collect();
-    let diagonal: Vec<f32> = (0..n).map(|j| fit.sums()[j * (n + 1)] / fit.n_tokens() as f32).collect();
+    let model = Model::open(Path::new(path), &eval::Options { threads: Some(1), ..eval::Options::default() })
+        .unwrap();
+    let text = fs::read(text).unwrap();
+    let all =
+        Texts::of_text(&model, &text[..400_000.min(text.len())], &eval::chunks::Settings::default()).unwrap();
+    let n_windows = n_tokens.parse::<usize>().unwrap() / 512;
+    let texts = Texts::of_windows(all.windows()[..n_windows.min(all.windows().len())].to_vec());
     let base = RoundingOptions::default();
     let scales = RoundingOptions { feedback: false, scale_sweeps: 1, sweeps: 0, ..base };
-    // Passes one after the other, each from where the last one stood.
-    let variants: [(&str, Vec<RoundingOptions>); 7] = [
+    let variants = vec![
         ("descent", vec![RoundingOptions { feedback: false, ..base }]),
         ("feedback", vec![RoundingOptions { sweeps: 0, ..base }]),
         ("both", vec![base]),
-        ("both+s", vec![RoundingOptions { scale_sweeps: 1, sweeps: 1, ..base }]),
-        ("both+2s", vec![RoundingOptions { scale_sweeps: 2, sweeps: 1, ..base }]),
-        ("s,both", vec![scales, base]),
-        ("s,both+s", vec![scales, RoundingOptions { scale_sweeps: 1, sweeps: 1, ..base }]),
+        ("both, L .1", vec![RoundingOptions { shrinkage: 0.1, ..base }]),
+        ("both, L .6", vec![RoundingOptions { shrinkage: 0.6, ..base }]),
+        ("both, scales", vec![RoundingOptions { scale_sweeps: 1, sweeps: 1, ..base }]),
+        ("both, 2 scales", vec![RoundingOptions { scale_sweeps: 2, sweeps: 1, ..base }]),
+        ("scales, both", vec![scales, base]),
+        ("scales, both, scales", vec![scales, RoundingOptions { scale_sweeps: 1, sweeps: 1, ..base }]),
     ];
-    println!("{n} columns, {n_rows} rows, level {:?}", Level::detect());
-    for codec in quant::CODECS.iter().filter(|codec| is_refinable(codec.dtype)) {
-        let dtype: DType = codec.dtype;
-        if !n.is_multiple_of(dtype.block_elems() as usize)
-            || !(only.is_empty() || only.iter().any(|name| *name == dtype.name()))
-        {
-            continue;
-        }
-        let mut stock = vec![0; n * n_rows / dtype.block_elems() as usize * dtype.block_bytes() as usize];
-        let rows = Rows { values: &weights, row_elems: n, weights: Some(&diagonal) };
-        quant::encode(dtype, Level::detect(), rows, &mut stock).unwrap();
-        let error = |blocks: &[u8]| output_error(&held, dtype, &weights, blocks, n).unwrap();
-        let before = error(&stock);
-        print!("{:8}", dtype.name());
-        for (name, passes) in &variants {
-            let mut blocks = stock.clone();
-            let mut seconds = 0.0;
-            for options in passes {
-                let rounding = Rounding::for_type(&fit, options, dtype).unwrap();
-                let start = Instant::now();
-                rounding.refine(dtype, &weights, &mut blocks).unwrap();
-                seconds += start.elapsed().as_secs_f64();
-            }
-            let of_weight = seconds / (n * n_rows) as f64 * 1e9;
-            print!("  {name} {:.3} {of_weight:.0} ns", error(&blocks) / before);
-        }
-        println!();
+    let options = Options::default();
+    let plan = Plan::new(&model, &texts, &options).unwrap();
+    let mut measured = Measured {
+        file: gguf::Model::open(Path::new(path)).unwrap(),
+        n_layers: n_layers.parse().unwrap(),
+        types: types.to_vec(),
+        variants,
+        found: BTreeMap::new(),
+    };
+    // It ends early, which is an error to whoever gathers.
+    let ended = gather(&model, &texts, &options, &plan, None, &mut measured);
+    eprintln!("{:?}", ended.map(|_| ()));
+    for ((dtype, variant), found) in &measured.found {
+        let n = found.len() as f64;
+        let (ratio, seconds) =
+            found.iter().fold((0.0, 0.0), |sums, found| (sums.0 + found.0, sums.1 + found.1));
+        let name = measured.variants[*variant].0;
+        println!(
+            "{dtype:8} {name:22} {:.3}  {:6.0} ns a weight, {n} matrices",
+            (ratio / n).exp(),
+            seconds / n * 1e9
+        );
     }
 }
