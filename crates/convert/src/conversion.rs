@@ -184,6 +184,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         }
         // One task a tensor with a target in each file, so that every row is read once however many types are made.
         let mut tasks = input.tasks(request)?;
+        tasks.iter_mut().for_each(|task| task.encoder = request.encoder);
         for (output, file) in self.files.iter().enumerate() {
             targets::add_targets(&mut tasks, file, output, &input.tensors(file.recipe), request)?;
         }
@@ -195,6 +196,12 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
     /// What was planned.
     pub fn planned(&self) -> &'a PlannedConversion<'a, I> {
         self.planned
+    }
+
+    /// The same with the blocks of codecs alone, whatever the request says.
+    pub fn without_encoder(mut self) -> Self {
+        self.tasks.iter_mut().for_each(|task| task.encoder = None);
+        self
     }
 
     /// Each tensor with the places where it goes.

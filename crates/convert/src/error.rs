@@ -64,6 +64,14 @@ pub enum Error {
         /// The dtype that it would get.
         to: DType,
     },
+    /// Whoever was to make better blocks of a tensor's rows could not.
+    #[error("tensor `{tensor}`: {problem}")]
+    RowEncoder {
+        /// The tensor.
+        tensor: String,
+        /// What it said.
+        problem: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A layer to be left out that is not there.
     #[error("layer {layer} cannot be left out: the model has {n_layers} layers and it is not among them")]
     NoSuchLayer {

@@ -8,7 +8,7 @@ use std::{
 use gguf::{Advice, Endian};
 use tensor::DType;
 
-use crate::rows::RowSource;
+use crate::{row_encoder::RowEncoder, rows::RowSource};
 
 /// One tensor: where its rows come from and where they go. Several targets share one read.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct TensorTask<'a> {
     pub via: Option<DType>,
     /// Where it goes.
     pub targets: Vec<Target<'a>>,
+    /// Who may change what codecs make of its rows.
+    pub encoder: Option<&'a dyn RowEncoder>,
 }
 
 impl<'a> TensorTask<'a> {
@@ -31,7 +33,12 @@ impl<'a> TensorTask<'a> {
 
     /// Rows that go nowhere yet, rounded to `via` where there is such a type.
     pub fn rounded(name: String, rows: Box<dyn RowSource + 'a>, via: Option<DType>) -> TensorTask<'a> {
-        TensorTask { name, rows, via, targets: Vec::new() }
+        TensorTask { name, rows, via, targets: Vec::new(), encoder: None }
+    }
+
+    /// Who changes the blocks of a target of this type.
+    pub(crate) fn encoder_of(&self, dtype: DType) -> Option<&'a dyn RowEncoder> {
+        self.encoder.filter(|encoder| dtype.is_quantized() && encoder.wants(&self.name, dtype))
     }
 }
 

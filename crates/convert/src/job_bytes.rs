@@ -9,6 +9,7 @@ use tensor::DType;
 use crate::{
     Error, finite,
     job::{Job, Target, TensorTask, Weights},
+    row_encoder::EncodedRows,
     run_options::{NonFinite, RunOptions},
 };
 
@@ -59,7 +60,8 @@ impl<'a> JobBytes<'a> {
         let stored = stored(self.task, self.job, target.dtype)?;
         let is_searched = || {
             let codec = quant::codec(target.dtype);
-            codec.is_some_and(|codec| codec.search.is_made(target.weights.is_some()))
+            let is_refined = self.task.encoder_of(target.dtype).is_some();
+            is_refined || codec.is_some_and(|codec| codec.search.is_made(target.weights.is_some()))
         };
         let is_cheap = !self.task.rows.is_fetched() && (stored.is_some() || !is_searched());
         // Whether blocks hold numbers only shows when they are decoded. Values to encode are needed anyway.
@@ -151,9 +153,16 @@ fn encode(
                 &values[expert * row_elems..(expert + 1) * row_elems]
             }
         });
-        let rows = Rows { values: &values[first * row_elems..end * row_elems], row_elems, weights };
+        let values = &values[first * row_elems..end * row_elems];
         let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
-        quant::encode(target.dtype, options.level, rows, out).map_err(codec)?;
+        let of_codec = Rows { values, row_elems, weights };
+        quant::encode(target.dtype, options.level, of_codec, out).map_err(codec)?;
+        if let Some(encoder) = task.encoder_of(target.dtype) {
+            let (tensor, dtype, level) = (task.name.as_str(), target.dtype, options.level);
+            let rows = EncodedRows { tensor, dtype, rows, row_elems, values, weights, level };
+            let failed = |problem| Error::RowEncoder { tensor: task.name.clone(), problem };
+            encoder.encode(&rows, out).map_err(failed)?;
+        }
     }
     // Decoding what was just encoded costs, and only large values can overflow a scale: few tensors have any.
     if options.nonfinite == NonFinite::Refuse

@@ -42,6 +42,7 @@ pub mod recipes;
 mod repack;
 mod request;
 mod resume;
+mod row_encoder;
 mod rows;
 mod run;
 mod run_options;
@@ -77,6 +78,7 @@ pub use unfinished::Unfinished;
 pub use verify::verify;
 // How rows get there.
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
+pub use row_encoder::{EncodedRows, RowEncoder};
 pub use rows::{
     CheckpointRows, ColumnRows, GgufRows, Granularity, LegacyRows, RowSource, RowsFor, ValueRows,
 };

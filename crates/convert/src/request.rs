@@ -11,6 +11,7 @@ use crate::{
     key_override::KeyOverride,
     planned::FileOf,
     recipes::{Overrides, Recipe, TensorFacts},
+    row_encoder::RowEncoder,
 };
 
 /// An importance matrix and the path that it was read from, as the user gave it.
@@ -48,6 +49,8 @@ pub struct Request<'a> {
     pub overrides: Overrides,
     /// An importance matrix. [`Overrides::has_imatrix`] follows from it.
     pub importance: Option<Importance<'a>>,
+    /// Who makes better blocks of what codecs make.
+    pub encoder: Option<&'a dyn RowEncoder>,
     /// What happens to a tensor that cannot do without weights and has none.
     pub missing: MissingPolicy,
     /// Layers to leave out.

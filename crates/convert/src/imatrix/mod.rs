@@ -73,7 +73,8 @@ impl Imatrix {
         Ok(Imatrix::from_sums(Sums::parse(bytes).map_err(ImatrixError::File)?))
     }
 
-    fn from_sums(sums: Sums) -> Imatrix {
+    /// What sums make: means for each matrix.
+    pub fn from_sums(sums: Sums) -> Imatrix {
         let Sums { entries, datasets, n_chunks, chunk_tokens, format } = sums;
         let entries = entries.into_iter().map(|(name, entry)| (name, Entry::new(entry, format))).collect();
         Imatrix { entries, datasets, n_chunks, chunk_tokens, format }

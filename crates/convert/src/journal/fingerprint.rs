@@ -296,6 +296,9 @@ fn plan_checksum(tasks: &[TensorTask<'_>]) -> u64 {
             let (output, dtype, offset) = (target.output, target.dtype.name(), target.offset);
             let endian = target.endian;
             hasher.write(format!(" {output} {dtype} {offset} {endian:?} {weights:?}\n").as_bytes());
+            if let Some(encoder) = task.encoder_of(target.dtype) {
+                hasher.write(format!(" {:016x}\n", encoder.fingerprint()).as_bytes());
+            }
         }
     }
     hasher.finish()
