@@ -1,9 +1,15 @@
 //! A model: a file, ready to turn tokens into predictions.
 
-use std::{collections::BTreeSet, ops::Range, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+    sync::PoisonError,
+};
 
 use ndarray::{ArrayViewMut2, s};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use tensor::DType;
 
 use crate::{
     Error,
@@ -18,7 +24,7 @@ use crate::{
     pooling::Pooling,
     session::{Activations, Features, Piece, Sequence, Session},
     tokenize::Tokenizer,
-    weights::Weights,
+    weights::{Replaced, Slot, Taken, Weights},
 };
 
 /// How a model is run.
@@ -40,6 +46,12 @@ pub struct Hidden {
 }
 
 impl Hidden {
+    /// Rows of one sequence.
+    pub(crate) fn of_rows(rows: Rows) -> Hidden {
+        let ends = vec![rows.nrows()];
+        Hidden { rows, ends }
+    }
+
     /// Rows in all.
     pub fn n_rows(&self) -> usize {
         self.rows.nrows()
@@ -73,6 +85,7 @@ pub struct Model {
     is_causal: bool,
     /// Tensors that are no matrices of products, whatever their shape.
     decoded: BTreeSet<String>,
+    slots: BTreeMap<String, Slot>,
     activations: Activations,
     pool: ThreadPool,
 }
@@ -83,7 +96,7 @@ pub(crate) struct Parts<'a> {
     pub prepared: Prepared,
     classifier: Option<Classifier>,
     dense: Dense,
-    decoded: BTreeSet<String>,
+    taken: Taken,
 }
 
 impl<'a> Parts<'a> {
@@ -97,8 +110,8 @@ impl<'a> Parts<'a> {
         let (n_embd, is_causal) = (prepared.n_embd, prepared.is_causal);
         let classifier = Classifier::open(row.classifier(), &keys, &mut weights, n_embd, is_causal)?;
         let dense = Dense::open(&mut weights, n_embd)?;
-        let decoded = weights.check_all_known(&keys.architecture)?;
-        Ok(Parts { keys, prepared, classifier, dense, decoded })
+        let taken = weights.check_all_known(&keys.architecture)?;
+        Ok(Parts { keys, prepared, classifier, dense, taken })
     }
 }
 
@@ -125,7 +138,8 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
-        let Parts { keys, prepared, classifier, dense, decoded } = Parts::of(&file)?;
+        let Parts { keys, prepared, classifier, dense, taken } = Parts::of(&file)?;
+        let Taken { decoded, slots } = taken;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -150,6 +164,7 @@ impl Model {
             dense,
             is_causal,
             decoded,
+            slots,
             activations: options.activations,
             pool,
         })
@@ -184,6 +199,38 @@ impl Model {
     /// What goes into products with weights.
     pub fn activations(&self) -> Activations {
         self.activations
+    }
+
+    /// Puts other blocks into the place of a matrix's own, (n_rows, n_columns) of `dtype` and little-endian, until
+    /// [`Model::restore`]: what one matrix costs is measured without a file for it. Nothing is read or decoded; all products with
+    /// the matrix, and rows taken out of it, see the new values. Not while the model runs: half of a run would see them.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`] for what is no matrix of this model, [`Error::TensorType`] for a type that is not decoded, and
+    /// [`Error::TensorShape`] for blocks of another length.
+    pub fn replace(&self, tensor: &str, dtype: DType, blocks: Vec<u8>) -> Result<(), Error> {
+        let missing = || Error::MissingTensor { name: tensor.to_owned() };
+        let slot = self.slots.get(tensor).ok_or_else(missing)?;
+        let (_, info) = self.file.tensor(tensor).ok_or_else(missing)?;
+        if quant::codec(dtype).is_none() {
+            return Err(Error::TensorType { name: tensor.to_owned(), dtype });
+        }
+        let expected = info.shape.n_bytes(dtype).ok().and_then(|n_bytes| usize::try_from(n_bytes).ok());
+        if expected != Some(blocks.len()) {
+            let expected = format!("{expected:?} bytes of {dtype}, found {}", blocks.len());
+            return Err(Error::TensorShape { name: tensor.to_owned(), expected, found: info.shape });
+        }
+        let n_rows = (info.shape.n_elems() / info.shape.row_elems().max(1)).max(1);
+        let replaced = Replaced { dtype, row_bytes: blocks.len() / n_rows as usize, bytes: blocks };
+        *slot.write().unwrap_or_else(PoisonError::into_inner) = Some(replaced);
+        Ok(())
+    }
+
+    /// Gives all matrices their own blocks again.
+    pub fn restore(&self) {
+        for slot in self.slots.values() {
+            *slot.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 
     /// Tokens that are predicted: the length of a row of logits.

@@ -5,7 +5,7 @@
 use std::io::{self, Read, Write};
 
 use crate::{
-    Error, Model, Observer, Sequence,
+    Error, Hidden, Model, Observer, Sequence,
     observe::{Multiplied, Part},
     ops::{Buffers, Rows},
     pass::Carried,
@@ -175,5 +175,10 @@ impl<'m> Steps<'m> {
             }
         }
         Ok(next)
+    }
+
+    /// Some rows of what the last step left, counted over all sequences, ready for [`Model::logits`].
+    pub fn hidden(&self, last: &Between, rows: &[usize]) -> Hidden {
+        Hidden::of_rows(last.streams.first().map_or_else(|| Rows::zeros(0, 0), |x| x.select_rows(rows)))
     }
 }

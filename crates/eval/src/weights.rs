@@ -1,6 +1,10 @@
 //! The tensors of a file: matrices that stay as they are stored, vectors decoded at once.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use gguf::{Endian, Mapped};
 use products::integers::{BlockForm, Taken};
@@ -8,6 +12,18 @@ use quant::{CodecError, Integers, Level, decode_integers, integer_form};
 use tensor::{DType, Shape};
 
 use crate::Error;
+
+/// Blocks in the place of those of a file, little-endian.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    pub dtype: DType,
+    pub row_bytes: usize,
+    pub bytes: Vec<u8>,
+}
+
+/// Where all weights of one tensor look for blocks to take in the place of the file's. A graph holds its weights wherever it needs
+/// them, some twice (an embedding that is the output matrix too), so that they share a place that the model can reach.
+pub(crate) type Slot = Arc<RwLock<Option<Replaced>>>;
 
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
 #[derive(Clone)]
@@ -27,6 +43,7 @@ pub(crate) struct Weight {
     endian: Endian,
     bytes: Mapped,
     at: Range<usize>,
+    slot: Slot,
 }
 
 impl Weight {
@@ -63,6 +80,11 @@ impl Weight {
 
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
     pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
+        // A lock for each tile of many rows: nobody writes while a model runs.
+        if let Some(replaced) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
+            let bytes = &replaced.bytes[rows.start * replaced.row_bytes..rows.end * replaced.row_bytes];
+            return quant::decode(replaced.dtype, level, bytes, out);
+        }
         let start = self.at.start + rows.start * self.row_bytes;
         let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
         quant::decode(self.dtype, level, &self.endian.to_little(self.dtype, bytes), out)
@@ -76,11 +98,21 @@ pub(crate) struct Weights<'a> {
     known: BTreeSet<String>,
     /// Those that were decoded whole: no rows are multiplied with them.
     decoded: BTreeSet<String>,
+    /// Of each matrix that the graph took.
+    slots: BTreeMap<String, Slot>,
+}
+
+/// What a graph made of the tensors of a file.
+pub(crate) struct Taken {
+    /// Tensors that were decoded whole.
+    pub decoded: BTreeSet<String>,
+    /// Where the blocks of each matrix can be replaced.
+    pub slots: BTreeMap<String, Slot>,
 }
 
 impl<'a> Weights<'a> {
     pub fn new(file: &'a gguf::Model) -> Self {
-        Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new() }
+        Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new(), slots: BTreeMap::new() }
     }
 
     /// Tensors of the file.
@@ -143,6 +175,7 @@ impl<'a> Weights<'a> {
             endian: file.endian(),
             bytes,
             at,
+            slot: Arc::clone(self.slots.entry(name.to_owned()).or_default()),
         }))
     }
 
@@ -186,13 +219,12 @@ impl<'a> Weights<'a> {
         self.known.extend(ignored.cloned());
     }
 
-    /// Refuses a file with tensors that the graph does not know, so that nothing is passed over in silence. Returns the
-    /// names of those that were decoded whole.
-    pub fn check_all_known(self, architecture: &str) -> Result<BTreeSet<String>, Error> {
+    /// Refuses a file with tensors that the graph does not know, so that nothing is passed over in silence.
+    pub fn check_all_known(self, architecture: &str) -> Result<Taken, Error> {
         let all = self.file.tensors().map(|(_, info)| &info.name);
         let names: Vec<String> = all.filter(|name| !self.known.contains(*name)).cloned().collect();
         if names.is_empty() {
-            return Ok(self.decoded);
+            return Ok(Taken { decoded: self.decoded, slots: self.slots });
         }
         Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
     }

@@ -134,4 +134,33 @@ pub enum Error {
     /// The one who watches wanted it to end.
     #[error("interrupted")]
     Interrupted,
+    /// A tensor cannot be rounded.
+    #[error("tensor `{tensor}`: {error}")]
+    At {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        error: Box<Error>,
+    },
+    /// The same error as another thread's.
+    #[error(transparent)]
+    Shared(std::sync::Arc<Error>),
+    /// Moments of a matrix of another width.
+    #[error("tensor `{tensor}`: its second moments are those of {found} columns, it has {expected}")]
+    MomentsDiffer {
+        /// The tensor.
+        tensor: String,
+        /// Its columns.
+        expected: usize,
+        /// Those of the moments.
+        found: usize,
+    },
+    /// Threads cannot be started.
+    #[error("{n_threads} threads cannot be started: {problem}")]
+    Threads {
+        /// How many.
+        n_threads: usize,
+        /// What the system says.
+        problem: String,
+    },
 }

@@ -15,13 +15,18 @@
     )
 )]
 
+pub mod budget;
 mod error;
 mod fingerprint;
 mod gram;
 pub mod moments;
+mod probe;
+mod refiner;
 mod rounding;
 
 pub use error::Error;
 pub use fingerprint::{fingerprint, fingerprint_of};
 pub use gram::Gram;
+pub use probe::{Prober, Replacement, probe};
+pub use refiner::{Left, Outcome, Refiner, Spent, StockRows, candidates};
 pub use rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error};

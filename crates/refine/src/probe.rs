@@ -1,0 +1,149 @@
+//! What each matrix alone costs: the divergence of the model from itself with that matrix as a type makes it.
+//!
+//! The text runs a step at a time. What a matrix changes lies behind its step, so its probe begins with what the base left there:
+//! the mean over all layers is half of a run. The predictions of the base are kept for as many positions as fit into
+//! [`LOGIT_BYTES`].
+
+use eval::{Between, Model, Steps, stats::compare_logits};
+use rayon::prelude::*;
+use tensor::DType;
+
+use crate::Error;
+
+/// Bytes of the base's predictions.
+const LOGIT_BYTES: usize = 256 << 20;
+
+/// A matrix and what it is to be replaced with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replacement {
+    /// The type of the blocks.
+    pub dtype: DType,
+    /// The whole tensor, little-endian.
+    pub blocks: Vec<u8>,
+}
+
+/// Who makes replacements, and is told how far it is.
+pub trait Prober {
+    /// What to put in the place of a matrix.
+    ///
+    /// # Errors
+    /// Any, which ends the run.
+    fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error>;
+
+    /// `done` of `of` matrices are probed. False ends the run.
+    fn progress(&mut self, done: usize, of: usize) -> bool;
+}
+
+/// A batch of windows, and the base's predictions for some of its rows.
+struct Batch<'a> {
+    windows: Vec<&'a [u32]>,
+    /// Rows that are compared.
+    rows: Vec<usize>,
+    /// (rows, n_vocab).
+    base: Vec<f32>,
+    /// What the base left before the current step.
+    between: Between,
+}
+
+/// The mean divergence, in nats, of each of `tensors` over the second halves of windows, all of one length.
+///
+/// # Errors
+/// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and what `prober` fails with.
+pub fn probe(
+    model: &Model,
+    windows: &[Vec<u32>],
+    tensors: &[String],
+    prober: &mut dyn Prober,
+) -> Result<Vec<f64>, Error> {
+    model.need_next_token()?;
+    let steps = Steps::new(model)?;
+    let mut batches = batches(model, &steps, windows)?;
+    for batch in &mut batches {
+        batch.base = logits(&steps, model, batch, 0)?;
+    }
+    let at = |tensor: &str| step_of(model, tensor, steps.n_steps());
+    let (mut found, mut n_done) = (vec![0.0; tensors.len()], 0);
+    // One step more than there are: behind the last one only the output matrix is left.
+    for step in 0..=steps.n_steps() {
+        for (tensor, found) in tensors.iter().zip(&mut found).filter(|(tensor, _)| at(tensor) == step) {
+            let Replacement { dtype, blocks } = prober.replacement(tensor)?;
+            model.replace(tensor, dtype, blocks)?;
+            let measured = divergence(&steps, model, &batches, step);
+            model.restore();
+            *found = measured?;
+            n_done += 1;
+            if !prober.progress(n_done, tensors.len()) {
+                return Err(Error::Interrupted);
+            }
+        }
+        for batch in batches.iter_mut().filter(|_| step < steps.n_steps()) {
+            let between = std::mem::take(&mut batch.between);
+            batch.between = steps.run(step, &batch.windows, between, None)?;
+        }
+    }
+    Ok(found)
+}
+
+/// The step that a tensor takes part in first. What belongs to no layer counts from the beginning, but for the output matrix.
+fn step_of(model: &Model, tensor: &str, n_steps: usize) -> usize {
+    let layer_of = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
+    let layers = model.file().tensors().filter_map(|(_, info)| layer_of(&info.name));
+    let n_layers = layers.max().map_or(0, |last| last + 1);
+    // Before the layers and behind them there is a step each, where a graph is cut; else there is one.
+    if n_steps != n_layers + 2 {
+        return 0;
+    }
+    match layer_of(tensor) {
+        Some(layer) => layer + 1,
+        None if tensor == "output.weight" => n_steps,
+        None => 0,
+    }
+}
+
+fn batches<'a>(model: &Model, steps: &Steps<'_>, windows: &'a [Vec<u32>]) -> Result<Vec<Batch<'a>>, Error> {
+    let length = windows.first().map_or(0, Vec::len);
+    if length < 2 || windows.iter().any(|window| window.len() != length) {
+        return Err(Error::NoTokens);
+    }
+    // Every so-manyth position of the second halves, as many as there is memory for.
+    let n_kept = (LOGIT_BYTES / (model.n_vocab().max(1) * size_of::<f32>())).max(1);
+    let stride = (windows.len() * (length - length / 2)).div_ceil(n_kept);
+    let at_once = (steps.rows_at_once() / length).max(1);
+    let batch = |windows: &'a [Vec<u32>]| Batch {
+        windows: windows.iter().map(Vec::as_slice).collect(),
+        rows: (0..windows.len())
+            .flat_map(|window| (length / 2..length).step_by(stride).map(move |at| window * length + at))
+            .collect(),
+        base: Vec::new(),
+        between: Between::default(),
+    };
+    Ok(windows.chunks(at_once).map(batch).collect())
+}
+
+/// What the model predicts at the rows of a batch, run from a step on: (rows, n_vocab).
+fn logits(steps: &Steps<'_>, model: &Model, batch: &Batch<'_>, from: usize) -> Result<Vec<f32>, Error> {
+    let mut between = batch.between.clone();
+    for step in from..steps.n_steps() {
+        between = steps.run(step, &batch.windows, between, None)?;
+    }
+    let hidden = steps.hidden(&between, &batch.rows);
+    let mut out = vec![0.0; hidden.n_rows() * model.n_vocab()];
+    model.logits(&hidden, 0..hidden.n_rows(), None, &mut out)?;
+    Ok(out)
+}
+
+/// The mean divergence from the base of the model as it is now.
+fn divergence(steps: &Steps<'_>, model: &Model, batches: &[Batch<'_>], from: usize) -> Result<f64, Error> {
+    let (mut sum, mut n_rows) = (0.0, 0);
+    for batch in batches {
+        let other = logits(steps, model, batch, from)?;
+        let n_vocab = model.n_vocab();
+        let rows = || batch.base.par_chunks(n_vocab).zip(other.par_chunks(n_vocab));
+        // In the order of the rows, whichever thread does them.
+        let of_rows: Vec<f64> =
+            model.install(|| rows().map(|(base, other)| compare_logits(base, other, 0, 1).kl).collect());
+        sum += of_rows.iter().sum::<f64>();
+        n_rows += of_rows.len();
+    }
+    Ok(sum / f64::from(u32::try_from(n_rows.max(1)).unwrap_or(u32::MAX)))
+}

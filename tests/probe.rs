@@ -1,0 +1,113 @@
+//! One matrix replaced in a running model, against files that have that matrix.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::Sandbox;
+use eval::{Model, Options, Sequence, stats::compare_logits};
+use refine::{Error, Prober, Replacement, probe};
+use tensor::DType;
+
+const REPLACED: [&str; 3] = ["token_embd.weight", "blk.1.ffn_up.weight", "output.weight"];
+
+/// The base, and for each of [`REPLACED`] a file with that matrix alone at Q4_0.
+fn models() -> (Sandbox, Model, Vec<Model>) {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]).code, Some(0));
+    let open = |name: &str| Model::open(&sandbox.path(name), &Options::default()).unwrap();
+    let with = |tensor: &&str| {
+        let pattern = format!("^{}$=q4_0", tensor.replace('.', r"\."));
+        let args = ["base.gguf", "one.gguf", "bf16", "-q", "--force", "--tensor-type", &pattern];
+        let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        open("one.gguf")
+    };
+    let others = REPLACED.iter().map(with).collect();
+    let base = open("base.gguf");
+    (sandbox, base, others)
+}
+
+fn windows() -> Vec<Vec<u32>> {
+    (0..3).map(|window| (0..40).map(|at| (window * 131 + at * at * 7 + 5) % 384).collect()).collect()
+}
+
+/// (positions, n_vocab) of all positions of all windows.
+fn logits(model: &Model, windows: &[Vec<u32>]) -> Vec<f32> {
+    let sequences: Vec<Sequence<'_>> = windows.iter().map(|tokens| Sequence::new(tokens)).collect();
+    let hidden = model.run(&sequences, None).unwrap();
+    let mut out = vec![0.0; hidden.n_rows() * model.n_vocab()];
+    model.logits(&hidden, 0..hidden.n_rows(), None, &mut out).unwrap();
+    out
+}
+
+fn replacement(other: &Model, tensor: &str) -> Replacement {
+    let (file, info) = other.file().tensor(tensor).unwrap();
+    assert_eq!(info.dtype, DType::Q4_0);
+    Replacement { dtype: info.dtype, blocks: file.data(info).unwrap().to_vec() }
+}
+
+#[test]
+fn a_replaced_matrix_predicts_as_the_file_that_has_it() {
+    let (_sandbox, base, others) = models();
+    let windows = windows();
+    let before = logits(&base, &windows);
+    for (tensor, other) in REPLACED.iter().zip(&others) {
+        let Replacement { dtype, blocks } = replacement(other, tensor);
+        base.replace(tensor, dtype, blocks.clone()).unwrap();
+        let replaced = logits(&base, &windows);
+        assert!(replaced != before, "{tensor}");
+        assert!(replaced == logits(other, &windows), "{tensor}");
+        base.restore();
+        assert!(logits(&base, &windows) == before, "{tensor}");
+
+        let error = base.replace(tensor, dtype, blocks[1..].to_vec()).unwrap_err();
+        assert!(matches!(error, eval::Error::TensorShape { .. }), "{error}");
+    }
+    let error = base.replace("blk.0.attn_norm.weight", DType::F32, vec![0; 1024]).unwrap_err();
+    assert!(matches!(error, eval::Error::MissingTensor { .. }), "{error}");
+}
+
+struct Files<'a> {
+    others: &'a [Model],
+    told: Vec<(usize, usize)>,
+    most: usize,
+}
+
+impl Prober for Files<'_> {
+    fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error> {
+        let at = REPLACED.iter().position(|it| *it == tensor).unwrap();
+        Ok(replacement(&self.others[at], tensor))
+    }
+
+    fn progress(&mut self, done: usize, of: usize) -> bool {
+        self.told.push((done, of));
+        done < self.most
+    }
+}
+
+#[test]
+fn probes_measure_what_files_measure() {
+    let (_sandbox, base, others) = models();
+    let windows = windows();
+    let tensors: Vec<String> = REPLACED.iter().map(|name| (*name).to_owned()).collect();
+    let mut files = Files { others: &others, told: Vec::new(), most: usize::MAX };
+    let found = probe(&base, &windows, &tensors, &mut files).unwrap();
+    assert_eq!(files.told, [(1, 3), (2, 3), (3, 3)]);
+    let (n_vocab, length) = (base.n_vocab(), windows[0].len());
+    let of_base = logits(&base, &windows);
+    for ((tensor, other), found) in REPLACED.iter().zip(&others).zip(found) {
+        let of_other = logits(other, &windows);
+        // The second half of every window.
+        let rows: Vec<usize> = (0..3 * length).filter(|row| row % length >= length / 2).collect();
+        let row = |all: &[f32], row: usize| all[row * n_vocab..(row + 1) * n_vocab].to_vec();
+        let kl = |at: &usize| compare_logits(&row(&of_base, *at), &row(&of_other, *at), 0, 1).kl;
+        let expected = rows.iter().map(kl).sum::<f64>() / rows.len() as f64;
+        assert!(expected > 0.0, "{tensor}");
+        assert!((found - expected).abs() < 1e-9 + 1e-4 * expected, "{tensor}: {found}, {expected}");
+    }
+    let mut stopped = Files { others: &others, told: Vec::new(), most: 1 };
+    let ended = probe(&base, &windows, &tensors, &mut stopped);
+    assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+    let uneven = vec![windows[0].clone(), windows[1][1..].to_vec()];
+    assert!(probe(&base, &uneven, &tensors, &mut stopped).is_err());
+}
