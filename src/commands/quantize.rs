@@ -14,11 +14,12 @@ use crate::{
     commands::{
         Command,
         shared::{
+            calibration::{BudgetArgs, Calibration, CalibrationArgs},
             call::Call,
             conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
-            plan_file::{PlanArgs, PlannedCall},
+            plan_file::{PlanArgs, PlannedCall, Wanted as OfPlan},
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             suggest::nearest,
             threads::parse_threads,
@@ -59,6 +60,8 @@ Examples:
   gguf-quantize --split-max-size 2G --missing-imatrix raise-type model-BF16.gguf out/ iq2_m
   gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
   gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
+  gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m --calibrate chat.txt code.txt wiki.txt
+  gguf-quantize model-BF16.gguf small.gguf q4_k_m --calibrate chat.txt --target-size 850MB --save-recipe small.json
   gguf-quantize --resume model-BF16.gguf model-Q4_K_M.gguf q4_k_m
   gguf-quantize model-BF16.gguf model-IQ2_XS.gguf iq2_xs --imatrix im.gguf --save-plan plan.json
   gguf-quantize --plan plan.json --part 3/64
@@ -108,6 +111,10 @@ struct QuantizeArgs {
     verbose: bool,
     #[command(flatten)]
     options: QuantizeOptions,
+    #[command(flatten)]
+    calibration: CalibrationArgs,
+    #[command(flatten)]
+    budget: BudgetArgs,
     #[command(flatten)]
     plans: PlanArgs,
 }
@@ -192,7 +199,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let advice = input_kind::advice(&what.input, Wanted::Gguf);
         failure(&what.input, Error::Gguf(error)).hint(advice)
     })?;
-    let settings = args.options.read(OtherSettings {
+    let mut settings = args.options.read(OtherSettings {
         keep_split: args.keep_split,
         allow_requantize: args.allow_requantize,
         allow_nonfinite: args.allow_nonfinite,
@@ -201,6 +208,27 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         repack: false,
         endian: byte_order(args.big_endian),
     })?;
+    let threads = args.threads.or(what.threads);
+    let mut call = Call::new(COMMAND.binary, matches);
+    if args.calibration.is_wanted() && !args.dry_run {
+        if args.plans.wanted() != OfPlan::Everything && args.calibration.statistics.is_none() {
+            let message = "parts that are calibrated share their statistics";
+            return Err(Failure::usage(message).hint(["--statistics FOLDER says where they are"]));
+        }
+        let outputs = (what.out.as_deref(), what.recipes.clone());
+        let first_output =
+            conversion_run::check_outputs(&what.input, outputs, &settings, (args.force, args.resume))?;
+        let calibration =
+            Calibration::gather(&args.calibration, &what.input, &first_output, threads, level, ui)?;
+        call = call.argument("moments", calibration.fingerprint());
+        settings = settings.calibrated(calibration)?;
+        if args.budget.is_wanted() {
+            let [recipe] = what.recipes[..] else {
+                return Err(Failure::usage("types under a budget are chosen for one TYPE"));
+            };
+            settings = settings.with_budget(&args.budget, recipe, ui)?;
+        }
+    }
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
     let open = OpenInput {
         path: &what.input,
@@ -214,9 +242,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         input: ModelInput::new(model),
     };
     let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
-    let call =
-        Call::new(COMMAND.binary, matches).argument("TYPE", types.join(",")).reads(args.options.files());
-    let options = RunOptions::default().threads(args.threads.or(what.threads)).level(level);
+    let call = call.argument("TYPE", types.join(",")).reads(args.options.files());
+    let call = call.reads(args.calibration.files());
+    let options = RunOptions::default().threads(threads).level(level);
     let run_args = RunArgs {
         out: what.out.as_deref(),
         force: args.force,

@@ -23,6 +23,9 @@ pub const HARMLESS: &[&str] = &[
     "part",
     "part_files",
     "assemble",
+    "statistics",
+    "verify_text",
+    "no_verify",
 ];
 
 /// What a run is called with.

@@ -1,14 +1,19 @@
 //! One run of a conversion: what `gguf-convert` and `gguf-quantize` do alike once the input is open.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use convert::{
-    Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions, Unfinished,
+    CheckedConversion, Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions,
+    Unfinished, Watch,
     recipes::{Recipe, TensorFacts},
 };
 
 use crate::{
     commands::shared::{
+        calibration::{Calibration, Gained},
         call::Call,
         input_kind::{self, Wanted},
         plan_file::{self, PlanFile, Wanted as OfPlan},
@@ -19,7 +24,7 @@ use crate::{
     },
     failure::{EXIT_INTERRUPTED, Failure},
     hints,
-    ui::{Ui, human_bytes, human_duration},
+    ui::{Ui, cancel_on_interrupt, human_bytes, human_duration},
 };
 
 /// An input that is open, in the words of a report.
@@ -88,6 +93,28 @@ pub fn run<I: Input>(
     run_with(open, recipes, None, settings, args, ui)
 }
 
+/// Fails where outputs cannot be written, before hours of work that comes before they are planned for good; gives the first of them.
+///
+/// # Errors
+/// As [`run`].
+pub fn check_outputs(
+    input: &Path,
+    (out, recipes): (Option<&Path>, Vec<&'static Recipe>),
+    settings: &Settings,
+    (force, resume): (bool, bool),
+) -> Result<PathBuf, Failure> {
+    let failed = |error| failure(input, error);
+    let conversion = Conversion::open_gguf(input).map_err(failed)?;
+    let conversion = conversion.outputs(settings.outputs(recipes)?).request(settings.request());
+    let planned = conversion.plan().map_err(failed)?;
+    let paths = planned.paths(out).map_err(failed)?;
+    let goes_on = resume && convert::unfinished(&paths).is_some();
+    for path in paths.iter().filter(|_| !is_new_folder(out)) {
+        planned.input().check_output(path, force || goes_on).map_err(failed)?;
+    }
+    Ok(paths.into_iter().next().unwrap_or_default())
+}
+
 /// As [`run`], with the projector beside the model in a type of its own.
 ///
 /// # Errors
@@ -143,7 +170,10 @@ pub fn run_with<I: Input>(
         stored_as: &open.stored_as,
         repacked: &open.repacked,
     };
-    let report = Report::new(&origin, &files, args.dry_run);
+    if let Some(calibration) = settings.calibration() {
+        files.iter().try_for_each(|(path, file)| calibration.check_size(path, file.plan.file_len()))?;
+    }
+    let mut report = Report::new(&origin, &files, args.dry_run);
     let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
     if args.dry_run {
         settings.save(&tensors, &files, &inputs, args.force, ui)?;
@@ -162,7 +192,65 @@ pub fn run_with<I: Input>(
     }
     warn_of_loss(&tensors, &files, ui);
     write_and_report(&checked, &files, open.path, args, &report, ui)?;
+    if let Some(calibration) = settings.calibration() {
+        // What is left to do needs the files alone.
+        calibration.done();
+        report.calibration = gains(calibration, checked, &files, open.path, args, ui)?;
+    }
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
+}
+
+/// What calibration gained for each output: beside it lies, for as long as they run against the base, the file that codecs alone
+/// make.
+fn gains<I: Input>(
+    calibration: &Calibration,
+    checked: CheckedConversion<'_, I>,
+    files: &[(PathBuf, &PlannedFile)],
+    input: &Path,
+    args: &RunArgs<'_>,
+    ui: &Ui,
+) -> Result<Vec<Gained>, Failure> {
+    let failed = |error| failure(input, error);
+    let stock = checked.without_encoder();
+    let beside = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".{name}.stock"))
+    };
+    let began = Instant::now();
+    let written = Removed(files.iter().map(|(path, _)| beside(path)).collect());
+    if calibration.verifies() {
+        let cancel = cancel_on_interrupt();
+        let progress = ui.progress(stock.input_bytes());
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        stock.write_to(&written.0, true, &args.options, watch).map_err(failed)?;
+    }
+    let stocking = began.elapsed();
+    let mut gains = Vec::new();
+    // Of shards the first one opens all of them.
+    for ((path, file), stock) in files.iter().zip(&written.0) {
+        if file.shard.is_none_or(|(no, _)| no == 1) {
+            let stock = calibration.verifies().then_some(stock.as_path());
+            let same_output = files.iter().filter(|(_, other)| other.recipe.name == file.recipe.name);
+            let tensors = same_output.flat_map(|(_, file)| file.plan.tensors());
+            let types = tensors.map(|tensor| (tensor.name.as_str(), tensor.dtype)).collect();
+            let gained = calibration.gained(path, stock, stocking, &types, ui)?;
+            gained.text().lines().for_each(|line| ui.status(line));
+            gains.push(gained);
+        }
+    }
+    Ok(gains)
+}
+
+/// Files that go when this does.
+struct Removed(Vec<PathBuf>);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Where there is none, none has to go.
+            let _gone = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// An error with advice, and with the path of the input unless it is about something else.

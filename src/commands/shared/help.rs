@@ -58,6 +58,7 @@ const OFTEN: &[(&str, Option<&str>, &[&str])] = &[
             "keep_split",
             "recipe",
             "save_recipe",
+            "calibrate",
             "json",
             "quiet",
             "verbose",

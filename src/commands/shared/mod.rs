@@ -1,5 +1,6 @@
 //! What several verbs share: groups of options, reports, tables and lines of progress.
 
+pub(super) mod calibration;
 pub(super) mod call;
 pub(super) mod conversion_run;
 pub(super) mod copy_files;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use source::Checkpoint;
 
 use crate::{
-    commands::shared::table::table,
+    commands::shared::{calibration::Gained, table::table},
     failure::Failure,
     ui::{human_bytes, printable},
 };
@@ -28,6 +28,9 @@ pub struct Report {
     outputs: Vec<Output>,
     dropped: Vec<Dropped>,
     notes: Vec<String>,
+    /// With `--calibrate`: what it gained, for each output.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<Gained>,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,6 +140,7 @@ impl Report {
             outputs: files.iter().map(output).collect(),
             dropped: dropped.map(|it| Dropped { name: it.name.clone(), reason: it.reason }).collect(),
             notes: origin.notes.clone(),
+            calibration: Vec::new(),
         }
     }
 

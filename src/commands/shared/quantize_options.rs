@@ -2,7 +2,7 @@
 //! matrices, metadata, layers, shards, recipe files.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -18,6 +18,7 @@ use tensor::DType;
 
 use crate::{
     commands::shared::{
+        calibration::{BudgetArgs, Calibration},
         coverage_report::CoverageReport,
         input_kind::{self, Wanted},
         outputs::check_outputs,
@@ -137,6 +138,9 @@ pub struct Settings {
     replayed: bool,
     save_to: Option<PathBuf>,
     endian: Endian,
+    calibration: Option<Calibration>,
+    /// Types that were chosen under a budget, for each tensor.
+    decided: Option<BTreeMap<String, DType>>,
 }
 
 /// Settings that only one of the programs has, or that both have elsewhere.
@@ -215,6 +219,8 @@ impl QuantizeOptions {
             replayed: self.recipe.is_some(),
             save_to: self.save_recipe.clone(),
             endian: other.endian,
+            calibration: None,
+            decided: None,
             recipe_file: settings,
         })
     }
@@ -276,11 +282,52 @@ impl Settings {
         Settings { endian, ..Settings::default() }
     }
 
+    /// The same with a base whose text has been read: blocks are made better by it, and where no importance matrix was given, its
+    /// own is used.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn calibrated(mut self, calibration: Calibration) -> Result<Settings, Failure> {
+        self.keys.extend(calibration.keys()?);
+        self.calibration = Some(calibration);
+        Ok(self)
+    }
+
+    /// The same with types chosen under a budget.
+    ///
+    /// # Errors
+    /// As the choice.
+    pub fn with_budget(
+        mut self,
+        budget: &BudgetArgs,
+        recipe: &'static Recipe,
+        ui: &Ui,
+    ) -> Result<Settings, Failure> {
+        let Some(calibration) = &self.calibration else { return Ok(self) };
+        let (dtypes, told) = calibration.choose_types(budget, recipe, &self, ui)?;
+        self.decided = Some(dtypes);
+        if let Some(calibration) = &mut self.calibration {
+            calibration.chose(told);
+        }
+        Ok(self)
+    }
+
+    /// The base whose text has been read.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.calibration.as_ref()
+    }
+
     /// What to make: the types and choices of the recipe file, or else `given` by their rules.
     ///
     /// # Errors
     /// A recipe file with a type that is none.
     pub fn outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Failure> {
+        if let Some(dtypes) = &self.decided {
+            return Ok(given
+                .into_iter()
+                .map(|recipe| OutputRequest::decided(recipe, dtypes.clone()))
+                .collect());
+        }
         if !self.replayed {
             return Ok(given.into_iter().map(OutputRequest::by_rules).collect());
         }
@@ -297,6 +344,7 @@ impl Settings {
         let mut request = Request::default();
         request.overrides = self.overrides.clone();
         request.importance = self.importance();
+        request.encoder = self.calibration.as_ref().map(Calibration::encoder);
         request.missing = settings.missing_imatrix;
         request.prune = settings.prune_layers.iter().copied().collect();
         request.keys.clone_from(&self.keys);
@@ -320,8 +368,13 @@ impl Settings {
     }
 
     fn importance(&self) -> Option<Importance<'_>> {
-        let used = self.recipe_file.imatrix.as_ref()?;
-        self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: &used.file })
+        match (&self.recipe_file.imatrix, &self.calibration) {
+            (Some(used), _) => self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: &used.file }),
+            (None, Some(calibration)) => {
+                Some(Importance { imatrix: calibration.imatrix(), path: calibration.imatrix_name() })
+            }
+            (None, None) => None,
+        }
     }
 
     /// Warns of patterns that say nothing about these tensors.
@@ -348,9 +401,8 @@ impl Settings {
         files: &[(PathBuf, &PlannedFile)],
         ui: &Ui,
     ) -> Result<Vec<String>, Failure> {
-        let (Some(importance), Some(used)) = (self.importance(), &self.recipe_file.imatrix) else {
-            return Ok(Vec::new());
-        };
+        let Some(importance) = self.importance() else { return Ok(Vec::new()) };
+        let used = self.recipe_file.imatrix.clone().unwrap_or_default();
         let report = CoverageReport::new(importance.imatrix, tensors, files);
         let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
         if report.coverage.is_of_another_model() && !is_filtered {

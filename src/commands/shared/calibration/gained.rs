@@ -1,0 +1,134 @@
+//! What a calibrated file gained, for people and for programs.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use refine::{Left, Outcome};
+use serde::Serialize;
+
+use super::{types::ChosenTypes, verify::Gain};
+use crate::{
+    commands::shared::table::table,
+    ui::{human_duration, printable},
+};
+
+/// What became of a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct Gained {
+    path: String,
+    /// Divergences, where there was a text to verify on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Gain>,
+    /// The types that were chosen, where they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    types: Option<ChosenTypes>,
+    roles: BTreeMap<String, Role>,
+    left: Vec<LeftAlone>,
+    seconds: Times,
+}
+
+/// Matrices of one role, over all layers.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Role {
+    matrices: usize,
+    /// How many of them are as the codec made them.
+    left: usize,
+    /// The sums over matrices of the mean squares of the output's error on held-out tokens.
+    held_out_stock: f64,
+    held_out: f64,
+}
+
+/// A matrix that is as the codec made it.
+#[derive(Debug, Clone, Serialize)]
+struct LeftAlone {
+    tensor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expert: Option<usize>,
+    reason: &'static str,
+}
+
+/// Seconds that the steps took.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Times {
+    /// The model over the text.
+    pub gathering: f64,
+    /// How each matrix is rounded, and factors.
+    pub choosing: f64,
+    /// Rows.
+    pub rounding: f64,
+    /// The stock result, to compare with.
+    pub stock: f64,
+    /// Three models over the text to verify on.
+    pub verifying: f64,
+}
+
+/// `ffn_down` of `blk.3.ffn_down.weight`.
+fn role(tensor: &str) -> &str {
+    let name = tensor.strip_suffix(".weight").unwrap_or(tensor);
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+impl Gained {
+    /// Of the matrices of a file, and of running it.
+    pub fn new(
+        path: &Path,
+        outcomes: &[Outcome],
+        (verified, types): (Option<Gain>, Option<ChosenTypes>),
+        seconds: Times,
+    ) -> Gained {
+        let (mut roles, mut left) = (BTreeMap::<String, Role>::new(), Vec::new());
+        for outcome in outcomes {
+            let of_role = roles.entry(role(&outcome.tensor).to_owned()).or_default();
+            of_role.matrices += 1;
+            if let Some((stock, ours)) = outcome.held_out {
+                of_role.held_out_stock += stock;
+                of_role.held_out += ours;
+            }
+            if let Err(reason) = outcome.how {
+                of_role.left += 1;
+                left.push(LeftAlone {
+                    tensor: outcome.tensor.clone(),
+                    expert: outcome.of_stack.then_some(outcome.expert),
+                    reason: match reason {
+                        Left::NotReached => "no token went through it",
+                        Left::NoBetter => "no better on tokens held out",
+                    },
+                });
+            }
+        }
+        Gained { path: path.display().to_string(), verified, types, roles, left, seconds }
+    }
+
+    /// A table of roles, what was left alone, where time went, and the divergences.
+    pub fn text(&self) -> String {
+        let header = ["role", "matrices", "held-out error, of stock", "left as they were"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for (role, of) in &self.roles {
+            let share = of.held_out / of.held_out_stock.max(f64::MIN_POSITIVE);
+            rows.push(vec![
+                printable(role),
+                of.matrices.to_string(),
+                format!("{share:.3}"),
+                of.left.to_string(),
+            ]);
+        }
+        let mut text = format!("{}\n{}", self.path, table(&rows, &[1, 2, 3]));
+        for left in &self.left {
+            let expert = left.expert.map_or_else(String::new, |expert| format!(", expert {expert}"));
+            text += &format!("as it was: {}{expert}: {}\n", printable(&left.tensor), left.reason);
+        }
+        let Times { gathering, choosing, rounding, stock, verifying } = self.seconds;
+        let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
+        text += &format!(
+            "time: {} to read the texts, {} to choose and to factor, {} to round, {} for the stock file, {} to verify\n",
+            time(gathering),
+            time(choosing),
+            time(rounding),
+            time(stock),
+            time(verifying),
+        );
+        if let Some(gain) = &self.verified {
+            text += &format!("over {} windows: {}\n", gain.windows, gain.line());
+        }
+        text
+    }
+}

@@ -1,0 +1,154 @@
+//! What goes into the matrices of a model, in a folder: that of `--statistics`, or one beside the output for as long as it is made.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use eval::Model;
+use imatrix::Sums;
+use refine::{
+    Error,
+    moments::{Found, MomentsCache, Options, Plan, Summary, Texts, Watch, gather as gather_moments},
+};
+
+use super::{failed, texts::WINDOW};
+use crate::{
+    commands::shared::progress_line::ProgressLine,
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, human_bytes, printable},
+};
+
+/// Names of tensors in a warning.
+const NAMED: usize = 3;
+
+/// What was gathered.
+pub struct Gathered {
+    pub moments: MomentsCache,
+    /// Where it lies.
+    pub folder: Folder,
+    /// The importance matrix of the same text.
+    pub sums: Sums,
+    /// Names model, text and the way it was gathered.
+    pub fingerprint: String,
+}
+
+/// A folder of statistics.
+#[derive(Debug)]
+pub struct Folder {
+    pub path: PathBuf,
+    /// Whether nobody wants it behind this run.
+    pub is_temporary: bool,
+}
+
+/// Who says how far it is.
+struct Progress<'a> {
+    line: Option<ProgressLine>,
+    ui: &'a Ui,
+}
+
+impl Watch for Progress<'_> {
+    // All is in the cache; nobody needs it now.
+    fn found(&mut self, _: Found) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn progress(&mut self, done: usize, of: usize) -> bool {
+        let line = self.line.get_or_insert_with(|| ProgressLine::new("steps of the texts", of));
+        line.update(self.ui, done, || "read".to_owned());
+        !cancel_on_interrupt().load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the model over windows, or takes what is in the folder.
+///
+/// # Errors
+/// Statistics of another model or text; too few tokens; inputs that are not finite; an interruption.
+pub fn gather(
+    model: &Model,
+    base: &Path,
+    texts: &Texts,
+    folder: Folder,
+    ui: &Ui,
+) -> Result<Gathered, Failure> {
+    let options = Options::default();
+    let plan = Plan::new(model, texts, &options).map_err(|error| failed(base, error))?;
+    let (memory, disk) = (human_bytes(plan.memory_bytes()), human_bytes(plan.file_bytes));
+    ui.status(&format!(
+        "reading {} tokens: {memory} of memory, {disk} of statistics in {}",
+        texts.n_tokens(),
+        folder.path.display()
+    ));
+    let open = || MomentsCache::open(&folder.path, model, texts, &options, &plan);
+    let opened = match open() {
+        // What another run left in its own place is of no use to anyone.
+        Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
+            let _gone = fs::remove_dir_all(&folder.path);
+            open()
+        }
+        opened => opened,
+    };
+    let mut moments = opened.map_err(|error| {
+        let hint = matches!(error, Error::OtherMoments { .. }).then_some(
+            "--statistics names a folder for each model and text; another one is made where there is none",
+        );
+        failed(base, error).hint(hint)
+    })?;
+    let mut progress = Progress { line: None, ui };
+    let summary = gather_moments(model, texts, &options, &plan, Some(&mut moments), &mut progress);
+    let summary = summary.map_err(|error| match error {
+        Error::Interrupted => Failure::interrupted().hint([format!(
+            "what was read is in {}: the same call goes on behind it",
+            folder.path.display()
+        )]),
+        error => failed(base, error),
+    })?;
+    warn(&summary, ui);
+    let sums = summary.importance.sums(WINDOW as u32).map_err(|error| failed(base, Error::Eval(error)))?;
+    let fingerprint = format!("{} {}", refine::fingerprint(model), texts.digests().join(" "));
+    Ok(Gathered { moments, folder, sums, fingerprint })
+}
+
+/// Says which inputs are not what they should be.
+fn warn(summary: &Summary, ui: &Ui) {
+    let names =
+        |of: &[(String, eval::Part)]| of.first().map_or(String::new(), |(tensor, _)| printable(tensor));
+    let listed = |all: Vec<String>| {
+        let more = all.len().saturating_sub(NAMED);
+        let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+        if more > 0 { format!("{named} and {more} more") } else { named }
+    };
+    for (inputs, problem) in [
+        (summary.unreached.iter().map(|of| names(of)).collect(), "no token went through an expert of"),
+        (summary.too_wide.iter().map(|of| names(of)).collect(), "too wide for the memory of statistics:"),
+        (
+            summary.dead.iter().map(|(of, _)| names(of)).collect(),
+            "some columns are always zero in what goes into",
+        ),
+        (
+            summary.few.iter().map(|(of, _)| names(of)).collect::<Vec<_>>(),
+            "fewer than 4 tokens for each column of",
+        ),
+    ] {
+        if !inputs.is_empty() {
+            ui.warning(&format!("{problem} {}", listed(inputs)));
+        }
+    }
+}
+
+impl Folder {
+    /// The folder of a call whose first output is `out`.
+    pub fn of(kept: Option<&Path>, out: &Path) -> Folder {
+        let name = out.file_name().unwrap_or_default().to_string_lossy();
+        let beside = || out.with_file_name(format!(".{name}.moments"));
+        Folder { path: kept.map_or_else(beside, Path::to_owned), is_temporary: kept.is_none() }
+    }
+
+    /// Removes it where nobody wants it any more.
+    pub fn done(&self) {
+        if self.is_temporary {
+            let _gone = fs::remove_dir_all(&self.path);
+        }
+    }
+}

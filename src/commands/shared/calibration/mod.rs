@@ -1,0 +1,338 @@
+//! `--calibrate`: second moments of a text, rounding with feedback by them, and what it gained.
+
+mod gained;
+mod gathered;
+mod texts;
+mod types;
+mod verify;
+
+use std::{
+    collections::BTreeMap,
+    error::Error as StdError,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use clap::{Args, ValueHint};
+use convert::{EncodedRows, KeyOverride, RowEncoder, imatrix::Imatrix, recipes::Recipe};
+use eval::{Activations, Model, Options, chunks::Chunk};
+use quant::Level;
+use refine::{Refiner, StockRows, moments::Texts};
+use sha2::{Digest, Sha256};
+use tensor::DType;
+
+use self::{
+    gathered::{Folder, Gathered},
+    texts::windows,
+    types::{Bench, ChosenTypes},
+};
+use crate::{
+    commands::shared::{eval_model::at, quantize_options::Settings, threads::useful_threads},
+    failure::Failure,
+    ui::Ui,
+};
+
+pub use self::{gained::Gained, types::BudgetArgs};
+
+/// The version of what decides about blocks. Another one makes others of the same text.
+const METHOD: &str = "feedback 1";
+
+// Not a doc comment: clap would print it at the head of `--help`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Calibration: better blocks of the same size")]
+pub struct CalibrationArgs {
+    /// Run the model over these texts, and round its weights so that what it predicts changes least: the same types and
+    /// sizes, and an importance matrix too. Texts like what the model is used for do best.
+    #[arg(long, value_name = "TEXT", num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub calibrate: Vec<PathBuf>,
+    /// Tokens to read of the texts, of each in turn.
+    #[arg(long, value_name = "N", default_value_t = 16_384, requires = "calibrate", value_parser = clap::value_parser!(u32).range(2048..))]
+    pub calibration_tokens: u32,
+    /// Keep what was gathered in this folder, and take it from there the next time.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, requires = "calibrate")]
+    pub statistics: Option<PathBuf>,
+    /// Verify on this text; by default on what is behind the tokens that were read.
+    #[arg(long, value_name = "TEXT", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify")]
+    pub verify_text: Option<PathBuf>,
+    /// Do not run the result against the base.
+    #[arg(long, requires = "calibrate")]
+    pub no_verify: bool,
+}
+
+impl CalibrationArgs {
+    /// Whether a text is given.
+    pub fn is_wanted(&self) -> bool {
+        !self.calibrate.is_empty()
+    }
+
+    /// Files that are read.
+    pub fn files(&self) -> Vec<&Path> {
+        self.calibrate.iter().chain(&self.verify_text).map(PathBuf::as_path).collect()
+    }
+}
+
+/// A base whose text has been read: what decides about blocks, and what is said of it later.
+pub struct Calibration {
+    args: CalibrationArgs,
+    base: PathBuf,
+    encoder: Rounder,
+    imatrix: Imatrix,
+    /// What the result is run on.
+    verify: Vec<Chunk>,
+    /// What was read.
+    texts: Texts,
+    folder: Folder,
+    /// The types that were chosen, where they were.
+    chosen: Option<ChosenTypes>,
+    level: Level,
+    gathering: Duration,
+    n_threads: usize,
+}
+
+impl std::fmt::Debug for Calibration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calibration")
+            .field("args", &self.args)
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Calibration {
+    /// Reads the texts, runs the model at `base` over them, and keeps what went into its matrices.
+    ///
+    /// # Errors
+    /// Texts that are too short or cannot be read, a model that cannot be run, a cache of another model or text.
+    pub fn gather(
+        args: &CalibrationArgs,
+        base: &Path,
+        out: &Path,
+        threads: Option<NonZeroUsize>,
+        level: Level,
+        ui: &Ui,
+    ) -> Result<Calibration, Failure> {
+        let began = Instant::now();
+        let n_threads = useful_threads(threads);
+        let model = open(base, n_threads)?;
+        warn_of_base(&model, base, ui);
+        let mut windows = windows(&model, &args.calibrate, args.calibration_tokens as usize)?;
+        let n_tokens = windows.calibration.n_tokens();
+        if n_tokens < args.calibration_tokens as usize {
+            let wanted = args.calibration_tokens;
+            ui.warning(&format!(
+                "the texts have {n_tokens} tokens in whole windows, {wanted} were asked for"
+            ));
+        }
+        if let Some(text) = &args.verify_text {
+            windows.rest = texts::chunks_of(&model, text)?;
+        }
+        windows.rest.truncate(texts::VERIFY_WINDOWS);
+        if windows.rest.is_empty() && !args.no_verify {
+            ui.note("no text is left to verify the result on: --verify-text gives another");
+        }
+        let folder = Folder::of(args.statistics.as_deref(), out);
+        let Gathered { moments, folder, mut sums, fingerprint } =
+            gathered::gather(&model, base, &windows.calibration, folder, ui)?;
+        sums.datasets.extend(args.calibrate.iter().map(|text| text.display().to_string()));
+        let file = gguf::Model::open(base).map_err(|error| at(base, eval::Error::Gguf(error)))?;
+        let refiner =
+            Refiner::new(file, moments, refine::candidates(level), n_threads).map_err(Failure::new)?;
+        let decides = Sha256::digest(format!("{METHOD}\n{}\n", fingerprint));
+        Ok(Calibration {
+            args: args.clone(),
+            base: base.to_owned(),
+            encoder: Rounder {
+                refiner,
+                fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
+            },
+            imatrix: Imatrix::from_sums(sums),
+            verify: windows.rest,
+            texts: windows.calibration,
+            folder,
+            chosen: None,
+            level,
+            gathering: began.elapsed(),
+            n_threads,
+        })
+    }
+
+    /// The importance matrix of the same text.
+    pub fn imatrix(&self) -> &Imatrix {
+        &self.imatrix
+    }
+
+    /// What the file says its importance matrix comes from.
+    pub fn imatrix_name(&self) -> &'static str {
+        "calibration"
+    }
+
+    /// Who makes better blocks.
+    pub fn encoder(&self) -> &dyn RowEncoder {
+        &self.encoder
+    }
+
+    /// What the file says of how it was made.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn keys(&self) -> Result<Vec<KeyOverride>, Failure> {
+        let key = format!(
+            "gguf_tools.calibration=str:{METHOD}, {} tokens, {}",
+            self.texts.n_tokens(),
+            self.fingerprint()
+        );
+        Ok(vec![KeyOverride::parse(&key).map_err(Failure::new)?])
+    }
+
+    /// What a run with the same arguments has to be called with for the same bytes.
+    pub fn fingerprint(&self) -> String {
+        format!("{:016x}", self.encoder.fingerprint)
+    }
+
+    /// Says what became of the matrices of a file of these types, and runs the result at `path` and the stock result at `stock` against the base, where
+    /// there is a text for it.
+    ///
+    /// # Errors
+    /// A file that cannot be run; an interruption.
+    pub fn gained(
+        &self,
+        path: &Path,
+        stock: Option<&Path>,
+        stocking: Duration,
+        types: &BTreeMap<&str, DType>,
+        ui: &Ui,
+    ) -> Result<Gained, Failure> {
+        let began = Instant::now();
+        let gain = match stock {
+            None => None,
+            Some(stock) => {
+                let base = open(&self.base, self.n_threads)?;
+                let others = [open(stock, self.n_threads)?, open(path, self.n_threads)?];
+                Some(verify::compare(&base, &self.base, &others, &self.verify, ui)?)
+            }
+        };
+        let spent = self.encoder.refiner.spent();
+        let seconds = |time: Duration| time.as_secs_f64();
+        let times = gained::Times {
+            gathering: seconds(self.gathering),
+            choosing: seconds(spent.choosing),
+            rounding: seconds(spent.rounding) / self.n_threads as f64,
+            stock: seconds(stocking),
+            verifying: seconds(began.elapsed()),
+        };
+        let mut outcomes = self.encoder.refiner.outcomes();
+        outcomes.retain(|outcome| types.get(outcome.tensor.as_str()) == Some(&outcome.dtype));
+        Ok(Gained::new(path, &outcomes, (gain, self.chosen.clone()), times))
+    }
+
+    /// Chooses a type for each matrix that the recipe would quantize.
+    ///
+    /// # Errors
+    /// As [`BudgetArgs::choose`].
+    pub fn choose_types(
+        &self,
+        budget: &BudgetArgs,
+        recipe: &'static Recipe,
+        settings: &Settings,
+        ui: &Ui,
+    ) -> Result<(BTreeMap<String, DType>, ChosenTypes), Failure> {
+        let model = open(&self.base, self.n_threads)?;
+        let bench = Bench {
+            base: &self.base,
+            model: &model,
+            refiner: &self.encoder.refiner,
+            imatrix: &self.imatrix,
+            windows: self.texts.windows(),
+            level: self.level,
+        };
+        budget.choose(recipe, settings, &bench, ui)
+    }
+
+    /// Notes which types were chosen.
+    pub fn chose(&mut self, chosen: ChosenTypes) {
+        self.chosen = Some(chosen);
+    }
+
+    /// Fails where a file is larger than what types were chosen for.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_size(&self, path: &Path, n_bytes: u64) -> Result<(), Failure> {
+        match &self.chosen {
+            Some(chosen) if n_bytes > chosen.budget => {
+                let message =
+                    format!("{n_bytes} bytes are more than the {} that were asked for", chosen.budget);
+                Err(Failure::at(path, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what lies beside the output for as long as it is made.
+    pub fn done(&self) {
+        self.folder.done();
+    }
+
+    /// Whether there is a text to verify on, and nobody said not to.
+    pub fn verifies(&self) -> bool {
+        !self.args.no_verify && !self.verify.is_empty()
+    }
+}
+
+/// The failure of statistics of the model at `path`.
+fn failed(path: &Path, error: refine::Error) -> Failure {
+    match error {
+        refine::Error::Eval(error) => at(path, error),
+        // These name a file of their own.
+        refine::Error::OtherMoments { .. }
+        | refine::Error::BrokenMoments { .. }
+        | refine::Error::Io { .. } => Failure::new(error),
+        error => Failure::at(path, error),
+    }
+}
+
+/// Opens a model to run it.
+fn open(path: &Path, n_threads: usize) -> Result<Model, Failure> {
+    let options = Options { threads: Some(n_threads), activations: Activations::F32 };
+    Model::open(path, &options).map_err(|error| at(path, error))
+}
+
+/// Says where the base has lost something already.
+fn warn_of_base(model: &Model, path: &Path, ui: &Ui) {
+    let n_quantized = model.file().tensors().filter(|(_, tensor)| tensor.dtype.is_quantized()).count();
+    if n_quantized > 0 {
+        ui.warning(&format!(
+            "{}: {n_quantized} tensors are quantized already: what is measured is the distance from them, not from the model that \
+             was trained",
+            path.display()
+        ));
+    }
+}
+
+/// Rounds rows for a conversion.
+#[derive(Debug)]
+struct Rounder {
+    refiner: Refiner,
+    fingerprint: u64,
+}
+
+impl RowEncoder for Rounder {
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    fn wants(&self, tensor: &str, dtype: DType) -> bool {
+        self.refiner.wants(tensor, dtype)
+    }
+
+    fn encode(
+        &self,
+        rows: &EncodedRows<'_>,
+        blocks: &mut [u8],
+    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let EncodedRows { tensor, dtype, values, weights, level, .. } = *rows;
+        let rows = StockRows { tensor, dtype, rows: rows.rows.clone(), values, weights, level };
+        Ok(self.refiner.refine(&rows, blocks)?)
+    }
+}

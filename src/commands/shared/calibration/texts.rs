@@ -1,0 +1,92 @@
+//! Texts cut into what is read to calibrate and what is left to verify.
+
+use std::{fs, path::Path};
+
+use eval::{
+    Model,
+    chunks::{Chunk, Settings},
+};
+use refine::{Error, moments::Texts};
+
+use super::failed;
+use crate::failure::Failure;
+
+/// Tokens of a window.
+pub const WINDOW: usize = 512;
+/// Windows that verification reads at most.
+pub const VERIFY_WINDOWS: usize = 20;
+/// Fewer windows than this tell nothing: one of them is held out.
+const LEAST_WINDOWS: usize = 4;
+
+/// What is read of the texts.
+#[derive(Debug)]
+pub struct Windows {
+    /// To calibrate: of all texts in turn.
+    pub calibration: Texts,
+    /// What is behind them in their texts.
+    pub rest: Vec<Chunk>,
+}
+
+/// Cuts texts into windows. Each gives as many as the others as long as it has any, so that a long text does not drown a short
+/// one.
+///
+/// # Errors
+/// A text that cannot be read or has less than two windows; texts that are too short together.
+pub fn windows(model: &Model, texts: &[impl AsRef<Path>], n_tokens: usize) -> Result<Windows, Failure> {
+    let mut of_texts = Vec::with_capacity(texts.len());
+    for text in texts {
+        of_texts.push(windows_of(model, text.as_ref())?.into_iter());
+    }
+    let (mut taken, mut n_taken) = (Vec::new(), 0);
+    while n_taken < n_tokens {
+        let before = taken.len();
+        for window in of_texts.iter_mut().filter_map(Iterator::next) {
+            if n_taken < n_tokens {
+                n_taken += window.len();
+                taken.push(window);
+            }
+        }
+        if taken.len() == before {
+            break;
+        }
+    }
+    if n_taken < LEAST_WINDOWS * WINDOW {
+        let needed = LEAST_WINDOWS * WINDOW;
+        let message =
+            format!("the texts have {n_taken} tokens in whole windows, {needed} are needed at least");
+        return Err(
+            Failure::new(message).hint(["some 16,000 tokens, of what the model is used for, do well"])
+        );
+    }
+    let rest = of_texts.into_iter().flatten().filter_map(chunk).collect();
+    Ok(Windows { calibration: Texts::of_windows(taken), rest })
+}
+
+/// All windows of a text to verify on.
+///
+/// # Errors
+/// It cannot be read, or has less than two of them.
+pub fn chunks_of(model: &Model, text: &Path) -> Result<Vec<Chunk>, Failure> {
+    Ok(windows_of(model, text)?.into_iter().filter_map(chunk).collect())
+}
+
+/// Windows of a text, or of chats, a file that ends in `.jsonl`.
+fn windows_of(model: &Model, text: &Path) -> Result<Vec<Vec<u32>>, Failure> {
+    let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
+    let made = match text.extension().is_some_and(|extension| extension == "jsonl") {
+        true => Texts::of_chats(model, &bytes, WINDOW),
+        false => Texts::of_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
+    };
+    let made = made.map_err(|error| match error {
+        Error::Eval(error) => crate::commands::shared::eval_model::at(text, error),
+        error => failed(text, error),
+    })?;
+    Ok(made.windows().to_vec())
+}
+
+/// A window whose second half is predicted; none of one that is not full.
+fn chunk(tokens: Vec<u32>) -> Option<Chunk> {
+    let counted = WINDOW / 2..WINDOW - 1;
+    let targets = tokens.get(counted.start + 1..=counted.end)?.to_vec();
+    (tokens.len() == WINDOW).then_some(Chunk { tokens, counted, targets })
+}

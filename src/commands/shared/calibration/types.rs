@@ -1,0 +1,331 @@
+//! Types chosen under a budget: what each matrix costs alone is measured, what it costs at other types predicted, and the file's
+//! bytes are spent where they help most.
+
+use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
+
+use clap::Args;
+use convert::{
+    Conversion, Input, OutputRequest, PlannedFile,
+    imatrix::Imatrix,
+    recipes::{Reason, Recipe, TensorFacts},
+};
+use eval::Model;
+use quant::Level;
+use refine::{
+    Error, Prober, Refiner, Replacement,
+    budget::{Chosen, Item, Offer, choose, predicted},
+    is_refinable, probe,
+};
+use serde::Serialize;
+use tensor::DType;
+
+use super::{failed, texts::WINDOW};
+use crate::{
+    commands::shared::{progress_line::ProgressLine, quantize_options::Settings, values},
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, human_bytes},
+};
+
+/// Windows that probes read at most: the measure is the same for all matrices, so that few positions tell them apart.
+const PROBE_WINDOWS: usize = 8;
+
+/// Types that are chosen from where nobody says: those that every runtime has fast kernels for.
+const USUAL: &[DType] =
+    &[DType::Q2_K, DType::Q3_K, DType::IQ4_XS, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_0];
+/// The same for rows that are no multiple of 256.
+const USUAL_NARROW: &[DType] =
+    &[DType::Q4_0, DType::IQ4_NL, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0];
+
+// Not a doc comment: clap would print it at the head of `--help`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Types under a budget, with --calibrate")]
+pub struct BudgetArgs {
+    /// Keep the types of TYPE, which is the default where no size is given.
+    #[arg(long, requires = "calibrate", conflicts_with = "budget")]
+    keep_types: bool,
+    /// Choose the type of each matrix by what it costs, so that the file has at most this size: bytes, or K, M, G (1000 each).
+    /// TYPE says which matrices stay as they are, and what the file is called.
+    #[arg(long, value_name = "SIZE", group = "budget", requires = "calibrate", value_parser = parse_size)]
+    target_size: Option<u64>,
+    /// The same with at most so many bits for each weight.
+    #[arg(long, value_name = "BITS", group = "budget", requires = "calibrate", value_parser = parse_bits)]
+    target_bpw: Option<f64>,
+    /// The same with a file at most as large as that of this type.
+    #[arg(long, value_name = "TYPE", group = "budget", requires = "calibrate")]
+    no_larger_than_type: Option<String>,
+    /// Types to choose from, divided by commas; those with fast kernels everywhere by default.
+    #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true)]
+    allow_types: Vec<DType>,
+}
+
+/// `4.2GB`, `850M`, `123456`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "not a size, as in 850M or 4.2GB".to_owned();
+    let plain = text.trim_end_matches(['b', 'B']);
+    let (number, unit) = match plain.as_bytes().last() {
+        Some(b'K' | b'k') => (&plain[..plain.len() - 1], 1e3),
+        Some(b'M' | b'm') => (&plain[..plain.len() - 1], 1e6),
+        Some(b'G' | b'g') => (&plain[..plain.len() - 1], 1e9),
+        _ => (plain, 1.0),
+    };
+    let bytes = number.parse::<f64>().ok().map(|number| (number * unit).round());
+    bytes.filter(|bytes| (1.0..=1e18).contains(bytes)).map(|bytes| bytes as u64).ok_or_else(wrong)
+}
+
+fn parse_bits(text: &str) -> Result<f64, String> {
+    let bits = text.parse::<f64>().ok().filter(|bits| (0.5..=32.0).contains(bits));
+    bits.ok_or_else(|| "not a number of bits, as in 4.25".to_owned())
+}
+
+/// What was chosen, and what was expected of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChosenTypes {
+    /// Bytes that the file may have.
+    pub budget: u64,
+    /// Bytes that it has.
+    pub bytes: u64,
+    /// The divergence that is predicted of these types as codecs make them, in nats.
+    pub predicted: f64,
+    /// The same of the types of the recipe.
+    pub predicted_of_recipe: f64,
+    /// For each tensor its type and what it costs.
+    pub tensors: BTreeMap<String, (&'static str, f64)>,
+}
+
+impl ChosenTypes {
+    fn say(&self, recipe: &str, ui: &Ui) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
+        let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
+        ui.status(&format!(
+            "chose {} for {} of {}: predicted divergence {:.5}, of the types of {recipe} {:.5}",
+            counts.join(", "),
+            human_bytes(self.bytes),
+            human_bytes(self.budget),
+            self.predicted,
+            self.predicted_of_recipe,
+        ));
+    }
+}
+
+/// What the choice is made of.
+pub struct Bench<'a> {
+    pub base: &'a Path,
+    pub model: &'a Model,
+    pub refiner: &'a Refiner,
+    pub imatrix: &'a Imatrix,
+    pub windows: &'a [Vec<u32>],
+    pub level: Level,
+}
+
+/// A matrix whose type is chosen.
+struct Candidate<'a> {
+    facts: TensorFacts<'a>,
+    /// Its type in the recipe.
+    recipe_type: DType,
+    dtypes: Vec<DType>,
+}
+
+impl BudgetArgs {
+    /// Whether types are to be chosen.
+    pub fn is_wanted(&self) -> bool {
+        self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
+    }
+
+    /// Chooses a type for each matrix that `recipe` would quantize, and says what was chosen.
+    ///
+    /// # Errors
+    /// A budget that is too small, a model that cannot be run, an interruption.
+    pub fn choose(
+        &self,
+        recipe: &'static Recipe,
+        settings: &Settings,
+        bench: &Bench<'_>,
+        ui: &Ui,
+    ) -> Result<(BTreeMap<String, DType>, ChosenTypes), Failure> {
+        let wrong = |error: convert::Error| Failure::at(bench.base, error);
+        let conversion = Conversion::open_gguf(bench.base).map_err(wrong)?;
+        let plan_of = |recipe| {
+            let request = OutputRequest::by_rules(recipe);
+            let mut files = conversion.input().plan(&request, &settings.request()).map_err(wrong)?;
+            match files.len() {
+                1 => Ok(files.swap_remove(0)),
+                _ => Err(Failure::usage("types under a budget are chosen for a file in one piece")),
+            }
+        };
+        let file = plan_of(recipe)?;
+        let tensors = conversion.input().tensors(recipe);
+        let candidates = self.candidates(&file, &tensors);
+        // All bytes but those of the matrices to choose for stay as they are in the recipe.
+        let padded = |facts: &TensorFacts<'_>, dtype: DType| -> u64 {
+            let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
+            n_bytes.next_multiple_of(gguf::DEFAULT_ALIGNMENT.into())
+        };
+        let of_recipe: u64 = candidates.iter().map(|it| padded(&it.facts, it.recipe_type)).sum();
+        let fixed = file.plan.file_len() - of_recipe;
+        let budget = match (self.target_size, self.target_bpw, &self.no_larger_than_type) {
+            (Some(size), ..) => size,
+            (_, Some(bits), _) => {
+                // Bits of a weight count data alone.
+                let data =
+                    |of: fn(&gguf::PlannedTensor) -> u64| file.plan.tensors().iter().map(of).sum::<u64>();
+                let header = file.plan.file_len() - data(|tensor| tensor.n_bytes);
+                (bits * data(|tensor| tensor.shape.n_elems()) as f64 / 8.0) as u64 + header
+            }
+            (.., Some(name)) => {
+                let other = Recipe::from_name(name).map_err(Failure::usage)?;
+                plan_of(other)?.plan.file_len()
+            }
+            _ => file.plan.file_len(),
+        };
+        let (items, predicted_of_recipe) = measure(&candidates, bench, &padded, ui)?;
+        let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(|error| {
+            let least = items.iter().filter_map(|item| item.offers.iter().map(|it| it.n_bytes).min());
+            let needed = human_bytes(fixed + least.sum::<u64>());
+            Failure::new(error).hint([format!(
+                "a file of these types has {needed} at least; --allow-types says which there are"
+            )])
+        })?;
+        let (dtypes, told) = told((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
+        told.say(file.recipe.name, ui);
+        Ok((dtypes, told))
+    }
+
+    /// Matrices that the recipe quantizes, unless somebody named their type.
+    fn candidates<'a>(&self, file: &PlannedFile, tensors: &[TensorFacts<'a>]) -> Vec<Candidate<'a>> {
+        let mut candidates = Vec::new();
+        for choice in &file.choices {
+            let facts = tensors[choice.tensor];
+            let is_named = matches!(
+                choice.reason,
+                Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption
+            );
+            if !choice.dtype.is_quantized() || is_named {
+                continue;
+            }
+            let fits = |dtype: &&DType| facts.shape.row_elems().is_multiple_of(dtype.block_elems());
+            let usual = if facts.shape.row_elems().is_multiple_of(256) { USUAL } else { USUAL_NARROW };
+            let allowed = if self.allow_types.is_empty() { usual } else { &self.allow_types };
+            let mut dtypes: Vec<DType> = allowed.iter().filter(fits).copied().collect();
+            // Where none of the allowed ones fits, the recipe's stays.
+            if dtypes.is_empty() {
+                dtypes.push(choice.dtype);
+            }
+            candidates.push(Candidate { facts, recipe_type: choice.dtype, dtypes });
+        }
+        candidates
+    }
+}
+
+/// Types of all tensors, and what is told of them.
+fn told(
+    (file, tensors): (&PlannedFile, &[TensorFacts<'_>]),
+    (items, chosen): (&[Item], &Chosen),
+    predicted_of_recipe: f64,
+    (budget, fixed): (u64, u64),
+) -> (BTreeMap<String, DType>, ChosenTypes) {
+    let of_recipe = file.choices.iter().map(|it| (tensors[it.tensor].name.to_owned(), it.dtype));
+    let mut dtypes: BTreeMap<String, DType> = of_recipe.collect();
+    let mut told = BTreeMap::new();
+    for (item, pick) in items.iter().zip(&chosen.picks) {
+        let offer = item.offers[*pick];
+        dtypes.insert(item.name.clone(), offer.dtype);
+        told.insert(item.name.clone(), (offer.dtype.name(), offer.cost));
+    }
+    let told = ChosenTypes {
+        budget,
+        bytes: fixed + chosen.n_bytes,
+        predicted: chosen.cost,
+        predicted_of_recipe,
+        tensors: told,
+    };
+    (dtypes, told)
+}
+
+/// Measures what each matrix costs at one type, and predicts the others; and the sum over the recipe's own types.
+fn measure(
+    candidates: &[Candidate<'_>],
+    bench: &Bench<'_>,
+    padded: &dyn Fn(&TensorFacts<'_>, DType) -> u64,
+    ui: &Ui,
+) -> Result<(Vec<Item>, f64), Failure> {
+    let weights = |name: &str| bench.imatrix.entries.get(name).map(|entry| &entry.weights[..]);
+    // The type in the middle of those that there are: neither so fine that its divergence is lost in rounding, nor so coarse that
+    // it says little of finer ones.
+    let probed: Vec<DType> = candidates
+        .iter()
+        .map(|it| {
+            let mut dtypes = it.dtypes.clone();
+            dtypes.sort_by(|a, b| a.bits_per_elem().total_cmp(&b.bits_per_elem()));
+            dtypes[(dtypes.len() - 1) / 2]
+        })
+        .collect();
+    let names: Vec<String> = candidates.iter().map(|it| it.facts.name.to_owned()).collect();
+    let types = names.iter().map(String::as_str).zip(probed.iter().copied()).collect();
+    let line = ProgressLine::new("matrices", names.len());
+    let mut prober = Stock { bench, types, line, ui };
+    let windows: Vec<Vec<u32>> =
+        bench.windows.iter().filter(|window| window.len() == WINDOW).take(PROBE_WINDOWS).cloned().collect();
+    let costs = probe(bench.model, &windows, &names, &mut prober).map_err(|error| match error {
+        Error::Interrupted => Failure::interrupted(),
+        error => failed(bench.base, error),
+    })?;
+    let (mut items, mut of_recipe) = (Vec::with_capacity(candidates.len()), 0.0);
+    for ((candidate, probed), cost) in candidates.iter().zip(&probed).zip(costs) {
+        let Candidate { facts, dtypes, recipe_type } = candidate;
+        let mut all = dtypes.clone();
+        if !all.contains(recipe_type) && is_refinable(*recipe_type) {
+            all.push(*recipe_type);
+        }
+        let errors = bench.refiner.stock_errors(facts.name, &all, weights(facts.name), bench.level);
+        let errors = errors.map_err(|error| failed(bench.base, error))?;
+        let error_of = |dtype: DType| Some(errors.as_ref()?[all.iter().position(|it| *it == dtype)?]);
+        let offer = |dtype: &DType| {
+            let errors = error_of(*dtype).zip(error_of(*probed));
+            let bits = (dtype.bits_per_elem(), probed.bits_per_elem());
+            Offer { dtype: *dtype, n_bytes: padded(facts, *dtype), cost: predicted(cost, errors, bits) }
+        };
+        of_recipe += offer(recipe_type).cost;
+        items.push(Item { name: facts.name.to_owned(), offers: dtypes.iter().map(offer).collect() });
+    }
+    Ok((items, of_recipe))
+}
+
+/// Replaces matrices with what codecs make of them.
+struct Stock<'a> {
+    bench: &'a Bench<'a>,
+    types: BTreeMap<&'a str, DType>,
+    line: ProgressLine,
+    ui: &'a Ui,
+}
+
+impl Prober for Stock<'_> {
+    fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error> {
+        let dtype = self.types.get(tensor).copied().unwrap_or(DType::Q8_0);
+        let weights = self.bench.imatrix.entries.get(tensor).map(|entry| &entry.weights[..]);
+        self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
+    }
+
+    fn progress(&mut self, done: usize, of: usize) -> bool {
+        let _ = of;
+        self.line.update(self.ui, done, || "probed".to_owned());
+        !cancel_on_interrupt().load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_bits() {
+        for (text, bytes) in [("4.2GB", 4_200_000_000), ("850M", 850_000_000), ("1.5k", 1500), ("12", 12)] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for text in ["", "GB", "-1M", "0", "many", "1e30"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_bits("4.25"), Ok(4.25));
+        assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
+    }
+}

@@ -1,0 +1,248 @@
+//! `gguf-quantize --calibrate`: the same bytes on any number of threads and at every CPU level, the same size as the stock result,
+//! closer to the base; going on where a run was stopped; what is refused and what is warned of.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{fs, path::PathBuf};
+
+use common::{Output, Sandbox, verify};
+use serde_json::Value;
+
+fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
+}
+
+fn succeed(ran: Output) -> Output {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran
+}
+
+/// The base, and a text of 11 kB: about 9,000 tokens of the tiny vocabulary.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
+    let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
+    fs::copy(license, sandbox.path("text")).unwrap();
+    sandbox
+}
+
+const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
+/// All but the attention of the first layer stays as it is: little to do where it is done often.
+const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
+
+fn calibrated(sandbox: &Sandbox, args: &[&str]) -> Output {
+    succeed(quantize(sandbox, &[args, TOKENS].concat()))
+}
+
+fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf::Model) {
+    (fs::read(sandbox.path(name)).unwrap(), gguf::Model::open(&sandbox.path(name)).unwrap())
+}
+
+#[test]
+fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
+    let sandbox = sandbox();
+    let args = ["base.gguf", "out/1", "q4_k_m,q2_k", "-q", "--no-verify"];
+    let mut files = Vec::new();
+    for (threads, level) in [("1", None), ("2", None), ("3", Some("scalar")), ("7", Some("avx2"))] {
+        let out = format!("out/{threads}-{{ftype}}.gguf");
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
+        command.args([&["base.gguf", &out][..], &args[2..], FEW, TOKENS, &["-j", threads]].concat());
+        if let Some(level) = level {
+            command.env(quant::LEVEL_VARIABLE, level);
+        }
+        let ran = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        // A level that this machine lacks is refused by name, and tested where it is there.
+        if ran.status.code() != Some(0) && level.is_some_and(|level| stderr.contains(level)) {
+            continue;
+        }
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
+        files.push(
+            ["q4_k_m", "q2_k"]
+                .map(|ftype| fs::read(sandbox.path(&format!("out/{threads}-{ftype}.gguf"))).unwrap()),
+        );
+    }
+    assert!(files.len() >= 3);
+    assert!(files.iter().all(|file| *file == files[0]));
+}
+
+#[test]
+fn the_same_types_and_sizes_with_less_error() {
+    let sandbox = sandbox();
+    let ran = calibrated(&sandbox, &["base.gguf", "ours.gguf", "q4_k_m", "--json"]);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let gained = &json["calibration"][0];
+    for (role, of) in gained["roles"].as_object().unwrap() {
+        let (stock, ours) = (of["held_out_stock"].as_f64().unwrap(), of["held_out"].as_f64().unwrap());
+        assert!(ours < stock, "{role}: {ours} of {stock}");
+    }
+    assert_eq!(gained["roles"].as_object().unwrap().len(), 8);
+    let verified = &gained["verified"];
+    assert!(verified["windows"].as_u64().unwrap() >= 2, "{gained}");
+    assert!(verified["ratio"]["value"].as_f64().unwrap() < 1.0, "{gained}");
+    assert_eq!(sandbox.listing(".").keys().filter(|name| name.contains("stock")).count(), 0);
+
+    // Against the file that the same importance matrix makes without it.
+    let eval = env!("CARGO_BIN_EXE_gguf-eval");
+    succeed(sandbox.run(eval, &["imatrix", "base.gguf", "--text", "text", "-o", "im.gguf", "-n", "4", "-q"]));
+    succeed(quantize(&sandbox, &["--imatrix", "im.gguf", "base.gguf", "stock.gguf", "q4_k_m", "-q"]));
+    let ((ours, ours_model), (stock, stock_model)) =
+        (header_and_data(&sandbox, "ours.gguf"), header_and_data(&sandbox, "stock.gguf"));
+    let mut n_changed = 0;
+    for ((file, of_stock), (our_file, of_ours)) in stock_model.tensors().zip(ours_model.tensors()) {
+        let what = |info: &gguf::TensorInfo| (info.name.clone(), info.dtype, info.shape, info.n_bytes);
+        assert_eq!(what(of_stock), what(of_ours));
+        n_changed += usize::from(file.data(of_stock).unwrap() != our_file.data(of_ours).unwrap());
+    }
+    assert_eq!(n_changed, 15, "the matrices of both layers and the output");
+    // The header says how it was made, and no more.
+    assert!(ours.len() <= stock.len() + 256, "{} of {}", ours.len(), stock.len());
+    let key = ours_model.get("gguf_tools.calibration").and_then(gguf::Value::as_str).unwrap();
+    assert!(key.starts_with("feedback 1, 2048 tokens, "), "{key}");
+    assert_eq!(
+        ours_model.get("quantize.imatrix.entries_count"),
+        stock_model.get("quantize.imatrix.entries_count")
+    );
+
+    let (code, problems, _) = verify(&sandbox, &["ours.gguf"]);
+    assert_eq!((code, problems.len()), (Some(0), 0), "{problems:?}");
+}
+
+#[test]
+fn statistics_are_kept_and_those_of_another_model_refused() {
+    let sandbox = sandbox();
+    let with = |args: &[&'static str]| {
+        [args, &["q4_0", "-q", "--no-verify", "--statistics", "kept"][..], FEW, TOKENS].concat()
+    };
+    succeed(quantize(&sandbox, &with(&["base.gguf", "a.gguf"])));
+    let kept = sandbox.listing("kept");
+    assert!(!kept.is_empty());
+    succeed(quantize(&sandbox, &with(&["base.gguf", "b.gguf"])));
+    assert_eq!(sandbox.listing("kept"), kept);
+    assert_eq!(fs::read(sandbox.path("a.gguf")).unwrap(), fs::read(sandbox.path("b.gguf")).unwrap());
+
+    succeed(sandbox.convert(&["llama", "other.gguf", "-t", "f16", "-q"]));
+    let ran = quantize(&sandbox, &with(&["other.gguf", "c.gguf"]));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("another model"), "{}", ran.stderr);
+    assert!(!sandbox.path("c.gguf").exists());
+}
+
+#[test]
+fn what_is_refused_and_what_is_warned_of() {
+    let sandbox = sandbox();
+    // Before the model runs.
+    let ran = quantize(&sandbox, &[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
+    assert!(ran.stderr.starts_with("error: output `base.gguf` is the input\n"), "{}", ran.stderr);
+    fs::write(sandbox.path("short"), "a few words").unwrap();
+    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--calibrate", "short"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("short") && ran.stderr.contains("tokens"), "{}", ran.stderr);
+    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--calibrate", "none"]);
+    assert!(ran.stderr.starts_with("error: none: cannot open: "), "{}", ran.stderr);
+    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--no-verify"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty() && !sandbox.path("x.gguf").exists());
+
+    succeed(quantize(&sandbox, &["base.gguf", "q8.gguf", "q8_0", "-q"]));
+    let ran = calibrated(
+        &sandbox,
+        &[&["--allow-requantize", "q8.gguf", "x.gguf", "q4_0", "--no-verify"][..], FEW].concat(),
+    );
+    assert!(ran.stderr.contains("16 tensors are quantized already"), "{}", ran.stderr);
+    // More was asked for than there is.
+    let args = [
+        "base.gguf",
+        "y.gguf",
+        "q4_0",
+        "--no-verify",
+        "--calibrate",
+        "text",
+        "--calibration-tokens",
+        "100000",
+    ];
+    let ran = succeed(quantize(&sandbox, &args));
+    assert!(ran.stderr.contains("100000 were asked for"), "{}", ran.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
+    use std::{
+        process::Stdio,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    let sandbox = sandbox();
+    let args = ["base.gguf", "out/x.gguf", "q4_k_m", "-q", "-j", "1", "--no-verify", "--statistics", "kept"];
+    let args = [&args[..], &["--tensor-type", "ffn|token_embd=bf16"], TOKENS].concat();
+    let journal = sandbox.path("out/.x.gguf.journal");
+    let mut child = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
+    let mut child = child.args(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while !fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\"")) {
+        assert!(begun.elapsed() < Duration::from_secs(600), "no rows are noted");
+        assert!(child.try_wait().unwrap().is_none(), "ended before rows were noted");
+        thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!sandbox.path("out/x.gguf").exists());
+    // With another text there is nothing to go on with.
+    fs::write(sandbox.path("more"), fs::read(sandbox.path("text")).unwrap().repeat(2)).unwrap();
+    let other: Vec<&str> = args
+        .iter()
+        .map(|arg| match *arg {
+            "text" => "more",
+            "kept" => "kept too",
+            arg => arg,
+        })
+        .collect();
+    let ran = quantize(&sandbox, &[&other[..], &["--resume"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--calibrate` was `text` and is `more`"), "{}", ran.stderr);
+    succeed(quantize(&sandbox, &[&args[..], &["--resume"]].concat()));
+    let whole: Vec<&str> =
+        args.iter().map(|arg| if *arg == "out/x.gguf" { "whole.gguf" } else { *arg }).collect();
+    succeed(quantize(&sandbox, &whole));
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert_eq!(read("out/x.gguf"), read("whole.gguf"));
+}
+
+#[test]
+fn types_under_a_budget_fill_it_and_replay() {
+    let sandbox = sandbox();
+    let budget = |out: &'static str, budget: [&'static str; 2]| {
+        let args = ["base.gguf", out, "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
+        quantize(&sandbox, &[&args[..], &budget, TOKENS].concat())
+    };
+    let ran = succeed(
+        sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["base.gguf", "stock.gguf", "q4_k_m", "-q"]),
+    );
+    assert_eq!(ran.code, Some(0));
+    let size = |name: &str| fs::metadata(sandbox.path(name)).unwrap().len();
+    let args = ["base.gguf", "ours.gguf", "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
+    let more = ["--target-size", "800K", "--save-recipe", "recipe.json"];
+    let ran = succeed(quantize(&sandbox, &[&args[..], &more, TOKENS].concat()));
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let types = &json["calibration"][0]["types"];
+    let figure = |name: &str| types[name].as_f64().unwrap();
+    assert_eq!((figure("budget"), figure("bytes")), (800_000.0, size("ours.gguf") as f64));
+    assert!(size("ours.gguf") <= 800_000);
+    assert!(figure("predicted") > 0.0 && figure("predicted_of_recipe") > 0.0);
+    // The recipe alone makes the same types.
+    succeed(quantize(&sandbox, &["--recipe", "recipe.json", "base.gguf", "again.gguf", "-q"]));
+    let dtypes = |name: &str| -> Vec<(String, String)> {
+        let model = gguf::Model::open(&sandbox.path(name)).unwrap();
+        model.tensors().map(|(_, it)| (it.name.clone(), it.dtype.name().to_owned())).collect()
+    };
+    assert_eq!(dtypes("again.gguf"), dtypes("ours.gguf"));
+    assert_ne!(dtypes("stock.gguf"), dtypes("ours.gguf"));
+
+    let ran = budget("x.gguf", ["--target-size", "100K"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the smallest types make"), "{}", ran.stderr);
+    assert!(!sandbox.path("x.gguf").exists());
+}
