@@ -100,10 +100,13 @@ pub struct StockRows<'a> {
 /// A tensor, which matrix of a stack, and the type that it becomes.
 type Key = (String, usize, DType);
 
+/// What the rows of a matrix share, made by whoever comes first; none where they stay as they are.
+type Prepared = OnceLock<Result<Option<Rounding>, Arc<Error>>>;
+
 /// A matrix that rows may come of.
 struct Ready {
     key: Key,
-    prepared: Arc<OnceLock<Result<Option<Rounding>, Arc<Error>>>>,
+    prepared: Arc<Prepared>,
 }
 
 /// Rounds the rows of a model's matrices.
@@ -285,11 +288,7 @@ impl Refiner {
     }
 
     /// The place of a matrix among those that are kept. Whoever finds it empty fills it, others wait.
-    fn prepared(
-        &self,
-        rows: &StockRows<'_>,
-        expert: usize,
-    ) -> Arc<OnceLock<Result<Option<Rounding>, Arc<Error>>>> {
+    fn prepared(&self, rows: &StockRows<'_>, expert: usize) -> Arc<Prepared> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |it: &Ready| it.key.0 == rows.tensor && it.key.1 == expert && it.key.2 == rows.dtype;
         if let Some(found) = ready.iter().find(|it| is_it(it)) {
