@@ -138,7 +138,7 @@ impl Calibration {
         let file = gguf::Model::open(base).map_err(|error| at(base, eval::Error::Gguf(error)))?;
         let refiner =
             Refiner::new(file, moments, refine::candidates(level), n_threads).map_err(Failure::new)?;
-        let decides = Sha256::digest(format!("{METHOD}\n{}\n", fingerprint));
+        let decides = Sha256::digest(format!("{METHOD}\n{fingerprint}\n"));
         Ok(Calibration {
             args: args.clone(),
             base: base.to_owned(),

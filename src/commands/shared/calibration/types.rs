@@ -306,8 +306,7 @@ impl Prober for Stock<'_> {
         self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
     }
 
-    fn progress(&mut self, done: usize, of: usize) -> bool {
-        let _ = of;
+    fn progress(&mut self, done: usize, _: usize) -> bool {
         self.line.update(self.ui, done, || "probed".to_owned());
         !cancel_on_interrupt().load(Ordering::Relaxed)
     }
