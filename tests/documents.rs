@@ -1,9 +1,14 @@
-//! The worked example of ARCHITECTURE.md: each of its numbers comes out of the program.
+//! The documents: the worked example of ARCHITECTURE.md, whose numbers come out of the program; the book and its commands.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
-use std::fs;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fs,
+    path::Path,
+};
 
 use common::{Sandbox, golden};
 use serde_json::Value as Json;
@@ -59,4 +64,68 @@ fn the_tensor_that_architecture_md_follows() {
 fn half(bits: u16) -> f32 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
     (1.0 + fraction / 1024.0) * 2f32.powi(exponent - 15)
+}
+
+/// README and the chapters of the book, by their paths.
+fn pages() -> BTreeMap<String, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let names = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let chapters = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    let paths = chapters.chain(["README.md".to_owned()]);
+    paths.map(|path| (path.clone(), fs::read_to_string(root.join(&path)).unwrap())).collect()
+}
+
+/// What stands between the brackets of each link in a page, but for links to elsewhere.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    targets.filter(|target| !target.contains("://") && !target.starts_with('#'))
+}
+
+#[test]
+fn the_book_has_every_page_and_its_links_lead_somewhere() {
+    let pages = pages();
+    let listed: BTreeSet<String> = links(&pages["docs/SUMMARY.md"]).map(|name| format!("docs/{name}")).collect();
+    let chapters = pages.keys().filter(|path| path.starts_with("docs/") && *path != "docs/SUMMARY.md");
+    assert_eq!(chapters.cloned().collect::<BTreeSet<_>>(), listed, "docs/SUMMARY.md lists the chapters");
+    for (path, page) in &pages {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        for link in links(page) {
+            let target = folder.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(target.exists(), "{path}: `{link}` leads nowhere");
+        }
+    }
+}
+
+/// Lines of the blocks of a page that are marked with `sh`; those that need a network, or a model that is not here, are
+/// marked with `console`.
+fn commands(page: &str) -> String {
+    let blocks = page.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
+    blocks.flat_map(|block| [block, "\n"]).collect()
+}
+
+#[test]
+#[cfg(unix)]
+fn every_command_of_the_book_runs() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_gguf-convert")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap_or_default());
+    let mut n_commands = 0;
+    for (name, page) in pages() {
+        let script = commands(&page);
+        let n = script.lines().filter(|line| line.starts_with("gguf-")).count();
+        if n == 0 {
+            assert_eq!(script, "", "{name}");
+            continue;
+        }
+        n_commands += n;
+        let sandbox = Sandbox::with_golden("llama");
+        fs::rename(sandbox.path("llama"), sandbox.path("Llama-3.2-1B")).unwrap();
+        let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(40);
+        for name in ["wiki.test.raw", "calibration.txt"] {
+            fs::write(sandbox.path(name), &text).unwrap();
+        }
+        fs::write(sandbox.path("hellaswag.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3)).unwrap();
+        let ran = sandbox.command("sh").args(["-euc", &script]).env("PATH", &path).output().unwrap();
+        assert!(ran.status.success(), "{name}: {}\n{script}", String::from_utf8_lossy(&ran.stderr));
+    }
+    assert!(n_commands >= 30, "{n_commands} commands were run");
 }

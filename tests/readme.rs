@@ -104,6 +104,52 @@ fn foreign_options() -> String {
     out + "\n"
 }
 
+/// What each type costs, as `--help` has it.
+fn types() -> String {
+    let mut out = String::from(
+        "Bits a weight of Qwen3 14B, whose rows hold whole blocks, by the types that the reference gives its tensors; and the mean \
+         divergence in nats from f32 of a GPT-2 of 11 million weights that was trained in full precision, 256 wide (PyPI \
+         microformer-mgm 0.5.8), over 48 windows of 128 tokens that it generated itself. It is tiny, so that it loses far more than \
+         what people run; the order of types is what the table is for. `scripts/measure-types` measures it.\n\n\
+         | type | bits | of the measured model | divergence | with an importance matrix | |\n|---|---:|---:|---:|---:|---|\n",
+    );
+    for line in include_str!("../src/commands/shared/types_measured.tsv").lines().filter(|line| !line.starts_with('#')) {
+        let [name, bits, own, plain, weighted] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let recipe = RECIPES.iter().find(|recipe| recipe.name == name).unwrap();
+        let _ = writeln!(out, "| {name} | {bits} | {own} | {plain} | {weighted} | {} |", recipe.about);
+    }
+    out
+}
+
+/// The first file of the dry run in `tests/snapshots` as a picture of a terminal.
+fn dry_run() -> String {
+    let text = include_str!("snapshots/gguf-convert-dry-run.txt");
+    let (first, _) = text.split_once("\n\nout/").unwrap();
+    let command = "$ gguf-convert llama out/ --type q4_k_m --dry-run";
+    let lines: Vec<String> =
+        [command, ""].into_iter().chain(first.lines()).map(|line| line.chars().take(104).collect()).collect();
+    let height = 16 * lines.len() + 24;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 {height}\" font-family=\"monospace\" font-size=\"12\">\n\
+         <rect width=\"800\" height=\"{height}\" rx=\"6\" fill=\"#1b1f23\"/>\n"
+    );
+    for (row, line) in lines.iter().enumerate() {
+        let line = line.replace('&', "&amp;").replace('<', "&lt;");
+        let _ = writeln!(out, "<text x=\"14\" y=\"{}\" fill=\"#e4e7ea\" xml:space=\"preserve\">{line}</text>", 24 + 16 * row);
+    }
+    out + "</svg>\n"
+}
+
+/// Compares a whole file with what it should be, or writes it.
+fn check_file(file: &str, want: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, want).unwrap();
+    } else {
+        assert_eq!(fs::read_to_string(&path).unwrap(), want, "{file}: run `BLESS=1 cargo test --test readme`");
+    }
+}
+
 /// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or writes it.
 fn check(file: &str, name: &str, want: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -123,5 +169,7 @@ fn documents_are_printed_from_the_registries() {
     check("docs/architectures.md", "table", &table());
     check("docs/projectors.md", "projectors", &projectors());
     check("docs/coming-from-llama-cpp.md", "options", &foreign_options());
+    check("docs/choosing-a-type.md", "types", &types());
+    check_file("docs/dry-run.svg", &dry_run());
     check("README.md", "counts", &counts());
 }
