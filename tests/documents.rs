@@ -5,8 +5,7 @@ mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
-    fs,
+    env, fs,
     path::Path,
 };
 
@@ -69,7 +68,9 @@ fn half(bits: u16) -> f32 {
 /// README and the chapters of the book, by their paths.
 fn pages() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let names = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = fs::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let chapters = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
     let paths = chapters.chain(["README.md".to_owned()]);
     paths.map(|path| (path.clone(), fs::read_to_string(root.join(&path)).unwrap())).collect()
@@ -84,7 +85,8 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn the_book_has_every_page_and_its_links_lead_somewhere() {
     let pages = pages();
-    let listed: BTreeSet<String> = links(&pages["docs/SUMMARY.md"]).map(|name| format!("docs/{name}")).collect();
+    let listed: BTreeSet<String> =
+        links(&pages["docs/SUMMARY.md"]).map(|name| format!("docs/{name}")).collect();
     let chapters = pages.keys().filter(|path| path.starts_with("docs/") && *path != "docs/SUMMARY.md");
     assert_eq!(chapters.cloned().collect::<BTreeSet<_>>(), listed, "docs/SUMMARY.md lists the chapters");
     for (path, page) in &pages {
@@ -119,11 +121,13 @@ fn every_command_of_the_book_runs() {
         n_commands += n;
         let sandbox = Sandbox::with_golden("llama");
         fs::rename(sandbox.path("llama"), sandbox.path("Llama-3.2-1B")).unwrap();
-        let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(40);
+        let text =
+            "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(40);
         for name in ["wiki.test.raw", "calibration.txt"] {
             fs::write(sandbox.path(name), &text).unwrap();
         }
-        fs::write(sandbox.path("hellaswag.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3)).unwrap();
+        fs::write(sandbox.path("hellaswag.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3))
+            .unwrap();
         let ran = sandbox.command("sh").args(["-euc", &script]).env("PATH", &path).output().unwrap();
         assert!(ran.status.success(), "{name}: {}\n{script}", String::from_utf8_lossy(&ran.stderr));
     }

@@ -113,7 +113,10 @@ fn types() -> String {
          what people run; the order of types is what the table is for. `scripts/measure-types` measures it.\n\n\
          | type | bits | of the measured model | divergence | with an importance matrix | |\n|---|---:|---:|---:|---:|---|\n",
     );
-    for line in include_str!("../src/commands/shared/types_measured.tsv").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../src/commands/shared/types_measured.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         let [name, bits, own, plain, weighted] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
         let recipe = RECIPES.iter().find(|recipe| recipe.name == name).unwrap();
         let _ = writeln!(out, "| {name} | {bits} | {own} | {plain} | {weighted} | {} |", recipe.about);
@@ -135,7 +138,11 @@ fn dry_run() -> String {
     );
     for (row, line) in lines.iter().enumerate() {
         let line = line.replace('&', "&amp;").replace('<', "&lt;");
-        let _ = writeln!(out, "<text x=\"14\" y=\"{}\" fill=\"#e4e7ea\" xml:space=\"preserve\">{line}</text>", 24 + 16 * row);
+        let _ = writeln!(
+            out,
+            "<text x=\"14\" y=\"{}\" fill=\"#e4e7ea\" xml:space=\"preserve\">{line}</text>",
+            24 + 16 * row
+        );
     }
     out + "</svg>\n"
 }
@@ -146,7 +153,11 @@ fn check_file(file: &str, want: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, want).unwrap();
     } else {
-        assert_eq!(fs::read_to_string(&path).unwrap(), want, "{file}: run `BLESS=1 cargo test --test readme`");
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            want,
+            "{file}: run `BLESS=1 cargo test --test readme`"
+        );
     }
 }
 

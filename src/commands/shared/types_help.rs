@@ -29,7 +29,9 @@ pub(in crate::commands) fn types_help(examples: &str) -> String {
             .find(|cells| cells[0] == recipe.name)
             .unwrap_or_default();
         rows.push(
-            [&format!("  {}", recipe.name), &number, bits, plain, weighted, &about].map(str::to_owned).to_vec(),
+            [&format!("  {}", recipe.name), &number, bits, plain, weighted, &about]
+                .map(str::to_owned)
+                .to_vec(),
         );
     }
     format!("{examples}\n\nTypes:\n{}\n{EXPLANATION}", table(&rows, &[1, 2, 3, 4]))
@@ -41,7 +43,11 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_of_types_that_there_are() {
-        let names: Vec<&str> = MEASURED.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').next().unwrap()).collect();
+        let names: Vec<&str> = MEASURED
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split('\t').next().unwrap())
+            .collect();
         assert!(names.len() > 30);
         for name in names {
             assert!(RECIPES.iter().any(|recipe| recipe.name == name), "{name}");
