@@ -77,7 +77,13 @@ const PARTS: &[Part] = &[
         "The call",
         "What is wrong with a call is said before anything is read; the exit code is 2.",
         &[
-            ("An option of another program", AS_IT_IS, CONVERT, &["llama", "--outtype", "q8_0"], 2),
+            (
+                "An option of another program",
+                AS_IT_IS,
+                CONVERT,
+                &["llama", "--type", "q8_0", "--fuse-qkv"],
+                2,
+            ),
             ("A type that there is not", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4km"], 2),
             ("An argument that is missing", AS_IT_IS, INSPECT, &["show"], 2),
         ],

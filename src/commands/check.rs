@@ -242,9 +242,9 @@ fn digest(path: &Path) -> Result<String, Failure> {
 }
 
 fn read(path: &Path) -> Result<Baseline, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::at(path, error).hint(["a baseline is written with --save"]))
+    let advice = ["a baseline is written with --save, of a file that is known to be good"];
+    let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error).hint(advice))?;
+    serde_json::from_str(&text).map_err(|error| Failure::at(path, error).hint(advice))
 }
 
 /// Windows, perplexity, and with a base the divergence from it.
