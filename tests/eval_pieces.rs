@@ -19,12 +19,8 @@ const ALLOWED_OF_STATE: f32 = 0.1;
 /// The same of models whose goldens magnify rounding: layers of Gemma 4 are scaled by 0.001 to 0.09, see `tests/logits.rs`.
 const ILL_CONDITIONED: &[(&str, f32)] = &[("gemma4-moe", 2e-4)];
 
-/// Files that are refused, rightly, with a part of the error: shared keys and values without a layer to have them from; experts
-/// that lie the other way round than in the Hub's files.
-const REFUSED: &[(&str, &str)] = &[
-    ("gemma3n-old", "gemma3n.attention.shared_kv_layers"),
-    ("qwen3vlmoe", "`blk.0.ffn_up_exps.weight` has the shape"),
-];
+/// Files that are refused, rightly, with a part of the error: shared keys and values without a layer to have them from.
+const REFUSED: &[(&str, &str)] = &[("gemma3n-old", "gemma3n.attention.shared_kv_layers")];
 
 /// Families that can be run, and whose files by the reference's converter lack a key that llama.cpp asks for.
 const WITHOUT_KEY: &[&str] = &["exaone", "qwen"];

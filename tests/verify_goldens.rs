@@ -107,8 +107,6 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     // The shared part, which is all that a dense model has, is of another width than the one that becomes the key.
     ("granite4", &["tensor_shape"], "`granite.feed_forward_length` is 64"),
     ("granitehybrid", &["tensor_shape"], "`granitehybrid.feed_forward_length` is 64"),
-    // Experts that transformers 5 makes lie the other way round than the Hub's, which it takes them for.
-    ("qwen3vlmoe", &["tensor_shape"], "`blk.0.ffn_up_exps.weight` has the shape"),
     // Its layers that share keys and values have none of their kind before them.
     ("gemma3n-old", &["key"], "gemma3n.attention.shared_kv_layers"),
     // It writes the number of the one token that the released tokenizers have.

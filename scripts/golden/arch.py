@@ -170,7 +170,7 @@ def make_world(folder: Path, vocab_size: int, spec: dict) -> None:
 
 def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
     """The checkpoint as the reference is given it: the same folder, unless it stops on that."""
-    if not (spec.get("reference") or spec.get("without")):
+    if not (spec.get("reference") or spec.get("without") or spec.get("given_as")):
         return folder
     from safetensors.torch import load_file, save_file
     copy = scratch / folder.name
@@ -182,6 +182,10 @@ def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
     if without := spec.get("without"):
         tensors = {name: value for name, value in load_file(copy / "model.safetensors").items()
             if not name.endswith(without)}
+        save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    # The same weights in the Hub's layout, where the reference reads that alone.
+    if given_as := spec.get("given_as"):
+        tensors = EXTRA[given_as](load_file(copy / "model.safetensors"), None)
         save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     return copy
 

@@ -91,7 +91,8 @@ WRAPPERS = {
         dict(head_dim=8, rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER),
     "qwen3vlmoe": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
         dict(head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,
-             rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER),
+             rope_parameters=dict(ROPE3, mrope_interleaved=True)), vision_config=QWEN3_TOWER,
+        more=dict(given_as="turned_experts")),
     # The Hub's experts are (experts, in, out), which the reference takes all for; transformers 5 saves (experts, out, in).
     "qwen3vlmoe-old": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
         dict(head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,

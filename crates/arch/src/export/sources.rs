@@ -183,7 +183,8 @@ fn spelled(found: &Found, name: usize, xid: u64) -> String {
 /// Shapes that a source tensor may have had of which these were made, likely ones first.
 fn candidates(made: &[Made<'_>]) -> Vec<Vec<u64>> {
     let first = &made[0].dims;
-    let is_transposed = |made: &&Made<'_>| matches!(made.found.rule.rows, RowRule::Transposed(_));
+    let is_transposed =
+        |made: &&Made<'_>| matches!(made.found.rule.rows, RowRule::Transposed(_) | RowRule::AsShape(_));
     if let Some(transposed) = made.iter().find(is_transposed) {
         let total: u64 = made.iter().fold(0, |sum, made| sum.saturating_add(made.shape.n_elems()));
         let dim = |dims: &[u64], at: usize| dims.get(at).copied().unwrap_or(1);

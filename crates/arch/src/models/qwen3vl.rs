@@ -3,7 +3,9 @@
 //! Config keys: those of Qwen 3 (or its mixture), and the number of layers of the vision tower that are added to early
 //! layers of the text part.
 //!
-//! Transforms: experts are stored stacked and transposed, gate before up in one tensor.
+//! Transforms: experts are stored stacked, gate before up in one tensor; transposed in the Hub's files and as they are computed in
+//! those that transformers 5 saves of a model that it has made anew. The reference transposes both, which leaves the second with
+//! matrices that llama.cpp refuses.
 //!
 //! Source: `Qwen3VLTextModel` and `Qwen3VLMoeTextModel` in `conversion/qwen3vl.py`.
 
@@ -59,6 +61,12 @@ pub const QWEN3VLMOE: Arch = Arch {
     rename,
     keys: |hparams, keys| {
         qwen2moe::keys(hparams, keys)?;
+        if let Some((width, n_ff)) = sizes(hparams).filter(|sizes| is_square(*sizes)) {
+            keys.notes.push(format!(
+                "experts of {width} x {n_ff} look alike as (experts, in, out) and (experts, out, in): taken for the first, which is \
+                 how the Hub's files hold them"
+            ));
+        }
         deepstack_key(hparams, keys)
     },
     harmless: QWEN3VL.harmless,
@@ -100,28 +108,49 @@ pub const QWEN3OMNI: Arch = Arch {
     ..QWEN3VLMOE
 };
 
-/// Of (experts, in, out), unlike those of Qwen 3, which are (experts, out, in).
+/// Of (experts, in, out), unlike those of Qwen 3, which are (experts, out, in), unless their shape says that.
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
-    TensorRule::transposed(
-        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
-        "blk.{bid}.ffn_gate_exps",
-        |_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0))),
-    )
-    .bare(".weight"),
-    TensorRule::transposed(
-        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
-        "blk.{bid}.ffn_up_exps",
-        |_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1))),
-    )
-    .bare(".weight"),
-    TensorRule::transposed(
-        &["model.layers.{bid}.mlp.experts.down_proj"],
-        "blk.{bid}.ffn_down_exps",
-        |_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat)),
-    )
-    .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_gate_exps")
+        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+            true => RowRule::Part(rules::first_half),
+            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0)))),
+        }))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_up_exps")
+        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+            true => RowRule::Part(rules::second_half),
+            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1)))),
+        }))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj"], "blk.{bid}.ffn_down_exps")
+        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+            true => RowRule::Copy,
+            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat))),
+        }))
+        .bare(".weight"),
 ];
+
+/// Width of the model and of an expert, where the config says both.
+fn sizes(hparams: &Hparams) -> Option<(u64, u64)> {
+    let size = |key| hparams.get_u64(key).ok().flatten();
+    Some((size("hidden_size")?, size("moe_intermediate_size")?))
+}
+
+/// Whether an expert looks the same both ways: its gate and up, or its down, is as wide as high.
+fn is_square((width, n_ff): (u64, u64)) -> bool {
+    n_ff.checked_mul(2) == Some(width) || n_ff == width
+}
+
+/// Whether the matrices of experts are (experts, out, in): gate and up (experts, 2 f, width), down (experts, width, f). Never where
+/// the shape of one of the two cannot say, so that both are treated alike.
+fn is_out_in(hparams: &Hparams, shape: &Shape) -> bool {
+    sizes(hparams).filter(|sizes| !is_square(*sizes)).is_some_and(|(width, n_ff)| {
+        // Row length first.
+        let begins = |dims: [u64; 2]| shape.dims().starts_with(&dims);
+        n_ff.checked_mul(2).is_some_and(|n_out| begins([width, n_out])) || begins([n_ff, width])
+    })
+}
 
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     name.contains("thinker.").then(|| name.replace("thinker.", ""))
@@ -260,3 +289,31 @@ const MOE_CONFIG: ConfigClass = ConfigClass {
     },
     ..CONFIG
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_says_how_experts_lie_unless_one_is_square() {
+        for (width, n_ff, gate_up, down) in [
+            // Both ways of both kinds, row length first: (in, out) as computed is turned in the Hub's files.
+            (32, 24, [32, 48], [24, 32]),
+            (2048, 768, [2048, 1536], [768, 2048]),
+            // One of the two is square: neither is taken for anything but the Hub's.
+            (48, 24, [48, 48], [24, 48]),
+            (24, 24, [24, 48], [24, 24]),
+        ] {
+            let config = json!({"hidden_size": width, "moe_intermediate_size": n_ff});
+            let hparams = Hparams::load(&config, None).unwrap();
+            let is_clear = !is_square((width, n_ff));
+            for [n_in, n_out] in [gate_up, down] {
+                let is = |dims: &[u64]| is_out_in(&hparams, &Shape::new(dims).unwrap());
+                assert_eq!(is(&[n_in, n_out, 3]), is_clear, "{n_in} to {n_out}");
+                assert!(!is(&[n_out, n_in, 3]), "{n_out} to {n_in}");
+            }
+        }
+        let nothing = Hparams::load(&json!({}), None).unwrap();
+        assert!(!is_out_in(&nothing, &Shape::new(&[32, 48, 3]).unwrap()));
+    }
+}

@@ -211,9 +211,15 @@ impl Context<'_> {
             let values = values(self.hparams)?;
             return computed(&name, &[values.len() as u64], values);
         }
-        let rows = match found.rule.rows {
+        let rule = match found.rule.rows {
+            RowRule::AsShape(choose) => choose(self.hparams, &source.shape),
+            rule => rule,
+        };
+        let rows = match rule {
             RowRule::Copy | RowRule::First | RowRule::StackExperts | RowRule::Fuse(_) => RowMap::Concat,
-            RowRule::Values(_) | RowRule::Product | RowRule::Append(_) => RowMap::Concat,
+            RowRule::Values(_) | RowRule::Product | RowRule::Append(_) | RowRule::AsShape(_) => {
+                RowMap::Concat
+            }
             RowRule::Integers(rule) => return self.integers_of(rule, name, source),
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
@@ -227,7 +233,7 @@ impl Context<'_> {
         let wrong =
             |expected| ArchError::TensorShape { name: source.name.clone(), found: source.shape, expected };
         // The shape after transposing, before parts are taken.
-        let (whole, matrix) = match found.rule.rows {
+        let (whole, matrix) = match rule {
             RowRule::Columns(_) if found.suffix != ".bias" => {
                 let (whole, matrix) = transposed::transposed(&source.shape).map_err(wrong)?;
                 (whole, Some(matrix))

@@ -66,6 +66,9 @@ pub enum RowRule {
     /// Transposes matrices that are not simply the last two dimensions (experts, heads). The result has three
     /// dimensions.
     Transposed(Transpose),
+    /// What the shape of the source says: [`RowRule::Transposed`], or another value for checkpoints whose matrices lie the other
+    /// way round. It is exported as the first.
+    AsShape(fn(&Hparams, &Shape) -> RowRule),
     /// Nothing but the map: rows of a tensor that the checkpoint holds in blocks. Another rule names the same
     /// tensor in floats, which is what it is exported to.
     Blocks(RowMap),
