@@ -24,7 +24,7 @@ use crate::{
     pooling::Pooling,
     session::{Activations, Features, Piece, Sequence, Session},
     tokenize::Tokenizer,
-    weights::{Replaced, Slot, Taken, Weights},
+    weights::{InUse, Replaced, Slot, Weights},
 };
 
 /// How a model is run.
@@ -96,7 +96,7 @@ pub(crate) struct Parts<'a> {
     pub prepared: Prepared,
     classifier: Option<Classifier>,
     dense: Dense,
-    taken: Taken,
+    taken: InUse,
 }
 
 impl<'a> Parts<'a> {
@@ -139,7 +139,7 @@ impl Model {
     /// As [`Model::open`].
     pub fn new(file: gguf::Model, options: &Options) -> Result<Model, Error> {
         let Parts { keys, prepared, classifier, dense, taken } = Parts::of(&file)?;
-        let Taken { decoded, slots } = taken;
+        let InUse { decoded, slots } = taken;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();

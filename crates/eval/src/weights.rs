@@ -103,7 +103,7 @@ pub(crate) struct Weights<'a> {
 }
 
 /// What a graph made of the tensors of a file.
-pub(crate) struct Taken {
+pub(crate) struct InUse {
     /// Tensors that were decoded whole.
     pub decoded: BTreeSet<String>,
     /// Where the blocks of each matrix can be replaced.
@@ -220,11 +220,11 @@ impl<'a> Weights<'a> {
     }
 
     /// Refuses a file with tensors that the graph does not know, so that nothing is passed over in silence.
-    pub fn check_all_known(self, architecture: &str) -> Result<Taken, Error> {
+    pub fn check_all_known(self, architecture: &str) -> Result<InUse, Error> {
         let all = self.file.tensors().map(|(_, info)| &info.name);
         let names: Vec<String> = all.filter(|name| !self.known.contains(*name)).cloned().collect();
         if names.is_empty() {
-            return Ok(Taken { decoded: self.decoded, slots: self.slots });
+            return Ok(InUse { decoded: self.decoded, slots: self.slots });
         }
         Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
     }
