@@ -356,7 +356,7 @@ impl Refiner {
                 // What decided is decided: now the tokens that were held out count too.
                 let mut all = fit;
                 all.add(&held);
-                Ok(Some(Rounding::new(&all, &options).map_err(named)?))
+                Ok(Some(Rounding::for_type(&all, &options, rows.dtype).map_err(named)?))
             }
         })
     }
