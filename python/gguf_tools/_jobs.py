@@ -30,7 +30,8 @@ def _out(out) -> str:
 
 
 def convert(src, out, *, type, threads=None, imatrix=None, overwrite=False, model_name=None, progress=None):
-    """Converts a Hugging Face checkpoint folder to GGUF files, and gives their paths.
+    """Converts a Hugging Face checkpoint folder to GGUF files, and gives their paths. ``src`` may also be a model of the Hub,
+    ``hf://OWNER/MODEL[@REVISION]``: from its cache, or over the network without a copy.
 
     ``type`` is a file type (:func:`types`) or several, which are made from one read. ``out`` is a file, or a folder where it is
     one or ends with a separator; a name may hold ``{ftype}``. ``progress`` is called with the bytes of input that are done and

@@ -27,7 +27,7 @@ impl File {
 
     /// The metadata keys in the order of the file.
     fn keys(&self) -> Vec<&str> {
-        self.file.metadata().iter().map(|(key, _)| key).collect()
+        self.file.metadata().iter().map(|(key, _)| key.as_str()).collect()
     }
 
     /// The value of a key.

@@ -1,8 +1,15 @@
 //! Conversions.
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use gguf_toolkit::{Job, Memory, MemoryTensor, source::Dtype};
+use gguf_toolkit::{
+    Job, Memory, MemoryTensor,
+    source::{Dtype, Folder},
+};
 use numpy::PyArray1;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
@@ -73,7 +80,22 @@ pub fn convert(
     settings: &Bound<'_, PyDict>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<PathBuf>> {
-    write(py, out, Settings::new(settings)?, progress, move || gguf_toolkit::convert(&src))
+    let settings = Settings::new(settings)?;
+    run(py, progress, OnStop::Wait, move |shared: &Shared| {
+        let address = src.to_str().filter(|src| gguf_toolkit::is_hub_address(src));
+        let folder = match address {
+            Some(address) => {
+                // Beside the output, whose disk must have room anyway.
+                let storage = out.ancestors().skip(1).find(|folder| folder.is_dir());
+                let storage = storage.unwrap_or(Path::new("."));
+                let variable = |name: &str| std::env::var(name).ok();
+                gguf_toolkit::hub_folder(address, storage, variable, Arc::clone(&shared.cancel))?
+            }
+            None => Folder::at(&src),
+        };
+        let report = |done, total| shared.report(done, total);
+        settings.of(gguf_toolkit::convert(folder)).progress(&report).cancel(&shared.cancel).write(&out)
+    })
 }
 
 /// A GGUF file to files of other types.

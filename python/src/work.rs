@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Set to stop the work.
-    pub cancel: AtomicBool,
+    pub cancel: Arc<AtomicBool>,
     done: AtomicU64,
     total: AtomicU64,
 }

@@ -39,6 +39,9 @@ pub enum Cause {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// A model of the Hub cannot be had.
+    #[error(transparent)]
+    Hub(Box<source::hub::HubError>),
     /// No type was named.
     #[error("no file type is named")]
     NoType,
@@ -85,19 +88,21 @@ impl Error {
             Cause::Container(error) => error.hint().map(str::to_owned),
             Cause::Evaluation(eval::Error::Gguf(error)) => error.hint().map(str::to_owned),
             Cause::Evaluation(error) => error.hint().map(str::to_owned),
+            Cause::Hub(error) => error.hint().map(str::to_owned),
             _ => None,
         }
     }
 
     /// Whether somebody has stopped the call.
     pub fn is_interrupted(&self) -> bool {
-        matches!(
-            *self.cause,
+        match &*self.cause {
             Cause::Interrupted
-                | Cause::Conversion(
-                    convert::Error::Cancelled | convert::Error::Read(source::ReadError::Interrupted)
-                )
-        )
+            | Cause::Conversion(
+                convert::Error::Cancelled | convert::Error::Read(source::ReadError::Interrupted),
+            ) => true,
+            Cause::Hub(error) => matches!(**error, source::hub::HubError::Interrupted),
+            _ => false,
+        }
     }
 }
 

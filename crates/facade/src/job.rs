@@ -238,10 +238,11 @@ impl<'a> Job<'a> {
         let imatrix = self.imatrix.as_deref().map(open_imatrix).transpose()?;
         let imatrix_path = self.imatrix.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let from = std::mem::replace(&mut self.from, From::Memory(Memory::default()));
-        let named = match &from {
-            From::Folder(folder) => Some(folder.path().to_owned()),
-            From::File(path) => Some(path.clone()),
-            From::Memory(_) => None,
+        // Of the Hub a folder is there as long as somebody holds it.
+        let (named, _held) = match &from {
+            From::Folder(folder) => (Some(folder.path().to_owned()), Some(folder.clone())),
+            From::File(path) => (Some(path.clone()), None),
+            From::Memory(_) => (None, None),
         };
         let failed = |cause| match &named {
             Some(path) => Error::at(path, cause),

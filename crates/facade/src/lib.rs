@@ -3,7 +3,7 @@
 //! | call | what it does |
 //! |---|---|
 //! | [`open`] | reads a GGUF: metadata, tensors, their values on demand |
-//! | [`convert`] | a Hugging Face checkpoint folder to GGUF files |
+//! | [`convert`] | a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one of the Hub |
 //! | [`save`] | a state dict that is in memory to GGUF files |
 //! | [`quantize`] | a GGUF file to other types |
 //! | [`Job::plan`] | what a conversion would write, without reading a weight |
@@ -39,9 +39,13 @@ mod blocks;
 mod error;
 mod fields;
 mod file;
+#[cfg(feature = "remote")]
+mod hub;
 mod job;
 mod measure;
 
+#[cfg(feature = "remote")]
+pub use self::hub::{hub_folder, is_hub_address};
 pub use self::{
     blocks::{decode, encode, encode_weighted},
     error::{Cause, Error},
