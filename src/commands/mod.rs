@@ -19,6 +19,7 @@ mod hash;
 mod imatrix;
 mod merge;
 mod perplexity;
+mod publish;
 mod quantize;
 mod recipe;
 mod rename;
@@ -103,6 +104,10 @@ pub const BINARIES: &[Binary] = &[
         name: "gguf-inspect",
         about: "Shows what is in GGUF files, checks them, and changes all but their weights.",
     },
+    Binary {
+        name: "gguf-publish",
+        about: "Makes the folder that people download: files, figures and a model card.",
+    },
     Binary { name: "gguf-eval", about: "Runs GGUF files and measures what they predict." },
 ];
 
@@ -110,6 +115,7 @@ pub const BINARIES: &[Binary] = &[
 pub const COMMANDS: &[Command] = &[
     convert::COMMAND,
     quantize::COMMAND,
+    publish::COMMAND,
     show::COMMAND,
     tokenizer::COMMAND,
     verify::COMMAND,

@@ -143,6 +143,30 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     report.verdict()
 }
 
+/// Makes all checks of a file by itself.
+///
+/// # Errors
+/// What is wrong with it, each in a line; what cannot be read.
+pub(in crate::commands) fn verify_file(
+    path: &Path,
+    threads: Option<NonZeroUsize>,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let mut report = Report::new(path, false);
+    match Model::open(path) {
+        Err(error) => report.push(unreadable(&error)),
+        Ok(model) => {
+            report.push(structure(&model));
+            report.push(blocks::check(&model, threads, ui)?);
+            report.push(architecture(&model));
+            report.push(tokenizer(&model));
+            report.push(prompts::check(model.metadata())?);
+            report.push(file_type(&model));
+        }
+    }
+    report.verdict().map_err(|failure| failure.hint(report.text().lines().map(str::to_owned)))
+}
+
 /// A file whose header or shards are wrong.
 fn unreadable(error: &gguf::Error) -> Check {
     let mut check = Check::new("structure");

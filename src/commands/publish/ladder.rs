@@ -20,8 +20,8 @@ impl Ladder {
         match self {
             Ladder::Small => &["q3_k_m", "q4_k_m", "q5_k_m", "q6_k", "q8_0"],
             Ladder::Full => &[
-                "iq2_xxs", "iq2_m", "q2_k", "iq3_xxs", "q3_k_m", "iq4_xs", "q4_k_s", "q4_k_m", "q5_k_s", "q5_k_m",
-                "q6_k", "q8_0",
+                "iq2_xxs", "iq2_m", "q2_k", "iq3_xxs", "q3_k_m", "iq4_xs", "q4_k_s", "q4_k_m", "q5_k_s",
+                "q5_k_m", "q6_k", "q8_0",
             ],
         }
     }
@@ -56,7 +56,8 @@ pub fn for_budgets(rungs: &[Rung], budgets: &[u64], used: &Use) -> Result<Vec<&'
             }
         }
         let best = best.ok_or_else(|| {
-            let smallest = rungs.iter().filter_map(|rung| rung.demand.bytes(used).ok()).map(|bytes| bytes.total()).min();
+            let smallest =
+                rungs.iter().filter_map(|rung| rung.demand.bytes(used).ok()).map(|bytes| bytes.total()).min();
             let smallest = smallest.map_or_else(String::new, human_bytes);
             let message = format!("nothing fits {} with {} tokens", human_bytes(*budget), used.context);
             Failure::new(message).hint([format!("the smallest type of the ladder takes {smallest}")])
@@ -90,7 +91,8 @@ mod tests {
         };
         let rungs = [rung("q2_k", 100_000), rung("q4_k_m", 200_000), rung("q8_0", 400_000)];
         let names = |budgets: &[u64]| {
-            for_budgets(&rungs, budgets, &Use::default()).map(|chosen| chosen.iter().map(|it| it.name).collect::<Vec<_>>())
+            for_budgets(&rungs, budgets, &Use::default())
+                .map(|chosen| chosen.iter().map(|it| it.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&[450_000, 250_000, 260_000]).unwrap(), ["Q4_K_M", "Q8_0"]);
         assert!(names(&[450_000, 50_000]).unwrap_err().message.contains("nothing fits 50.0 kB"));

@@ -4,14 +4,18 @@ use std::{fs, path::PathBuf};
 
 use eval::{
     Model,
-    chat::{Conversation, render},
+    chat::{Message, prompt},
     chunks::{Chunk, Settings, chunks_of_text},
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::work::hex;
-use crate::{commands::shared::eval_model::at, failure::Failure, ui::printable};
+use crate::{
+    commands::shared::{eval_model::at, template_guard::guarded},
+    failure::Failure,
+    ui::printable,
+};
 
 /// The mix that calibrates where no file is given.
 const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
@@ -48,7 +52,9 @@ pub fn read(model: &Model, files: &[PathBuf], purpose: For, context: usize) -> R
         let is_chats = file.extension().is_some_and(|it| it.eq_ignore_ascii_case("jsonl"));
         let read = match is_chats {
             true => chats(model, &bytes).map_err(|problem| Failure::at(file, problem))?,
-            false => model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(file, error))?,
+            false => {
+                model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(file, error))?
+            }
         };
         tokens.extend(read);
     }
@@ -84,11 +90,16 @@ fn chats(model: &Model, bytes: &[u8]) -> Result<Vec<u32>, String> {
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let problem = |what: &dyn std::fmt::Display| format!("line {}: {what}", index + 1);
         let json: Value = serde_json::from_str(line).map_err(|error| problem(&error))?;
-        let messages = messages(&json).ok_or_else(|| problem(&"there are no messages with a role and a text"))?;
-        let messages: Vec<(&str, &str)> =
-            messages.iter().map(|(role, content)| (role.as_str(), content.as_str())).collect();
+        let messages =
+            messages(&json).ok_or_else(|| problem(&"there are no messages with a role and a text"))?;
+        let (template, bos, eos) = (template.to_owned(), bos.clone(), eos.clone());
+        let rendered = guarded(move || {
+            let messages: Vec<Message<'_>> =
+                messages.iter().map(|(role, content)| (role.as_str(), content.as_str())).collect();
+            prompt(Some(&template), &messages, &bos, &eos)
+        });
         let rendered =
-            render(template, &Conversation::of(&messages), &bos, &eos).map_err(|error| problem(&error))?;
+            rendered.map_err(|failure| problem(&failure.message))?.map_err(|error| problem(&error))?;
         // Special tokens are the template's own, so that none is put in front of them.
         tokens.extend(tokenizer.encode(&rendered, false, true).map_err(|error| problem(&error))?);
     }
@@ -126,14 +137,25 @@ mod tests {
 
     #[test]
     fn messages_in_every_spelling() {
-        let expected = Some(vec![("user".to_owned(), "Hi".to_owned()), ("assistant".to_owned(), "Hello".to_owned())]);
+        let expected =
+            Some(vec![("user".to_owned(), "Hi".to_owned()), ("assistant".to_owned(), "Hello".to_owned())]);
         let plain = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]);
         let parts = json!([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}, {"role": "assistant", "content": "Hello"}]);
         let share = json!([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]);
-        for json in [plain.clone(), json!({"messages": plain}), json!({"messages": parts}), json!({"conversations": share})] {
+        for json in [
+            plain.clone(),
+            json!({"messages": plain}),
+            json!({"messages": parts}),
+            json!({"conversations": share}),
+        ] {
             assert_eq!(messages(&json), expected, "{json}");
         }
-        for json in [json!([]), json!({"text": "Hi"}), json!([{"role": "user"}]), json!([{"role": 1, "content": "x"}])] {
+        for json in [
+            json!([]),
+            json!({"text": "Hi"}),
+            json!([{"role": "user"}]),
+            json!([{"role": 1, "content": "x"}]),
+        ] {
             assert_eq!(messages(&json), None, "{json}");
         }
     }

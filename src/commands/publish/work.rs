@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -62,7 +63,8 @@ impl Work {
     pub fn open(published: &Path) -> Result<Work, Failure> {
         let folder = Work::folder_of(published);
         for path in [published, &folder] {
-            fs::create_dir_all(path).map_err(|error| Failure::at(path, format_args!("cannot make: {error}")))?;
+            fs::create_dir_all(path)
+                .map_err(|error| Failure::at(path, format_args!("cannot make: {error}")))?;
         }
         let state = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
         Ok(Work { folder, stages: serde_json::from_str(&state).unwrap_or_default() })
@@ -97,7 +99,13 @@ impl Work {
     ///
     /// # Errors
     /// A file that is not there, or a state that cannot be written.
-    pub fn done(&mut self, stage: &str, fingerprint: &str, outputs: &[PathBuf], told: Value) -> Result<(), Failure> {
+    pub fn done(
+        &mut self,
+        stage: &str,
+        fingerprint: &str,
+        outputs: &[PathBuf],
+        told: Value,
+    ) -> Result<(), Failure> {
         let state = |path: &PathBuf| {
             FileState::of(path).ok_or_else(|| Failure::at(path, "the file was written and is not there"))
         };
@@ -125,8 +133,15 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The file cannot be read.
 pub fn sha256_of(path: &Path) -> Result<String, Failure> {
     let mut file = fs::File::open(path).map_err(|error| Failure::cannot_open(path, error))?;
-    let mut hasher = Sha256::new();
-    std::io::copy(&mut file, &mut hasher).map_err(|error| Failure::at(path, format_args!("cannot read: {error}")))?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => hasher.update(&buffer[..n]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::at(path, format_args!("cannot read: {error}"))),
+        }
+    }
     Ok(hex(&hasher.finalize()))
 }
 

@@ -5,6 +5,7 @@
 
 mod chart;
 mod page;
+mod plot;
 
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use crate::{
 };
 
 pub use page::html;
+pub use plot::{Plotted, size_plot};
 
 /// A comparison of files with their base.
 #[derive(Debug, Clone, PartialEq, Serialize)]

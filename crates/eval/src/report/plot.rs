@@ -1,0 +1,95 @@
+//! Size against cost as a picture that stands alone.
+
+use std::fmt::Write;
+
+use super::chart::{Axis, Chart, Scale};
+
+/// A file in the plot: its name, its bytes, and what it costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plotted {
+    /// What is written beside the point.
+    pub name: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Its divergence from the base, in nats, or another number of which less is better.
+    pub cost: f64,
+}
+
+/// An SVG picture of sizes (across) and costs (up, logarithmic): no scripts, no fonts from elsewhere.
+pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
+    let gigabytes = |file: &Plotted| file.bytes as f64 / 1e9;
+    let x = Axis::over(files.iter().map(gigabytes), Scale::Linear).widened();
+    let y = Axis::over(files.iter().map(|file| file.cost), Scale::Log);
+    let mut chart = Chart::new(&x, "size (GB)", &y, cost_label);
+    for file in files.iter().filter(|file| file.cost.is_finite()) {
+        chart.point(&file.name, String::new(), 0, (&x, &y), (gigabytes(file), file.cost));
+    }
+    let Chart { width, height, left, right, top, bottom, .. } = chart;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
+    );
+    // Writing to a string cannot fail.
+    for tick in &chart.x_ticks {
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{0} {top}V{bottom}\" stroke=\"#ddd\"/><text x=\"{0}\" y=\"{1}\" text-anchor=\"middle\" fill=\"#444\">{2}</text>",
+            tick.at,
+            bottom + 16.0,
+            escaped(&tick.label)
+        );
+    }
+    for tick in &chart.y_ticks {
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{left} {0}H{right}\" stroke=\"#ddd\"/><text x=\"{1}\" y=\"{2}\" text-anchor=\"end\" fill=\"#444\">{3}</text>",
+            tick.at,
+            left - 6.0,
+            tick.at + 4.0,
+            escaped(&tick.label)
+        );
+    }
+    for point in &chart.points {
+        let (at, anchor) = if point.is_far { (point.x - 8.0, "end") } else { (point.x + 8.0, "start") };
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"#1f6feb\"/><text x=\"{at}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+            point.x,
+            point.y,
+            point.y + 4.0,
+            escaped(&point.name)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\" fill=\"#444\">{}</text>\n\
+         <text x=\"{left}\" y=\"{}\" fill=\"#444\">{}</text>\n</svg>",
+        height - 6.0,
+        escaped(&chart.x_label),
+        top + 2.0,
+        escaped(&chart.y_label)
+    );
+    svg
+}
+
+/// Text in XML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_text_and_points_are_in_the_picture() {
+        let file = |name: &str, bytes, cost| Plotted { name: name.to_owned(), bytes, cost };
+        let svg = size_plot(&[file("Q2_K", 1_000_000, 0.3), file("a<b", 2_000_000, 0.001)], "divergence");
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains(">Q2_K</text>") && svg.contains(">a&lt;b</text>"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 2);
+        // What cannot be drawn is left out, and nothing at all is a picture too.
+        assert_eq!(size_plot(&[file("x", 1, f64::NAN)], "").matches("<circle").count(), 0);
+        assert!(size_plot(&[], "").contains("</svg>"));
+    }
+}

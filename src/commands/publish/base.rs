@@ -1,0 +1,164 @@
+//! Where a publication begins: a checkpoint and the file that is made of it, or a GGUF file that is there.
+
+use std::path::{Path, PathBuf};
+
+use convert::{CheckpointInput, Conversion, InputFile, OutputRequest, recipes::Recipe};
+use gguf::Model;
+use serde_json::{Value, json};
+use source::Dtype;
+
+use super::{
+    work::{Work, fingerprint},
+    write::{Writing, write},
+};
+use crate::{
+    commands::shared::{conversion_run::failure, hub},
+    failure::Failure,
+    ui::Ui,
+};
+
+/// What is published.
+pub enum Source {
+    /// A checkpoint folder, or a model of the Hub.
+    Checkpoint(Box<Checkpoint>),
+    /// A GGUF file, which is the base itself.
+    Gguf(PathBuf),
+}
+
+/// A checkpoint that is open.
+pub struct Checkpoint {
+    pub hub: hub::Input,
+    pub input: CheckpointInput,
+    /// Whether it has eyes or ears, whose projector is a file of its own.
+    pub projector: Option<CheckpointInput>,
+}
+
+impl Source {
+    /// Opens what `src` names.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn open(src: &Path, out: &Path, ui: &Ui) -> Result<Source, Failure> {
+        if src.extension().is_some_and(|it| it == "gguf") && src.is_file() {
+            return Ok(Source::Gguf(src.to_owned()));
+        }
+        let hub = hub::input(src, hub::Wanted { weights: true, keep: false, out: Some(out) }, ui)?;
+        let options = arch::Options::default();
+        let failed = |error| failure(src, error);
+        let input = CheckpointInput::open(hub.folder.clone(), &options).map_err(failed)?;
+        let projector = match CheckpointInput::open_projector(hub.folder.clone(), &options) {
+            Ok(projector) => Some(projector),
+            Err(convert::Error::Arch(error)) if has_no_projector(&error) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        input.layout().notes.iter().for_each(|note| ui.note(note));
+        Ok(Source::Checkpoint(Box::new(Checkpoint { hub, input, projector })))
+    }
+
+    /// What the head of its model card says, if it has one.
+    pub fn card(&self) -> Option<&Value> {
+        match self {
+            Source::Checkpoint(it) => it.input.checkpoint().card.as_ref(),
+            Source::Gguf(_) => None,
+        }
+    }
+
+    /// What its bytes depend on: files with their sizes and times.
+    ///
+    /// # Errors
+    /// A file that cannot be looked at.
+    pub fn state(&self, src: &Path) -> Result<Value, Failure> {
+        let files = match self {
+            Source::Checkpoint(it) if !it.hub.folder.path().is_dir() => {
+                return Ok(json!(src.to_string_lossy()));
+            }
+            Source::Checkpoint(it) => InputFile::all_of(it.hub.folder.path()),
+            Source::Gguf(path) => InputFile::all_of(path),
+        };
+        let files = files.map_err(|error| Failure::cannot_open(src, error))?;
+        let of = |file: &InputFile| json!([file.name, file.n_bytes, file.modified, file.tag]);
+        Ok(files.iter().map(of).collect())
+    }
+}
+
+/// Whether the error says that the class is one of text alone.
+fn has_no_projector(error: &arch::ArchError) -> bool {
+    matches!(error, arch::ArchError::NoProjector { .. } | arch::ArchError::EmptyProjector { .. })
+}
+
+/// The type that keeps what a checkpoint holds: that of most of its weights, if they are floats.
+pub fn as_stored(input: &CheckpointInput) -> &'static str {
+    let (mut f32s, mut f16s, mut others) = (0u64, 0u64, 0u64);
+    for tensor in input.checkpoint().tensors.iter() {
+        let n = tensor.end - tensor.begin;
+        match (tensor.dtype, &tensor.stored) {
+            (Dtype::F32, None) => f32s += n / 4,
+            (Dtype::F16, None) => f16s += n / 2,
+            _ => others += n / 2,
+        }
+    }
+    match f32s.max(f16s).max(others) {
+        most if most == others => "bf16",
+        most if most == f16s => "f16",
+        _ => "f32",
+    }
+}
+
+/// The base: where it is, and the digest of what it depends on.
+pub struct Base {
+    pub path: PathBuf,
+    pub recipe: Option<&'static Recipe>,
+    pub fingerprint: String,
+}
+
+/// Makes the base, unless it stands. `is_published` says whether its type is among those that are wanted.
+///
+/// # Errors
+/// Whatever stopped the conversion.
+pub fn make(
+    source: &Source,
+    src: &Path,
+    (out, recipe, is_published): (&Path, Option<&'static Recipe>, bool),
+    writing: &Writing<'_>,
+    work: &mut Work,
+    ui: &Ui,
+) -> Result<Base, Failure> {
+    let state = source.state(src)?;
+    let checkpoint = match source {
+        Source::Gguf(path) => {
+            let fingerprint = fingerprint(&json!(["base", state]));
+            return Ok(Base { path: path.clone(), recipe: None, fingerprint });
+        }
+        Source::Checkpoint(checkpoint) => checkpoint,
+    };
+    let name = as_stored(&checkpoint.input);
+    let recipe = match recipe {
+        Some(recipe) => recipe,
+        None => Recipe::from_name(name).map_err(Failure::new)?,
+    };
+    let folder = if is_published { out } else { work.folder() }.to_owned();
+    let fingerprint = fingerprint(&json!(["base", writing.program, state, recipe.name, folder]));
+    if let Some(told) = work.standing("base", &fingerprint)
+        && let Some(path) = told.as_str()
+    {
+        return Ok(Base { path: path.into(), recipe: Some(recipe), fingerprint });
+    }
+    ui.status(&format!("base: {}", recipe.canonical_name()));
+    // The layout is asked for again: a conversion takes its input.
+    let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &arch::Options::default())
+        .map_err(|error| failure(src, error))?;
+    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
+    let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, ui)?;
+    let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
+    let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
+    work.done("base", &fingerprint, &outputs, json!(path))?;
+    Ok(Base { path, recipe: Some(recipe), fingerprint })
+}
+
+/// The model of a file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn open(path: &Path) -> Result<Model, Failure> {
+    Model::open(path).map_err(|error| failure(path, convert::Error::Gguf(error)))
+}

@@ -1,0 +1,240 @@
+//! The model card: a head that the Hub reads, and for people what there is, what it costs, what fits, how it was made and how to
+//! check it. Every number in it is one of `results.json`.
+
+use eval::stats::{Estimate, fixed};
+
+use super::results::{Memory, Results, Rung};
+use crate::ui::human_bytes;
+
+/// The names of pictures and pages beside the card.
+pub const PLOT: &str = "plot.svg";
+pub const REPORT: &str = "report.html";
+pub const RESULTS: &str = "results.json";
+pub const SUMS: &str = "SHA256SUMS";
+
+/// The card.
+pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
+    let mut text = head(results, quantized_by);
+    let model = &results.model;
+    text += &format!("\n# {} GGUF\n\n", escaped(&model.name));
+    let of = match &model.base_model {
+        Some(base) => format!("[{0}](https://huggingface.co/{0})", escaped(base)),
+        None => escaped(&model.name),
+    };
+    text += &format!("GGUF files of {of} for llama.cpp and whatever reads its files.\n");
+    text += &files(results);
+    text += &memory(results);
+    text += &made(results);
+    text += &check();
+    text
+}
+
+/// YAML that the Hub reads. A text in JSON is one in YAML.
+fn head(results: &Results, quantized_by: Option<&str>) -> String {
+    let model = &results.model;
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let mut head = "---\n".to_owned();
+    let mut line = |key: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            head += &format!("{key}: {}\n", quoted(value));
+        }
+    };
+    line("base_model", model.base_model.as_deref());
+    line("base_model_relation", model.base_model.as_ref().map(|_| "quantized"));
+    line("license", model.license.as_deref());
+    line("license_name", model.license_name.as_deref());
+    line("license_link", model.license_link.as_deref());
+    line("library_name", Some("gguf"));
+    line("pipeline_tag", model.pipeline_tag.as_deref());
+    line("quantized_by", quantized_by);
+    let mut list = |key: &str, values: &[String]| {
+        if !values.is_empty() {
+            head += &format!("{key}:\n");
+            values.iter().for_each(|value| head += &format!("- {}\n", quoted(value)));
+        }
+    };
+    list("language", &model.languages);
+    let mut tags = vec!["gguf".to_owned(), "quantized".to_owned()];
+    tags.extend(results.importance.as_ref().map(|_| "imatrix".to_owned()));
+    list("tags", &tags);
+    head + "---\n"
+}
+
+fn files(results: &Results) -> String {
+    let mut text = "\n## Files\n\n".to_owned();
+    let has_predictions = results.rungs.iter().any(|rung| rung.predictions.is_some());
+    let has_vectors = results.rungs.iter().any(|rung| rung.vectors.is_some());
+    let mut header = vec!["file", "type", "bits a weight", "size"];
+    if has_predictions {
+        header.extend(["divergence", "p99", "p99.9", "same token", "perplexity / base"]);
+    }
+    if has_vectors {
+        header.extend(["distance", "largest"]);
+    }
+    text += &row(&header.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+    text += &row(&vec!["---".to_owned(); header.len()]);
+    for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
+        let name = rung.files.first().map_or("", |file| &file.name);
+        let n_more = rung.files.len().saturating_sub(1);
+        let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
+        let mut cells = vec![
+            format!("[{0}]({0}){more}", escaped(name)),
+            rung.r#type.clone(),
+            fixed(rung.bits_per_weight, 2),
+            human_bytes(rung.bytes),
+        ];
+        if let Some(found) = &rung.predictions {
+            cells.extend([
+                with_error(found.divergence, 1.0, 5),
+                with_error(found.divergence_p99, 1.0, 4),
+                with_error(found.divergence_p99_9, 1.0, 3),
+                with_error(found.same_top, 100.0, 2) + " %",
+                with_error(found.perplexity_ratio, 1.0, 4),
+            ]);
+        }
+        if let Some(found) = &rung.vectors {
+            cells.extend([with_error(found.distance, 1.0, 6), fixed(found.distance_max, 6)]);
+        }
+        text += &row(&cells);
+    }
+    for sidecar in &results.sidecars {
+        let mut cells =
+            vec![format!("[{0}]({0})", escaped(&sidecar.name)), "projector".to_owned(), String::new()];
+        cells.push(human_bytes(sidecar.bytes));
+        cells.resize(header.len(), String::new());
+        text += &row(&cells);
+    }
+    if let Some(on) = &results.evaluation {
+        let (windows, context) = (on.windows, on.context);
+        if has_predictions {
+            text += &format!(
+                "\nDivergence is the mean Kullback-Leibler divergence of the predictions from those of the {} file, in nats, over \
+                 {windows} windows of {context} tokens; p99 and p99.9 are its percentiles, and the same token is how often both \
+                 find the same one most likely. Behind ± is one standard error. The text: {}. Activations: {}.\n\n![Size against \
+                 divergence]({PLOT})\n\nAll figures are in [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
+                results.base.r#type,
+                escaped(&on.texts.join(", ")),
+                on.activations,
+            );
+        } else if has_vectors {
+            text += &format!(
+                "\nDistance is one less the cosine between the vector of a text by the {} file and by this one, over {windows} \
+                 texts of {context} tokens: {}. All figures are in [{RESULTS}]({RESULTS}).\n",
+                results.base.r#type,
+                escaped(&on.texts.join(", ")),
+            );
+        }
+    }
+    for rung in &results.rungs {
+        if let Some(better) = &rung.dominated_by {
+            let what = if rung.left_out { "is left out" } else { "has no use" };
+            text += &format!("\n{} {what}: {better} is no larger and predicts no worse.\n", rung.r#type);
+        }
+    }
+    text
+}
+
+/// Which one fits: memory by type and length of context.
+fn memory(results: &Results) -> String {
+    let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
+        return String::new();
+    };
+    let mut text = "\n## Which one fits\n\nMemory for weights, keys and values in f16, states and computing, one sequence:\n\n".to_owned();
+    let contexts = first.memory.iter().map(|memory| format!("{} tokens", memory.context));
+    let header: Vec<String> = ["type".to_owned()].into_iter().chain(contexts).collect();
+    text += &row(&header);
+    text += &row(&vec!["---".to_owned(); header.len()]);
+    let total = |memory: &Memory| human_bytes(memory.total);
+    for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
+        let cells: Vec<String> =
+            [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
+        text += &row(&cells);
+    }
+    text + "\n`gguf-inspect fit . --memory 16GB --ctx N` tells it for other memories and lengths.\n"
+}
+
+fn made(results: &Results) -> String {
+    let model = &results.model;
+    let mut text = "\n## How it was made\n\n".to_owned();
+    let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
+    text += &format!("By {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
+    if let (Some(base), Some(commit)) = (&model.base_model, &model.commit) {
+        text += &format!("- Source: {}, commit `{}`\n", escaped(base), escaped(commit));
+    }
+    text += &format!(
+        "- Base: {}, {}; every file is made of it\n",
+        results.base.r#type,
+        human_bytes(results.base.bytes)
+    );
+    if let Some(importance) = &results.importance {
+        text += &format!(
+            "- Importance matrix: [{0}]({0}), SHA-256 `{1}`, of {2} windows of {3} tokens of {4}\n",
+            importance.file,
+            importance.sha256,
+            importance.windows,
+            importance.context,
+            escaped(&importance.texts.join(", ")),
+        );
+    }
+    text + "- The type of every tensor: [recipes](recipes), which `gguf-quantize --recipe` replays\n"
+}
+
+fn check() -> String {
+    format!(
+        "\n## How to check it\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify FILE.gguf\ngguf-inspect verify FILE.gguf \
+         --against SOURCE\n```\n\nThe last makes every tensor again from the source and compares.\n"
+    )
+}
+
+fn with_error(estimate: Estimate, factor: f64, digits: usize) -> String {
+    let value = fixed(estimate.value * factor, digits);
+    if estimate.error > 0.0 {
+        format!("{value} ± {}", fixed(estimate.error * factor, digits))
+    } else {
+        value
+    }
+}
+
+fn row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
+    match argument.chars().all(is_plain) && !argument.is_empty() {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
+}
+
+/// Text of strangers in Markdown: on one line, and no markup.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => escaped.push(' '),
+            '|' | '[' | ']' | '<' | '>' | '`' | '\\' | '*' => escaped.extend(['\\', c]),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// For the plot and the card: what a type costs, if it was measured.
+pub fn cost(rung: &Rung) -> Option<f64> {
+    let predictions = rung.predictions.as_ref().map(|found| found.divergence.value);
+    predictions.or(rung.vectors.as_ref().map(|found| found.distance.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_strangers_is_no_markup() {
+        assert_eq!(escaped("a|b\n# c <script>"), "a\\|b # c \\<script\\>");
+        assert_eq!(quoted("it's here"), r"'it'\''s here'");
+        assert_eq!(with_error(Estimate { value: 0.98765, error: 0.00123 }, 100.0, 2), "98.77 ± 0.12");
+    }
+}

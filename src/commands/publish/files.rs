@@ -1,0 +1,269 @@
+//! All files of the ladder from one read of the base, and the projector beside them.
+
+use std::path::{Path, PathBuf};
+
+use convert::{
+    CheckpointInput, Conversion, Importance, Input, ModelInput, OutputRequest, Request, Shards,
+    imatrix::Imatrix,
+    recipes::{Recipe, TensorFacts},
+};
+use eval::memory::Demand;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    base::{self, Base},
+    importance,
+    ladder::Rung,
+    work::{Work, fingerprint},
+    write::{Writing, Written, write},
+};
+use crate::{
+    commands::shared::{
+        conversion_run::failure,
+        outputs::write_result,
+        recipe_file::{OutputRecipe, RecipeFile},
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// What is told of a file that was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    /// Its type.
+    pub file_type: String,
+    /// Its files: several where it is split.
+    pub paths: Vec<PathBuf>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes of its tensors alone.
+    pub tensor_bytes: u64,
+    pub bits_per_weight: f64,
+    /// What its bytes depend on.
+    pub fingerprint: String,
+}
+
+impl Told {
+    /// The file that a program is given.
+    pub fn first(&self) -> &Path {
+        self.paths.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Its name without a folder.
+    pub fn name(&self) -> String {
+        self.first().file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+/// What is wanted of the files.
+pub struct Wanted<'a> {
+    pub types: &'a [&'static Recipe],
+    pub imatrix: Option<&'a Imatrix>,
+    /// Bytes of a shard at most.
+    pub split_max_size: u64,
+    /// What they depend on beside their types.
+    pub fingerprint: &'a str,
+}
+
+impl<'a> Wanted<'a> {
+    fn request(&self, shards: Shards) -> Request<'a> {
+        let mut request = Request::default();
+        request.importance = self.imatrix.map(|imatrix| Importance { imatrix, path: importance::NAME });
+        request.shards = shards;
+        request
+    }
+}
+
+/// Makes the files that do not stand, all from one read, and the recipe of each.
+///
+/// # Errors
+/// Whatever stopped the conversion.
+pub fn make(
+    base: &Base,
+    wanted: &Wanted<'_>,
+    out: &Path,
+    writing: &Writing<'_>,
+    work: &mut Work,
+    ui: &Ui,
+) -> Result<Vec<Told>, Failure> {
+    let stage = |recipe: &Recipe| format!("file {}", recipe.canonical_name());
+    let digest = |recipe: &Recipe| {
+        fingerprint(&json!(["file", writing.program, wanted.fingerprint, recipe.name, wanted.split_max_size]))
+    };
+    let standing = |work: &Work, recipe: &Recipe| {
+        let told = work
+            .standing(&stage(recipe), &digest(recipe))
+            .or(work.standing(&dropped(recipe), &digest(recipe)));
+        told.and_then(|told| Told::deserialize(told).ok())
+    };
+    let missing: Vec<&'static Recipe> =
+        wanted.types.iter().copied().filter(|recipe| standing(work, recipe).is_none()).collect();
+    // The base may be one of the files.
+    let (same, missing): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|recipe| base.recipe.is_some_and(|it| it.name == recipe.name));
+    for recipe in same {
+        let told = told_of_base(base, recipe, digest(recipe))?;
+        let paths = told.paths.clone();
+        work.done(
+            &stage(recipe),
+            &digest(recipe),
+            &paths,
+            serde_json::to_value(told).map_err(Failure::new)?,
+        )?;
+    }
+    if !missing.is_empty() {
+        let names: Vec<&str> = missing.iter().map(|recipe| recipe.canonical_name()).collect();
+        ui.status(&format!("files: {}", names.join(", ")));
+        // Files that are not split say nothing of shards, as those of llama-quantize.
+        for (types, shards) in by_shards(base, missing, wanted)? {
+            let input = ModelInput::new(base::open(&base.path)?);
+            let outputs = types.iter().copied().map(OutputRequest::by_rules);
+            let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
+            let of_all = fingerprint(&json!(types.iter().map(|recipe| digest(recipe)).collect::<Vec<_>>()));
+            let written = write(&conversion, (base.path.as_path(), out), &of_all, writing, ui)?;
+            for recipe in types {
+                let files: Vec<&Written> =
+                    written.iter().filter(|file| file.file_type == recipe.name).collect();
+                save_recipe(recipe, &conversion.input().tensors(recipe), &files, out)?;
+                let told = Told::of(&files, digest(recipe))?;
+                let paths = told.paths.clone();
+                let told = serde_json::to_value(told).map_err(Failure::new)?;
+                work.done(&stage(recipe), &digest(recipe), &paths, told)?;
+            }
+        }
+    }
+    let told = |recipe: &&'static Recipe| {
+        standing(work, recipe)
+            .ok_or_else(|| Failure::new(format_args!("{}: it was made and is gone", recipe.name)))
+    };
+    wanted.types.iter().map(told).collect()
+}
+
+/// Types whose files are to be made, and into how many files each goes.
+type ByShards = Vec<(Vec<&'static Recipe>, Shards)>;
+
+/// Those that are one file, and those that are larger than a shard may be.
+fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> Result<ByShards, Failure> {
+    let input = ModelInput::new(base::open(&base.path)?);
+    let outputs = types.iter().copied().map(OutputRequest::by_rules);
+    let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(Shards::One));
+    let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
+    let bytes =
+        |file: &convert::PlannedFile| file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>();
+    let sizes: Vec<u64> = planned.files().iter().map(bytes).collect();
+    let (small, large): (Vec<_>, Vec<_>) =
+        types.into_iter().zip(sizes).partition(|(_, size)| *size <= wanted.split_max_size);
+    let limited = Shards::Limited { max_bytes: Some(wanted.split_max_size), max_tensors: None };
+    let alone =
+        |types: Vec<(&'static Recipe, u64)>| types.into_iter().map(|(recipe, _)| recipe).collect::<Vec<_>>();
+    let both = [(alone(small), Shards::One), (alone(large), limited)];
+    Ok(both.into_iter().filter(|(types, _)| !types.is_empty()).collect())
+}
+
+/// The stage of a file that was made, measured, and is not to be published.
+pub fn dropped(recipe: &Recipe) -> String {
+    format!("dropped {}", recipe.canonical_name())
+}
+
+fn told_of_base(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<Told, Failure> {
+    let model = base::open(&base.path)?;
+    let (mut n_elems, mut n_bytes) = (0, 0);
+    for (_, tensor) in model.tensors() {
+        n_elems += tensor.shape.n_elems();
+        n_bytes += tensor.n_bytes;
+    }
+    Ok(Told {
+        file_type: recipe.canonical_name().to_owned(),
+        paths: model.shards().iter().map(|(path, _)| path.clone()).collect(),
+        bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
+        tensor_bytes: n_bytes,
+        bits_per_weight: tensor::bits_per_weight(n_elems, n_bytes),
+        fingerprint,
+    })
+}
+
+impl Told {
+    fn of(files: &[&Written], fingerprint: String) -> Result<Told, Failure> {
+        let mut bytes = 0;
+        for file in files {
+            let metadata =
+                std::fs::metadata(&file.path).map_err(|error| Failure::cannot_open(&file.path, error))?;
+            bytes += metadata.len();
+        }
+        let first = files.first().ok_or_else(|| Failure::new("a type has no file"))?;
+        let name = Recipe::from_name(first.file_type).map_err(Failure::new)?.canonical_name();
+        let (n_elems, n_bytes) = files
+            .iter()
+            .fold((0, 0), |(elems, bytes), file| (elems + file.n_elems, bytes + file.tensor_bytes));
+        Ok(Told {
+            file_type: name.to_owned(),
+            paths: files.iter().map(|file| file.path.clone()).collect(),
+            bytes,
+            tensor_bytes: n_bytes,
+            bits_per_weight: tensor::bits_per_weight(n_elems, n_bytes),
+            fingerprint,
+        })
+    }
+}
+
+/// Writes `recipes/TYPE.json`: the type of every tensor.
+fn save_recipe(
+    recipe: &Recipe,
+    tensors: &[TensorFacts<'_>],
+    files: &[&Written],
+    out: &Path,
+) -> Result<(), Failure> {
+    let folder = out.join("recipes");
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
+    let choices = files.iter().flat_map(|file| &file.choices);
+    let dtypes = choices.map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype)).collect();
+    let output = OutputRecipe { file_type: recipe.name.to_owned(), dtypes };
+    let text = RecipeFile::of_output(output).text()?;
+    write_result(&folder.join(format!("{}.json", recipe.canonical_name())), text.as_bytes(), true)
+}
+
+/// What each type would take, without making it.
+///
+/// # Errors
+/// A plan that cannot be made.
+pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<Vec<Rung>, Failure> {
+    let input = ModelInput::new(base::open(&base.path)?);
+    let conversion = Conversion::new(input).outputs(types.iter().copied().map(OutputRequest::by_rules));
+    let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
+    let rung = |(file, recipe): (&convert::PlannedFile, &&'static Recipe)| {
+        let weights = file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();
+        Rung { recipe, demand: Demand { weights, ..demand.clone() } }
+    };
+    Ok(planned.files().iter().zip(types).map(rung).collect())
+}
+
+/// Makes the projector's file, unless it stands.
+///
+/// # Errors
+/// Whatever stopped the conversion.
+pub fn projector(
+    folder: &source::Folder,
+    src: &Path,
+    fingerprint_of_base: &str,
+    out: &Path,
+    writing: &Writing<'_>,
+    work: &mut Work,
+    ui: &Ui,
+) -> Result<Told, Failure> {
+    // What llama.cpp's users have beside a model.
+    let recipe = Recipe::from_name("f16").map_err(Failure::new)?;
+    let digest = fingerprint(&json!(["projector", writing.program, fingerprint_of_base]));
+    if let Some(told) = work.standing("projector", &digest).and_then(|told| Told::deserialize(told).ok()) {
+        return Ok(told);
+    }
+    let input = CheckpointInput::open_projector(folder.clone(), &arch::Options::default())
+        .map_err(|error| failure(src, error))?;
+    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
+    let written = write(&conversion, (src, out), &digest, writing, ui)?;
+    let told = Told::of(&written.iter().collect::<Vec<_>>(), digest.clone())?;
+    let paths = told.paths.clone();
+    work.done("projector", &digest, &paths, serde_json::to_value(&told).map_err(Failure::new)?)?;
+    Ok(told)
+}

@@ -1,0 +1,133 @@
+//! The importance matrix: of the base over the calibration text, saved on the way.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use convert::imatrix::Imatrix;
+use eval::{
+    Model,
+    importance::{Collector, gaps, matrices},
+};
+use imatrix::{Format, Sums};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    texts::Text,
+    work::{Work, sha256_of},
+};
+use crate::{
+    commands::shared::{eval_model::at, outputs::write_result, progress_line::ProgressLine},
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, printable},
+};
+
+/// The name of the matrix, in the published folder and in the keys of files made with it.
+pub const NAME: &str = "imatrix.gguf";
+/// What is saved of one that is not done: its fingerprint, how many windows, then the sums.
+const PART: &str = "imatrix.part";
+/// The shortest time between two of these.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// What is told of a matrix.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    pub file: String,
+    pub sha256: String,
+    /// What it was made of.
+    pub texts: Vec<String>,
+    pub windows: usize,
+    /// Tokens in a window.
+    pub context: usize,
+    pub tokens: usize,
+    /// Matrices without an entry, or with experts that no token was routed to.
+    pub gaps: usize,
+}
+
+/// Makes the matrix, unless it stands.
+///
+/// # Errors
+/// What stopped it: an interruption, sums that are no numbers, a file that cannot be written.
+pub fn make(
+    model: &Model,
+    text: &Text,
+    context: usize,
+    fingerprint: &str,
+    out: &Path,
+    work: &mut Work,
+    ui: &Ui,
+) -> Result<Told, Failure> {
+    let path = out.join(NAME);
+    let told = work.standing("imatrix", fingerprint).and_then(|told| Told::deserialize(told).ok());
+    if let Some(told) = told {
+        return Ok(told);
+    }
+    let part = work.path(PART);
+    let (mut collector, n_done) = continued(&part, fingerprint).unwrap_or_else(|| (Collector::new(false), 0));
+    let (cancel, n) = (cancel_on_interrupt(), text.windows.len());
+    let mut progress = ProgressLine::from("windows", n_done, n);
+    let (mut n_read, mut saved) = (n_done, Instant::now());
+    for batch in text.windows.get(n_done..).unwrap_or_default().chunks(model.sequences_at_once(context)) {
+        collector.add(model, batch).map_err(|error| at(&path, error))?;
+        n_read += batch.len();
+        progress.update(ui, n_read, || "importance".to_owned());
+        let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < n;
+        if is_cancelled || saved.elapsed() >= INTERVAL {
+            let head = [fingerprint.as_bytes(), &(n_read as u64).to_le_bytes()].concat();
+            write_result(&part, &[head, collector.to_part()].concat(), true)?;
+            saved = Instant::now();
+        }
+        if is_cancelled {
+            return Err(Failure::interrupted());
+        }
+    }
+    let mut sums = Sums::new(context as u32);
+    sums.datasets = text.names.clone();
+    sums.add(&collector.sums(context as u32).map_err(|error| at(&path, error))?).map_err(Failure::new)?;
+    let gaps = gaps(&matrices(model), &sums);
+    for gap in &gaps {
+        let name = printable(&gap.tensor);
+        match gap.experts.len() {
+            0 => ui.warning(&format!("tensor `{name}`: nothing went through it, so it has no importance")),
+            n => ui.warning(&format!("tensor `{name}`: no token was routed to {n} of its experts")),
+        }
+    }
+    let bytes = sums.to_bytes(Format::Gguf).map_err(|error| Failure::at(&path, error))?;
+    write_result(&path, &bytes, true)?;
+    let told = Told {
+        file: NAME.to_owned(),
+        sha256: sha256_of(&path)?,
+        texts: text.names.clone(),
+        windows: n,
+        context,
+        tokens: n * context,
+        gaps: gaps.len(),
+    };
+    work.done("imatrix", fingerprint, &[path], serde_json::to_value(&told).map_err(Failure::new)?)?;
+    let _unneeded = fs::remove_file(part);
+    Ok(told)
+}
+
+/// What an earlier run of the same saved.
+fn continued(part: &PathBuf, fingerprint: &str) -> Option<(Collector, usize)> {
+    let bytes = fs::read(part).ok()?;
+    let rest = bytes.strip_prefix(fingerprint.as_bytes())?;
+    let (n_read, sums) = rest.split_at_checked(8)?;
+    let n_read = u64::from_le_bytes(n_read.try_into().ok()?);
+    let mut collector = Collector::new(false);
+    collector.add_part(sums).ok()?;
+    Some((collector, usize::try_from(n_read).ok()?))
+}
+
+/// Reads a matrix that is there.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(path: &Path) -> Result<Imatrix, Failure> {
+    let matrix = Imatrix::open(path).map_err(|error| Failure::at(path, error))?;
+    matrix.check_finite().map_err(|error| Failure::at(path, error))?;
+    Ok(matrix)
+}

@@ -1,0 +1,289 @@
+//! What quantization cost: the base runs once for each window, and every file beside it.
+//!
+//! What is kept is what [`Position`] says of each token, 29 bytes, never a file of logits; so windows can be added later, and only
+//! those are run. Windows run in groups that begin at fixed places, so that a stopped measurement gives the same bytes.
+
+use std::{fs, path::Path, sync::atomic::Ordering};
+
+use eval::{
+    Model,
+    chunks::Chunk,
+    compare::{Base, run},
+    embed::{Pooling, embed, pooling},
+    stats::{Comparison, Estimate, Position, percentile},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    files::Told,
+    work::{Work, fingerprint},
+};
+use crate::{
+    commands::shared::{
+        eval_model::{RunArgs, at, open},
+        outputs::write_result,
+        progress_line::ProgressLine,
+    },
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt, human_bytes},
+};
+
+/// How many of the most likely tokens are looked for among the other's.
+pub const TOP_K: usize = 10;
+
+/// What a file's predictions are worth, each figure with its standard error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Mean divergence from the base, in nats; the others are its percentiles.
+    pub divergence: Estimate,
+    pub divergence_median: Estimate,
+    pub divergence_p99: Estimate,
+    pub divergence_p99_9: Estimate,
+    pub divergence_max: f64,
+    /// Share of positions with the same most likely token.
+    pub same_top: Estimate,
+    pub perplexity: Estimate,
+    pub perplexity_ratio: Estimate,
+}
+
+/// What a file that makes vectors is worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VectorFigures {
+    /// One less the cosine between the base's vector of a text and the file's.
+    pub distance: Estimate,
+    pub distance_max: f64,
+}
+
+/// What was measured of all files.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Of each file, in order; none where vectors were compared.
+    pub positions: Vec<Vec<Position>>,
+    pub vectors: Vec<VectorFigures>,
+    pub windows: usize,
+}
+
+/// What is measured on.
+pub struct On<'a> {
+    pub windows: &'a [Chunk],
+    /// What the windows depend on.
+    pub digest: &'a str,
+    pub context: usize,
+}
+
+/// Compares files with their base, as far as that is not done yet.
+///
+/// # Errors
+/// A model that cannot be run, an interruption.
+pub fn measure(
+    (base, base_fingerprint): (&Model, &str),
+    files: &[Told],
+    on: &On<'_>,
+    args: &RunArgs,
+    work: &Work,
+    ui: &Ui,
+) -> Result<Measured, Failure> {
+    let wanted = on.windows.len();
+    if base.need_next_token().is_err() {
+        return vectors(base, files, on, args, ui);
+    }
+    let of_window = on.windows.first().map_or(0, |window| window.counted.len()) * Position::STORED_BYTES;
+    let store = |file: &Told| {
+        let activations = args.activations.unwrap_or_default().name();
+        let of = json!([base_fingerprint, file.fingerprint, on.digest, on.context, activations, TOP_K]);
+        work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
+    };
+    let mut positions: Vec<Vec<u8>> =
+        files.iter().map(|file| fs::read(store(file)).unwrap_or_default()).collect();
+    // A group of windows runs together, and one that is not whole is run again when there are more windows.
+    let group = base.sequences_at_once(on.context);
+    for stored in &mut positions {
+        let n = stored.len() / of_window.max(1);
+        let n = if n >= wanted { wanted } else { n / group * group };
+        stored.truncate(n * of_window);
+    }
+    let n_done = |stored: &Vec<u8>| stored.len() / of_window.max(1);
+    let cancel = cancel_on_interrupt();
+    let mut told = false;
+    while let Some(first) = positions.iter().map(n_done).filter(|n| *n < wanted).min() {
+        // Those that are this far, up to where the next ones are.
+        let which: Vec<usize> = (0..files.len()).filter(|i| n_done(&positions[*i]) == first).collect();
+        let next = positions.iter().map(n_done).filter(|n| *n > first).min().unwrap_or(wanted).min(wanted);
+        let others =
+            which.iter().map(|i| open(files[*i].first(), args, ui)).collect::<Result<Vec<_>, Failure>>()?;
+        if !told {
+            tell_memory(base, &others, ui);
+            told = true;
+        }
+        let mut progress = ProgressLine::from("windows", first, next);
+        let mut at_window = first;
+        while at_window < next {
+            let end = (at_window + group).min(next);
+            let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
+                progress.update(ui, n_windows, || {
+                    let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|it| it.kl)).value;
+                    let means: Vec<String> =
+                        found.iter().map(|found| format!("{:.4}", mean(found))).collect();
+                    format!("divergence {}", means.join(" "))
+                });
+                !cancel.load(Ordering::Relaxed)
+            };
+            let range = (on.windows, at_window..end);
+            let found = run(&Base::Model(base), &others, range, TOP_K, None, &mut watch)
+                .map_err(|error| at(files[which[0]].first(), error))?;
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Failure::interrupted());
+            }
+            for (i, found) in which.iter().zip(&found) {
+                positions[*i].extend(found.iter().flat_map(Position::to_bytes));
+                write_result(&store(&files[*i]), &positions[*i], true)?;
+            }
+            at_window = end;
+        }
+    }
+    let positions = positions
+        .iter()
+        .map(|stored| {
+            let (all, _) = stored.as_chunks::<{ Position::STORED_BYTES }>();
+            all.iter().map(Position::from_bytes).collect()
+        })
+        .collect();
+    Ok(Measured { positions, vectors: Vec::new(), windows: wanted })
+}
+
+/// Says what a measurement needs: files are mapped, and rows of a few windows are in memory.
+fn tell_memory(base: &Model, others: &[Model], ui: &Ui) {
+    let bytes = |model: &Model| model.file().tensors().map(|(_, info)| info.n_bytes).sum::<u64>();
+    let mapped: u64 = bytes(base) + others.iter().map(bytes).sum::<u64>();
+    // Rows between layers, bounded by `sequences_at_once`, and logits of the base and of one file, by `logit_rows_at_once`.
+    let rows = (200u64 + 2 * 64) << 20;
+    ui.status(&format!(
+        "measures {} files beside the base: {} mapped, about {} of memory beside them",
+        others.len(),
+        human_bytes(mapped),
+        human_bytes(rows)
+    ));
+}
+
+/// Compares the vectors of the windows, of a model that predicts no token.
+fn vectors(base: &Model, files: &[Told], on: &On<'_>, args: &RunArgs, ui: &Ui) -> Result<Measured, Failure> {
+    if base.is_encoder_decoder() || base.audio_input().is_some() {
+        ui.warning("what this model predicts is not measured: it is an encoder with a decoder");
+        return Ok(Measured::default());
+    }
+    let texts: Vec<Vec<u32>> = on.windows.iter().map(|window| window.tokens.clone()).collect();
+    let pooled = match pooling(base, None) {
+        Ok(Pooling::Rank | Pooling::None) | Err(_) => Pooling::Mean,
+        Ok(pooling) => pooling,
+    };
+    let of = |path: &Path, model: &Model| embed(model, &texts, pooled).map_err(|error| at(path, error));
+    let expected = of(Path::new("the base"), base)?;
+    let mut vectors = Vec::new();
+    for file in files {
+        let found = of(file.first(), &open(file.first(), args, ui)?)?;
+        let distances: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| 1.0 - cosine(a, b)).collect();
+        let distance_max = distances.iter().copied().fold(0.0, f64::max);
+        vectors.push(VectorFigures { distance: Estimate::mean(distances), distance_max });
+    }
+    Ok(Measured { positions: Vec::new(), vectors, windows: texts.len() })
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let norms = (dot(a, a) * dot(b, b)).sqrt();
+    if norms > 0.0 { dot(a, b) / norms } else { 1.0 }
+}
+
+impl Figures {
+    /// Of the positions of a file over so many windows.
+    pub fn of(positions: &[Position], n_windows: usize) -> Figures {
+        let all = Comparison::of(positions, TOP_K);
+        let kl: Vec<f64> = positions.iter().map(|it| it.kl).collect();
+        let quantile = |fraction| quantile(&kl, n_windows, fraction);
+        Figures {
+            divergence: all.kl,
+            divergence_median: quantile(0.5),
+            divergence_p99: quantile(0.99),
+            divergence_p99_9: quantile(0.999),
+            divergence_max: all.kl_quantiles.maximum,
+            same_top: all.same_top,
+            perplexity: all.perplexity,
+            perplexity_ratio: all.perplexity_ratio,
+        }
+    }
+}
+
+/// A percentile of values, and its standard error by the bootstrap: how it varies when whole windows are drawn anew, since the
+/// positions of one window go together. No error is stated of fewer than four windows.
+fn quantile(values: &[f64], n_windows: usize, fraction: f64) -> Estimate {
+    const DRAWS: u64 = 64;
+    let of = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        percentile(&values, fraction)
+    };
+    let value = of(values.to_vec());
+    let n = values.len().checked_div(n_windows).unwrap_or(0);
+    if n == 0 || n_windows < 4 {
+        return Estimate { value, error: 0.0 };
+    }
+    let drawn = |draw: u64| {
+        let window = |i: usize| {
+            let at = (hash(draw * 1_000_003 + i as u64) % n_windows as u64) as usize;
+            &values[at * n..(at + 1) * n]
+        };
+        of((0..n_windows).flat_map(window).copied().collect())
+    };
+    let draws: Vec<f64> = (0..DRAWS).map(drawn).collect();
+    let mean = draws.iter().sum::<f64>() / DRAWS as f64;
+    let variance = draws.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / (DRAWS - 1) as f64;
+    Estimate { value, error: variance.sqrt() }
+}
+
+/// A number that looks like chance and is the same every time (splitmix64).
+fn hash(n: u64) -> u64 {
+    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// For each file the first that is no larger and no worse, and in one of both better, if there is one: (bytes, cost) of each.
+pub fn dominated(files: &[(u64, f64)]) -> Vec<Option<usize>> {
+    let by = |(bytes, cost): (u64, f64)| {
+        files
+            .iter()
+            .position(|other| other.0 <= bytes && other.1 <= cost && (other.0 < bytes || other.1 < cost))
+    };
+    files.iter().map(|file| by(*file)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_and_worse_is_dominated() {
+        let files = [(100, 0.5), (200, 0.1), (300, 0.2), (400, 0.05), (400, 0.05)];
+        assert_eq!(dominated(&files), [None, None, Some(1), None, None]);
+        assert_eq!(dominated(&[(100, 0.5), (100, 0.4)]), [Some(1), None]);
+        assert_eq!(dominated(&[(100, f64::NAN), (200, 0.1)]), [None, None]);
+    }
+
+    #[test]
+    fn errors_of_percentiles_grow_with_what_windows_differ() {
+        let alike: Vec<f64> = (0..800).map(|i| f64::from(i % 100)).collect();
+        let (median, error) = (quantile(&alike, 8, 0.5).value, quantile(&alike, 8, 0.5).error);
+        assert_eq!((median, error), (49.5, 0.0));
+        let apart: Vec<f64> = (0..800).map(|i| f64::from(i % 100) + f64::from(i / 100) * 10.0).collect();
+        assert!(quantile(&apart, 8, 0.5).error > 1.0);
+        assert_eq!(quantile(&apart, 8, 0.5), quantile(&apart, 8, 0.5), "chance is the same every time");
+        assert_eq!(quantile(&alike, 2, 0.5).error, 0.0);
+    }
+
+    #[test]
+    fn cosines_by_hand() {
+        assert!((cosine(&[1.0, 0.0], &[3.0, 4.0]) - 0.6).abs() < 1e-12);
+        assert_eq!(cosine(&[0.0], &[0.0]), 1.0);
+    }
+}

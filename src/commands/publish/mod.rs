@@ -1,0 +1,398 @@
+//! `gguf-publish SRC DIR`: from a checkpoint to the folder that people download.
+//!
+//! Stages: the base, the importance matrix, all files from one read, the projector, measurements, checks, the card. Each stands
+//! beside the folder in `DIR.work` with a fingerprint of what it depends on ([`work`]), so that a run that was stopped goes on, and
+//! a changed call does again what it concerns. Nothing that is written depends on when it was written.
+
+mod args;
+mod base;
+mod card;
+mod facts;
+mod files;
+mod importance;
+mod ladder;
+mod measure;
+mod results;
+mod texts;
+mod work;
+mod write;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Args as _, FromArgMatches};
+use convert::{RunOptions, recipes::Recipe};
+use eval::{
+    memory::{Demand, Use},
+    report::{FileReport, Plotted, Report, html, kl_by_place, size_plot},
+    stats::Comparison,
+};
+use gguf::Output;
+use serde_json::json;
+
+use self::{
+    args::PublishArgs,
+    base::{Base, Source},
+    card::{PLOT, REPORT, RESULTS, SUMS, card, cost},
+    files::Told,
+    measure::{Figures, Measured, On, dominated, measure},
+    results::{BaseFacts, Evaluation, Memory, PublishedFile, Results, Rung},
+    texts::{For, Text},
+    work::{Work, fingerprint, sha256_of},
+    write::Writing,
+};
+use crate::{
+    commands::{
+        Command,
+        shared::{call::Call, cpu_level::cpu_level, eval_model, outputs::write_result},
+        verify,
+    },
+    failure::Failure,
+    ui::{Ui, human_bytes},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-publish",
+    verb: None,
+    define: |command| {
+        PublishArgs::augment_args(command).arg_required_else_help(true).after_help(args::EXAMPLES)
+    },
+    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    run,
+};
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = PublishArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let out = args.dir.as_path();
+    check_folder(out, &args)?;
+    let source = Source::open(&args.src, out, ui)?;
+    let mut work = Work::open(out)?;
+    let program = Call { binary: COMMAND.binary, ..Call::default() }.program();
+    let options = RunOptions::default().threads(args.run.threads).level(cpu_level()?);
+    let writing = Writing { program: &program, options };
+
+    // The base; the type that keeps what is stored may be one of those that are wanted.
+    let named = args.named_types()?;
+    let stored = match &source {
+        Source::Checkpoint(checkpoint) => Some(
+            args.base
+                .map_or_else(|| Recipe::from_name(base::as_stored(&checkpoint.input)), Ok)
+                .map_err(Failure::new)?,
+        ),
+        Source::Gguf(_) => None,
+    };
+    let is_published = stored.is_some_and(|stored| named.iter().any(|recipe| recipe.name == stored.name));
+    let base = base::make(&source, &args.src, (out, stored, is_published), &writing, &mut work, ui)?;
+    let model = eval_model::open(&base.path, &args.run, ui)?;
+    let types = match args.fit.is_empty() {
+        true => named,
+        false => {
+            let demand = Demand::of(model.file()).map_err(|error| eval_model::at(&base.path, error))?;
+            let used = Use { context: args.ctx(), ..Use::default() };
+            let rungs = files::rungs(&base, &ladder::Ladder::Full.types()?, &demand)?;
+            ladder::for_budgets(&rungs, &args.fit, &used)?
+        }
+    };
+
+    // The importance matrix, and what files depend on by it.
+    let importance = match args.no_imatrix {
+        true => None,
+        false => {
+            let mut text = texts::read(&model, &args.calibration, For::Calibration, args.context())?;
+            text.windows.truncate(args.imatrix_windows.map_or(usize::MAX, |n| n as usize));
+            let activations = args.run.activations.unwrap_or_default().name();
+            let of = json!([
+                "imatrix",
+                program,
+                base.fingerprint,
+                text.digest,
+                text.windows.len(),
+                args.context,
+                activations
+            ]);
+            let digest = fingerprint(&of);
+            let told = importance::make(&model, &text, args.context(), &digest, out, &mut work, ui)?;
+            Some((told, digest))
+        }
+    };
+    let matrix = importance.as_ref().map(|_| importance::read(&out.join(importance::NAME))).transpose()?;
+    let of_files = json!([base.fingerprint, importance.as_ref().map(|(_, digest)| digest)]);
+    let wanted = files::Wanted {
+        types: &types,
+        imatrix: matrix.as_ref(),
+        split_max_size: args.split_max_size,
+        fingerprint: &fingerprint(&of_files),
+    };
+    let told = files::make(&base, &wanted, out, &writing, &mut work, ui)?;
+    let mut sidecars = Vec::new();
+    if let Source::Checkpoint(checkpoint) = &source
+        && checkpoint.projector.is_some()
+    {
+        let folder = &checkpoint.hub.folder;
+        sidecars.push(files::projector(folder, &args.src, &base.fingerprint, out, &writing, &mut work, ui)?);
+    }
+
+    // What it cost.
+    let mut text = texts::read(&model, args.eval.as_slice(), For::Evaluation, args.context())?;
+    text.windows.truncate(args.windows as usize);
+    let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
+    let measured = measure((&model, base.fingerprint.as_str()), &told, &on, &args.run, &work, ui)?;
+
+    let mut publication = Publication { out, base: &base, model: &model, args: &args, work, ui };
+    let mut rungs = publication.rungs(&told, &measured)?;
+    publication.tell_dominated(&mut rungs, &told)?;
+    publication.verify(&rungs, &told, &sidecars)?;
+    publication.digest(&mut rungs, &told)?;
+    let sidecars =
+        sidecars.iter().map(|file| publication.published(file)).collect::<Result<Vec<_>, Failure>>()?;
+    let results = Results {
+        format: "gguf-publish results",
+        version: 1,
+        program: format!("gguf-tools {}", env!("CARGO_PKG_VERSION")),
+        command: std::iter::once(COMMAND.binary.to_owned())
+            .chain(std::env::args_os().skip(1).map(|it| it.to_string_lossy().into_owned()))
+            .collect(),
+        model: facts::of(&source, &model, &args),
+        base: BaseFacts {
+            r#type: base
+                .recipe
+                .map_or_else(|| "the given".to_owned(), |recipe| recipe.canonical_name().to_owned()),
+            bytes: model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
+        },
+        importance: importance.map(|(told, _)| told),
+        evaluation: evaluation(&text, &measured, &args),
+        rungs,
+        sidecars: sidecars.into_iter().flatten().collect(),
+        others: BTreeMap::new(),
+    };
+    publication.write(results, &measured, &told)?;
+    if let Source::Checkpoint(checkpoint) = source {
+        checkpoint.hub.finish(ui)?;
+    }
+    let work = Work::folder_of(out);
+    ui.status(&format!(
+        "done: {} is ready; {} is for adding windows or types later",
+        out.display(),
+        work.display()
+    ));
+    Ok(())
+}
+
+/// Refuses a folder with files that no earlier run of this program wrote.
+fn check_folder(out: &Path, args: &PublishArgs) -> Result<(), Failure> {
+    if out.exists() && !out.is_dir() {
+        return Err(Failure::at(out, "is not a folder"));
+    }
+    let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
+    if is_empty || args.force || Work::folder_of(out).is_dir() {
+        return Ok(());
+    }
+    let hint = "use --force to write into it";
+    Err(Failure::at(out, "is not empty, and no earlier run wrote it").hint([hint]))
+}
+
+fn evaluation(text: &Text, measured: &Measured, args: &PublishArgs) -> Option<Evaluation> {
+    (measured.windows > 0).then(|| Evaluation {
+        texts: text.names.clone(),
+        sha256: text.digest.clone(),
+        context: args.context(),
+        windows: measured.windows,
+        activations: args.run.activations.unwrap_or_default().name(),
+    })
+}
+
+/// A publication whose files are made and measured.
+struct Publication<'a> {
+    out: &'a Path,
+    base: &'a Base,
+    model: &'a eval::Model,
+    args: &'a PublishArgs,
+    work: Work,
+    ui: &'a Ui,
+}
+
+impl Publication<'_> {
+    /// What is known of each file.
+    fn rungs(&self, told: &[Told], measured: &Measured) -> Result<Vec<Rung>, Failure> {
+        // What is not known here has no table of memory.
+        let demand = Demand::of(self.model.file()).ok();
+        let mut rungs = Vec::new();
+        for (index, file) in told.iter().enumerate() {
+            let mut memory = Vec::new();
+            if let Some(demand) = &demand {
+                let weights = file.tensor_bytes;
+                let demand = Demand { weights, ..demand.clone() };
+                for context in self.args.contexts(demand.context_length as u64) {
+                    let bytes = demand.bytes(&Use { context, ..Use::default() }).map_err(Failure::new)?;
+                    memory.push(Memory { context, bytes, total: bytes.total() });
+                }
+            }
+            let positions = measured.positions.get(index);
+            rungs.push(Rung {
+                r#type: file.file_type.clone(),
+                files: Vec::new(),
+                bytes: file.bytes,
+                bits_per_weight: file.bits_per_weight,
+                predictions: positions.map(|positions| Figures::of(positions, measured.windows)),
+                vectors: measured.vectors.get(index).cloned(),
+                dominated_by: None,
+                left_out: false,
+                memory,
+            });
+        }
+        Ok(rungs)
+    }
+
+    /// Names files that another one is better than, and leaves them out where that is wanted.
+    fn tell_dominated(&mut self, rungs: &mut [Rung], told: &[Told]) -> Result<(), Failure> {
+        let costs: Vec<(u64, f64)> =
+            rungs.iter().map(|rung| (rung.bytes, cost(rung).unwrap_or(f64::NAN))).collect();
+        for (index, better) in dominated(&costs).into_iter().enumerate() {
+            let Some(better) = better else { continue };
+            let better = rungs[better].r#type.clone();
+            let rung = &mut rungs[index];
+            let size = human_bytes(rung.bytes);
+            self.ui
+                .warning(&format!("{} ({size}): {better} is no larger and predicts no worse", rung.r#type));
+            rung.dominated_by = Some(better);
+            rung.left_out = self.args.drop_dominated && told[index].first() != self.base.path;
+            if rung.left_out {
+                let recipe = Recipe::from_name(&rung.r#type).map_err(Failure::new)?;
+                let file = &told[index];
+                let state = serde_json::to_value(file).map_err(Failure::new)?;
+                self.work.done(&files::dropped(recipe), &file.fingerprint, &[], state)?;
+                let recipe = self.out.join("recipes").join(format!("{}.json", rung.r#type));
+                file.paths.iter().chain([&recipe]).for_each(|path| drop(fs::remove_file(path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks every file that is published, once.
+    fn verify(&mut self, rungs: &[Rung], told: &[Told], sidecars: &[Told]) -> Result<(), Failure> {
+        let files = rungs.iter().zip(told).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
+        for file in files.chain(sidecars) {
+            let stage = format!("verified {}", file.name());
+            if self.work.standing(&stage, &file.fingerprint).is_none() {
+                self.ui.status(&format!("checks {}", file.name()));
+                verify::verify_file(file.first(), self.args.run.threads, self.ui)?;
+                self.work.done(&stage, &file.fingerprint, &file.paths, json!(true))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names, sizes and digests of files.
+    fn digest(&mut self, rungs: &mut [Rung], told: &[Told]) -> Result<(), Failure> {
+        for (rung, file) in rungs.iter_mut().zip(told).filter(|(rung, _)| !rung.left_out) {
+            rung.files = self.published(file)?;
+        }
+        Ok(())
+    }
+
+    fn published(&mut self, file: &Told) -> Result<Vec<PublishedFile>, Failure> {
+        let stage = format!("sha256 {}", file.name());
+        let known = self
+            .work
+            .standing(&stage, &file.fingerprint)
+            .and_then(|it| serde_json::from_value(it.clone()).ok());
+        let digests: Vec<String> = match known {
+            Some(digests) => digests,
+            None => {
+                let digests =
+                    file.paths.iter().map(|path| sha256_of(path)).collect::<Result<Vec<_>, Failure>>()?;
+                self.work.done(&stage, &file.fingerprint, &file.paths, json!(digests))?;
+                digests
+            }
+        };
+        let published = |(path, sha256): (&PathBuf, String)| {
+            let metadata = fs::metadata(path).map_err(|error| Failure::cannot_open(path, error))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(PublishedFile { name, bytes: metadata.len(), sha256 })
+        };
+        file.paths.iter().zip(digests).map(published).collect()
+    }
+
+    /// Writes what is not a model: charts, figures, the card, sums.
+    fn write(&self, mut results: Results, measured: &Measured, told: &[Told]) -> Result<(), Failure> {
+        let put = |name: &str, text: &str| write_result(&self.out.join(name), text.as_bytes(), true);
+        if !measured.positions.is_empty() {
+            let plotted = results.rungs.iter().filter(|rung| !rung.left_out).filter_map(|rung| {
+                Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: cost(rung)? })
+            });
+            put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
+            put(REPORT, &html(&self.report(&results, measured, told)).map_err(Failure::new)?)?;
+        }
+        // What has no place in the table of files: digests of everything else.
+        for name in [importance::NAME, PLOT, REPORT] {
+            if self.out.join(name).is_file() {
+                results.others.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
+            }
+        }
+        for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
+            let name = format!("recipes/{}.json", rung.r#type);
+            if self.out.join(&name).is_file() {
+                results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
+            }
+        }
+        let text = serde_json::to_string_pretty(&results).map_err(Failure::new)? + "\n";
+        put(RESULTS, &text)?;
+        put("README.md", &card(&results, self.args.quantized_by.as_deref()))?;
+        let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(&results.sidecars);
+        let files = files.map(|file| (file.name.clone(), file.sha256.clone()));
+        let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
+        self.tell_strangers(&sums)?;
+        for name in ["README.md", RESULTS] {
+            sums.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
+        }
+        // What a run that was killed left of files that are whole now.
+        for name in sums.keys().map(String::as_str).chain([SUMS]) {
+            let leftovers = Output::leftovers(&self.out.join(name));
+            leftovers.iter().filter(|it| it.path.is_file()).for_each(|it| drop(fs::remove_file(&it.path)));
+        }
+        put(SUMS, &sums.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect::<String>())
+    }
+
+    /// Names models in the folder that the card does not: an earlier call wanted them.
+    fn tell_strangers(&self, known: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let failed = |error| Failure::cannot_open(self.out, error);
+        for entry in fs::read_dir(self.out).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".gguf") && !name.starts_with('.') && !known.contains_key(&name) {
+                self.ui.warning(&format!("{name} is in the folder and not in the card"));
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, results: &Results, measured: &Measured, told: &[Told]) -> Report {
+        let file = |(index, file): (usize, &Told)| {
+            let positions = measured.positions.get(index).map_or(&[][..], Vec::as_slice);
+            let (kl_by_position, kl_by_window) = kl_by_place(positions, measured.windows);
+            FileReport {
+                file: file.name(),
+                bytes: file.bytes,
+                bits_per_weight: file.bits_per_weight,
+                predictions: (!positions.is_empty()).then(|| Comparison::of(positions, measure::TOP_K)),
+                kl_by_position,
+                kl_by_window,
+                tensors: None,
+            }
+        };
+        let kept = told.iter().enumerate().filter(|(index, _)| !results.rungs[*index].left_out);
+        Report {
+            base: format!("{} ({})", results.model.name, results.base.r#type),
+            base_bytes: Some(results.base.bytes),
+            architecture: results.model.architecture.clone(),
+            text: results.evaluation.as_ref().map(|on| on.texts.join(", ")),
+            activations: self.args.run.activations.unwrap_or_default().name(),
+            context: self.args.context(),
+            windows: measured.windows,
+            files: kept.map(file).collect(),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! All that is known of a publication, as `results.json` has it; the card takes its numbers from here.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{importance, measure};
+
+/// A file that is published.
+#[derive(Debug, Clone, Serialize)]
+pub struct PublishedFile {
+    pub name: String,
+    pub bytes: u64,
+    /// In hexadecimal.
+    pub sha256: String,
+}
+
+/// The memory of one length of context.
+#[derive(Debug, Clone, Serialize)]
+pub struct Memory {
+    pub context: u64,
+    pub bytes: eval::memory::Bytes,
+    pub total: u64,
+}
+
+/// A type of the ladder.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rung {
+    /// The type's name.
+    pub r#type: String,
+    /// Its files; none where it was left out.
+    pub files: Vec<PublishedFile>,
+    pub bytes: u64,
+    pub bits_per_weight: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<measure::Figures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<measure::VectorFigures>,
+    /// A type that is no larger and no worse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dominated_by: Option<String>,
+    pub left_out: bool,
+    /// With one sequence and keys and values in f16; empty where the architecture is not known.
+    pub memory: Vec<Memory>,
+}
+
+/// What was measured on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Evaluation {
+    pub texts: Vec<String>,
+    /// Of its tokens, in hexadecimal.
+    pub sha256: String,
+    /// Tokens in a window.
+    pub context: usize,
+    pub windows: usize,
+    /// How the inputs of products are rounded.
+    pub activations: &'static str,
+}
+
+/// The model as its file and its source say it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelFacts {
+    pub name: String,
+    pub architecture: String,
+    /// Elements of all tensors.
+    pub parameters: u64,
+    /// Tokens that it was trained to see at once.
+    pub context_length: u64,
+    /// The repository that it comes from.
+    pub base_model: Option<String>,
+    /// The state of that repository.
+    pub commit: Option<String>,
+    pub license: Option<String>,
+    pub license_name: Option<String>,
+    pub license_link: Option<String>,
+    pub languages: Vec<String>,
+    pub pipeline_tag: Option<String>,
+}
+
+/// The base that everything is made of and compared with.
+#[derive(Debug, Clone, Serialize)]
+pub struct BaseFacts {
+    pub r#type: String,
+    pub bytes: u64,
+}
+
+/// Everything.
+#[derive(Debug, Clone, Serialize)]
+pub struct Results {
+    pub format: &'static str,
+    pub version: u32,
+    pub program: String,
+    /// The call, an argument each.
+    pub command: Vec<String>,
+    pub model: ModelFacts,
+    pub base: BaseFacts,
+    pub importance: Option<importance::Told>,
+    pub evaluation: Option<Evaluation>,
+    pub rungs: Vec<Rung>,
+    /// Projectors and the like.
+    pub sidecars: Vec<PublishedFile>,
+    /// Digests of everything else that is published, by name.
+    pub others: BTreeMap<String, String>,
+}

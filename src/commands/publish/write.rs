@@ -1,0 +1,91 @@
+//! Writing the files of a stage so that a later run goes on where this one was stopped.
+
+use std::path::{Path, PathBuf};
+
+use convert::{Choice, Conversion, Error, GoesOn, Input, Journaling, Origin, RunOptions, Watch};
+
+use crate::{
+    commands::shared::{
+        conversion_run::failure,
+        write::{say_written, tell, warn_of_leftovers},
+    },
+    failure::Failure,
+    ui::{Ui, cancel_on_interrupt},
+};
+
+/// How files are written.
+pub struct Writing<'a> {
+    /// The program and its build.
+    pub program: &'a str,
+    pub options: RunOptions,
+}
+
+/// A file that was written.
+pub struct Written {
+    pub path: PathBuf,
+    /// The name of its type.
+    pub file_type: &'static str,
+    /// Elements of its tensors.
+    pub n_elems: u64,
+    /// Bytes of its tensors.
+    pub tensor_bytes: u64,
+    /// What became of each tensor, by the number of the input's tensor.
+    pub choices: Vec<Choice>,
+}
+
+/// Writes all files of a conversion into a folder. What an earlier run began of the same is gone on with; what it began of
+/// something else is replaced.
+///
+/// # Errors
+/// Whatever stopped it.
+pub fn write<I: Input>(
+    conversion: &Conversion<'_, I>,
+    (src, folder): (&Path, &Path),
+    fingerprint: &str,
+    writing: &Writing<'_>,
+    ui: &Ui,
+) -> Result<Vec<Written>, Failure> {
+    let failed = |error| failure(src, error);
+    let planned = conversion.plan().map_err(failed)?;
+    let paths = planned.paths(Some(folder)).map_err(failed)?;
+    planned.check_paths(&paths, true).map_err(failed)?;
+    let checked = planned.check().map_err(failed)?;
+    for file in planned.files() {
+        let n_fallbacks = file.choices.iter().filter(|choice| choice.fallback.is_some()).count();
+        if n_fallbacks > 0 {
+            let name = file.recipe.canonical_name();
+            ui.warning(&format!(
+                "{name}: the rows of {n_fallbacks} tensors do not divide; they have other types"
+            ));
+        }
+    }
+    paths.iter().for_each(|path| warn_of_leftovers(path, ui));
+    let cancel = cancel_on_interrupt();
+    let _soon = ui.ends_soon(|| failure(Path::new(""), Error::Cancelled));
+    let progress = ui.progress(checked.input_bytes());
+    let program = || writing.program.to_owned();
+    let options = vec![("stage".to_owned(), fingerprint.to_owned())];
+    let origin = Origin { program: &program, options, inputs: Vec::new() };
+    let goes_on = |it: GoesOn| tell(it, ui);
+    let run = |resume| {
+        let journaling = Journaling { origin: &origin, resume, goes_on: &goes_on };
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        checked.write_resumable(&paths, true, journaling, &writing.options, watch)
+    };
+    let written = match run(true) {
+        Err(Error::NotResumable { .. }) => run(false),
+        written => written,
+    };
+    drop(progress);
+    written.map_err(failed)?;
+    let files: Vec<_> = paths.into_iter().zip(planned.files()).collect();
+    say_written(&files, ui);
+    let written = |(path, file): (PathBuf, &convert::PlannedFile)| Written {
+        path,
+        file_type: file.recipe.name,
+        n_elems: file.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum(),
+        tensor_bytes: file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum(),
+        choices: file.choices.clone(),
+    };
+    Ok(files.into_iter().map(written).collect())
+}
