@@ -9,6 +9,7 @@ use common::{Output, Sandbox};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");
 const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
@@ -256,7 +257,7 @@ fn small_things_that_people_write() {
 fn every_verb_has_a_man_page() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("man")).unwrap();
-    for binary in [CONVERT, QUANTIZE, INSPECT, EVAL] {
+    for binary in [CONVERT, QUANTIZE, INSPECT, EVAL, PUBLISH] {
         let ran = sandbox.run(binary, &["--man", "man"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     }
