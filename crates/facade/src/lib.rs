@@ -3,12 +3,12 @@
 //! | call | what it does |
 //! |---|---|
 //! | [`open`] | reads a GGUF: metadata, tensors, their values on demand |
-//! | [`convert`] | a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one of the Hub |
+//! | [`convert()`] | a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one of the Hub |
 //! | [`save`] | a state dict that is in memory to GGUF files |
 //! | [`quantize`] | a GGUF file to other types |
 //! | [`Job::plan`] | what a conversion would write, without reading a weight |
 //! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
-//! | [`perplexity`], [`compare`] | how well a file predicts a text, alone or beside another |
+//! | [`perplexity()`], [`compare`] | how well a file predicts a text, alone or beside another |
 //! | [`Job::architecture`] | an architecture that is not in the table |
 //! | [`types`], [`dtypes`], [`architectures`] | what there is |
 //!
