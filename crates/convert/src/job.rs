@@ -90,6 +90,7 @@ pub const JOB_ELEMS: u64 = 256 * 1024;
 /// is more.
 pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
     let (view, granularity) = (task.rows.view(), task.rows.granularity());
+    // Where blocks of codes span several rows, fewer rows would read them again for every job.
     let n_rows = (job_elems / view.row_elems.max(1)).max(granularity.least_rows);
     // Whole groups, unless one alone is too large for a job.
     if granularity.group_rows < n_rows {
@@ -112,6 +113,8 @@ impl RowsLeft {
     /// Somebody is done with the rows of `job`, which nobody else of this pass reads: their pages need not stay in memory. Those
     /// that jobs share go with the last job to end, which need not be the one of the last rows.
     pub(crate) fn done_with(&self, tasks: &[TensorTask<'_>], job: &Job) {
+        // Rows of this job are no other's: their pages go at once. The last one to subtract meets its own count and nothing
+        // is left: whoever that is, all others have ended, so that what they shared goes too.
         let (rows, n_now) = (&tasks[job.task].rows, job.rows.end - job.rows.start);
         rows.advise(job.rows.clone(), Advice::DoneWith);
         if self.0[job.task].fetch_sub(n_now, Ordering::Relaxed) == n_now {

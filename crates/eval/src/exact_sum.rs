@@ -31,6 +31,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
 /// Adds a value to floats that do not overlap.
 fn grow(parts: &mut Vec<f64>, value: f64) {
     let (mut carried, mut kept) = (value, 0);
+    // From the smallest up: what one addition rounds off takes the place of the part that it was added to.
     for index in 0..parts.len() {
         let (sum, lost) = two_sum(parts[index], carried);
         if lost != 0.0 {
@@ -48,6 +49,7 @@ fn grow(parts: &mut Vec<f64>, value: f64) {
 /// The sum of floats that do not overlap, the smallest first, rounded once to the nearest and to even between two.
 fn rounded(parts: &[f64]) -> f64 {
     let (mut sum, mut lost, mut n) = (0.0, 0.0, parts.len());
+    // From the largest down: the first that is rounded off anything decides, as all further ones are smaller than that.
     while n > 0 && lost == 0.0 {
         n -= 1;
         (sum, lost) = two_sum(sum, parts[n]);
@@ -86,6 +88,7 @@ impl Squares {
                 #[inline(always)]
                 || block_sums(rows, sums),
             );
+            // Columns of mixed sizes are seldom: they are added value by value, which is exact whatever the sizes.
             let mut others = Vec::new();
             for (column, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| sum.is_nan()) {
                 others.extend(rows[column..].iter().step_by(width).map(|value| (column, value * value)));
@@ -106,6 +109,7 @@ fn block_sums(rows: &[f32], sums: &mut [f64]) {
     for (first, out) in (0..width).step_by(LANES).zip(sums.chunks_mut(LANES)) {
         let (mut sums, mut most, mut least) = ([0.0f64; LANES], [0.0f32; LANES], [f32::INFINITY; LANES]);
         for row in rows.chunks_exact(width) {
+            // A last run of fewer columns is filled up with zeros, so that all runs go the same way.
             let mut values = [0.0; LANES];
             match row[first..].first_chunk::<LANES>() {
                 Some(whole) => values = *whole,

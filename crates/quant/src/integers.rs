@@ -56,6 +56,7 @@ pub fn decode_integers(
     values: &mut [f32],
     scales: &mut [f32],
 ) -> Result<(), CodecError> {
+    // The first half is the scale of the levels, a second one that of the minima.
     let places = half_scales(dtype);
     let kept = match which {
         Integers::Levels => places.first(),
@@ -70,6 +71,7 @@ pub fn decode_integers(
     for (block, scale) in scratch.chunks_exact_mut(dtype.block_bytes() as usize).zip(scales) {
         *scale = f16_to_f32(u16::from_le_bytes([block[kept], block[kept + 1]]));
         for &at in places {
+            // Multiplied by one the integers come out as they are; what is multiplied by zero adds nothing.
             let one_or_zero = if at == kept { ONE } else { 0 };
             block[half(at)].copy_from_slice(&one_or_zero.to_le_bytes());
         }

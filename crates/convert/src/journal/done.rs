@@ -60,6 +60,7 @@ impl Done {
         }
         let place = |(target, span): (&crate::job::Target<'_>, &Span)| {
             let row_bytes = Shape::new(&[view.row_elems]).ok()?.row_bytes(target.dtype).ok()?;
+            // A journal is a file like any other: its sizes are believed when they are what the plan says.
             let is_right = row_bytes.checked_mul(n_rows) == Some(span.n_bytes);
             is_right.then_some((target.output, target.offset + self.rows.start * row_bytes, row_bytes))
         };

@@ -25,6 +25,7 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
+        // Two words for 32 columns: four points of a byte, then four times seven signs with the sub-scale above them.
         let (words, at) = (2 + eight / 4 * 8, eight % 4);
         let signs = even_signs((u32_at(block, words + 4) >> (7 * at)) as u8);
         Choice { points: [u16::from(block[words + at]), 0], signs }

@@ -25,6 +25,7 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
+        // Nine bits a point, the ninth at byte 66; two points of four columns make eight. Signs have a byte of their own.
         let high = u16::from(block[66 + eight / 4] >> (2 * (eight % 4)));
         let low = [block[2 + 2 * eight], block[3 + 2 * eight]].map(u16::from);
         Choice { points: [low[0] | (high & 1) << 8, low[1] | (high & 2) << 7], signs: block[74 + eight] }

@@ -18,6 +18,7 @@ impl Frozen<SUPER, BYTES> for Block {
     const DTYPE: DType = DType::IQ4_XS;
     const GROUP: usize = SUB;
     const POINTS: Points = Points::Table(&IQ4_VALUES);
+    // Six bits, lifted by 32: four in the nibbles at byte 4, two in the word at byte 2.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]

@@ -16,7 +16,9 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q4_0;
     const GROUP: usize = ELEMS;
+    // Levels -8 to 7, lifted by 8.
     const POINTS: Points = Points::Steps { zero: 8, lowest: 0, highest: 15 };
+    // The block is the group: its scale is the half at byte 0, and every half is a candidate.
     const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
     #[inline(always)]

@@ -16,6 +16,7 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q5_0;
     const GROUP: usize = ELEMS;
+    // Levels -16 to 15, lifted by 16.
     const POINTS: Points = Points::Steps { zero: 16, lowest: 0, highest: 31 };
     const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
@@ -41,6 +42,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
+        // The fifth bits of all 32 levels are a word before the nibbles.
         put_u32(block, 2, nibbles::fifth_bits(levels));
         *array_at_mut(block, 6) = nibbles::pack(levels);
     }

@@ -31,6 +31,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn put_codes([scale, min]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
+        // Scales and minima of six bits share twelve bytes: all are unpacked to change one.
         let (mut scales, mut mins) = k_scales::unpack(array_at(block, 4));
         (scales[group], mins[group]) = (scale as u8, min as u8);
         *array_at_mut(block, 4) = k_scales::pack(&scales, &mins);
@@ -38,6 +39,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
+        // Nibbles as in Q4_K; bit `group` of byte `i` of the 32 before them is the fifth of column `i` of that group.
         let (fifth, low): (&[u8; 32], &[u8; 128]) = (array_at(block, 16), array_at(block, 48));
         std::array::from_fn(|i| {
             let low = low[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 0x0f;

@@ -14,6 +14,7 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q6_K;
     const GROUP: usize = SUB_ELEMS;
+    // Levels -32 to 31, lifted by 32.
     const POINTS: Points = Points::Steps { zero: 32, lowest: 0, highest: 63 };
     // Scales are signed bytes, lifted by 128.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 255, zero: 128 }, Codes::None];
@@ -36,6 +37,8 @@ impl Frozen<ELEMS, BYTES> for Block {
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         std::array::from_fn(|i| {
+            // Each half of 128 columns by itself: its low nibbles in 64 bytes, two quarters a byte; its high pairs of bits in 32
+            // bytes from 128 on, all four quarters a byte.
             let (half, quarter) = (i / 128, i / 32 % 4);
             let low = block[64 * half + 32 * (quarter % 2) + i % 32] >> (quarter / 2 * 4) & 0x0f;
             low | (block[128 + 32 * half + i % 32] >> (2 * quarter) & 3) << 4
