@@ -1,4 +1,4 @@
-# The four programs and nothing else: static binaries on an empty image.
+# The five programs and nothing else: static binaries on an empty image.
 #   docker build -t gguf-tools .
 #   docker run --rm -v "$PWD:/data" -w /data gguf-tools gguf-convert Llama-3.2-1B llama.gguf --type q4_k_m
 # With binaries that scripts/build-binaries made, without a compiler:
