@@ -117,6 +117,7 @@ impl RowsLeft {
         // is left: whoever that is, all others have ended, so that what they shared goes too.
         let (rows, n_now) = (&tasks[job.task].rows, job.rows.end - job.rows.start);
         rows.advise(job.rows.clone(), Advice::DoneWith);
+        // The thread that takes the last rows off sees exactly what it takes, so that one of them all says it.
         if self.0[job.task].fetch_sub(n_now, Ordering::Relaxed) == n_now {
             rows.all_done();
         }
@@ -166,6 +167,7 @@ impl Schedule {
             }
             n_meant += 1;
             n_rows[job.task] += job.rows.end - job.rows.start;
+            // Neighbours make one run: of a journal there are few, of jobs hundreds of thousands.
             match runs.last_mut() {
                 Some(last) if before == at.checked_sub(1) => last.0 = n_meant,
                 _ => runs.push((n_meant, at)),
@@ -204,6 +206,7 @@ impl Schedule {
     /// Which of all jobs the meant one at `index` is.
     fn place(&self, index: usize) -> Option<usize> {
         let Some(Meant { runs, .. }) = &self.meant else { return Some(index) };
+        // The first run that reaches beyond the index, and what the runs before it have.
         let run = runs.partition_point(|(jobs, _)| *jobs <= index);
         let before = run.checked_sub(1).map_or(0, |before| runs[before].0);
         Some(runs.get(run)?.1 + (index - before))

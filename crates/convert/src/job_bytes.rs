@@ -60,6 +60,7 @@ impl<'a> JobBytes<'a> {
         let stored = stored(self.task, self.job, target.dtype)?;
         let is_searched = || {
             let codec = quant::codec(target.dtype);
+            // Blocks that somebody made better took longer than any search.
             let is_refined = self.task.encoder_of(target.dtype).is_some();
             is_refined || codec.is_some_and(|codec| codec.search.is_made(target.weights.is_some()))
         };
@@ -101,6 +102,7 @@ fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Optio
 /// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one.
 fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {
     let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
+    // What a longer job left is overwritten: rows are read whole.
     values.resize(n_elems as usize, 0.0);
     task.rows.read(job.rows.clone(), options.level, values)?;
     // Before rounding, which can make infinities of its own; those are found as overflow after encoding.
@@ -155,6 +157,7 @@ fn encode(
         });
         let values = &values[first * row_elems..end * row_elems];
         let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
+        // The codec first: whoever makes blocks better starts from its scales.
         let of_codec = Rows { values, row_elems, weights };
         quant::encode(target.dtype, options.level, of_codec, out).map_err(codec)?;
         if let Some(encoder) = task.encoder_of(target.dtype) {
@@ -182,6 +185,7 @@ fn encode(
 
 /// The rows of a job, cut where the weights change: where an expert ends.
 fn ranges_of_equal_weights(job: &Job, weights: Option<Weights<'_>>) -> Vec<Range<u64>> {
+    // Weights of ones, or none, are the same for every row.
     let Some(Weights::Rows { rows_per_expert, .. }) = weights else { return vec![job.rows.clone()] };
     let mut ranges = Vec::new();
     let mut start = job.rows.start;

@@ -31,6 +31,7 @@ impl RunOptions {
 
     /// How many threads work on a schedule.
     pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
+        // Cores that this process may use, which containers and `taskset` make fewer than the machine has.
         let threads = self.threads.or_else(|| thread::available_parallelism().ok());
         // More threads than jobs would only wait.
         threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)

@@ -46,6 +46,7 @@ pub fn verify(
     let compare = || {
         let mut buffers = (Vec::new(), Buffers::default());
         while !cancel.load(Ordering::Relaxed) {
+            // Ranges are of very different length: whoever is free takes the next.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(range) = done.get(index) else { return };
             match comparison.is_there(range, &mut buffers) {
@@ -58,6 +59,7 @@ pub fn verify(
         }
     };
     thread::scope(|scope| {
+        // This thread is one of them.
         for _ in 1..n_threads.min(done.len()) {
             scope.spawn(compare);
         }
@@ -69,6 +71,7 @@ pub fn verify(
     if cancel.load(Ordering::Relaxed) {
         return Err(Error::Cancelled);
     }
+    // What is not right is not an error: its rows are done again.
     let found = done.into_iter().zip(is_right);
     Ok(found.filter(|(_, is_right)| is_right.load(Ordering::Relaxed)).map(|(done, _)| done).collect())
 }
@@ -88,6 +91,7 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn is_there(&self, done: &Done, (found, buffers): &mut (Vec<u8>, Buffers)) -> Result<bool, Error> {
+        // A journal may speak of tensors and rows that there are not.
         let Some(places) = done.places(self.tasks) else { return Ok(false) };
         if places.iter().any(|(output, ..)| *output >= self.outputs.len()) {
             return Ok(false);
@@ -148,6 +152,7 @@ impl Comparison<'_> {
             };
             found.resize(n_bytes as usize, 0);
             self.outputs[output].read_at(offset, found)?;
+            // By the jobs that the journal tells of: its checksum is that of theirs.
             sums.extend(Span::of(found).checksum);
             (offset, left) = (offset + n_bytes, left - rows);
         }

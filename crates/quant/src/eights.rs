@@ -41,6 +41,7 @@ impl Codebook {
         match self {
             Codebook::Eights(all) => all[usize::from(points[0])],
             Codebook::Fours(all) => {
+                // The first four columns are the low point.
                 crate::iq_fit::join(all[usize::from(points[0])], all[usize::from(points[1])])
             }
         }
@@ -95,6 +96,7 @@ const fn row<T: Eights<B>, const B: usize>() -> EightsCodec {
         codebook: T::CODEBOOK,
         even: T::EVEN,
         scales: |blocks, scales| {
+            // A block after the other: what is no whole block at the end of either side is left alone.
             let scales = scales.chunks_exact_mut(ELEMS / T::GROUP);
             for (block, scales) in blocks.chunks_exact(B).zip(scales) {
                 for (group, scale) in scales.iter_mut().enumerate() {

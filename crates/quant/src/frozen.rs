@@ -35,6 +35,7 @@ impl Points {
     #[inline(always)]
     pub fn point(self, level: u8) -> f32 {
         match self {
+            // Levels of one byte less at most 128: 16 bits hold the difference, and f32 every such integer.
             Points::Steps { zero, .. } => f32::from(i16::from(level) - i16::from(zero)),
             Points::Table(table) => f32::from(table[usize::from(level)]),
         }
@@ -124,6 +125,7 @@ pub struct FrozenCodec {
 
 /// The row of a type.
 const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
+    // Both are known when the table is compiled, so that a wrong row is no binary.
     assert!(E.is_multiple_of(T::GROUP), "groups fill a block");
     assert_sizes(T::DTYPE, E, B);
     FrozenCodec {

@@ -30,6 +30,7 @@ pub enum Integers {
 
 /// The form of a type; none for types that are something else.
 pub const fn integer_form(dtype: DType) -> Option<IntegerForm> {
+    // Blocks of 32 with a scale and perhaps a minimum; blocks of 256 whose sub-blocks have integer scales, and perhaps minima for 32 or 16.
     let (block_elems, min_elems) = match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::IQ4_NL => (32, None),
         DType::Q4_1 | DType::Q5_1 => (32, Some(32)),
@@ -56,7 +57,6 @@ pub fn decode_integers(
     values: &mut [f32],
     scales: &mut [f32],
 ) -> Result<(), CodecError> {
-    // The first half is the scale of the levels, a second one that of the minima.
     let places = half_scales(dtype);
     let kept = match which {
         Integers::Levels => places.first(),
@@ -71,7 +71,7 @@ pub fn decode_integers(
     for (block, scale) in scratch.chunks_exact_mut(dtype.block_bytes() as usize).zip(scales) {
         *scale = f16_to_f32(u16::from_le_bytes([block[kept], block[kept + 1]]));
         for &at in places {
-            // Multiplied by one the integers come out as they are; what is multiplied by zero adds nothing.
+            // The other scale is 0, so that its integers, whatever they are, add nothing.
             let one_or_zero = if at == kept { ONE } else { 0 };
             block[half(at)].copy_from_slice(&one_or_zero.to_le_bytes());
         }

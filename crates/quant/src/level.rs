@@ -40,6 +40,7 @@ impl Level {
 
     /// The levels that this machine can run, slowest first.
     pub fn available() -> Vec<Level> {
+        // Asks the operating system too: a CPU may have registers that are not saved for a process.
         let best = fearless_simd::Level::new();
         let mut levels = vec![Level::Scalar];
         #[cfg(target_arch = "x86_64")]
@@ -61,6 +62,7 @@ impl Level {
     pub fn detect() -> Level {
         static DETECTED: OnceLock<Level> = OnceLock::new();
         *DETECTED.get_or_init(|| {
+            // A name that is wrong must not end a process that only uses the library; programs refuse it themselves.
             let forced = std::env::var(LEVEL_VARIABLE).ok().and_then(|name| Level::from_name(&name));
             forced.or_else(|| Level::available().last().copied()).unwrap_or(Level::Scalar)
         })

@@ -60,7 +60,7 @@ impl Done {
         }
         let place = |(target, span): (&crate::job::Target<'_>, &Span)| {
             let row_bytes = Shape::new(&[view.row_elems]).ok()?.row_bytes(target.dtype).ok()?;
-            // A journal is a file like any other: its sizes are believed when they are what the plan says.
+            // The length is said twice, by the rows and by the span: where they differ neither is believed.
             let is_right = row_bytes.checked_mul(n_rows) == Some(span.n_bytes);
             is_right.then_some((target.output, target.offset + self.rows.start * row_bytes, row_bytes))
         };
@@ -120,6 +120,7 @@ fn merge(jobs: &[Done]) -> Done {
         return first.clone();
     }
     let span = |target: usize| {
+        // All jobs of a range have a checksum, or none has.
         let sums: Option<Vec<u64>> = jobs.iter().map(|job| job.spans[target].checksum).collect();
         let n_bytes = jobs.iter().map(|job| job.spans[target].n_bytes).sum();
         Span { checksum: sums.map(|sums| checksum_of(&sums)), n_bytes }
@@ -153,6 +154,7 @@ impl Remaining {
             }
         }
         for ranges in &mut by_task {
+            // Runs that were stopped and went on note rows in any order, some of them twice.
             ranges.sort_by_key(|rows| rows.start);
             let mut merged: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
             for rows in ranges.drain(..) {

@@ -59,6 +59,7 @@ impl Found {
     fn read(path: &Path) -> Option<Found> {
         let written = fs::metadata(path).ok()?.modified().ok();
         let (lines, n_bytes) = lines::parse(&fs::read(path).ok()?);
+        // Of another version nothing is known, so that nothing of it is used.
         let first = lines.first().filter(|line| line["journal"] == VERSION)?;
         let mut found = Found {
             owner: owner_of(first)?,

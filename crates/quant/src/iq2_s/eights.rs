@@ -20,13 +20,12 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // The codebook is in eighths of the scale and a sub-scale `s` stands for `s + 1/2`: an eighth of `2 s + 1`.
         f16_at(block, 0) * (0.5 + f32::from(block[74 + group / 2] >> (4 * (group % 2)) & 15)) * 0.25
     }
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
-        // Ten bits a point: eight at byte 2, two at byte 66, four points a byte. Signs have a byte of their own.
+        // 1024 points take ten bits, of which the upper two of four eights share a byte. Signs have all eight bits, so that any number may be minus.
         let high = u16::from(block[66 + eight / 4] >> (2 * (eight % 4)) & 3);
         Choice { points: [u16::from(block[2 + eight]) | high << 8, 0], signs: block[34 + eight] }
     }

@@ -20,13 +20,13 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // A sub-scale `s` stands for `s + 1/2`, and the codebook is in quarters of that.
+        // A byte of scales is for 32 columns, half of it for 16; the half makes scales odd multiples of an eighth of the block's.
         f16_at(block, 0) * (0.5 + f32::from(block[66 + group / 2] >> (4 * (group % 2)) & 15)) * 0.25
     }
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
-        // Nine bits name the point, seven the signs, whose number is even.
+        // Nine bits of the point, seven of the signs; the eighth sign follows from these.
         let word = u16_at(block, 2 + 2 * eight);
         Choice { points: [word & 511, 0], signs: even_signs((word >> 9) as u8) }
     }

@@ -20,6 +20,7 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
+        // Four bits that are left over of the word with the signs of four eights: 4 * 7 + 4 = 32.
         f16_at(block, 0) * (0.5 + (u32_at(block, 6 + 8 * group) >> 28) as f32) * 0.25
     }
 
@@ -27,6 +28,7 @@ impl Eights<BYTES> for Block {
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
         // Two words for 32 columns: four points of a byte, then four times seven signs with the sub-scale above them.
         let (words, at) = (2 + eight / 4 * 8, eight % 4);
+        // The eighth sign follows from seven, since their number is even.
         let signs = even_signs((u32_at(block, words + 4) >> (7 * at)) as u8);
         Choice { points: [u16::from(block[words + at]), 0], signs }
     }

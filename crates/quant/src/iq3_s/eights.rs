@@ -20,12 +20,13 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
+        // Odd multiples alone: 4 bits reach from 1 to 31.
         f16_at(block, 0) * f32::from(1 + 2 * (block[106 + group / 2] >> (4 * (group % 2)) & 15))
     }
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
-        // Nine bits a point, the ninth at byte 66; two points of four columns make eight. Signs have a byte of their own.
+        // 512 points of four columns take nine bits; the ninths of eight points share a byte.
         let high = u16::from(block[66 + eight / 4] >> (2 * (eight % 4)));
         let low = [block[2 + 2 * eight], block[3 + 2 * eight]].map(u16::from);
         Choice { points: [low[0] | (high & 1) << 8, low[1] | (high & 2) << 7], signs: block[74 + eight] }

@@ -20,13 +20,14 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // The sub-scale is what the signs of 32 columns leave of their word: four bits above four times seven.
+        // As in IQ2_XXS: the four bits that the signs of four eights leave of a word.
         f16_at(block, 0) * (0.5 + (u32_at(block, 66 + 4 * group) >> 28) as f32) * 0.5
     }
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
         let word = u32_at(block, 66 + eight / 4 * 4);
+        // 256 points of four columns: a byte each.
         let points = [block[2 + 2 * eight], block[3 + 2 * eight]].map(u16::from);
         Choice { points, signs: even_signs((word >> (7 * (eight % 4))) as u8) }
     }
@@ -35,7 +36,6 @@ impl Eights<BYTES> for Block {
     fn put_choice(choice: Choice, block: &mut [u8; BYTES], eight: usize) {
         let (at, shift) = (66 + eight / 4 * 4, 7 * (eight % 4));
         [block[2 + 2 * eight], block[3 + 2 * eight]] = choice.points.map(|point| point as u8);
-        // The eighth sign follows from the seven: their number is even.
         let word = u32_at(block, at) & !(127 << shift);
         put_u32(block, at, word | u32::from(choice.signs & 127) << shift);
     }

@@ -18,7 +18,7 @@ pub struct Block;
 impl Frozen<SUB, BYTES> for Block {
     const DTYPE: DType = DType::IQ4_NL;
     const GROUP: usize = SUB;
-    // Sixteen values that lie closer around zero; the level is the place in the table.
+    // The nearest level is not found by rounding: the table is denser near zero.
     const POINTS: Points = Points::Table(&IQ4_VALUES);
     const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 

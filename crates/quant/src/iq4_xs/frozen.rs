@@ -18,7 +18,7 @@ impl Frozen<SUPER, BYTES> for Block {
     const DTYPE: DType = DType::IQ4_XS;
     const GROUP: usize = SUB;
     const POINTS: Points = Points::Table(&IQ4_VALUES);
-    // Six bits, lifted by 32: four in the nibbles at byte 4, two in the word at byte 2.
+    // Six bits, lifted by 32: four of them in a byte for two sub-blocks, two in a word for all eight.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]
@@ -44,6 +44,7 @@ impl Frozen<SUPER, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; SUPER] {
         let mut levels = [0; SUPER];
         for (at, levels) in levels.as_chunks_mut().0.iter_mut().enumerate() {
+            // 16 bytes of each sub-block, as in IQ4_NL, behind 8 bytes of scales.
             *levels = nibbles::unpack(array_at(block, 8 + 16 * at));
         }
         levels

@@ -16,18 +16,17 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q2_K;
     const GROUP: usize = SUB_ELEMS;
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 3 };
-    // Four bits each: what `d` and `dmin` are multiplied by.
+    // Scale and minimum of a sub-block share a byte, four bits each.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 15, zero: 0 }; 2];
 
     #[inline(always)]
     fn codes(block: &[u8; BYTES], group: usize) -> [u16; 2] {
-        // Bytes 0 to 15, one for each group: the scale low, the minimum high.
         [u16::from(block[group] & 0x0f), u16::from(block[group] >> 4)]
     }
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], [scale, min]: [u16; 2]) -> [f32; 2] {
-        // `d` and `dmin` stand behind the levels. A minimum is subtracted, so that the offset is its negative.
+        // The decoder takes the minimum off, after the product: its negative is the same offset to the last bit.
         [f16_at(block, 80) * f32::from(scale), -(f16_at(block, 82) * f32::from(min))]
     }
 
@@ -40,7 +39,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         let mut levels = [0; ELEMS];
         for (sub, levels) in levels.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {
-            // Bytes 16 to 79: four levels a byte, those of groups that are 32 columns apart.
+            // Levels lie behind the 16 bytes of scales.
             *levels = two_bits::unpack(array_at(block, 16), sub);
         }
         levels

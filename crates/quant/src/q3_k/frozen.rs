@@ -15,9 +15,9 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q3_K;
     const GROUP: usize = SUB_ELEMS;
-    // Levels -4 to 3, lifted by 4.
+    // Two bits and a third that stands for 4 more, less 4: the third bit clear makes a level negative.
     const POINTS: Points = Points::Steps { zero: 4, lowest: 0, highest: 7 };
-    // Six bits, lifted by 32: a scale may be negative.
+    // Six bits, lifted by 32.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]
@@ -32,7 +32,6 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], group: usize) {
-        // The twelve bytes hold all sixteen scales with their bits spread, so that one cannot be put alone.
         let mut scales = unpack_scales(array_at(block, 96));
         scales[group] = scale as u8;
         *array_at_mut(block, 96) = pack_scales(&scales);
@@ -43,9 +42,9 @@ impl Frozen<ELEMS, BYTES> for Block {
         let third: &[u8; 32] = array_at(block, 0);
         let mut levels = [0; ELEMS];
         for (sub, levels) in levels.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {
-            // Two bits at byte 32 as in Q2_K; the third is a bit of the mask before them, bit `sub / 2` of byte `sub % 2 * 16 + i`.
             let low = two_bits::unpack(array_at(block, 32), sub);
             let third: &[u8; SUB_ELEMS] = array_at(third, sub % 2 * 16);
+            // Byte j of the mask has a bit for each element j + 32 k of the block, bit k.
             *levels = std::array::from_fn(|i| low[i] | (third[i] >> (sub / 2) & 1) << 2);
         }
         levels

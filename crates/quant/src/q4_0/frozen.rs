@@ -16,9 +16,8 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q4_0;
     const GROUP: usize = ELEMS;
-    // Levels -8 to 7, lifted by 8.
+    // Level 0 stands for -8 and has no counterpart at the other end, which the encoder uses for the value of the largest magnitude.
     const POINTS: Points = Points::Steps { zero: 8, lowest: 0, highest: 15 };
-    // The block is the group: its scale is the half at byte 0, and every half is a candidate.
     const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
     #[inline(always)]
@@ -38,6 +37,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
+        // Behind the scale; element i has the low half of a byte, i + 16 the high half.
         nibbles::unpack(array_at(block, 2))
     }
 

@@ -16,6 +16,7 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q4_1;
     const GROUP: usize = ELEMS;
+    // The minimum is a number of its own, so that levels count up from it.
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 15 };
     const CODES: [Codes; 2] = [Codes::Halves, Codes::Halves];
 
@@ -26,6 +27,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn scale(_block: &[u8; BYTES], codes: [u16; 2]) -> [f32; 2] {
+        // The decoder adds the minimum, so that it is an offset as it stands.
         codes.map(f16_to_f32)
     }
 

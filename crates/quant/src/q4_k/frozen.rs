@@ -16,6 +16,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q4_K;
     const GROUP: usize = 32;
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 15 };
+    // Six bits each, all of a block in 12 bytes.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 0 }; 2];
 
     #[inline(always)]
@@ -26,6 +27,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], [scale, min]: [u16; 2]) -> [f32; 2] {
+        // The decoder takes the minimum off, after the product: its negative is the same offset to the last bit.
         [f16_at(block, 0) * f32::from(scale), -(f16_at(block, 2) * f32::from(min))]
     }
 
@@ -41,6 +43,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         // A run of 64 columns is 32 bytes: its first half low, its second high.
         let packed: &[u8; 128] = array_at(block, 16);
+        // Two sub-blocks share 32 bytes: the first has the low halves, the second the high ones.
         std::array::from_fn(|i| packed[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 0x0f)
     }
 

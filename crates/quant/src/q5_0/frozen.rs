@@ -37,6 +37,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
+        // The fifth bits of all levels are one word between the scale and the low halves.
         nibbles::unpack_five(array_at(block, 6), u32_at(block, 2))
     }
 

@@ -27,6 +27,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn scale(_block: &[u8; BYTES], codes: [u16; 2]) -> [f32; 2] {
+        // The decoder adds the minimum, so that it is an offset as it stands.
         codes.map(f16_to_f32)
     }
 
@@ -38,6 +39,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
+        // As in Q5_0, two bytes later: the minimum lies before the fifth bits.
         nibbles::unpack_five(array_at(block, 8), u32_at(block, 4))
     }
 

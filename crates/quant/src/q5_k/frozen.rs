@@ -16,6 +16,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q5_K;
     const GROUP: usize = 32;
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 31 };
+    // Six bits each, as in Q4_K.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 0 }; 2];
 
     #[inline(always)]
@@ -26,6 +27,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], [scale, min]: [u16; 2]) -> [f32; 2] {
+        // As in Q4_K: the minimum is taken off, after the product.
         [f16_at(block, 0) * f32::from(scale), -(f16_at(block, 2) * f32::from(min))]
     }
 
@@ -41,6 +43,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         // Nibbles as in Q4_K; bit `group` of byte `i` of the 32 before them is the fifth of column `i` of that group.
         let (fifth, low): (&[u8; 32], &[u8; 128]) = (array_at(block, 16), array_at(block, 48));
+        // Low halves as in Q4_K; of the fifth bits a byte has those of the same place in all eight sub-blocks.
         std::array::from_fn(|i| {
             let low = low[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 0x0f;
             low | (fifth[i % 32] >> (i / 32) & 1) << 4
