@@ -116,6 +116,7 @@ impl Head {
         let product = Product { weight: &self.weight, index: 0, out: out.view_mut() };
         match activations {
             Activations::F32 => mul_mat(x, vec![product]),
+            // The reference rounds what goes into the output matrix as into any other.
             Activations::Rounded => mul_rounded(x, vec![product]),
         }
         if self.bias.is_none() && self.scale == 1.0 && self.soft_cap.is_none() {

@@ -220,6 +220,7 @@ impl Model {
             let expected = format!("{expected:?} bytes of {dtype}, found {}", blocks.len());
             return Err(Error::TensorShape { name: tensor.to_owned(), expected, found: info.shape });
         }
+        // Of a stack all matrices together: rows of all of them lie one after the other.
         let n_rows = (info.shape.n_elems() / info.shape.row_elems().max(1)).max(1);
         let replaced = Replaced { dtype, row_bytes: blocks.len() / n_rows as usize, bytes: blocks };
         *slot.write().unwrap_or_else(PoisonError::into_inner) = Some(replaced);

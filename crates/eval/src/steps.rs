@@ -44,6 +44,7 @@ impl Between {
     pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(4 * CHUNK_ELEMS);
         for values in self.all().flat_map(|rows| rows.as_slice().chunks(CHUNK_ELEMS)) {
+            // Little-endian whatever the machine is, though only this process reads it again.
             bytes.clear();
             bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             to.write_all(&bytes)?;
@@ -120,6 +121,7 @@ impl<'m> Steps<'m> {
     /// # Errors
     /// [`Error::NoFeatures`] for a model of sound.
     pub fn new(model: &'m Model) -> Result<Steps<'m>, Error> {
+        // Sound has no tokens to give to a first step.
         if model.audio_input().is_some() {
             return Err(Error::NoFeatures { architecture: model.architecture().to_owned() });
         }
@@ -163,9 +165,11 @@ impl<'m> Steps<'m> {
         let next = self.model.batch(&sequences, seen, |pass| {
             let mut pass = pass.resume(carried, &self.buffers);
             let streams = self.model.install(|| prepared.graph.step(index, streams, &mut pass))?;
+            // Out of the buffers that passes share: a batch may wait for a whole step of all others.
             let streams = streams.into_iter().map(Rows::detached).collect();
             Ok(Between { streams, carried: pass.carry() })
         })?;
+        // The output matrix is no part of the graph: it is applied for logits, which nobody asks for here.
         let is_last = index + 1 == self.n_steps();
         if let (true, Some(observer), Some(head)) = (is_last, observer, &prepared.head) {
             let by = [(head.weight.name.as_str(), Part::Whole)];

@@ -200,6 +200,7 @@ impl Graph for Decoder {
         mut streams: Vec<Rows>,
         pass: &mut Pass<'_, '_>,
     ) -> Result<Vec<Rows>, Error> {
+        // Step 0 is what is before the layers, step n + 1 what is behind the last of n.
         match index.checked_sub(1) {
             None => self.begin(pass),
             Some(i) if i < self.layers.len() => {

@@ -126,6 +126,7 @@ pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>
 
 /// What the parts of each layer keep of a sequence; what an encoder made belongs to the prompt and is not counted.
 pub(super) fn kept(layers: &[Layer], heads: Heads) -> Vec<Vec<Kept>> {
+    // Each head of these decoders has keys and values of its own.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
     let of_layer = |layer: &Layer| {
         let attention = Kept { keys, values, graph_floats: 2 * keys + values, ..Kept::default() };

@@ -245,6 +245,7 @@ fn mul_tiles<P: Packed>(
             n_decoded += tile.n_decoded();
             together.push(tile);
         }
+        // Never fewer: their memory serves the next group and the next product.
         packed.resize_with(packed.len().max(together.len()), P::default);
         mul_group(level, x, n_rows, together, &mut packed);
     }
@@ -259,6 +260,7 @@ fn mul_group<P: Packed>(level: Level, x: P::Left<'_>, n_rows: usize, tiles: Vec<
     // Step 2: products of (block of input rows, tile). Many small tasks, so that a thread whose core is slower for a while
     // does fewer of them.
     let n_blocks = n_rows.div_ceil(BLOCK_ROWS).max(1);
+    // Blocks of about equal height, in whole groups of rows that a kernel takes.
     let block_rows = n_rows.div_ceil(n_blocks).next_multiple_of(4).max(1);
     let mut tasks = Vec::new();
     for (tile, packed) in tiles.into_iter().zip(&*packed) {

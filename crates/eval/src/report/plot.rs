@@ -18,9 +18,11 @@ pub struct Plotted {
 /// An SVG picture of sizes (across) and costs (up, logarithmic): no scripts, no fonts from elsewhere.
 pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     let gigabytes = |file: &Plotted| file.bytes as f64 / 1e9;
+    // Sizes differ by a factor of a few, costs by thousands.
     let x = Axis::over(files.iter().map(gigabytes), Scale::Linear).widened();
     let y = Axis::over(files.iter().map(|file| file.cost), Scale::Log);
     let mut chart = Chart::new(&x, "size (GB)", &y, cost_label);
+    // A file that predicts infinities has no place in a picture; the table names it.
     for file in files.iter().filter(|file| file.cost.is_finite()) {
         chart.point(&file.name, String::new(), 0, (&x, &y), (gigabytes(file), file.cost));
     }
@@ -50,6 +52,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
         );
     }
     for point in &chart.points {
+        // Names of points near the right edge stand before them.
         let (at, anchor) = if point.is_far { (point.x - 8.0, "end") } else { (point.x + 8.0, "start") };
         let _ = writeln!(
             svg,
