@@ -404,12 +404,10 @@ fn damaged_statistics_are_errors() {
     });
     // A sum that is no number.
     let mut bytes = whole.clone();
-    let at = bytes.len() - 64;
     let tensor = gguf::File::parse(whole.clone()).unwrap();
     let fit = tensor.tensor("fit.0").unwrap();
     let start = tensor.range(fit).unwrap().start;
     bytes[start..start + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    assert!(at > start);
     fs::remove_file(&path).unwrap();
     fs::write(&path, &bytes).unwrap();
     let cache = MomentsCache::read(&folder).unwrap();

@@ -46,6 +46,10 @@ pub fn mutate_metadata(metadata: &mut Metadata, draw: &mut Draw) {
                 let at = draw.below(items.len());
                 items[at] = nasty as i32;
             }
+            Value::Array(Array::U64(items)) if !items.is_empty() => {
+                let at = draw.below(items.len());
+                items[at] = nasty;
+            }
             Value::Array(Array::F32(items)) if !items.is_empty() => {
                 let at = draw.below(items.len());
                 items[at] = f32::NAN;

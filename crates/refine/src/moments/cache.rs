@@ -10,7 +10,7 @@ use eval::{Model, Part, importance::Collector};
 
 use super::{
     Input, Options, Plan, Texts,
-    file::{Identity, StepFile, StepWriter},
+    file::{Identity, StepFile, StepWriter, file_name},
     io_error,
     plan::{Matrices, PlannedInput},
 };
@@ -31,8 +31,7 @@ impl MomentsCache {
     /// The statistics in `folder` of this model, these texts and options; the folder is made if it is not there.
     ///
     /// # Errors
-    /// [`Error::OtherMoments`] where there are some of another model or text, [`Error::BrokenMoments`], [`Error::Gguf`] and
-    /// [`Error::Io`].
+    /// [`Error::OtherMoments`] where there are some of another model or text, [`Error::BrokenMoments`] and [`Error::Io`].
     pub fn open(
         folder: &Path,
         model: &Model,
@@ -94,14 +93,14 @@ impl MomentsCache {
     }
 
     fn path_of(&self, step: usize) -> PathBuf {
-        self.folder.join(format!("step-{step:05}.gguf"))
+        self.folder.join(file_name(step))
     }
 
     /// The moments of what goes into a tensor, over the tokens to learn from and over those held out; of a stack of matrices those
     /// of matrix `index`, an expert or a head. None where there are none.
     ///
     /// # Errors
-    /// [`Error::BrokenMoments`], [`Error::Gguf`].
+    /// [`Error::BrokenMoments`], [`Error::Io`].
     pub fn gram(&self, tensor: &str, index: Option<usize>) -> Result<Option<(Gram, Gram)>, Error> {
         let place = self.places.get(&(tensor.to_owned(), index));
         let Some((file, at)) = place.and_then(|(step, at)| Some((self.files.get(step)?, at))) else {
@@ -125,17 +124,18 @@ impl MomentsCache {
     /// The importance matrix of all steps that are there.
     ///
     /// # Errors
-    /// [`Error::Eval`] for parts that do not hold together, [`Error::BrokenMoments`], [`Error::Gguf`].
+    /// [`Error::BrokenMoments`], [`Error::Io`].
     pub fn importance(&self) -> Result<Collector, Error> {
         let mut collector = Collector::new(self.identity.with_output);
         for file in self.files.values() {
-            collector.add_part(file.importance()?)?;
+            file.add_importance_to(&mut collector)?;
         }
         Ok(collector)
     }
 
-    pub(super) fn importance_of(&self, step: usize) -> Result<&[u8], Error> {
-        self.file(step)?.importance()
+    /// Adds the part of a step.
+    pub(super) fn add_importance_of(&self, step: usize, collector: &mut Collector) -> Result<(), Error> {
+        self.file(step)?.add_importance_to(collector)
     }
 
     /// Some inputs of a step, in the order of their names.
@@ -204,7 +204,7 @@ impl MomentsCache {
         for (step, file) in &first.files {
             let mut importance = Collector::new(merged.identity.with_output);
             for cache in &caches {
-                importance.add_part(cache.importance_of(*step)?)?;
+                cache.add_importance_of(*step, &mut importance)?;
             }
             let mut written = merged.begin(*step, &file.inputs, &importance.to_part())?;
             for (at, planned) in file.inputs.iter().enumerate() {

@@ -11,12 +11,12 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use eval::Part;
-use gguf::{Array, DEFAULT_ALIGNMENT, Endian, File, Metadata, Output, Strings, Value};
+use eval::{Part, importance::Collector};
+use gguf::{Array, DEFAULT_ALIGNMENT, Endian, File, Metadata, Output, Strings, TensorInfo, Value};
 use tensor::{DType, Shape};
 
 use super::{
@@ -226,6 +226,21 @@ impl StepWriter {
     }
 }
 
+/// The name of the file of a step.
+pub(super) fn file_name(step: usize) -> String {
+    format!("step-{step:05}.gguf")
+}
+
+/// What is wrong with a file that is no GGUF, or that cannot be read: errors of the container do not all say which it is.
+fn unreadable(path: &Path, error: gguf::Error) -> Error {
+    match error {
+        gguf::Error::Io { action, source, .. } => {
+            Error::Io { action, path: path.display().to_string(), source }
+        }
+        error => Error::BrokenMoments { path: path.to_owned(), problem: error.to_string() },
+    }
+}
+
 /// A file that is there.
 #[derive(Debug)]
 pub(super) struct StepFile {
@@ -243,7 +258,7 @@ impl StepFile {
     pub fn open(path: &Path) -> Result<StepFile, Error> {
         let broken =
             |problem: &str| Error::BrokenMoments { path: path.to_owned(), problem: problem.to_owned() };
-        let file = File::open(path)?;
+        let file = File::open(path).map_err(|error| unreadable(path, error))?;
         if file.endian() != Endian::Little {
             return Err(broken("the file is big-endian"));
         }
@@ -283,8 +298,13 @@ impl StepFile {
             n_steps: count("n_steps")?,
         };
         let step = count("step")?;
-        if step >= identity.n_steps {
+        let step = usize::try_from(step).map_err(|_| broken("its step is beyond the last"))?;
+        if step as u64 >= identity.n_steps {
             return Err(broken("its step is beyond the last"));
+        }
+        // Nobody is to find a step under the name of another.
+        if path.file_name() != Some(file_name(step).as_ref()) {
+            return Err(broken(&format!("it has step {step}, whose file is `{}`", file_name(step))));
         }
         let (tensors, parts, at) = (texts("matrix.tensor")?, texts("matrix.part")?, numbers("matrix.input")?);
         if tensors.len() != parts.len() || tensors.len() != at.len() {
@@ -293,8 +313,12 @@ impl StepFile {
         let width = |columns: &u64| usize::try_from(*columns).map_err(|_| broken("an input is too wide"));
         let planned = |columns: &u64| Ok(PlannedInput { of: Vec::new(), n_columns: width(columns)? });
         let mut inputs = numbers("columns")?.iter().map(planned).collect::<Result<Vec<_>, Error>>()?;
+        let mut seen = BTreeSet::new();
         for ((tensor, part), at) in tensors.into_iter().zip(&parts).zip(at) {
             let part = part_of(part).ok_or_else(|| broken("the part of a matrix is of no known kind"))?;
+            if !seen.insert((tensor.clone(), part)) {
+                return Err(broken("a matrix is in it twice"));
+            }
             let input = usize::try_from(*at).ok().and_then(|at| inputs.get_mut(at));
             input.ok_or_else(|| broken("a matrix belongs to no input"))?.of.push((tensor, part));
         }
@@ -313,25 +337,32 @@ impl StepFile {
         let counts = match file.tensor(COUNTS) {
             _ if inputs.is_empty() => Vec::new(),
             Some(tensor) if tensor.dtype == DType::I64 => {
-                let words = file.data(tensor)?.as_chunks::<8>().0;
-                words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+                let words = file.data(tensor).map_err(|error| unreadable(path, error))?.as_chunks::<8>().0;
+                let count = |word: &[u8; 8]| {
+                    u64::try_from(i64::from_le_bytes(*word)).map_err(|_| broken("a count is negative"))
+                };
+                words.iter().map(count).collect::<Result<Vec<u64>, Error>>()?
             }
             _ => Vec::new(),
         };
-        if counts.len() != 2 * inputs.len() {
+        if Some(counts.len()) != inputs.len().checked_mul(2) {
             return Err(broken("its counts are not two for each input"));
         }
-        let step = usize::try_from(step).map_err(|_| broken("its step is beyond the last"))?;
         Ok(StepFile { path: path.to_owned(), identity, step, inputs, counts, file })
     }
 
-    /// The part of the importance matrix.
-    pub fn importance(&self) -> Result<&[u8], Error> {
-        match self.file.tensor(IMPORTANCE) {
-            Some(tensor) if tensor.dtype == DType::I8 => Ok(self.file.data(tensor)?),
-            Some(_) => Err(self.broken("tensor `importance` is not of bytes".to_owned())),
-            None => Ok(&[]),
-        }
+    /// Adds its part of the importance matrix.
+    pub fn add_importance_to(&self, collector: &mut Collector) -> Result<(), Error> {
+        let bytes = match self.file.tensor(IMPORTANCE) {
+            Some(tensor) if tensor.dtype == DType::I8 => self.data(tensor)?,
+            Some(_) => return Err(self.broken("tensor `importance` is not of bytes".to_owned())),
+            None => return Ok(()),
+        };
+        collector.add_part(bytes).map_err(|error| self.broken(error.to_string()))
+    }
+
+    fn data(&self, tensor: &TensorInfo) -> Result<&[u8], Error> {
+        self.file.data(tensor).map_err(|error| unreadable(&self.path, error))
     }
 
     /// The sums of one input.
@@ -347,7 +378,7 @@ impl StepFile {
         let broken = |problem: &str| self.broken(format!("tensor `{name}` {problem}"));
         let n = planned.n_columns;
         let tensor = self.file.tensor(name).ok_or_else(|| broken("is absent"))?;
-        let mut values = self.file.data(tensor)?.as_chunks::<4>().0;
+        let mut values = self.data(tensor)?.as_chunks::<4>().0;
         let n_sums = n.checked_mul(n).ok_or_else(|| broken("is too wide"))?;
         let mut sums = vec![0.0; n_sums];
         for row in 0..n {

@@ -205,7 +205,7 @@ pub fn gather(
             cache.finish(step, written)?;
         }
         if let (Some(cache), true) = (&cache, is_known[step]) {
-            summary.importance.add_part(cache.importance_of(step)?)?;
+            cache.add_importance_of(step, &mut summary.importance)?;
             for (round, planned) in planned.rounds.iter().enumerate() {
                 let inputs = cache.inputs(step, planned)?;
                 summary.note(&inputs);
