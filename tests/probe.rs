@@ -4,26 +4,26 @@
 mod common;
 
 use common::Sandbox;
-use eval::{Model, Options, Sequence, stats::compare_logits};
+use eval::{Activations, Model, Options, Sequence, stats::compare_logits};
 use refine::{Error, Prober, Replacement, probe};
 use tensor::DType;
 
 const REPLACED: [&str; 3] = ["token_embd.weight", "blk.1.ffn_up.weight", "output.weight"];
 
-/// The base, and for each of [`REPLACED`] a file with that matrix alone at Q4_0.
-fn models() -> (Sandbox, Model, Vec<Model>) {
+/// The base in a type, and for each of [`REPLACED`] a file with that matrix alone at Q4_0.
+fn models(file_type: &str, activations: Activations) -> (Sandbox, Model, Vec<Model>) {
     let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]).code, Some(0));
-    let open = |name: &str| Model::open(&sandbox.path(name), &Options::default()).unwrap();
-    let with = |tensor: &&str| {
-        let pattern = format!("^{}$=q4_0", tensor.replace('.', r"\."));
-        let args = ["base.gguf", "one.gguf", "bf16", "-q", "--force", "--tensor-type", &pattern];
+    assert_eq!(sandbox.convert(&["llama", "bf16.gguf", "-t", "bf16", "-q"]).code, Some(0));
+    let made = |more: &[&str]| {
+        let args = [&["bf16.gguf", "made.gguf", file_type, "-q", "--force"], more].concat();
         let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        open("one.gguf")
+        let options = Options { activations, ..Options::default() };
+        Model::open(&sandbox.path("made.gguf"), &options).unwrap()
     };
+    let with = |tensor: &&str| made(&["--tensor-type", &format!("^{}$=q4_0", tensor.replace('.', r"\."))]);
     let others = REPLACED.iter().map(with).collect();
-    let base = open("base.gguf");
+    let base = made(&[]);
     (sandbox, base, others)
 }
 
@@ -48,23 +48,29 @@ fn replacement(other: &Model, tensor: &str) -> Replacement {
 
 #[test]
 fn a_replaced_matrix_predicts_as_the_file_that_has_it() {
-    let (_sandbox, base, others) = models();
-    let windows = windows();
-    let before = logits(&base, &windows);
-    for (tensor, other) in REPLACED.iter().zip(&others) {
-        let Replacement { dtype, blocks } = replacement(other, tensor);
-        base.replace(tensor, dtype, blocks.clone()).unwrap();
-        let replaced = logits(&base, &windows);
-        assert!(replaced != before, "{tensor}");
-        assert!(replaced == logits(other, &windows), "{tensor}");
-        base.restore();
-        assert!(logits(&base, &windows) == before, "{tensor}");
+    // Products of floats, of integers, and of floats with rounded activations that become such of integers.
+    for (file_type, activations) in
+        [("bf16", Activations::F32), ("q8_0", Activations::Rounded), ("bf16", Activations::Rounded)]
+    {
+        let (_sandbox, base, others) = models(file_type, activations);
+        let windows = windows();
+        let before = logits(&base, &windows);
+        for (tensor, other) in REPLACED.iter().zip(&others) {
+            let what = format!("{tensor} of {file_type}, {}", activations.name());
+            let Replacement { dtype, blocks } = replacement(other, tensor);
+            base.replace(tensor, dtype, blocks.clone()).unwrap();
+            let replaced = logits(&base, &windows);
+            assert!(replaced != before, "{what}");
+            assert!(replaced == logits(other, &windows), "{what}");
+            base.restore();
+            assert!(logits(&base, &windows) == before, "{what}");
 
-        let error = base.replace(tensor, dtype, blocks[1..].to_vec()).unwrap_err();
-        assert!(matches!(error, eval::Error::TensorShape { .. }), "{error}");
+            let error = base.replace(tensor, dtype, blocks[1..].to_vec()).unwrap_err();
+            assert!(matches!(error, eval::Error::TensorShape { .. }), "{error}");
+        }
+        let error = base.replace("blk.0.attn_norm.weight", DType::F32, vec![0; 1024]).unwrap_err();
+        assert!(matches!(error, eval::Error::MissingTensor { .. }), "{error}");
     }
-    let error = base.replace("blk.0.attn_norm.weight", DType::F32, vec![0; 1024]).unwrap_err();
-    assert!(matches!(error, eval::Error::MissingTensor { .. }), "{error}");
 }
 
 struct Files<'a> {
@@ -87,7 +93,7 @@ impl Prober for Files<'_> {
 
 #[test]
 fn probes_measure_what_files_measure() {
-    let (_sandbox, base, others) = models();
+    let (_sandbox, base, others) = models("bf16", Activations::F32);
     let windows = windows();
     let tensors: Vec<String> = REPLACED.iter().map(|name| (*name).to_owned()).collect();
     let mut files = Files { others: &others, told: Vec::new(), most: usize::MAX };

@@ -50,12 +50,12 @@ impl Weight {
     /// The type that the reference rounds activations to before it multiplies them with this; none where it takes
     /// them as they are.
     pub fn activation_dtype(&self) -> Option<DType> {
-        self.dtype.activation_dtype()
+        self.dtype_now().activation_dtype()
     }
 
     /// How rows are cut into blocks of integers; none where the type is something else.
     pub fn block_form(&self) -> Option<BlockForm> {
-        let form = integer_form(self.dtype)?;
+        let form = integer_form(self.dtype_now())?;
         let n_minima = form.min_elems.map_or(0, |elems| form.block_elems / elems);
         Some(BlockForm { elems: form.block_elems, n_minima })
     }
@@ -68,26 +68,36 @@ impl Weight {
         scratch: &mut Vec<u8>,
         out: Taken<'_>,
     ) -> Result<(), CodecError> {
-        let start = self.at.start + rows.start * self.row_bytes;
-        let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
-        let blocks = self.endian.to_little(self.dtype, bytes);
-        decode_integers(self.dtype, level, Integers::Levels, &blocks, scratch, out.levels, out.scales)?;
-        if out.minima.is_empty() {
-            return Ok(());
-        }
-        decode_integers(self.dtype, level, Integers::Minima, &blocks, scratch, out.minima, out.min_scales)
+        self.with_blocks(rows, |dtype, blocks| {
+            decode_integers(dtype, level, Integers::Levels, blocks, scratch, out.levels, out.scales)?;
+            if out.minima.is_empty() {
+                return Ok(());
+            }
+            decode_integers(dtype, level, Integers::Minima, blocks, scratch, out.minima, out.min_scales)
+        })
     }
 
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
     pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
+        self.with_blocks(rows, |dtype, blocks| quant::decode(dtype, level, blocks, out))
+    }
+
+    /// The type of its blocks: that of the file, or of what stands in their place.
+    fn dtype_now(&self) -> DType {
+        let replaced = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        replaced.as_ref().map_or(self.dtype, |replaced| replaced.dtype)
+    }
+
+    /// Hands out the blocks of rows, little-endian, with their type: those of the file, or what stands in their place.
+    fn with_blocks<R>(&self, rows: Range<usize>, work: impl FnOnce(DType, &[u8]) -> R) -> R {
         // A lock for each tile of many rows: nobody writes while a model runs.
         if let Some(replaced) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
             let bytes = &replaced.bytes[rows.start * replaced.row_bytes..rows.end * replaced.row_bytes];
-            return quant::decode(replaced.dtype, level, bytes, out);
+            return work(replaced.dtype, bytes);
         }
         let start = self.at.start + rows.start * self.row_bytes;
         let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
-        quant::decode(self.dtype, level, &self.endian.to_little(self.dtype, bytes), out)
+        work(self.dtype, &self.endian.to_little(self.dtype, bytes))
     }
 }
 
@@ -160,6 +170,7 @@ impl<'a> Weights<'a> {
         if quant::codec(info.dtype).is_none() {
             return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
         }
+        // Inside the file: a header may say anything, and kernels read without asking again.
         let at = file.range(info)?;
         // Rows of all matrices of the stack lie one after the other and are equally long in every format.
         let row_bytes = at.len() / (n_out * n_stack).max(1);
