@@ -133,6 +133,17 @@ fn chunks_at_once(models: &[&Model], context: usize) -> usize {
     models.iter().map(|model| model.sequences_at_once(context)).min().unwrap_or(1)
 }
 
+/// The groups of chunks that run together, in order: who runs one after the other gets the figures of one run, to the last bit.
+pub fn groups(models: &[&Model], chunks: &[Chunk]) -> impl Iterator<Item = Range<usize>> + use<> {
+    let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));
+    groups_of(chunks.len(), at_once)
+}
+
+/// So many chunks in groups of `at_once`, the last with what is left.
+fn groups_of(n_chunks: usize, at_once: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    (0..n_chunks).step_by(at_once).map(move |first| first..first.saturating_add(at_once).min(n_chunks))
+}
+
 /// The chunks of one part of a measurement that several machines do.
 ///
 /// Parts are whole groups of chunks that run together, the same groups that one run has: products of up to three rows add in
@@ -288,6 +299,19 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_cover_all_chunks_in_order() {
+        for (n_chunks, at_once) in [(0, 4), (1, 4), (4, 4), (9, 4), (70_000, 1), (5, usize::MAX)] {
+            let mut end = 0;
+            for group in groups_of(n_chunks, at_once) {
+                assert_eq!(group.start, end);
+                assert!(!group.is_empty() && group.len() <= at_once);
+                end = group.end;
+            }
+            assert_eq!(end, n_chunks, "by {at_once}");
+        }
+    }
 
     #[test]
     fn numbers_out_of_range_are_refused() {

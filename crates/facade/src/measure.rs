@@ -7,12 +7,11 @@ use std::{
 
 use eval::{
     Activations, Model, Options,
-    chunks::{Chunk, Settings, chunks_of_part, chunks_of_text},
+    chunks::{Chunk, Settings, chunks_of_text, groups},
     compare::{Base, run},
     perplexity::{Perplexity, predict},
     stats::Comparison,
 };
-use gguf::PartNumber;
 
 use crate::error::{Cause, Error};
 
@@ -93,11 +92,8 @@ pub fn perplexity(
     let model = how.open(path)?;
     let chunks = how.chunks(path, &model, text.as_ref())?;
     let mut figures = Perplexity::default();
-    // Parts are whole groups of windows that run together, the same that one run has, so that stopping between them changes
-    // no figure.
-    let count = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
-    for part in (1..=count).filter_map(|number| PartNumber::new(number, count)) {
-        let range = chunks_of_part(&[&model], &chunks, part);
+    // The groups that one run has, so that stopping between them changes no figure.
+    for range in groups(&[&model], &chunks) {
         if how.is_cancelled() {
             return Err(Cause::Interrupted.into());
         }
