@@ -13,6 +13,7 @@ pub fn predicted(measured: f64, errors: Option<(f64, f64)>, (bits, measured_bits
     let measured = measured.max(0.0);
     match errors.filter(|(wanted, probed)| wanted.is_finite() && *probed > 0.0) {
         Some((wanted, probed)) => measured * wanted / probed,
-        None => measured * FALL_A_BIT.powf(measured_bits - bits),
+        // Not the platform's: costs choose types, and types are bytes of a file.
+        None => measured * libm::pow(FALL_A_BIT, measured_bits - bits),
     }
 }
