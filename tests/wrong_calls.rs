@@ -246,6 +246,14 @@ fn small_things_that_people_write() {
             sandbox.command(INSPECT).args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", level).output().unwrap();
         assert!(output.status.success(), "GGUF_CPU_LEVEL={level}");
     }
+    // A letter of more than one byte, alone and with more behind it.
+    for binary in [CONVERT, QUANTIZE, INSPECT, EVAL, PUBLISH] {
+        for option in ["-é", "-éa", "-aé", "--é"] {
+            let ran = sandbox.run(binary, &[option]);
+            assert_eq!(ran.code, Some(2), "{option}: {}", ran.stderr);
+            assert!(ran.stderr.contains("unexpected argument"), "{option}: {}", ran.stderr);
+        }
+    }
     // A leaked doc comment stood here.
     for binary in [CONVERT, QUANTIZE] {
         let help = sandbox.run(binary, &["--help"]).stdout;

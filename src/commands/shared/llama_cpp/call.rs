@@ -292,9 +292,9 @@ impl Call {
     ) {
         let text = option.to_string_lossy();
         // Of `-n20` and `-qf` the first letter decides.
-        let n_letters =
-            if text.starts_with("--") { text.len() } else { text.char_indices().nth(2).map_or(2, |it| it.0) };
-        let found = argument(command, &text[..n_letters.min(text.len())]);
+        let letters = text.char_indices().nth(2).filter(|_| !text.starts_with("--"));
+        let n_letters = letters.map_or(text.len(), |it| it.0);
+        let found = argument(command, &text[..n_letters]);
         let is_attached = text.contains('=') || n_letters < text.len();
         self.words.push(Word::Given(option.clone()));
         let (takes, several) = found.map_or((false, false), values);
