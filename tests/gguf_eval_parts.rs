@@ -67,6 +67,40 @@ fn perplexity_of_parts_is_that_of_one_run() {
 }
 
 #[test]
+fn parts_of_machines_with_other_cpu_levels_give_the_same_digits() {
+    let sandbox = sandbox("llama");
+    let levels = quant::Level::available();
+    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    for activations in ["f32", "rounded"] {
+        // Two groups, of which the second has one window: plain loops are slow.
+        let args = [
+            "perplexity",
+            "q4_0.gguf",
+            "--text",
+            "text",
+            "--context",
+            "64",
+            "--windows",
+            "33",
+            "--activations",
+            activations,
+        ];
+        let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+        let mut parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
+        for level in &levels {
+            parts[1] = format!("{}.part", level.name());
+            let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-eval"));
+            command.args(args).args(["--part", "2/2", "--output", &parts[1], "--force", "-q"]);
+            let output = command.env(quant::LEVEL_VARIABLE, level.name()).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let ran = merge(&sandbox, "perplexity", &parts, &["--json"]);
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), json.as_str()), "{}", level.name());
+            assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
 fn comparisons_of_parts_are_those_of_one_run() {
     let sandbox = sandbox("llama");
     let args = [&["compare", "base.gguf", "q4_0.gguf", "base.gguf", "--top-k", "5"], WINDOWS].concat();

@@ -319,7 +319,7 @@ pub(super) fn positions_of(parts: &[PartFile]) -> Result<(Told, Vec<Vec<Position
 
 /// The result of all parts.
 fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
-    let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
+    let parts = part_file::open_all(&args.parts.merge, VERB)?;
     let (told, found) = positions_of(&parts)?;
     let activations: String = parts[0].setting("activations")?;
     let measured = Measured {

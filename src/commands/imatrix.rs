@@ -208,7 +208,7 @@ fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failur
     if args.file.is_some() {
         return Err(Failure::usage("parts are added to each other alone"));
     }
-    let parts = part_file::open_all(&args.merge, VERB, ui)?;
+    let parts = part_file::open_all(&args.merge, VERB)?;
     let collector = collected(&parts)?;
     let (context, told): (u32, Told) = (parts[0].setting("context")?, parts[0].told()?);
     let mut sums = Sums::new(context);

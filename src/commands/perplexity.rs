@@ -159,7 +159,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 
 /// The figures of all parts.
 fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
-    let parts = part_file::open_all(&args.parts.merge, VERB, ui)?;
+    let parts = part_file::open_all(&args.parts.merge, VERB)?;
     let figures = figures_of(&parts)?;
     let activations: String = parts[0].setting("activations")?;
     let cut = (parts[0].setting("context")?, parts[0].setting("stride")?);

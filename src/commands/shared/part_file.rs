@@ -57,7 +57,7 @@ pub(in crate::commands) struct Header {
     pub part: u32,
     /// Of how many.
     pub parts: u32,
-    /// The CPU level of the kernels.
+    /// The CPU level of the kernels, for whoever looks: no figure depends on it.
     pub cpu: String,
     /// The windows of this part, counted from 0.
     pub windows: Range<usize>,
@@ -220,11 +220,7 @@ impl PartFile {
 ///
 /// # Errors
 /// A file that is none, or damaged; parts of different runs, a part that is there twice, one that is missing.
-pub(in crate::commands) fn open_all(
-    paths: &[PathBuf],
-    verb: &str,
-    ui: &Ui,
-) -> Result<Vec<PartFile>, Failure> {
+pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec<PartFile>, Failure> {
     let mut parts: Vec<PartFile> =
         paths.iter().map(|path| PartFile::open(path, verb)).collect::<Result<_, Failure>>()?;
     let Some(first) = parts.first() else { return Err(Failure::usage("there are no parts")) };
@@ -256,13 +252,6 @@ pub(in crate::commands) fn open_all(
     if let Some(last) = parts.last().filter(|last| last.header.n_windows != end) {
         let message = format!("its windows end at {end}, not at {}", last.header.n_windows);
         return Err(Failure::at(&last.path, message));
-    }
-    let mut levels: Vec<&str> = parts.iter().map(|part| part.header.cpu.as_str()).collect();
-    levels.sort_unstable();
-    levels.dedup();
-    if levels.len() > 1 {
-        let levels = levels.join(", ");
-        ui.warning(&format!("parts were measured on CPUs of different levels ({levels}): the last digits may differ from those of one run"));
     }
     Ok(parts)
 }
