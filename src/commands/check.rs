@@ -14,9 +14,9 @@ use eval::{
     stats::{Comparison, fixed},
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::shared::{
+    digest::sha256_of,
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
     progress_line::ProgressLine,
@@ -159,7 +159,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         )
         .hint(["leave out --context, --windows and --force; they belong to the making of a baseline"]));
     }
-    let text_sha256 = digest(&args.text)?;
+    let text_sha256 = sha256_of(&args.text)?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
     let settings = match &baseline {
         None => Settings {
@@ -235,11 +235,6 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 const PERPLEXITY_MARGIN: f64 = 0.1;
 /// The divergence is a small difference of large numbers.
 const DIVERGENCE_MARGIN: f64 = 2.0;
-
-fn digest(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
-    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
-}
 
 fn read(path: &Path) -> Result<Baseline, Failure> {
     let advice = ["a baseline is written with --save, of a file that is known to be good"];

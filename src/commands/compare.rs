@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::shared::{
+    digest::sha256_of,
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartArgs, PartFile, n_counted},
@@ -288,7 +289,7 @@ fn what_decides(
     Ok(json!({
         "base": base,
         "files": others.iter().map(refine::fingerprint).collect::<Vec<_>>(),
-        "text": args.text.as_ref().map(|text| part_file::sha256_of(text)).transpose()?,
+        "text": args.text.as_ref().map(|text| sha256_of(text)).transpose()?,
         "context": plan.context,
         "predictions in a window": n_counted(&plan.chunks),
         "top_k": args.top_k,

@@ -1,7 +1,6 @@
 //! `gguf-inspect hash FILE...`: digests of files and of tensors, as `sha256sum` writes and checks them.
 
 use std::{
-    fmt::Write as _,
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -17,6 +16,7 @@ use crate::{
     commands::{
         Command,
         shared::{
+            digest::hex,
             outputs::{check_outputs, write_result},
             write::output_parser,
         },
@@ -148,14 +148,6 @@ fn parse(line: &str) -> Option<Line> {
     Some((plain, digest.to_ascii_lowercase()))
 }
 
-fn hex(digest: impl AsRef<[u8]>) -> String {
-    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn of_file(path: &Path, ui: &Ui) -> Result<String, Failure> {
     let cancel = cancel_on_interrupt();
     let failed = |error| Failure::cannot_open(path, error);
@@ -167,7 +159,7 @@ fn of_file(path: &Path, ui: &Ui) -> Result<String, Failure> {
             return Err(Failure::interrupted());
         }
         match file.read(&mut buffer) {
-            Ok(0) => return Ok(hex(hasher.finalize())),
+            Ok(0) => return Ok(hex(&hasher.finalize())),
             Ok(n) => {
                 hasher.update(&buffer[..n]);
                 progress.add(n as u64);
@@ -189,7 +181,7 @@ fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Failure> {
         let from = start + index * step;
         file.bytes().advise(Advice::DoneWith, from..from + piece.len());
     }
-    Ok(hex(hasher.finalize()))
+    Ok(hex(&hasher.finalize()))
 }
 
 /// A line for each tensor, and one for all.
@@ -211,7 +203,7 @@ fn of_tensors(name: &str, file: &File, ui: &Ui) -> Result<Vec<Line>, Failure> {
     described.sort_unstable();
     let mut all = Sha256::new();
     described.iter().for_each(|(_, line)| all.update(line));
-    lines.push((format!("{name}:*"), hex(all.finalize())));
+    lines.push((format!("{name}:*"), hex(&all.finalize())));
     Ok(lines)
 }
 

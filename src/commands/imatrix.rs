@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::shared::{
+    digest::sha256_of,
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile},
@@ -193,7 +194,7 @@ fn part(
         n_windows: chunks.len(),
         run: json!({
             "model": refine::fingerprint(model),
-            "text": part_file::sha256_of(text)?,
+            "text": sha256_of(text)?,
             "context": args.context,
             "process_output": args.process_output,
             "activations": args.run.activations.unwrap_or_default().name(),

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::shared::{
+    digest::sha256_of,
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::check_outputs,
     part_file::{self, NewPart, PartArgs, PartFile, n_counted},
@@ -144,7 +145,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             n_windows: chunks.len(),
             run: json!({
                 "model": refine::fingerprint(&model),
-                "text": part_file::sha256_of(text)?,
+                "text": sha256_of(text)?,
                 "context": args.context,
                 "stride": args.stride,
                 "predictions in a window": n_counted(&chunks),

@@ -7,7 +7,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{ErrorKind, Read},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+pub(in crate::commands) use crate::commands::shared::digest::{hex, sha256_of};
 use crate::{commands::shared::outputs::write_result, failure::Failure};
 
 /// The name of the file with the stages.
@@ -120,29 +120,6 @@ impl Work {
 /// A digest of everything that a stage depends on.
 pub fn fingerprint(of: &Value) -> String {
     hex(&Sha256::digest(of.to_string()))
-}
-
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// SHA-256 of a file, in hexadecimal.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn sha256_of(path: &Path) -> Result<String, Failure> {
-    let mut file = fs::File::open(path).map_err(|error| Failure::cannot_open(path, error))?;
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => hasher.update(&buffer[..n]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failure::at(path, format_args!("cannot read: {error}"))),
-        }
-    }
-    Ok(hex(&hasher.finalize()))
 }
 
 #[cfg(test)]

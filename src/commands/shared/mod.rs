@@ -6,6 +6,7 @@ pub(super) mod conversion_run;
 pub(super) mod copy_files;
 pub(super) mod coverage_report;
 pub(super) mod cpu_level;
+pub(super) mod digest;
 pub(super) mod edit_file;
 pub(super) mod eval_model;
 pub(super) mod help;

@@ -11,7 +11,6 @@
 //! Numbers are little-endian.
 
 use std::{
-    fs,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -289,19 +288,6 @@ fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
 pub(in crate::commands) fn fingerprint_of_file(path: &Path) -> Result<String, Failure> {
     let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
     Ok(refine::fingerprint_of([(&bytes, 0)].into_iter()))
-}
-
-/// The SHA-256 of a small file.
-///
-/// # Errors
-/// It cannot be read.
-pub(in crate::commands) fn sha256_of(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
-    Ok(hex(&Sha256::digest(&bytes)))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Counted positions of each window.
