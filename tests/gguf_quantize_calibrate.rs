@@ -110,6 +110,19 @@ fn the_same_types_and_sizes_with_less_error() {
 }
 
 #[test]
+fn a_model_in_several_files_is_verified_too() {
+    let sandbox = sandbox();
+    let split = ["--split-max-size", "1M", "--json", "-q"];
+    let args = [&["base.gguf", "out/ours.gguf", "q4_0"][..], &split, FEW].concat();
+    let ran = calibrated(&sandbox, &args);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(json["calibration"][0]["verified"]["windows"].as_u64().unwrap() >= 2, "{json}");
+    // The shards and nothing else.
+    let names: Vec<String> = sandbox.listing("out").into_keys().collect();
+    assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("ours-0000")), "{names:?}");
+}
+
+#[test]
 fn statistics_are_kept_and_those_of_another_model_refused() {
     let sandbox = sandbox();
     let with = |args: &[&'static str]| {

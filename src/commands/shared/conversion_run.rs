@@ -200,8 +200,8 @@ pub fn run_with<I: Input>(
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
-/// What calibration gained for each output: beside it lies, for as long as they run against the base, the file that codecs alone
-/// make.
+/// What calibration gained for each output. In a folder beside the first one lie, for as long as they run against the base, the files
+/// that codecs alone make: under the names of the outputs, since shards know each other by theirs.
 fn gains<I: Input>(
     calibration: &Calibration,
     checked: CheckedConversion<'_, I>,
@@ -212,22 +212,25 @@ fn gains<I: Input>(
 ) -> Result<Vec<Gained>, Failure> {
     let failed = |error| failure(input, error);
     let stock = checked.without_encoder();
-    let beside = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!(".{name}.stock"))
-    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    let folder = files.first().map_or_else(PathBuf::new, |(first, _)| {
+        first.with_file_name(format!(".{}.stock", name(first).to_string_lossy()))
+    });
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| folder.join(name(path))).collect();
     let began = Instant::now();
-    let written = Removed(files.iter().map(|(path, _)| beside(path)).collect());
+    let _removed = Removed(&folder);
     if calibration.verifies() {
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
         let cancel = cancel_on_interrupt();
         let progress = ui.progress(stock.input_bytes());
         let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-        stock.write_to(&written.0, true, &args.options, watch).map_err(failed)?;
+        stock.write_to(&paths, true, &args.options, watch).map_err(failed)?;
     }
     let stocking = began.elapsed();
     let mut gains = Vec::new();
     // Of shards the first one opens all of them.
-    for ((path, file), stock) in files.iter().zip(&written.0) {
+    for ((path, file), stock) in files.iter().zip(&paths) {
         if file.shard.is_none_or(|(no, _)| no == 1) {
             let stock = calibration.verifies().then_some(stock.as_path());
             let same_output = files.iter().filter(|(_, other)| other.recipe.name == file.recipe.name);
@@ -241,15 +244,13 @@ fn gains<I: Input>(
     Ok(gains)
 }
 
-/// Files that go when this does.
-struct Removed(Vec<PathBuf>);
+/// A folder that goes with its files when this does.
+struct Removed<'a>(&'a Path);
 
-impl Drop for Removed {
+impl Drop for Removed<'_> {
     fn drop(&mut self) {
-        for path in &self.0 {
-            // Where there is none, none has to go.
-            let _gone = std::fs::remove_file(path);
-        }
+        // Where there is none, none has to go.
+        let _gone = std::fs::remove_dir_all(self.0);
     }
 }
 

@@ -28,7 +28,9 @@ use self::{
     types::{Bench, ChosenTypes},
 };
 use crate::{
-    commands::shared::{eval_model::at, quantize_options::Settings, threads::useful_threads},
+    commands::shared::{
+        conversion_run::failure, eval_model::at, quantize_options::Settings, threads::useful_threads,
+    },
     failure::Failure,
     ui::Ui,
 };
@@ -190,8 +192,8 @@ impl Calibration {
         format!("{:016x}", self.encoder.fingerprint)
     }
 
-    /// Says what became of the matrices of a file of these types, and runs the result at `path` and the stock result at `stock` against the base, where
-    /// there is a text for it.
+    /// Says what became of the matrices of a file of these types, and runs the result at `path` and the stock result at `stock`
+    /// against the base, where there is a text for it.
     ///
     /// # Errors
     /// A file that cannot be run; an interruption.
@@ -284,6 +286,8 @@ impl Calibration {
 fn failed(path: &Path, error: refine::Error) -> Failure {
     match error {
         refine::Error::Eval(error) => at(path, error),
+        // Statistics that cannot be written.
+        refine::Error::Gguf(error) => failure(path, convert::Error::Gguf(error)),
         // These name a file of their own.
         refine::Error::OtherMoments { .. }
         | refine::Error::BrokenMoments { .. }
