@@ -41,7 +41,6 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
-        // A run of 64 columns is 32 bytes: its first half low, its second high.
         let packed: &[u8; 128] = array_at(block, 16);
         // Two sub-blocks share 32 bytes: the first has the low halves, the second the high ones.
         std::array::from_fn(|i| packed[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 0x0f)

@@ -43,7 +43,6 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
-        // The fifth bits of all 32 levels are a word before the nibbles.
         put_u32(block, 2, nibbles::fifth_bits(levels));
         *array_at_mut(block, 6) = nibbles::pack(levels);
     }

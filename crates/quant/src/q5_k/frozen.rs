@@ -43,7 +43,6 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         // Nibbles as in Q4_K; bit `group` of byte `i` of the 32 before them is the fifth of column `i` of that group.
         let (fifth, low): (&[u8; 32], &[u8; 128]) = (array_at(block, 16), array_at(block, 48));
-        // Low halves as in Q4_K; of the fifth bits a byte has those of the same place in all eight sub-blocks.
         std::array::from_fn(|i| {
             let low = low[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 0x0f;
             low | (fifth[i % 32] >> (i / 32) & 1) << 4

@@ -38,8 +38,6 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         // Of each half of a block two quarters share the bytes of low halves, and all four those of upper bits, two bits each.
         std::array::from_fn(|i| {
-            // Each half of 128 columns by itself: its low nibbles in 64 bytes, two quarters a byte; its high pairs of bits in 32
-            // bytes from 128 on, all four quarters a byte.
             let (half, quarter) = (i / 128, i / 32 % 4);
             let low = block[64 * half + 32 * (quarter % 2) + i % 32] >> (quarter / 2 * 4) & 0x0f;
             low | (block[128 + 32 * half + i % 32] >> (2 * quarter) & 3) << 4
