@@ -2,11 +2,15 @@
 //!
 //! A column of a block then has a small set of values, `scale * point(level) + offset` in single precision, where scale and offset are
 //! those of a group of neighbouring columns and the points are the same in all blocks of a type. Whoever searches reads levels,
-//! chooses others and packs them; not one bit of a scale moves. Who searches scales too reads their codes. [`FROZEN`] is the table; each type's row is `frozen.rs` in its folder.
+//! chooses others and packs them; not one bit of a scale moves. Who searches scales too reads their codes, and the numbers of half
+//! precision by which codes are multiplied. [`FROZEN`] is the table; each type's row is `frozen.rs` in its folder.
 
 use tensor::DType;
 
-use crate::block::{array_at, array_at_mut, assert_sizes};
+use crate::{
+    block::{array_at, array_at_mut, assert_sizes},
+    valid::half_scales,
+};
 
 /// What offsets are where a type has none: added to any number it gives the same bits, those of both zeros too.
 pub const NO_OFFSET: f32 = -0.0;
@@ -109,6 +113,9 @@ pub struct FrozenCodec {
     pub points: Points,
     /// What the codes of a group's scale and of its offset are.
     pub codes: [Codes; 2],
+    /// Where the numbers of half precision lie in a block, in bytes: the one that all its scales are multiples of, and, where there
+    /// are offsets, theirs.
+    pub halves: &'static [usize],
     /// `(block, group)`: the codes of a group of this block.
     pub codes_of: fn(&[u8], usize) -> [u16; 2],
     /// `(block, codes)`: scale and offset that these codes stand for in this block.
@@ -133,6 +140,7 @@ const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
         group: T::GROUP,
         points: T::POINTS,
         codes: T::CODES,
+        halves: half_scales(T::DTYPE),
         codes_of: |block, group| T::codes(array_at(block, 0), group),
         scale_of: |block, codes| T::scale(array_at(block, 0), codes),
         put_codes: |codes, block, group| T::put_codes(codes, array_at_mut(block, 0), group),

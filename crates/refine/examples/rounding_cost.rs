@@ -111,17 +111,23 @@ fn main() {
     let n_windows = n_tokens.parse::<usize>().unwrap() / 512;
     let texts = Texts::of_windows(all.windows()[..n_windows.min(all.windows().len())].to_vec());
     let base = RoundingOptions::default();
-    let scales = RoundingOptions { feedback: false, scale_sweeps: 1, sweeps: 0, ..base };
+    let frozen = RoundingOptions { scale_sweeps: 0, sweeps: 2, ..base };
+    let before = RoundingOptions { feedback: false, sweeps: 0, ..base };
     let variants = vec![
-        ("descent", vec![RoundingOptions { feedback: false, ..base }]),
-        ("feedback", vec![RoundingOptions { sweeps: 0, ..base }]),
-        ("both", vec![base]),
-        ("both, L .1", vec![RoundingOptions { shrinkage: 0.1, ..base }]),
-        ("both, L .6", vec![RoundingOptions { shrinkage: 0.6, ..base }]),
-        ("both, scales", vec![RoundingOptions { scale_sweeps: 1, sweeps: 1, ..base }]),
-        ("both, 2 scales", vec![RoundingOptions { scale_sweeps: 2, sweeps: 1, ..base }]),
-        ("scales, both", vec![scales, base]),
-        ("scales, both, scales", vec![scales, RoundingOptions { scale_sweeps: 1, sweeps: 1, ..base }]),
+        ("descent", vec![RoundingOptions { feedback: false, ..frozen }]),
+        ("feedback", vec![RoundingOptions { sweeps: 0, ..frozen }]),
+        ("feedback, descent", vec![frozen]),
+        ("and scales", vec![RoundingOptions { fit: false, ..base }]),
+        ("and fit", vec![base]),
+        ("and fit, 2 sweeps", vec![RoundingOptions { scale_sweeps: 2, ..base }]),
+        ("and fit, 4 sweeps", vec![RoundingOptions { scale_sweeps: 4, ..base }]),
+        ("scales before, too", vec![before, base]),
+        ("scales before, 2 after", vec![before, RoundingOptions { scale_sweeps: 2, ..base }]),
+        ("L .1", vec![RoundingOptions { shrinkage: 0.1, ..base }]),
+        ("L .6", vec![RoundingOptions { shrinkage: 0.6, ..base }]),
+        ("L .8", vec![RoundingOptions { shrinkage: 0.8, ..base }]),
+        ("damping .001", vec![RoundingOptions { damping: 0.001, ..base }]),
+        ("damping .1", vec![RoundingOptions { damping: 0.1, ..base }]),
     ];
     let options = Options::default();
     let plan = Plan::new(&model, &texts, &options).unwrap();

@@ -23,10 +23,12 @@ pub mod moments;
 mod probe;
 mod refiner;
 mod rounding;
+mod steps;
 
 pub use error::Error;
 pub use fingerprint::{fingerprint, fingerprint_of};
 pub use gram::Gram;
 pub use probe::{Prober, Replacement, probe};
-pub use refiner::{Left, Outcome, Refiner, Spent, StockRows, candidates};
+pub use refiner::{Left, Outcome, Refiner, Spent, StockRows};
 pub use rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error};
+pub use steps::Steps;

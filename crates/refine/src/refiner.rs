@@ -35,13 +35,6 @@ const SAMPLE_ROWS: u64 = 64;
 /// made good for one use is not for the other.
 const EMBEDDING: &str = "token_embd.weight";
 
-/// What is tried on held-out tokens: from little shrinkage, which many tokens allow, to much, which few need.
-pub fn candidates(level: Level) -> Vec<RoundingOptions> {
-    [0.3, 0.1, 0.6]
-        .map(|shrinkage| RoundingOptions { shrinkage, level, ..RoundingOptions::default() })
-        .to_vec()
-}
-
 /// Rows that a thread encodes at once.
 const PIECE_ROWS: usize = 64;
 

@@ -36,6 +36,7 @@ fn levels_are_those_of_the_published_formulas() {
     let options = RoundingOptions {
         shrinkage: golden["shrinkage"].as_f64().unwrap() as f32,
         damping: golden["damping"].as_f64().unwrap() as f32,
+        scale_sweeps: 0,
         sweeps: n("sweeps"),
         ..RoundingOptions::default()
     };

@@ -44,6 +44,7 @@ fn refined(gram: &Gram, options: &RoundingOptions, dtype: DType, weights: &[f32]
 const PLAIN: fn() -> RoundingOptions = || RoundingOptions {
     shrinkage: 0.0,
     damping: 0.0,
+    scale_sweeps: 0,
     sweeps: 1,
     feedback: false,
     ..RoundingOptions::default()
@@ -99,6 +100,15 @@ fn descent_ends_where_no_level_alone_is_better() {
             }
         }
     }
+}
+
+/// The bits of all scales and offsets.
+fn scales_of(dtype: DType, blocks: &[u8], n: usize) -> (Vec<u32>, Vec<u32>) {
+    let row = quant::frozen::frozen(dtype).unwrap();
+    let (mut scales, mut offsets) = (vec![0.0; n / row.group], vec![0.0; n / row.group]);
+    (row.scales)(blocks, &mut scales, &mut offsets);
+    let bits = |scales: Vec<f32>| scales.into_iter().map(f32::to_bits).collect();
+    (bits(scales), bits(offsets))
 }
 
 fn neighbours(row: &FrozenCodec, level: u8) -> Vec<u8> {
@@ -190,11 +200,14 @@ fn bytes_depend_neither_on_threads_nor_on_the_level_nor_on_other_rows() {
     testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     // Two tiles, the last of an odd number of rows.
     let weights = Data::Normal.values(8, 67 * N);
-    for dtype in [DType::Q4_K, DType::Q8_0, DType::IQ4_XS, DType::Q2_K] {
+    for dtype in FROZEN.iter().map(|row| row.dtype) {
         let stock = stock(dtype, &weights, N);
         let options = RoundingOptions { level: Level::Scalar, ..RoundingOptions::default() };
         let expected = refined(&gram, &options, dtype, &weights, &stock);
         assert!(expected != stock);
+        let scales = [&stock, &expected].map(|blocks| scales_of(dtype, blocks, 67 * N));
+        assert!(scales[0] != scales[1], "{dtype}: scales are searched");
+        scales[1].0.iter().chain(&scales[1].1).for_each(|bits| assert!(f32::from_bits(*bits).is_finite()));
         for &level in &levels {
             for n_threads in [1, 2, 3, 7] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
@@ -219,7 +232,7 @@ fn what_cannot_be_rounded_stays() {
     const N: usize = 256;
     let gram = gram(9, N, 300);
     let weights = Data::Normal.values(10, 3 * N);
-    for dtype in [DType::Q4_K, DType::Q6_K, DType::Q8_0] {
+    for dtype in FROZEN.iter().map(|row| row.dtype) {
         let stock = stock(dtype, &weights, N);
         let plain = refined(&gram, &RoundingOptions::default(), dtype, &weights, &stock);
         let row_bytes = stock.len() / 3;
@@ -251,14 +264,18 @@ fn what_cannot_be_rounded_stays() {
         let n_bytes = 64 * N / row.dtype.block_elems() as usize * row.dtype.block_bytes() as usize;
         let weights = Data::Nasty.values(12, 64 * N);
         let blocks = testkit::bytes(11, n_bytes);
+        let levels = RoundingOptions { scale_sweeps: 0, ..RoundingOptions::default() };
+        let found = refined(&gram, &levels, row.dtype, &weights, &blocks);
+        let scales = |blocks: &[u8]| scales_of(row.dtype, blocks, 64 * N);
+        assert!(scales(&blocks) == scales(&found), "{}: scales stay", row.dtype);
+        // Where scales are searched, what is zero or not finite stays so, and what is neither becomes neither.
         let found = refined(&gram, &RoundingOptions::default(), row.dtype, &weights, &blocks);
-        let mut scales = [vec![0.0; 64 * N / row.group], vec![0.0; 64 * N / row.group]];
-        let [before, offsets] = &mut scales;
-        (row.scales)(&blocks, before, offsets);
-        let mut after = before.clone();
-        (row.scales)(&found, &mut after, offsets);
-        let bits = |scales: &[f32]| scales.iter().map(|scale| scale.to_bits()).collect::<Vec<_>>();
-        assert!(bits(before) == bits(&after), "{}: scales stay", row.dtype);
+        for (before, after) in scales(&blocks).0.into_iter().zip(scales(&found).0) {
+            let kind = |bits: u32| (f32::from_bits(bits) == 0.0, f32::from_bits(bits).is_finite());
+            assert_eq!(kind(before), kind(after), "{}: {before:x} to {after:x}", row.dtype);
+        }
+        let problem = |blocks: &[u8]| quant::first_bad_block(row.dtype, blocks).map(|bad| bad.block);
+        assert!(problem(&found).is_none() || problem(&found) >= problem(&blocks), "{}", row.dtype);
     }
 }
 
@@ -277,13 +294,15 @@ fn dead_and_repeated_columns_are_no_obstacle() {
     }
     let gram = Gram::from_sums(N, 300, sums).unwrap();
     let weights = Data::Normal.values(14, 33 * N);
-    let stock = stock(DType::Q4_0, &weights, N);
-    let error = |blocks: &[u8]| output_error(&gram, DType::Q4_0, &weights, blocks, N).unwrap();
-    for (shrinkage, damping) in [(0.0, 0.0), (0.0, 0.01), (0.3, 0.01), (1.0, 0.0)] {
-        let options = RoundingOptions { shrinkage, damping, ..RoundingOptions::default() };
-        let found = refined(&gram, &options, DType::Q4_0, &weights, &stock);
-        let (before, after) = (error(&stock), error(&found));
-        assert!(after < before, "shrinkage {shrinkage}, damping {damping}: {before} to {after}");
+    for dtype in [DType::Q4_0, DType::Q5_1] {
+        let stock = stock(dtype, &weights, N);
+        let error = |blocks: &[u8]| output_error(&gram, dtype, &weights, blocks, N).unwrap();
+        for (shrinkage, damping) in [(0.0, 0.0), (0.0, 0.01), (0.3, 0.01), (1.0, 0.0)] {
+            let options = RoundingOptions { shrinkage, damping, ..RoundingOptions::default() };
+            let found = refined(&gram, &options, dtype, &weights, &stock);
+            let (before, after) = (error(&stock), error(&found));
+            assert!(after < before, "{dtype}, shrinkage {shrinkage}, damping {damping}: {before} to {after}");
+        }
     }
 }
 
@@ -360,30 +379,87 @@ fn options_are_chosen_on_tokens_held_out() {
     assert_eq!(choose(&fit, &held, DType::Q4_K, &weights, &stock, &[]).unwrap(), None);
 }
 
-/// Scales are searched too, and errors fall further; other bits than those of scales and levels stay.
+/// Scales are searched too, and errors fall further, in every sweep and not by one bit more than a rounding in any row; with the fit of
+/// whole blocks they fall further still.
 #[test]
 fn scales_that_are_searched_lower_the_error() {
     const N: usize = 256;
     let gram = gram(21, N, 700);
     let weights = Data::Normal.values(22, 20 * N);
-    let mut n_better = 0;
+    let (mut n_better, mut of_fit) = (0, 0.0);
     for row in FROZEN {
         let dtype = row.dtype;
         let stock = stock(dtype, &weights, N);
+        let row_bytes = stock.len() / 20;
+        let of_row = |blocks: &[u8], at: usize| {
+            let (weights, blocks) = (&weights[at * N..][..N], &blocks[at * row_bytes..][..row_bytes]);
+            error_of_row(&gram, row, weights, blocks, &levels_of(row, blocks, N))
+        };
         let error = |blocks: &[u8]| output_error(&gram, dtype, &weights, blocks, N).unwrap();
-        let (mut before, mut blocks) = (error(&stock), stock.clone());
-        for sweep in 0..3 {
-            let options = RoundingOptions { scale_sweeps: 1, sweeps: 0, ..PLAIN() };
-            blocks = refined(&gram, &options, dtype, &weights, &blocks);
-            let after = error(&blocks);
-            assert!(after <= before * 1.000_01, "{dtype}, sweep {sweep}: {before} to {after}");
-            before = after;
-        }
+        let descend = |fit: bool| {
+            let mut blocks = stock.clone();
+            for sweep in 0..3 {
+                let options = RoundingOptions { scale_sweeps: 1, fit, sweeps: 0, ..PLAIN() };
+                let before = blocks.clone();
+                blocks = refined(&gram, &options, dtype, &weights, &blocks);
+                for at in 0..20 {
+                    let (before, after) = (of_row(&before, at), of_row(&blocks, at));
+                    assert!(
+                        after <= before * 1.000_01,
+                        "{dtype}, sweep {sweep}, row {at}: {before} to {after}"
+                    );
+                }
+            }
+            error(&blocks)
+        };
         let frozen =
             error(&refined(&gram, &RoundingOptions { sweeps: 3, ..PLAIN() }, dtype, &weights, &stock));
-        n_better += usize::from(before < frozen);
+        let (alone, fitted) = (descend(false), descend(true));
+        n_better += usize::from(alone < frozen && fitted < frozen);
+        of_fit += (fitted / alone).ln();
     }
     assert!(n_better >= 10, "scales help {n_better} of {} types", FROZEN.len());
+    assert!(of_fit < 0.0, "fitted blocks are worse: {}", (of_fit / FROZEN.len() as f64).exp());
+}
+
+/// Columns, rows and moments in which nothing can be searched, with scales that are.
+#[test]
+fn scales_of_what_says_nothing_stay() {
+    const N: usize = 256;
+    let options = RoundingOptions { damping: 0.0, shrinkage: 0.0, ..RoundingOptions::default() };
+    // Nothing ever goes into the second half.
+    let full = gram(33, N, 300);
+    let mut sums = full.sums().to_vec();
+    for at in (0..N * N).filter(|at| at / N >= N / 2 || at % N >= N / 2) {
+        sums[at] = 0.0;
+    }
+    let half_dead = Gram::from_sums(N, 300, sums).unwrap();
+    let weights = Data::Normal.values(34, 5 * N);
+    for row in FROZEN {
+        let stock = stock(row.dtype, &weights, N);
+        let found = refined(&half_dead, &options, row.dtype, &weights, &stock);
+        let error = |blocks: &[u8]| output_error(&half_dead, row.dtype, &weights, blocks, N).unwrap();
+        assert!(error(&found) < error(&stock), "{}", row.dtype);
+        // Blocks into which nothing goes have no reason for other scales.
+        if row.dtype.block_elems() == 32 {
+            let (before, after) = (scales_of(row.dtype, &stock, 5 * N), scales_of(row.dtype, &found, 5 * N));
+            for of_row in 0..5 {
+                let dead = (of_row * N + N / 2) / row.group..(of_row + 1) * N / row.group;
+                assert_eq!(before.0[dead.clone()], after.0[dead.clone()], "{}", row.dtype);
+                assert_eq!(before.1[dead.clone()], after.1[dead], "{}", row.dtype);
+            }
+        }
+        // A row of zeros, whose scales are zero, beside others.
+        let mut some = weights.clone();
+        some[2 * N..3 * N].fill(0.0);
+        let stock = self::stock(row.dtype, &some, N);
+        let found = refined(&full, &options, row.dtype, &some, &stock);
+        let row_bytes = stock.len() / 5;
+        let mut values = vec![1.0; N];
+        quant::decode(row.dtype, Level::Scalar, &found[2 * row_bytes..][..row_bytes], &mut values).unwrap();
+        assert!(values.iter().all(|value| *value == 0.0), "{}", row.dtype);
+        assert!(quant::first_bad_block(row.dtype, &found).is_none());
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Rounding with error feedback: other levels in the same blocks, so that the output's error is smaller.
 //!
 //! For one matrix, `C = E[x x^T]` are the second moments of what goes into it ([`Gram`]). A change `E` of its weights (n_rows,
-//! n_columns) changes the output by a mean square of `tr(E C E^T)`. The encoder's blocks are kept with their scales frozen
-//! (`quant::frozen`), so that each weight has a small set of values, and two passes choose among them by
+//! n_columns) changes the output by a mean square of `tr(E C E^T)`. The encoder's blocks are read with their scales
+//! (`quant::frozen`), so that each weight has a small set of values, and three passes choose among them and among their scales by
 //!
 //! ```text
 //! H = (1 - shrinkage) C + shrinkage diag(C) + damping mean(diag C) I        (n_columns, n_columns)
@@ -10,9 +10,9 @@
 //!
 //! 1. **Feedback** (`feedback`): columns in order of falling diagonal; each is rounded to its nearest level, and the error is carried
 //!    into the columns to come by the factor `H = V^T D V` (`factor`).
-//! 2. **Descent** (`descent`): sweeps over all columns; each weight takes the level that is best while all others stand still.
-//!
-//! 3. Between the two, where it is asked for, scales are searched too (`rescale`).
+//! 2. **Scales** (`rescale`): neighbouring codes of the scale and the offset of each group are tried, with levels chosen anew under
+//!    each. Behind each such sweep the numbers of half precision that a block's codes are multiplied by are fitted (`fit`).
+//! 3. **Descent** (`descent`): sweeps over all columns; each weight takes the level that is best while all others stand still.
 //!
 //! Types whose columns come by eights from a codebook go the same way with eight columns as the unit (`eights`).
 //!
@@ -21,7 +21,7 @@
 //! on threads nor on the CPU.
 //!
 //! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304); the shrinkage, the order, the
-//! frozen scales of ggml's types and the descent are our own measurements (`docs/quality.md`).
+//! search of scales in ggml's types and the descent are our own measurements (`docs/quality.md`).
 
 mod choice;
 mod descent;
@@ -29,6 +29,7 @@ mod eights;
 mod error_of;
 mod factor;
 mod feedback;
+mod fit;
 mod lanes;
 mod metric;
 mod rescale;
@@ -69,10 +70,12 @@ pub struct RoundingOptions {
     pub shrinkage: f32,
     /// What is added to the diagonal, as a share of its mean.
     pub damping: f32,
+    /// Sweeps that search scales and levels, before those that search levels alone. Types of codebooks have plain sweeps for these.
+    pub scale_sweeps: usize,
+    /// Whether each of these is followed by a fit of the numbers of half precision in each block.
+    pub fit: bool,
     /// Sweeps of descent.
     pub sweeps: usize,
-    /// Sweeps that search scales too, before those that do not.
-    pub scale_sweeps: usize,
     /// Whether errors are carried first. Without it descent starts from the encoder's levels.
     pub feedback: bool,
     /// The instructions to use; they change no bit.
@@ -85,8 +88,9 @@ impl Default for RoundingOptions {
         RoundingOptions {
             shrinkage: 0.3,
             damping: 0.01,
-            scale_sweeps: 0,
-            sweeps: 2,
+            scale_sweeps: 1,
+            fit: true,
+            sweeps: 1,
             feedback: true,
             level: Level::detect(),
         }
@@ -97,7 +101,8 @@ impl Default for RoundingOptions {
 /// several types.
 ///
 /// Memory: `H`, and with feedback its factor, each `4 n_columns^2` bytes; while it is made, a panel's `8 PANEL n_columns` beside them.
-/// [`refine`](Self::refine) takes `20 n_columns TILE_ROWS` bytes for each thread.
+/// [`refine`](Self::refine) takes `20 n_columns TILE_ROWS` bytes for each thread, and where blocks are fitted
+/// `20 TILE_ROWS` for each element of a block.
 #[derive(Debug)]
 pub struct Rounding {
     options: RoundingOptions,
@@ -133,7 +138,8 @@ impl Rounding {
     }
 
     /// Rounds rows again: `weights` (n_rows, n_columns), `blocks` their encoding as `dtype` on entry and the better one on return.
-    /// Scales stay. Levels below a scale of zero stay, and so do rows whose weights or values are not finite.
+    /// Without sweeps over scales these stay. Scales of zero and levels below them stay, and so do rows whose weights or values are not
+    /// finite.
     ///
     /// # Errors
     /// For a type whose levels cannot be chosen ([`is_refinable`]), and lengths that do not agree.
@@ -175,7 +181,7 @@ impl Rounding {
             if let Some(factor) = factor {
                 eights::feedback(level, factor, &search, &mut tile);
             }
-            for _ in 0..self.options.sweeps {
+            for _ in 0..self.options.scale_sweeps + self.options.sweeps {
                 eights::sweep(level, &self.metric, &inverses, &search, &mut tile);
             }
             tile.write(codec, blocks);
@@ -191,6 +197,9 @@ impl Rounding {
         let mut products = Array2::zeros((PANEL.min(tile.n_columns()), tile.n_lanes()));
         for _ in 0..self.options.scale_sweeps {
             rescale::sweep(level, codec, &self.metric, nearest, tile, blocks, &mut products);
+            if self.options.fit {
+                fit::sweep(level, codec, &self.metric, tile, blocks);
+            }
         }
         for _ in 0..self.options.sweeps {
             descent::sweep(level, &self.metric, nearest, tile, &mut products);

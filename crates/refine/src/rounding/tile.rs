@@ -133,6 +133,21 @@ impl Tile {
         Scale { scales: *lanes(&self.scales, at), offsets: *lanes(&self.offsets, at) }
     }
 
+    /// The points of one row's columns.
+    pub fn points(&self, columns: Range<usize>, lane: usize) -> impl Iterator<Item = f32> {
+        columns.map(move |column| self.points[column * self.n_lanes + lane])
+    }
+
+    /// Gives the group that begins at a column of one row another scale and offset, under the points that it has.
+    pub fn move_scale(&mut self, column: usize, lane: usize, scale: f32, offset: f32) {
+        self.put_scale(column, lane, scale, offset);
+        for column in column..column + self.group {
+            let at = column * self.n_lanes + lane;
+            // The decoder's arithmetic: a product, then a sum.
+            self.errors[[column, lane]] = self.weights[at] - (scale * self.points[at] + offset);
+        }
+    }
+
     /// Gives the group that begins at a column of one row another scale and offset.
     pub fn put_scale(&mut self, column: usize, lane: usize, scale: f32, offset: f32) {
         let at = column / self.group * self.n_lanes + lane;

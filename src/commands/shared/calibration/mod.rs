@@ -14,11 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueHint};
+use clap::{
+    Args, ValueHint,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use convert::{EncodedRows, KeyOverride, RowEncoder, imatrix::Imatrix, recipes::Recipe};
 use eval::{Activations, Model, Options, chunks::Chunk};
 use quant::Level;
-use refine::{Refiner, StockRows, moments::Texts};
+use refine::{Refiner, Steps, StockRows, moments::Texts};
 use sha2::{Digest, Sha256};
 use tensor::DType;
 
@@ -38,7 +41,7 @@ use crate::{
 pub use self::{gained::Gained, types::BudgetArgs};
 
 /// The version of what decides about blocks. Another one makes others of the same text.
-const METHOD: &str = "feedback 1";
+const METHOD: &str = "feedback 2";
 
 // Not a doc comment: clap would print it at the head of `--help`.
 #[derive(Debug, Clone, Default, Args)]
@@ -54,12 +57,21 @@ pub struct CalibrationArgs {
     /// Keep what was gathered in this folder, and take it from there the next time.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, requires = "calibrate")]
     pub statistics: Option<PathBuf>,
+    /// How far to go, to measure what each step is worth: `descent` chooses levels, `feedback` carries errors on before, `shrinkage` is
+    /// chosen on held-out tokens, `scales` are searched too, and `full`, the default, fits whole blocks as well.
+    #[arg(long, value_name = "STEPS", requires = "calibrate", value_parser = steps(), default_value = Steps::default().name(), hide_possible_values = true, hide_default_value = true)]
+    pub rounding: Steps,
     /// Verify on this text; by default on what is behind the tokens that were read.
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify")]
     pub verify_text: Option<PathBuf>,
     /// Do not run the result against the base.
     #[arg(long, requires = "calibrate")]
     pub no_verify: bool,
+}
+
+fn steps() -> impl TypedValueParser<Value = Steps> {
+    PossibleValuesParser::new(Steps::ALL.map(Steps::name))
+        .map(|name| Steps::ALL.into_iter().find(|steps| steps.name() == name).unwrap_or_default())
 }
 
 impl CalibrationArgs {
@@ -139,8 +151,9 @@ impl Calibration {
         sums.datasets.extend(args.calibrate.iter().map(|text| text.display().to_string()));
         let file = gguf::Model::open(base).map_err(|error| at(base, eval::Error::Gguf(error)))?;
         let refiner =
-            Refiner::new(file, moments, refine::candidates(level), n_threads).map_err(Failure::new)?;
-        let decides = Sha256::digest(format!("{METHOD}\n{fingerprint}\n"));
+            Refiner::new(file, moments, args.rounding.candidates(level), n_threads).map_err(Failure::new)?;
+        let steps = args.rounding.name();
+        let decides = Sha256::digest(format!("{METHOD}, {steps}\n{fingerprint}\n"));
         Ok(Calibration {
             args: args.clone(),
             base: base.to_owned(),
