@@ -34,6 +34,6 @@ pub fn fingerprint_of<'a>(files: impl Iterator<Item = (&'a Mapped, usize)>) -> S
 }
 
 /// Bytes as digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

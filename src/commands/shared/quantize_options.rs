@@ -288,7 +288,7 @@ impl Settings {
     /// # Errors
     /// None that is known.
     pub fn calibrated(mut self, calibration: Calibration) -> Result<Settings, Failure> {
-        self.keys.extend(calibration.keys()?);
+        self.keys.extend(calibration.keys(self.recipe_file.imatrix.is_some())?);
         self.calibration = Some(calibration);
         Ok(self)
     }
@@ -371,7 +371,7 @@ impl Settings {
         match (&self.recipe_file.imatrix, &self.calibration) {
             (Some(used), _) => self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: &used.file }),
             (None, Some(calibration)) => {
-                Some(Importance { imatrix: calibration.imatrix(), path: calibration.imatrix_name() })
+                Some(Importance { imatrix: calibration.imatrix(), path: calibration.name() })
             }
             (None, None) => None,
         }

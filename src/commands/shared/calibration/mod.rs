@@ -41,7 +41,9 @@ use crate::{
 pub use self::{gained::Gained, types::BudgetArgs};
 
 /// The version of what decides about blocks. Another one makes others of the same text.
-const METHOD: &str = "feedback 2";
+const METHOD: &str = "cal2";
+/// Digits that tell one calibration from another in a file.
+const DIGITS: usize = 7;
 
 // Not a doc comment: clap would print it at the head of `--help`.
 #[derive(Debug, Clone, Default, Args)]
@@ -92,6 +94,7 @@ pub struct Calibration {
     base: PathBuf,
     encoder: Rounder,
     imatrix: Imatrix,
+    name: String,
     /// What the result is run on.
     verify: Vec<Chunk>,
     /// What was read.
@@ -161,6 +164,7 @@ impl Calibration {
                 refiner,
                 fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
             },
+            name: format!("{METHOD}-{}", &refine::hex(&decides)[..DIGITS]),
             imatrix: Imatrix::from_sums(sums),
             verify: windows.rest,
             texts: windows.calibration,
@@ -177,9 +181,10 @@ impl Calibration {
         &self.imatrix
     }
 
-    /// What the file says its importance matrix comes from.
-    pub fn imatrix_name(&self) -> &'static str {
-        "calibration"
+    /// What the file says that its importance weights come from: the version of the method, and digits of what decides about blocks.
+    /// As long as the name that such files have (`imatrix.gguf`), so that this one is no larger than one that codecs alone make.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Who makes better blocks.
@@ -187,17 +192,14 @@ impl Calibration {
         &self.encoder
     }
 
-    /// What the file says of how it was made.
+    /// What the file says beside that: nothing, unless its importance weights come from another file, which is named in that place.
     ///
     /// # Errors
     /// None that is known.
-    pub fn keys(&self) -> Result<Vec<KeyOverride>, Failure> {
-        let key = format!(
-            "gguf_tools.calibration=str:{METHOD}, {} tokens, {}",
-            self.texts.n_tokens(),
-            self.fingerprint()
-        );
-        Ok(vec![KeyOverride::parse(&key).map_err(Failure::new)?])
+    pub fn keys(&self, has_imatrix: bool) -> Result<Vec<KeyOverride>, Failure> {
+        let key =
+            has_imatrix.then(|| KeyOverride::parse(&format!("gguf_tools.calibration=str:{}", self.name)));
+        Ok(key.transpose().map_err(Failure::new)?.into_iter().collect())
     }
 
     /// What a run with the same arguments has to be called with for the same bytes.

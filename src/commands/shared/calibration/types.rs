@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
 use clap::Args;
 use convert::{
-    Conversion, Input, OutputRequest, PlannedFile,
+    Conversion, Input, OutputRequest, PlannedFile, Request,
     imatrix::Imatrix,
     recipes::{Reason, Recipe, TensorFacts},
 };
@@ -145,15 +145,16 @@ impl BudgetArgs {
     ) -> Result<(BTreeMap<String, DType>, ChosenTypes), Failure> {
         let wrong = |error: convert::Error| Failure::at(bench.base, error);
         let conversion = Conversion::open_gguf(bench.base).map_err(wrong)?;
-        let plan_of = |recipe| {
-            let request = OutputRequest::by_rules(recipe);
-            let mut files = conversion.input().plan(&request, &settings.request()).map_err(wrong)?;
+        let plan_by = |recipe, request: &Request<'_>| {
+            let output = OutputRequest::by_rules(recipe);
+            let mut files = conversion.input().plan(&output, request).map_err(wrong)?;
             match files.len() {
                 1 => Ok(files.swap_remove(0)),
                 _ => Err(Failure::usage("types under a budget are chosen for a file in one piece")),
             }
         };
-        let file = plan_of(recipe)?;
+        let request = settings.request();
+        let file = plan_by(recipe, &request)?;
         let tensors = conversion.input().tensors(recipe);
         let candidates = self.candidates(&file, &tensors);
         // All bytes but those of the matrices to choose for stay as they are in the recipe.
@@ -174,7 +175,11 @@ impl BudgetArgs {
             }
             (.., Some(name)) => {
                 let other = Recipe::from_name(name).map_err(Failure::usage)?;
-                plan_of(other)?.plan.file_len()
+                // As large as anyone's file of that type, with an importance matrix or without one, whichever is smaller.
+                let mut plain = request.clone();
+                plain.importance = None;
+                let lens = [plan_by(other, &request)?, plan_by(other, &plain)?].map(|it| it.plan.file_len());
+                lens[0].min(lens[1])
             }
             _ => file.plan.file_len(),
         };
