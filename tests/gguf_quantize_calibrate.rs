@@ -277,3 +277,49 @@ fn types_under_a_budget_fill_it_and_replay() {
     assert!(ran.stderr.contains("the smallest types make"), "{}", ran.stderr);
     assert!(!sandbox.path("x.gguf").exists());
 }
+
+/// From a checkpoint in one call: the file is that of two, and what lay between them is gone.
+#[test]
+fn a_checkpoint_is_calibrated_in_one_call() {
+    let sandbox = sandbox();
+    let more = [&["-q", "--no-verify"][..], FEW, TOKENS].concat();
+    let convert = |args: &[&str]| sandbox.convert(&[&["llama"][..], args, &more[..]].concat());
+    succeed(convert(&["out/one.gguf", "-t", "q4_k_m"]));
+    succeed(quantize(&sandbox, &[&["base.gguf", "two.gguf", "q4_k_m"][..], &more[..]].concat()));
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert_eq!(read("out/one.gguf"), read("two.gguf"));
+    assert_eq!(sandbox.outputs(), ["one.gguf"]);
+    // Rounded on the way, it is another base.
+    succeed(convert(&["out/via.gguf", "-t", "q4_k_m", "--via", "f16"]));
+    assert_ne!(read("out/via.gguf"), read("two.gguf"));
+    // Types are chosen as they are for a GGUF file.
+    let size = format!("{}", fs::metadata(sandbox.path("two.gguf")).unwrap().len() - 1000);
+    let ran = succeed(
+        sandbox.convert(
+            &[
+                &["llama", "out/small.gguf", "-t", "q4_k_m", "--target-size", &size, "--no-verify"][..],
+                TOKENS,
+            ]
+            .concat(),
+        ),
+    );
+    assert!(
+        fs::metadata(sandbox.path("out/small.gguf")).unwrap().len() < size.parse().unwrap(),
+        "{}",
+        ran.stderr
+    );
+
+    // What fails leaves nothing.
+    fs::write(sandbox.path("short"), "a few words").unwrap();
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "short"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!(sandbox.outputs(), ["one.gguf", "small.gguf", "via.gguf"]);
+    for args in [&["--repack"][..], &["--vocab-only"], &["--save-plan", "plan.json"], &["--with-mmproj"]] {
+        let ran = sandbox
+            .convert(&[&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "text"][..], args].concat());
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains(args[0]) || ran.stderr.contains("parts of a plan"), "{}", ran.stderr);
+    }
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--target-size", "1M"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}

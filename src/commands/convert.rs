@@ -19,16 +19,18 @@ use tensor::DType;
 use crate::{
     commands::{
         Command, architectures,
+        convert_calibrated::{self, Calibrated},
         convert_legacy::{self, Legacy, LegacyArgs},
         convert_lora::{self, Lora},
         convert_to_hf::{self, ToHf},
         shared::{
+            calibration::{BudgetArgs, CalibrationArgs},
             call::Call,
             conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             hub,
             layout_notes::{dropped, float_of, tell_unasked},
-            plan_file::{PlanArgs, PlannedCall},
+            plan_file::{PlanArgs, PlannedCall, Wanted as OfPlan},
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
             threads::parse_threads,
@@ -71,6 +73,7 @@ Examples:
   gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
   gguf-convert Qwen3-VL-4B --type q4_k_m --with-mmproj
   gguf-convert Qwen3-VL-4B --type f16 --mmproj
+  gguf-convert Llama-3.2-1B --type q4_k_m --calibrate chats.jsonl code.txt
   gguf-convert Llama-3.2-1B --type q4_k_m --resume
   gguf-convert Llama-3.2-1B out/ --type q4_k_m --save-plan plan.json
   gguf-convert --plan plan.json --part 3/64
@@ -224,6 +227,10 @@ struct ConvertArgs {
     #[command(flatten)]
     options: QuantizeOptions,
     #[command(flatten)]
+    calibration: CalibrationArgs,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    #[command(flatten)]
     legacy: LegacyArgs,
     #[command(flatten)]
     plans: PlanArgs,
@@ -256,7 +263,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let parts =
         Parts { wanted: args.plans.wanted(), plan: planned.plan.as_ref(), arguments: &planned.arguments };
-    let call = Call::new(COMMAND.binary, matches).reads(args.files());
+    let call = Call::new(COMMAND.binary, matches).reads(args.files()).reads(args.calibration.files());
     let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
     if args.list_architectures {
         return architectures::list(args.json, ui);
@@ -266,6 +273,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--config, --eps, --context-length and --rope-base are for files from before GGUF; others say these themselves",
         ));
+    }
+    if args.calibration.is_wanted() {
+        args.check_calibration(is_legacy, &parts)?;
     }
     let run_options = RunOptions::default().threads(args.threads).level(cpu_level()?).nonfinite(nonfinite);
     if let Some(Format::Hf) = args.to {
@@ -339,6 +349,30 @@ impl ConvertArgs {
             repack: self.repack,
             endian: byte_order(self.big_endian),
             ..OtherSettings::default()
+        }
+    }
+
+    /// Fails where what is made is not a model that runs from one GGUF file.
+    fn check_calibration(&self, is_legacy: bool, parts: &Parts<'_>) -> Result<(), Failure> {
+        let two_steps = "two steps do more: --type bf16 here, then gguf-quantize --calibrate";
+        let not_with = [
+            (self.to.is_some(), "--to"),
+            (self.vocab_only, "--vocab-only"),
+            (self.base.is_some(), "--base"),
+            (self.mmproj, "--mmproj"),
+            (self.with_mmproj, "--with-mmproj"),
+            (self.mtp, "--mtp"),
+            (self.fp8_as.is_some(), "--fp8-as"),
+            (self.repack, "--repack"),
+            (parts.wanted != OfPlan::Everything, "parts of a plan"),
+            (is_legacy, "a file from before GGUF"),
+        ];
+        match not_with.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, what)) => {
+                let message = format!("--calibrate runs the whole model, which does not go with {what}");
+                Err(Failure::usage(message).hint([two_steps]))
+            }
         }
     }
 
@@ -555,6 +589,23 @@ fn to_gguf(
         input,
     };
     let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call, parts);
+    if args.calibration.is_wanted() && !args.dry_run {
+        let between = match (args.via, adapters.is_empty()) {
+            (Some(via), _) => via.name(),
+            (None, true) => convert_calibrated::lossless(open.input.checkpoint()),
+            // What is merged is rounded once.
+            (None, false) => "f32",
+        };
+        let job = Calibrated {
+            recipes: types,
+            between: Recipe::from_name(between).map_err(Failure::new)?,
+            settings: args.options.read(OtherSettings { via: None, ..args.other_settings() })?,
+            calibration: &args.calibration,
+            budget: &args.budget,
+            threads: args.threads,
+        };
+        return convert_calibrated::run(open, job, run_args, ui);
+    }
     conversion_run::run_with(open, types, projector, &settings, &run_args, ui)
 }
 

@@ -4,6 +4,7 @@ mod architectures;
 mod check;
 mod compare;
 mod convert;
+mod convert_calibrated;
 mod convert_legacy;
 mod convert_lora;
 mod convert_to_hf;

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::{
-    Error, ModelInput, RunOptions,
+    Error, RunOptions,
     recipes::{RECIPES, Recipe},
 };
 use gguf::Model;
@@ -14,13 +14,14 @@ use crate::{
     commands::{
         Command,
         shared::{
-            calibration::{BudgetArgs, Calibration, CalibrationArgs},
+            calibration::{BudgetArgs, CalibrationArgs},
             call::Call,
-            conversion_run::{self, OpenInput, Parts, RunArgs, failure},
+            conversion_run::{Parts, RunArgs, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
-            plan_file::{PlanArgs, PlannedCall, Wanted as OfPlan},
+            plan_file::{PlanArgs, PlannedCall},
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
+            quantize_run::{self, QuantizeJob},
             suggest::nearest,
             threads::parse_threads,
             types_help::types_help,
@@ -199,7 +200,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let advice = input_kind::advice(&what.input, Wanted::Gguf);
         failure(&what.input, Error::Gguf(error)).hint(advice)
     })?;
-    let mut settings = args.options.read(OtherSettings {
+    let settings = args.options.read(OtherSettings {
         keep_split: args.keep_split,
         allow_requantize: args.allow_requantize,
         allow_nonfinite: args.allow_nonfinite,
@@ -209,48 +210,27 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         endian: byte_order(args.big_endian),
     })?;
     let threads = args.threads.or(what.threads);
-    let mut call = Call::new(COMMAND.binary, matches);
-    if args.calibration.is_wanted() && !args.dry_run {
-        if args.plans.wanted() != OfPlan::Everything && args.calibration.statistics.is_none() {
-            let message = "parts that are calibrated share their statistics";
-            return Err(Failure::usage(message).hint(["--statistics FOLDER says where they are"]));
-        }
-        let outputs = (what.out.as_deref(), what.recipes.clone());
-        let first_output =
-            conversion_run::check_outputs(&what.input, outputs, &settings, (args.force, args.resume))?;
-        let calibration =
-            Calibration::gather(&args.calibration, &what.input, &first_output, threads, level, ui)?;
-        call = call.argument("moments", calibration.fingerprint());
-        settings = settings.calibrated(calibration)?;
-        if args.budget.is_wanted() {
-            let [recipe] = what.recipes[..] else {
-                return Err(Failure::usage("types under a budget are chosen for one TYPE"));
-            };
-            settings = settings.with_budget(&args.budget, recipe, ui)?;
-        }
-    }
-    let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
-    let open = OpenInput {
-        path: &what.input,
-        files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
+    let job = QuantizeJob {
+        base: &what.input,
+        input: &what.input,
         format: "GGUF",
-        architecture: architecture.to_owned(),
-        notes: Vec::new(),
-        dropped: Vec::new(),
-        stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
-        repacked: Vec::new(),
-        input: ModelInput::new(model),
+        recipes: what.recipes,
+        settings,
+        calibration: &args.calibration,
+        budget: &args.budget,
+        threads,
+        level,
     };
-    let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
-    let call = call.argument("TYPE", types.join(",")).reads(args.options.files());
-    let call = call.reads(args.calibration.files());
+    let types: Vec<&str> = job.recipes.iter().map(|recipe| recipe.name).collect();
+    let call = Call::new(COMMAND.binary, matches).argument("TYPE", types.join(","));
+    let call = call.reads(args.options.files()).reads(args.calibration.files());
     let options = RunOptions::default().threads(threads).level(level);
     let run_args = RunArgs {
         out: what.out.as_deref(),
         force: args.force,
         dry_run: args.dry_run,
         json: args.json,
-        options: options.nonfinite(settings.nonfinite()),
+        options: options.nonfinite(job.settings.nonfinite()),
         call,
         parts: Parts {
             wanted: args.plans.wanted(),
@@ -258,5 +238,5 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             arguments: &planned.arguments,
         },
     };
-    conversion_run::run(open, what.recipes, &settings, &run_args, ui)
+    quantize_run::run(model, job, run_args, ui)
 }

@@ -46,29 +46,37 @@ pub trait Input {
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error>;
 }
 
-/// An input whose kind is known when the program runs.
-impl<I: Input + ?Sized> Input for Box<I> {
-    fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
-        (**self).tensors(recipe)
-    }
+/// What leads to an input is one.
+macro_rules! forward {
+    ($of:ty) => {
+        impl<I: Input + ?Sized> Input for $of {
+            fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
+                (**self).tensors(recipe)
+            }
 
-    fn sources(&self) -> Vec<Mapped> {
-        (**self).sources()
-    }
+            fn sources(&self) -> Vec<Mapped> {
+                (**self).sources()
+            }
 
-    fn file_name(&self, file: &PlannedFile) -> String {
-        (**self).file_name(file)
-    }
+            fn file_name(&self, file: &PlannedFile) -> String {
+                (**self).file_name(file)
+            }
 
-    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        (**self).check_output(path, force)
-    }
+            fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
+                (**self).check_output(path, force)
+            }
 
-    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
-        (**self).plan(output, request)
-    }
+            fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+                (**self).plan(output, request)
+            }
 
-    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
-        (**self).tasks(request)
-    }
+            fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+                (**self).tasks(request)
+            }
+        }
+    };
 }
+
+// Of a kind that is known when the program runs; and lent, to plan what is written later.
+forward!(Box<I>);
+forward!(&I);

@@ -93,26 +93,25 @@ pub fn run<I: Input>(
     run_with(open, recipes, None, settings, args, ui)
 }
 
-/// Fails where outputs cannot be written, before hours of work that comes before they are planned for good; gives the first of them.
+/// Fails where outputs cannot be written, before hours of work that comes before they are planned for good; gives their paths.
 ///
 /// # Errors
 /// As [`run`].
-pub fn check_outputs(
-    input: &Path,
+pub fn check_outputs<I: Input>(
+    (input, path): (I, &Path),
     (out, recipes): (Option<&Path>, Vec<&'static Recipe>),
     settings: &Settings,
     (force, resume): (bool, bool),
-) -> Result<PathBuf, Failure> {
-    let failed = |error| failure(input, error);
-    let conversion = Conversion::open_gguf(input).map_err(failed)?;
-    let conversion = conversion.outputs(settings.outputs(recipes)?).request(settings.request());
+) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| failure(path, error);
+    let conversion = Conversion::new(input).outputs(settings.outputs(recipes)?).request(settings.request());
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(out).map_err(failed)?;
     let goes_on = resume && convert::unfinished(&paths).is_some();
     for path in paths.iter().filter(|_| !is_new_folder(out)) {
         planned.input().check_output(path, force || goes_on).map_err(failed)?;
     }
-    Ok(paths.into_iter().next().unwrap_or_default())
+    Ok(paths)
 }
 
 /// As [`run`], with the projector beside the model in a type of its own.

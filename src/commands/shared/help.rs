@@ -27,6 +27,7 @@ const OFTEN: &[(&str, Option<&str>, &[&str])] = &[
             "mmproj",
             "with_mmproj",
             "vocab_only",
+            "calibrate",
             "to",
             "model_name",
             "arch_as",

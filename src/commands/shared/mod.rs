@@ -23,6 +23,7 @@ pub(super) mod plan_report;
 pub(super) mod plan_run;
 pub(super) mod progress_line;
 pub(super) mod quantize_options;
+pub(super) mod quantize_run;
 pub(super) mod recipe_file;
 pub(super) mod suggest;
 pub(super) mod table;

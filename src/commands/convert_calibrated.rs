@@ -1,0 +1,133 @@
+//! `gguf-convert SRC [OUT] --type T --calibrate TEXT...`: the checkpoint becomes a GGUF file that lies beside the output for as long as
+//! it takes, and is quantized as `gguf-quantize` does it. A model runs from one file, and what decides about its blocks is what went
+//! into the matrices of that file.
+
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use convert::{Error, Input, recipes::Recipe};
+use gguf::Model;
+use source::{Checkpoint, Dtype};
+
+use crate::{
+    commands::shared::{
+        calibration::{BudgetArgs, CalibrationArgs},
+        conversion_run::{self, OpenInput, Parts, RunArgs, failure},
+        plan_file::Wanted,
+        quantize_options::{OtherSettings, QuantizeOptions, Settings},
+        quantize_run::{self, QuantizeJob},
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The arguments of this mode.
+pub struct Calibrated<'a> {
+    /// The types to make.
+    pub recipes: Vec<&'static Recipe>,
+    /// The type of the file in between, which loses nothing of the checkpoint.
+    pub between: &'static Recipe,
+    /// What is requested beside the types.
+    pub settings: Settings,
+    /// The texts.
+    pub calibration: &'a CalibrationArgs,
+    /// Whether types are chosen.
+    pub budget: &'a BudgetArgs,
+    /// Threads to work with.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// The type in which all matrices of a checkpoint keep their values.
+pub fn lossless(checkpoint: &Checkpoint) -> &'static str {
+    let all = |dtype: Dtype| {
+        let mut matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
+        matrices.all(|tensor| tensor.dtype == dtype)
+    };
+    if all(Dtype::BF16) {
+        "bf16"
+    } else if all(Dtype::F16) {
+        "f16"
+    } else {
+        "f32"
+    }
+}
+
+/// Writes the file in between, and of it the outputs.
+///
+/// # Errors
+/// Whatever stopped it, with the path that it is about.
+pub fn run<I: Input>(
+    open: OpenInput<'_, I>,
+    job: Calibrated<'_>,
+    args: RunArgs<'_>,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let Calibrated { recipes, between, settings, calibration, budget, threads } = job;
+    let (input, format) = (open.path, open.format);
+    let outputs = (args.out, recipes.clone());
+    let how = (args.force, args.call.resume);
+    let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    let base = Between::beside(paths);
+    // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
+    let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();
+    if !is_there {
+        let other = OtherSettings {
+            allow_nonfinite: args.options.nonfinite == convert::NonFinite::Allow,
+            ..OtherSettings::default()
+        };
+        let plain = QuantizeOptions::default().read(other)?;
+        let mut call = args.call.clone();
+        call.resume &= convert::unfinished(std::slice::from_ref(&base.path)).is_some();
+        let first = RunArgs {
+            out: Some(&base.path),
+            force: true,
+            dry_run: false,
+            json: false,
+            options: args.options.clone(),
+            call,
+            parts: Parts { wanted: Wanted::Everything, plan: None, arguments: &[] },
+        };
+        conversion_run::run(open, vec![between], &plain, &first, ui)?;
+    }
+    let model = Model::open(&base.path).map_err(|error| failure(&base.path, Error::Gguf(error)))?;
+    let level = args.options.level;
+    let job = QuantizeJob {
+        base: &base.path,
+        input,
+        format,
+        recipes,
+        settings,
+        calibration,
+        budget,
+        threads,
+        level,
+    };
+    quantize_run::run(model, job, args, ui)
+}
+
+/// The file in between. It goes when this does, unless there is a run to go on with, which needs it.
+struct Between {
+    path: PathBuf,
+    outputs: Vec<PathBuf>,
+}
+
+impl Between {
+    /// Beside the first of the outputs.
+    fn beside(outputs: Vec<PathBuf>) -> Between {
+        let first = outputs.first().map_or(Path::new(""), |path| path);
+        let name = first.file_name().unwrap_or_default().to_string_lossy();
+        Between { path: first.with_file_name(format!(".{name}.base")), outputs }
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        if convert::unfinished(&self.outputs).is_none() {
+            // Where there is none, none has to go.
+            let _gone = fs::remove_file(&self.path);
+        }
+    }
+}

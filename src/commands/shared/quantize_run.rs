@@ -1,0 +1,80 @@
+//! One run of a quantization: of a GGUF file that somebody named, or of the one that a checkpoint has just become.
+
+use std::{num::NonZeroUsize, path::Path};
+
+use convert::{ModelInput, recipes::Recipe};
+use gguf::Model;
+use quant::Level;
+
+use crate::{
+    commands::shared::{
+        calibration::{BudgetArgs, Calibration, CalibrationArgs},
+        conversion_run::{self, OpenInput, RunArgs},
+        plan_file::Wanted as OfPlan,
+        quantize_options::Settings,
+    },
+    failure::Failure,
+    ui::Ui,
+};
+
+/// What is quantized, and how.
+pub struct QuantizeJob<'a> {
+    /// The GGUF file that is read.
+    pub base: &'a Path,
+    /// What the call named: the same, or what it was made of.
+    pub input: &'a Path,
+    /// The format of that.
+    pub format: &'static str,
+    /// The types; none where a recipe file says them.
+    pub recipes: Vec<&'static Recipe>,
+    /// What is requested beside the types.
+    pub settings: Settings,
+    /// The texts to calibrate on, if any.
+    pub calibration: &'a CalibrationArgs,
+    /// Whether types are chosen.
+    pub budget: &'a BudgetArgs,
+    /// Threads to work with.
+    pub threads: Option<NonZeroUsize>,
+    /// The CPU level of the kernels.
+    pub level: Level,
+}
+
+/// Reads the texts where there are any, chooses types where that is wanted, and writes the files.
+///
+/// # Errors
+/// Whatever stopped it, with the path that it is about.
+pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
+    let QuantizeJob { base, input, format, recipes, mut settings, calibration, budget, threads, level } = job;
+    let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
+    let open = OpenInput {
+        path: input,
+        files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
+        format,
+        architecture: architecture.to_owned(),
+        notes: Vec::new(),
+        dropped: Vec::new(),
+        stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
+        repacked: Vec::new(),
+        input: ModelInput::new(model),
+    };
+    if calibration.is_wanted() && !args.dry_run {
+        if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
+            let message = "parts that are calibrated share their statistics";
+            return Err(Failure::usage(message).hint(["--statistics FOLDER says where they are"]));
+        }
+        let outputs = (args.out, recipes.clone());
+        let how = (args.force, args.call.resume);
+        let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+        let out = paths.first().map_or(Path::new(""), |path| path);
+        let gathered = Calibration::gather(calibration, base, out, threads, level, ui)?;
+        args.call = args.call.argument("moments", gathered.fingerprint());
+        settings = settings.calibrated(gathered)?;
+        if budget.is_wanted() {
+            let [recipe] = recipes[..] else {
+                return Err(Failure::usage("types under a budget are chosen for one TYPE"));
+            };
+            settings = settings.with_budget(budget, recipe, ui)?;
+        }
+    }
+    conversion_run::run(open, recipes, &settings, &args, ui)
+}
