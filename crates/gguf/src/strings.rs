@@ -1,15 +1,68 @@
 //! A list of byte strings in two allocations, whatever its length.
 
-use std::{fmt, ops::Index};
+use std::{fmt, ops::Index, sync::Arc};
 
 /// Byte strings one after the other. A vocabulary has hundreds of thousands of short strings, and
-/// a file may claim tens of millions of empty ones: here each costs 8 bytes beside its own.
+/// a file may claim tens of millions of empty ones: here each costs 4 bytes beside its own, and copies of a
+/// list share them until one of them is changed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Strings {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Inner {
     /// All strings without separators.
     bytes: Vec<u8>,
-    /// Where each ends in `bytes`; it starts where the one before ends.
-    ends: Vec<usize>,
+    ends: Ends,
+}
+
+/// Where each string ends in the bytes of all; it starts where the one before ends.
+#[derive(Clone, PartialEq, Eq)]
+enum Ends {
+    /// All are below 4 GiB.
+    Near(Vec<u32>),
+    /// Some are not.
+    Far(Vec<usize>),
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Ends::Near(Vec::new())
+    }
+}
+
+impl Ends {
+    fn len(&self) -> usize {
+        match self {
+            Ends::Near(ends) => ends.len(),
+            Ends::Far(ends) => ends.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<usize> {
+        match self {
+            Ends::Near(ends) => ends.get(at).map(|end| *end as usize),
+            Ends::Far(ends) => ends.get(at).copied(),
+        }
+    }
+
+    fn push(&mut self, end: usize) {
+        match (&mut *self, u32::try_from(end)) {
+            (Ends::Near(ends), Ok(near)) => ends.push(near),
+            (Ends::Near(ends), Err(_)) => {
+                *self = Ends::Far(ends.iter().map(|end| *end as usize).chain([end]).collect());
+            }
+            (Ends::Far(ends), _) => ends.push(end),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Ends::Near(ends) => ends.capacity() * size_of::<u32>(),
+            Ends::Far(ends) => ends.capacity() * size_of::<usize>(),
+        }
+    }
 }
 
 impl Strings {
@@ -20,30 +73,33 @@ impl Strings {
 
     /// No strings, with room for `n` of them.
     pub fn with_capacity(n: usize) -> Self {
-        Strings { bytes: Vec::new(), ends: Vec::with_capacity(n) }
+        let inner = Inner { bytes: Vec::new(), ends: Ends::Near(Vec::with_capacity(n)) };
+        Strings { inner: Arc::new(inner) }
     }
 
     /// The number of strings.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.inner.ends.len()
     }
 
     /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len() == 0
     }
 
     /// Adds a string at the end.
     pub fn push(&mut self, text: &[u8]) {
-        self.bytes.extend_from_slice(text);
-        self.ends.push(self.bytes.len());
+        let inner = Arc::make_mut(&mut self.inner);
+        inner.bytes.extend_from_slice(text);
+        inner.ends.push(inner.bytes.len());
     }
 
     /// The string at a place, counted from 0.
     pub fn get(&self, at: usize) -> Option<&[u8]> {
-        let end = *self.ends.get(at)?;
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(&self.bytes[start..end])
+        let Inner { bytes, ends } = &*self.inner;
+        let end = ends.get(at)?;
+        let start = at.checked_sub(1).and_then(|before| ends.get(before)).unwrap_or(0);
+        Some(&bytes[start..end])
     }
 
     /// The last string.
@@ -53,7 +109,7 @@ impl Strings {
 
     /// The strings in order.
     pub fn iter(&self) -> Iter<'_> {
-        Iter { bytes: &self.bytes, start: 0, ends: self.ends.iter() }
+        Iter { strings: self, at: 0 }
     }
 
     /// The strings in order, as bytes of their own.
@@ -68,35 +124,34 @@ impl Strings {
 
     /// Bytes of all strings together.
     pub fn n_bytes(&self) -> usize {
-        self.bytes.len()
+        self.inner.bytes.len()
     }
 
-    /// Bytes of memory that the list holds.
+    /// Bytes of memory that the list holds; copies of it hold the same.
     pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+        self.inner.bytes.capacity() + self.inner.ends.held_bytes()
     }
 }
 
 /// The strings of a [`Strings`] in order.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
-    bytes: &'a [u8],
-    start: usize,
-    ends: std::slice::Iter<'a, usize>,
+    strings: &'a Strings,
+    at: usize,
 }
 
 impl<'a> Iterator for Iter<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let end = *self.ends.next()?;
-        let text = &self.bytes[self.start..end];
-        self.start = end;
+        let text = self.strings.get(self.at)?;
+        self.at += 1;
         Some(text)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.ends.size_hint()
+        let left = self.strings.len() - self.at;
+        (left, Some(left))
     }
 }
 
@@ -160,5 +215,29 @@ mod tests {
         assert_eq!(strings.to_vecs(), texts.map(|text| text.as_bytes().to_vec()));
         // Where one string ends counts, not only the bytes of all.
         assert_ne!(strings, ["", "ab", "", "c", ""].iter().collect());
+    }
+
+    #[test]
+    fn copies_share_their_bytes_until_one_is_changed() {
+        let first: Strings = ["a", "b"].iter().collect();
+        let mut second = first.clone();
+        assert!(Arc::ptr_eq(&first.inner, &second.inner));
+        second.push(b"c");
+        assert_eq!((first.len(), second.len(), &second[1]), (2, 3, &b"b"[..]));
+        // Four bytes a string that is empty, and no more.
+        let empty: Strings = std::iter::repeat_n("", 1000).collect();
+        assert_eq!(empty.held_bytes(), 4000);
+    }
+
+    #[test]
+    fn ends_beyond_four_gigabytes_are_kept() {
+        let mut ends = Ends::default();
+        let far = u32::MAX as usize + 1;
+        for end in [1, far - 1, far, far + 7] {
+            ends.push(end);
+        }
+        let all: Vec<_> = (0..5).map(|at| ends.get(at)).collect();
+        assert_eq!(all, [Some(1), Some(far - 1), Some(far), Some(far + 7), None]);
+        assert!(matches!(ends, Ends::Far(_)));
     }
 }
