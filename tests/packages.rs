@@ -59,3 +59,20 @@ fn the_python_package_is_built_with_the_same_profiles() {
         assert_eq!(profiles(&theirs), expected, "BLESS=1 cargo test --test packages copies them");
     }
 }
+
+#[test]
+fn the_python_package_brings_every_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let project = fs::read_to_string(root.join("python/pyproject.toml")).unwrap();
+    let page = fs::read_to_string(root.join("python/README.md")).unwrap();
+    for binary in gguf_tools::commands::BINARIES {
+        let verb = binary.name.trim_start_matches("gguf-");
+        let line = format!("{} = \"gguf_tools._commands:{verb}\"", binary.name);
+        assert!(project.contains(&line), "python/pyproject.toml has no `{line}`");
+        assert!(
+            page.contains(&format!("`{}`", binary.name)),
+            "python/README.md does not name {}",
+            binary.name
+        );
+    }
+}

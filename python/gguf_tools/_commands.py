@@ -32,3 +32,8 @@ def inspect() -> None:
 def eval() -> None:
     """gguf-eval."""
     _run("gguf-eval")
+
+
+def publish() -> None:
+    """gguf-publish."""
+    _run("gguf-publish")
