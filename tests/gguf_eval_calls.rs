@@ -206,6 +206,34 @@ fn generate_says_how_fast_it_is() {
 }
 
 #[test]
+fn generate_says_why_there_is_no_text() {
+    let sandbox = llama(&[]);
+    let ask = ["generate", "x.gguf", "--prompt", "a llama", "-n", "8"];
+    assert!(!eval(&sandbox, &ask).stderr.contains("warning"));
+    // What the model would say first becomes the end of every text.
+    let model = eval::Model::open(&sandbox.path("x.gguf"), &eval::Options::default()).unwrap();
+    let prompt = model.tokenizer().encode("a llama", true, false).unwrap();
+    let sampler = &mut eval::generate::Sampler::new(eval::generate::Sampling {
+        temperature: 0.0,
+        ..Default::default()
+    });
+    let first = eval::generate::generate(&model, &prompt, 1, sampler, &mut |_| true).unwrap()[0];
+    drop(model);
+    let inspect = |args: &[&str]| assert_eq!(sandbox.inspect(args).code, Some(0), "{args:?}");
+    inspect(&["set", "x.gguf", &format!("tokenizer.ggml.eos_token_id=u32:{first}")]);
+    let ran = eval(&sandbox, &ask);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "\n"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("warning: the model ended the text at once; --chat asks it"),
+        "{}",
+        ran.stderr
+    );
+    inspect(&["unset", "x.gguf", "tokenizer.chat_template"]);
+    let ran = eval(&sandbox, &ask);
+    assert!(ran.stderr.contains("warning: the model ended the text at once\n"), "{}", ran.stderr);
+}
+
+#[test]
 fn threads_are_counted_in_one_way_and_capped() {
     let sandbox = llama(&[]);
     for (binary, args) in [

@@ -186,7 +186,15 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
         ran.stderr
     );
     assert_eq!(value(&sandbox, "tokenizer.ggml.pre"), "smollm");
-    let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
+    let (place, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
+    assert!(ran.stderr.contains("warning: pre-tokenizer `nonsense`"), "{}", ran.stderr);
+    let set = |value: &str| {
+        let name = place.outputs().remove(0);
+        place.inspect(&["set", &format!("out/{name}"), &format!("tokenizer.ggml.pre={value}")]).stderr
+    };
+    let warning = "warning: `tokenizer.ggml.pre`: llama.cpp loads no file with the pre-tokenizer `foo`\n";
+    assert!(set("foo").contains(warning));
+    assert!(!set("gpt-2").contains("warning"));
     let words = "as chosen, but llama.cpp loads no file with that name; the nearest that it knows are `";
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
     let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "qwen-2"]);

@@ -143,6 +143,10 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
     let sandbox = sandbox();
     fs::create_dir(sandbox.path("folder")).unwrap();
     fs::copy(sandbox.path("in.gguf"), sandbox.path("folder/in.gguf")).unwrap();
+    fs::create_dir(sandbox.path("bare")).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(sandbox.path("llama").join(name), sandbox.path("bare").join(name)).unwrap();
+    }
     check(
         &sandbox,
         &[
@@ -172,6 +176,52 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
                 1,
                 &["it is JSON; `gguf-eval imatrix "],
             ),
+            (QUANTIZE, &["llama/model.safetensors", "q8_0"], 1, &["`gguf-convert llama --type bf16` makes"]),
+            (INSPECT, &["show", "llama/model.safetensors"], 1, &["`gguf-convert llama --type bf16` makes"]),
+            (
+                EVAL,
+                &["perplexity", "llama/model.safetensors", "--text", "text"],
+                1,
+                &["`gguf-convert llama "],
+            ),
+            (
+                CONVERT,
+                &["bare", "-t", "q8_0"],
+                1,
+                &["no tokenizer: looked for ", "hint: its files belong beside"],
+            ),
+            // Whatever the type, and though there is none.
+            (CONVERT, &["in.gguf"], 1, &["`gguf-quantize in.gguf TYPE` changes its type"]),
+            (CONVERT, &["none"], 1, &["none: cannot open: "]),
+            (
+                CONVERT,
+                &["meta-llama/Llama-3.2-1B"],
+                1,
+                &["`meta-llama/Llama-3.2-1B` is no folder here, and so was taken for a model of the Hub"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_word_too_few_or_too_many_is_named() {
+    let sandbox = sandbox();
+    check(
+        &sandbox,
+        &[
+            (CONVERT, &["llama"], 2, &["a --type is needed", "hint: `--type auto` "]),
+            (
+                QUANTIZE,
+                &["in.gguf", "x.gguf"],
+                2,
+                &["`x.gguf` stands where the type is wanted", "types are q1_0"],
+            ),
+            (QUANTIZE, &["in.gguf", "out/x"], 2, &["`out/x` stands where the type is wanted"]),
+            (EVAL, &["in.gguf"], 2, &["`gguf-eval generate in.gguf --prompt TEXT`"]),
+            (INSPECT, &["in.gguf"], 2, &["`gguf-inspect show in.gguf`"]),
+            (EVAL, &["perplexity", "in.gguf", "text"], 2, &["a text is given with `--text text`"]),
+            (EVAL, &["imatrix", "in.gguf", "text", "-o", "x"], 2, &["a text is given with `--text text`"]),
+            (EVAL, &["imatrix", "in.gguf", "none", "-o", "x"], 2, &["unexpected argument 'none' found"]),
         ],
     );
 }
@@ -241,6 +291,16 @@ fn small_things_that_people_write() {
     let sandbox = sandbox();
     let ok = |ran: Output| assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ok(sandbox.run(QUANTIZE, &["in.gguf", "out/split.gguf", "q8_0", "--split-max-size", "300K", "-q"]));
+    // The same thing has the name that it has in `gguf-inspect fit` and `gguf-publish` as well.
+    fs::write(sandbox.path("long"), "Some text to read. ".repeat(20)).unwrap();
+    for verb in [
+        &["perplexity", "in.gguf"][..],
+        &["compare", "in.gguf", "in.gguf"],
+        &["check", "in.gguf", "--baseline", "baseline.json", "--save"],
+        &["imatrix", "in.gguf", "-o", "im.gguf"],
+    ] {
+        ok(sandbox.run(EVAL, &[verb, &["--text", "long", "--ctx", "32", "-n", "2", "-q"]].concat()));
+    }
     for level in ["SCALAR", "Scalar", ""] {
         let output =
             sandbox.command(INSPECT).args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", level).output().unwrap();

@@ -65,7 +65,7 @@ struct CheckArgs {
     #[arg(long)]
     force: bool,
     /// Tokens in a window, with --save; 512 by default. Without --save the baseline says it.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     context: Option<u32>,
     /// Windows at most, with --save. Without --save the baseline says it.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -75,7 +75,7 @@ struct CompareArgs {
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "merge")]
     text: Option<PathBuf>,
     /// Tokens in a window.
-    #[arg(short, long, value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to compare at most.
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]

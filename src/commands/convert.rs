@@ -29,7 +29,7 @@ use crate::{
             conversion_run::{self, OpenInput, Parts, RunArgs, failure},
             cpu_level::cpu_level,
             hub,
-            layout_notes::{dropped, float_of, tell_unasked},
+            layout_notes::{Notes, dropped, float_of, tell_unasked},
             plan_file::{PlanArgs, PlannedCall, Wanted as OfPlan},
             plan_report::stored_as,
             quantize_options::{OtherSettings, QuantizeOptions, byte_order},
@@ -542,7 +542,10 @@ fn to_gguf(
     ui: &Ui,
 ) -> Result<(), Failure> {
     if args.types.is_empty() && !args.options.has_recipe() {
-        return Err(Failure::usage("a --type is needed, as q4_k_m or bf16"));
+        // What can never be converted is told first, whatever type it were.
+        source::open(folder.clone()).map_err(|error| failure(args.src(), convert::Error::Source(error)))?;
+        return Err(Failure::usage("a --type is needed, as q4_k_m or bf16")
+            .hint(["`--type auto` keeps the weights of a checkpoint of 16 bits; `--help` lists the types"]));
     }
     if args.fp8_as.is_some() && !args.recipes().iter().all(|recipe| recipe.default.is_float()) {
         return Err(Failure::usage(
@@ -565,18 +568,14 @@ fn to_gguf(
     if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
-    let unasked = tell_unasked(layout, args.arch_as.is_some(), ui);
+    let mut notes = Notes::of(&checkpoint.notes, &layouts);
+    notes.notes.extend(tell_unasked(layout, args.arch_as.is_some(), ui));
     let open = OpenInput {
         path: args.src(),
         files: Vec::new(),
         format: checkpoint.format,
         architecture: layout.architecture.to_owned(),
-        notes: layouts
-            .iter()
-            .fold(checkpoint.notes.clone(), |notes, layout| [notes, layout.notes.clone()].concat())
-            .into_iter()
-            .chain(unasked)
-            .collect(),
+        notes,
         dropped: dropped(&layouts),
         stored_as: layouts
             .iter()

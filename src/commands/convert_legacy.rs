@@ -9,6 +9,7 @@ use convert::{Error, LegacyInput, recipes::Recipe};
 use crate::{
     commands::shared::{
         conversion_run::{self, OpenInput, RunArgs, failure},
+        layout_notes::Notes,
         quantize_options::Settings,
     },
     failure::Failure,
@@ -81,7 +82,7 @@ pub fn run(job: &Legacy<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure>
         files: model.paths.clone(),
         format: model.container.name,
         architecture: layout.architecture.to_owned(),
-        notes: layout.notes.clone(),
+        notes: Notes::of(&[], &[layout]),
         dropped: layout.dropped.clone(),
         stored_as: input.stored_as(),
         repacked: Vec::new(),

@@ -9,6 +9,7 @@ use source::{Checkpoint, Folder};
 use crate::{
     commands::shared::{
         conversion_run::{self, OpenInput, RunArgs, failure},
+        layout_notes::Notes,
         plan_report::stored_as,
         quantize_options::Settings,
     },
@@ -52,7 +53,7 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
         files: Vec::new(),
         format: adapter.format,
         architecture: layout.architecture.to_owned(),
-        notes: [adapter.notes.clone(), layout.notes.clone()].concat(),
+        notes: Notes::of(&adapter.notes, &[layout]),
         dropped: layout.dropped.clone(),
         stored_as: layout.tensors.iter().map(|tensor| stored_as(adapter, &tensor.data)).collect(),
         repacked: Vec::new(),

@@ -135,6 +135,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return Err(failure);
     }
     ui.data("\n")?;
+    if ids.is_empty() {
+        let has_template = model.file().get("tokenizer.chat_template").is_some();
+        let advice =
+            if has_template && !args.chat { "; --chat asks it in the form that its file states" } else { "" };
+        ui.warning(&format!("the model ended the text at once{advice}"));
+    }
     let seconds = start.elapsed().as_secs_f64();
     // The first token waits for the whole prompt; the others say how fast one follows another.
     let rate = first.filter(|_| ids.len() > 1).map_or(String::new(), |first| {

@@ -75,7 +75,7 @@ struct ImatrixArgs {
     #[arg(long, value_name = "FORMAT", default_value = "gguf", value_parser = formats())]
     format: String,
     /// Tokens in a window; of --merge, those in a call of the older format.
-    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Windows to read at most.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -69,9 +69,9 @@ pub mod readers {
     }
 }
 
-use shared::help::laid_out;
 /// What becomes of the options of llama.cpp's programs.
 pub use shared::llama_cpp;
+use shared::{call_advice::with_advice, help::laid_out};
 
 /// One verb of one binary.
 #[derive(Clone, Copy)]
@@ -150,7 +150,11 @@ pub fn define(binary: &str) -> Option<clap::Command> {
         clap::Command::new(binary.name).about(binary.about).version(env!("CARGO_PKG_VERSION"));
     for command in COMMANDS.iter().filter(|command| command.binary == binary.name) {
         definition = match command.verb {
-            None => laid_out((command.define)(definition), binary.name, None),
+            // Options that commands share put what describes them at the head of the help, unless it is said once more.
+            None => {
+                let defined = (command.define)(definition).about(binary.about).long_about(None);
+                laid_out(defined, binary.name, None)
+            }
             Some(verb) => {
                 let inner = laid_out((command.define)(clap::Command::new(verb)), binary.name, Some(verb));
                 definition.arg_required_else_help(true).subcommand(inner)
@@ -203,7 +207,10 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
         Err(failure) => return finish(Err(failure), &Ui::default()),
     };
     let words = [OsString::from(binary)].into_iter().chain(arguments);
-    let matches = definition.clone().try_get_matches_from(words).unwrap_or_else(|error| error.exit());
+    let matches = match definition.clone().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => with_advice(error, &definition).exit(),
+    };
     gguf::exit_on_bus_error();
     survive_file_limits();
     if let Some(shell) = matches.get_one::<Shell>("completions") {

@@ -137,6 +137,11 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
         let known: Vec<String> = RECIPES.iter().map(|recipe| recipe.name.to_ascii_lowercase()).collect();
         let near = nearest(name, known.iter().map(String::as_str));
         let near = (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")));
+        // A word that can only be a file stands where the type was forgotten.
+        if near.is_none() && (name.contains(['/', '\\']) || name.to_ascii_lowercase().ends_with(".gguf")) {
+            let message = format!("`{name}` stands where the type is wanted: gguf-quantize IN [OUT] TYPE");
+            return Failure::usage(message).hint([format!("types are {}", known.join(", "))]);
+        }
         Failure::usage(error).hint(near).hint([format!("types are {}", known.join(", "))])
     })
 }

@@ -58,6 +58,9 @@ struct SetArgs {
     chat_template: Option<PathBuf>,
 }
 
+/// The key by which llama.cpp knows how to cut text.
+const PRE: &str = "tokenizer.ggml.pre";
+
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = SetArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let says_something = !args.values.is_empty() || args.from.is_some() || args.chat_template.is_some();
@@ -67,6 +70,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         ));
     }
     edit(&args.edit, ui, |metadata| {
+        let pre_before = metadata.get(PRE).cloned();
         if let Some(path) = &args.from {
             let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
             let json = serde_json::from_slice(&text).map_err(|error| Failure::at(path, error))?;
@@ -78,6 +82,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         if let Some(path) = &args.chat_template {
             metadata.set("tokenizer.chat_template", Value::String(file_text(path)?));
+        }
+        let pre = metadata.get(PRE).filter(|pre| pre_before.as_ref() != Some(pre)).and_then(Value::as_str);
+        if let Some(pre) = pre.filter(|pre| !arch::vocab::pre_names().any(|known| known == *pre)) {
+            ui.warning(&format!("`{PRE}`: llama.cpp loads no file with the pre-tokenizer `{pre}`"));
         }
         Ok(())
     })

@@ -8,7 +8,10 @@ use serde::Serialize;
 use source::Folder;
 
 use crate::{
-    commands::shared::write::{check_output, make_folder_of},
+    commands::shared::{
+        layout_notes::Notes,
+        write::{check_output, make_folder_of},
+    },
     failure::Failure,
     ui::{Ui, human_bytes},
 };
@@ -83,9 +86,8 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
     let default_name = arch::vocab_file_name(&layout.metadata);
     let path = convert::output_path(job.out, &default_name, &format!("{file_type:?}"))?;
     check_output(&path, job.out, job.folder.path(), job.force || job.dry_run)?;
-    for note in checkpoint.notes.iter().chain(&layout.notes) {
-        ui.note(note);
-    }
+    let notes = Notes::of(&checkpoint.notes, &[&layout]);
+    notes.tell(ui);
     let find = |key: &str| layout.metadata.get(key);
     let report = Report {
         input: job.input.display().to_string(),
@@ -97,7 +99,7 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
         keys: layout.metadata.len() + 2,
         bytes: plan.unpadded_header_bytes().len() as u64,
         dry_run: job.dry_run,
-        notes: [checkpoint.notes.clone(), layout.notes.clone()].concat(),
+        notes: notes.all(),
     };
     if !job.dry_run {
         make_folder_of(&path)?;

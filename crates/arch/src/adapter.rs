@@ -83,7 +83,9 @@ pub fn resolve_adapter(
         metadata: keys.metadata,
         tensors,
         dropped,
+        warnings: Vec::new(),
         notes,
+        details: Vec::new(),
         unasked: Vec::new(),
     })
 }

@@ -29,8 +29,12 @@ pub struct Layout {
     pub tensors: Vec<OutTensor>,
     /// Source tensors that are not used, each with the reason.
     pub dropped: Vec<Dropped>,
+    /// What keeps the file from being loaded as it is, each one line.
+    pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
+    /// What was found as it should be, for those who want to know how, each one line.
+    pub details: Vec<String>,
     /// Keys of the config that the architecture does not ask for.
     pub unasked: Vec<UnaskedKey>,
     /// Whether float files have the types of the checkpoint, of FP8 Q8_0, whatever type is asked for.

@@ -90,7 +90,9 @@ pub fn resolve_legacy(
         packed_file_type: None,
         tensors,
         dropped,
+        warnings: Vec::new(),
         notes,
+        details: Vec::new(),
         unasked: Vec::new(),
     })
 }

@@ -83,7 +83,9 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     }
     // As in the reference's writer, a key that is there keeps its place and takes the new value.
     layout.metadata.extend(vocab.entries);
+    layout.warnings.extend(vocab.warnings);
     layout.notes.extend(vocab.notes);
+    layout.details.extend(vocab.details);
     if resolved.arch.template_first {
         template_first(&mut layout);
     }
@@ -295,7 +297,9 @@ impl Resolved {
             metadata,
             tensors,
             dropped,
+            warnings: Vec::new(),
             notes,
+            details: Vec::new(),
             unasked: Vec::new(),
             prediction_only: options.prediction == Prediction::Only,
             source_types: arch.source_types,

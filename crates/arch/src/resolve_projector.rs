@@ -75,7 +75,9 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         metadata: keys.metadata,
         tensors,
         dropped: mapped.dropped,
+        warnings: Vec::new(),
         notes: keys.notes,
+        details: Vec::new(),
         unasked: Vec::new(),
     })
 }

@@ -12,7 +12,7 @@ use super::{
     write::{Writing, write},
 };
 use crate::{
-    commands::shared::{conversion_run::failure, hub},
+    commands::shared::{conversion_run::failure, hub, layout_notes::Notes},
     failure::Failure,
     ui::Ui,
 };
@@ -51,7 +51,7 @@ impl Source {
             Err(convert::Error::Arch(error)) if has_no_projector(&error) => None,
             Err(error) => return Err(failed(error)),
         };
-        input.layout().notes.iter().for_each(|note| ui.note(note));
+        Notes::of(&[], &[input.layout()]).tell(ui);
         Ok(Source::Checkpoint(Box::new(Checkpoint { hub, input, projector })))
     }
 

@@ -16,6 +16,7 @@ use crate::{
         calibration::{Calibration, Gained},
         call::Call,
         input_kind::{self, Wanted},
+        layout_notes::Notes,
         plan_file::{self, PlanFile, Wanted as OfPlan},
         plan_report::{Origin, Report},
         plan_run::Planned,
@@ -39,8 +40,8 @@ pub struct OpenInput<'a, I> {
     pub format: &'static str,
     /// What the model is.
     pub architecture: String,
-    /// What a person should know.
-    pub notes: Vec<String>,
+    /// What is to be said of it.
+    pub notes: Notes,
     /// Tensors that have no place in the output.
     pub dropped: Vec<arch::Dropped>,
     /// How it stores what each tensor is made of.
@@ -150,7 +151,7 @@ pub fn run_with<I: Input>(
         checked.map_err(failed)?;
     }
     let files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
-    open.notes.iter().for_each(|note| ui.note(note));
+    open.notes.tell(ui);
     for dropped in &open.dropped {
         ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
     }
@@ -165,7 +166,7 @@ pub fn run_with<I: Input>(
         format: open.format,
         architecture: &open.architecture,
         dropped: &open.dropped,
-        notes: [open.notes.clone(), coverage].concat(),
+        notes: [open.notes.all(), coverage].concat(),
         stored_as: &open.stored_as,
         repacked: &open.repacked,
     };

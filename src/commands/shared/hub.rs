@@ -9,7 +9,7 @@ use source::{
 
 use crate::{
     commands::shared::{call::Call, input_kind::is_like_a_hub_name},
-    failure::Failure,
+    failure::{EXIT_INTERRUPTED, Failure},
     ui::Ui,
 };
 
@@ -85,6 +85,17 @@ pub(in crate::commands) fn input(path: &Path, wanted: Wanted<'_>, ui: &Ui) -> Re
     if !Repo::is_address(text) && !is_like_a_hub_name(path) {
         return Ok(Input::local(Folder::at(path)));
     }
+    let taken = |failure: Failure| match Repo::is_address(text) || failure.code == EXIT_INTERRUPTED {
+        true => failure,
+        false => {
+            failure.hint([format!("`{text}` is no folder here, and so was taken for a model of the Hub")])
+        }
+    };
+    of_hub(text, wanted, ui).map_err(taken)
+}
+
+/// A model of the Hub, by its address.
+fn of_hub(text: &str, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     let repo = Repo::parse(text).map_err(failure)?;
     let settings = Settings::from_environment(|name| std::env::var(name).ok()).map_err(failure)?;
     let found = hub::cached(&settings.cache, &repo);

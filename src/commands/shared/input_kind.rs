@@ -26,6 +26,8 @@ enum Found {
     FolderOfGguf(PathBuf),
     Gguf,
     Json,
+    /// A file of weights of a checkpoint.
+    Weights,
     Other,
 }
 
@@ -50,6 +52,14 @@ pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String>
         (Found::Checkpoint, Wanted::Gguf) => {
             format!("it is a checkpoint: `gguf-convert {shown} --type bf16` makes a GGUF file of it")
         }
+        (Found::Weights, Wanted::Gguf) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            format!(
+                "it is a part of a checkpoint: `gguf-convert {} --type bf16` makes a GGUF file of its folder",
+                folder.display()
+            )
+        }
         (Found::Json, Wanted::Imatrix) => {
             "it is JSON; `gguf-eval imatrix MODEL --text FILE -o imatrix.gguf` makes an importance matrix"
                 .to_owned()
@@ -64,7 +74,13 @@ fn look(path: &Path) -> Found {
     }
     if path.is_dir() {
         let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-        let first = names.filter(|path| path.extension().is_some_and(|it| it == "gguf")).min();
+        // A model rather than what lies beside it.
+        let is_model = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            !["imatrix", "mmproj"].iter().any(|start| name.starts_with(start))
+        };
+        let files = names.filter(|path| path.extension().is_some_and(|it| it == "gguf"));
+        let first = files.min_by_key(|path| (!is_model(path), path.clone()));
         return first.map_or(Found::Other, Found::FolderOfGguf);
     }
     // Of a pipe nothing must be read.
@@ -76,8 +92,17 @@ fn look(path: &Path) -> Found {
     match read {
         Ok(_) if start.starts_with(b"GGUF") => Found::Gguf,
         Ok(_) if matches!(start.trim_ascii_start().first(), Some(b'{' | b'[')) => Found::Json,
+        Ok(_) if is_weights(path, &start) => Found::Weights,
         _ => Found::Other,
     }
+}
+
+/// Safetensors, by the length and the start of the header; torch pickles by name, for they are archives like any other.
+fn is_weights(path: &Path, start: &[u8]) -> bool {
+    let is_safetensors = start.len() > 8 && start[5..8] == [0; 3] && start[8] == b'{';
+    let is_archive = start.starts_with(b"PK") || start.first() == Some(&0x80);
+    is_safetensors
+        || (is_archive && path.extension().is_some_and(|it| it == "bin" || it == "pth" || it == "pt"))
 }
 
 /// Whether it looks like `org/model` or `org/model@revision`: two plain names, the first of which is no folder here.

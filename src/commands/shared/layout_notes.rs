@@ -8,6 +8,43 @@ use source::{Checkpoint, Dtype};
 
 use crate::ui::Ui;
 
+/// What is to be said of an input, by how much it matters.
+#[derive(Debug, Clone, Default)]
+pub struct Notes {
+    /// What keeps the file from being loaded as it is.
+    pub warnings: Vec<String>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// What was found as it should be: for the curious.
+    pub details: Vec<String>,
+}
+
+impl Notes {
+    /// Those of layouts, behind notes of the checkpoint.
+    pub fn of(checkpoint: &[String], layouts: &[&Layout]) -> Notes {
+        let all = |lines: fn(&Layout) -> &Vec<String>| -> Vec<String> {
+            layouts.iter().flat_map(|layout| lines(layout)).cloned().collect()
+        };
+        Notes {
+            warnings: all(|layout| &layout.warnings),
+            notes: [checkpoint.to_vec(), all(|layout| &layout.notes)].concat(),
+            details: all(|layout| &layout.details),
+        }
+    }
+
+    /// Tells them.
+    pub fn tell(&self, ui: &Ui) {
+        self.warnings.iter().for_each(|text| ui.warning(text));
+        self.notes.iter().for_each(|text| ui.note(text));
+        self.details.iter().for_each(|text| ui.detail(text));
+    }
+
+    /// All of them, for reports.
+    pub fn all(&self) -> Vec<String> {
+        [&self.warnings[..], &self.notes, &self.details].concat()
+    }
+}
+
 /// What has no place in any of the files. A tensor that one of them leaves out may be in the other.
 pub fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
     let tensors = layouts.iter().filter(|_| layouts.len() > 1).flat_map(|layout| &layout.tensors);

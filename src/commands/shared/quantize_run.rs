@@ -10,6 +10,7 @@ use crate::{
     commands::shared::{
         calibration::{BudgetArgs, Calibration, CalibrationArgs},
         conversion_run::{self, OpenInput, RunArgs},
+        layout_notes::Notes,
         plan_file::Wanted as OfPlan,
         quantize_options::Settings,
     },
@@ -51,7 +52,7 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
         files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         format,
         architecture: architecture.to_owned(),
-        notes: Vec::new(),
+        notes: Notes::default(),
         dropped: Vec::new(),
         stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
         repacked: Vec::new(),

@@ -108,6 +108,9 @@ impl VocabError {
             VocabError::VocabTooLarge { .. } => {
                 Some("tokens that were added after training need rows in the embedding as well")
             }
+            VocabError::NoTokenizer { .. } => Some(
+                "its files belong beside config.json; a fine-tune has those of the model that it was made of",
+            ),
             _ => None,
         }
     }

@@ -49,8 +49,12 @@ use writer::TokenizerWriter;
 pub struct Vocab {
     /// `tokenizer.*` keys in the order of the reference converter.
     pub entries: Metadata,
+    /// What keeps llama.cpp from loading the file, each one line.
+    pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
+    /// What was found as it should be, each one line.
+    pub details: Vec<String>,
 }
 
 /// The tokenizer metadata of a checkpoint.
@@ -68,8 +72,11 @@ pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabErr
     }
     // Routes that read one file twice find the same twice.
     let mut once = std::collections::HashSet::new();
-    writer.notes.retain(|note| once.insert(note.clone()));
-    Ok(Vocab { entries: writer.entries, notes: writer.notes })
+    for lines in [&mut writer.warnings, &mut writer.notes, &mut writer.details] {
+        lines.retain(|line| once.insert(line.clone()));
+    }
+    let TokenizerWriter { entries, warnings, notes, details, .. } = writer;
+    Ok(Vocab { entries, warnings, notes, details })
 }
 
 /// Writes the tokenizer's own file, byte for byte, behind all other keys.

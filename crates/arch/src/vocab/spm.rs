@@ -82,12 +82,18 @@ pub(super) fn write_model(
 /// Notes where llama.cpp's tokenizer does not do what the model says.
 fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, style: Style) {
     if model.kind != SpmModelType::Bpe {
-        writer.note(format!("`{FILE}` is a {} model; llama.cpp reads it as a BPE", model.kind.name()));
+        writer.note(format!(
+            "`{FILE}` is a {} model; llama.cpp reads it as a BPE: rare words can get other tokens than in training; nothing is \
+             to be done",
+            model.kind.name()
+        ));
     }
     // InternLM 2 gets the key right behind the arrays, all others only from tokenizer_config.json.
     if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
         writer.note(format!(
-            "`{FILE}` adds no space in front of a text; llama.cpp does without `add_space_prefix`"
+            "`{FILE}` adds no space in front of a text; llama.cpp does without `add_space_prefix`, so that the first word of \
+             a text gets another token; the key `{}`, false, would say so",
+            keys::ADD_SPACE_PREFIX
         ));
     }
     if model.remove_extra_whitespaces {
@@ -97,7 +103,10 @@ fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, styl
         ));
     }
     if !model.charsmap.is_empty() {
-        writer.note(format!("`{FILE}` normalizes characters; llama.cpp takes them as they are"));
+        writer.note(format!(
+            "`{FILE}` normalizes characters; llama.cpp takes them as they are: a text with ligatures, wide letters and the \
+             like gets other tokens than in training, any other text the same; nothing is to be done"
+        ));
     }
 }
 

@@ -22,14 +22,25 @@ pub(super) struct TokenizerWriter<'w> {
     pub ctx: VocabContext,
     /// The keys so far.
     pub entries: Metadata,
+    /// What keeps llama.cpp from loading the file, each one line.
+    pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
+    /// What was found as it should be, each one line.
+    pub details: Vec<String>,
 }
 
 impl<'w> TokenizerWriter<'w> {
     /// A section without keys.
     pub(super) fn new(input: &'w Input<'w>, ctx: &VocabContext) -> Self {
-        TokenizerWriter { input, ctx: ctx.clone(), entries: Metadata::default(), notes: Vec::new() }
+        TokenizerWriter {
+            input,
+            ctx: ctx.clone(),
+            entries: Metadata::default(),
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            details: Vec::new(),
+        }
     }
 
     /// The bytes of a small file of the checkpoint.

@@ -7,7 +7,7 @@ use tensor::DType;
 #[non_exhaustive]
 pub enum RecipeError {
     /// Neither a name nor a number of a recipe.
-    #[error("`{name}` is not the name or number of a recipe")]
+    #[error("`{name}` is not the name or number of a file type")]
     UnknownRecipe {
         /// The name as given.
         name: String,

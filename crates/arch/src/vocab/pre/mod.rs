@@ -34,25 +34,31 @@ pub(super) fn recognize(
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
     let by_steps = table::by_steps(&steps, hf.model.ignore_merges.unwrap_or(false));
     if steps.space_first {
-        writer.note("a space is put in front of a text; llama.cpp does not do that for byte-level BPE");
+        writer.note(
+            "a space is put in front of a text; llama.cpp does not do that for byte-level BPE: the first word of a text gets \
+             another token than in training, unless the prompt begins with a space",
+        );
     }
     if !steps.normalizers.is_empty() && hf.model.kind.as_deref() == Some("BPE") {
         writer.note(format!(
-            "text is normalized first ({}): no key says so, and llama.cpp does not do it for byte-level BPE",
+            "text is normalized first ({}): no key says so, and llama.cpp does not do it for byte-level BPE: a text that this \
+             would change gets other tokens than in training, any other text the same",
             steps.normalizers.join(", ")
         ));
     }
     // The first of several hashes that the reference knows decides.
     let known = hashes.iter().flatten().find_map(|hash| hash::name_of(hash).map(|name| (hash, name)));
     if let Some((hash, name)) = known {
-        let other = match by_steps {
-            Some(other) if table::same_steps(other, name) => "and by its expressions".to_owned(),
-            Some(other) => {
-                format!("its expressions are those of `{other}`: the token hash decides, as in the reference")
+        let by_hash = format!("pre-tokenizer `{name}`: by its token hash {hash}");
+        match by_steps {
+            Some(other) if table::same_steps(other, name) => {
+                writer.details.push(format!("{by_hash}; and by its expressions"));
             }
-            None => format!("no name is known for its expressions ({steps})"),
-        };
-        writer.note(format!("pre-tokenizer `{name}`: by its token hash {hash}; {other}"));
+            Some(other) => writer.note(format!(
+                "{by_hash}; its expressions are those of `{other}`: the token hash decides, as in the reference"
+            )),
+            None => writer.note(format!("{by_hash}; no name is known for its expressions ({steps})")),
+        }
         return Ok(name.to_owned());
     }
     let hash = match &hashes {
@@ -86,15 +92,15 @@ pub(super) fn chosen(name: &str, hf: &HfTokenizer) -> String {
     format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}")
 }
 
-/// Notes a name that a person chose where llama.cpp knows no such name, or where the kind of tokenizer that was
-/// found has none to choose.
+/// Warns of a name that a person chose where llama.cpp knows no such name; notes where the kind of tokenizer that was found
+/// has none to choose.
 pub(super) fn note_choice(writer: &mut TokenizerWriter<'_>) {
     let Some(name) = writer.ctx.pre.clone() else { return };
     match writer.entries.get(keys::PRE).and_then(|value| value.as_str()) {
         Some(written) if written == name => {
             if !names().any(|known| known == name) {
                 let nearest = names::nearest(&name).join("`, `");
-                writer.note(format!(
+                writer.warnings.push(format!(
                     "pre-tokenizer `{name}`: as chosen, but llama.cpp loads no file with that name; the nearest that it \
                      knows are `{nearest}`"
                 ));
