@@ -8,7 +8,7 @@ use std::{
 
 use gguf::{Endian, Mapped};
 use products::integers::{BlockForm, Taken};
-use quant::{CodecError, Integers, Level, decode_integers, integer_form};
+use quant::{CodecError, IntegerBlocks, Level, decode_integers, integer_form};
 use tensor::{DType, Shape};
 
 use crate::Error;
@@ -56,25 +56,16 @@ impl Weight {
     /// How rows are cut into blocks of integers; none where the type is something else.
     pub fn block_form(&self) -> Option<BlockForm> {
         let form = integer_form(self.dtype_now())?;
-        let n_minima = form.min_elems.map_or(0, |elems| form.block_elems / elems);
-        Some(BlockForm { elems: form.block_elems, n_minima })
+        let n = |elems: Option<usize>| elems.map_or(0, |elems| form.block_elems / elems);
+        let (n_minima, n_scales) = (n(form.min_elems), n(form.scale_elems));
+        Some(BlockForm { elems: form.block_elems, n_minima, n_scales, offset: form.offset })
     }
 
-    /// Takes rows apart, counted over the whole stack, of a weight that has a form. `scratch` is a buffer.
-    pub fn take_apart(
-        &self,
-        level: Level,
-        rows: Range<usize>,
-        scratch: &mut Vec<u8>,
-        out: Taken<'_>,
-    ) -> Result<(), CodecError> {
-        self.with_blocks(rows, |dtype, blocks| {
-            decode_integers(dtype, level, Integers::Levels, blocks, scratch, out.levels, out.scales)?;
-            if out.minima.is_empty() {
-                return Ok(());
-            }
-            decode_integers(dtype, level, Integers::Minima, blocks, scratch, out.minima, out.min_scales)
-        })
+    /// Takes rows apart, counted over the whole stack, of a weight that has a form.
+    pub fn take_apart(&self, level: Level, rows: Range<usize>, out: Taken<'_>) -> Result<(), CodecError> {
+        let Taken { levels, scales, int_scales, minima, min_scales } = out;
+        let out = IntegerBlocks { levels, scales, int_scales, minima, min_scales };
+        self.with_blocks(rows, |dtype, blocks| decode_integers(dtype, level, blocks, out))
     }
 
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.

@@ -8,6 +8,7 @@
 use tensor::DType;
 
 use crate::{
+    Level,
     block::{array_at, array_at_mut, assert_sizes},
     valid::half_scales,
 };
@@ -118,6 +119,8 @@ pub struct FrozenCodec {
     pub halves: &'static [usize],
     /// `(block, group)`: the codes of a group of this block.
     pub codes_of: fn(&[u8], usize) -> [u16; 2],
+    /// `(block, codes)`: the codes of all groups of this block.
+    pub block_codes: fn(&[u8], &mut [[u16; 2]]),
     /// `(block, codes)`: scale and offset that these codes stand for in this block.
     pub scale_of: fn(&[u8], [u16; 2]) -> [f32; 2],
     /// `(codes, block, group)`: writes the codes of a group of this block.
@@ -142,6 +145,10 @@ const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
         codes: T::CODES,
         halves: half_scales(T::DTYPE),
         codes_of: |block, group| T::codes(array_at(block, 0), group),
+        block_codes: |block, codes| {
+            let block = array_at(block, 0);
+            codes.iter_mut().enumerate().for_each(|(group, codes)| *codes = T::codes(block, group));
+        },
         scale_of: |block, codes| T::scale(array_at(block, 0), codes),
         put_codes: |codes, block, group| T::put_codes(codes, array_at_mut(block, 0), group),
         scales: |blocks, scales, offsets| {
@@ -154,9 +161,15 @@ const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
             }
         },
         levels: |blocks, levels| {
-            for (block, levels) in blocks.as_chunks().0.iter().zip(levels.as_chunks_mut().0) {
-                *levels = T::levels(block);
-            }
+            // Bits only, which no level changes: the vectors are for speed.
+            Level::detect().vectorize(
+                #[inline(always)]
+                || {
+                    for (block, levels) in blocks.as_chunks().0.iter().zip(levels.as_chunks_mut().0) {
+                        *levels = T::levels(block);
+                    }
+                },
+            );
         },
         put_levels: |levels, blocks| {
             for (levels, block) in levels.as_chunks().0.iter().zip(blocks.as_chunks_mut().0) {

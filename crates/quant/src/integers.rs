@@ -1,14 +1,13 @@
-//! Blocks as integers and float scales: `x = d * level + m * minimum`, with integers `level` for each element and `minimum` for each
-//! group of some.
-//!
-//! Nothing is unpacked here: a block whose float scale is 1 and whose other one is 0 decodes to its integers, exactly, since they
-//! are below 2^13.
-
-use std::ops::Range;
+//! Blocks as integers and float scales: `x = d * scale * (level - offset) + m * minimum`, with bytes `level` for each element, integers
+//! `scale` and `minimum` for each group of some, and floats `d` and `m` for the whole block.
 
 use tensor::{DType, half::f16_to_f32};
 
-use crate::{CodecError, Level, valid::half_scales};
+use crate::{
+    CodecError, Level,
+    frozen::{Codes, Points, frozen},
+    valid::half_scales,
+};
 
 /// What a type's blocks are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,121 +16,186 @@ pub struct IntegerForm {
     pub block_elems: usize,
     /// Elements that share a minimum; none where the type has no minima.
     pub min_elems: Option<usize>,
+    /// Elements that share an integer scale; none where the type has no such scales, or where levels times scales are bytes.
+    pub scale_elems: Option<usize>,
+    /// How far levels lie above the integers that they stand for.
+    pub offset: u8,
 }
 
-/// The two kinds of integers in a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Integers {
-    /// One for each element, with its sub-block's integer scale if there is one: in absolute value at most 4096.
-    Levels,
-    /// One for each group of elements, at most 63 in absolute value.
-    Minima,
+/// Room for what blocks are made of, row-major.
+#[derive(Debug)]
+pub struct IntegerBlocks<'a> {
+    /// One for each element.
+    pub levels: &'a mut [u8],
+    /// `d` of each block.
+    pub scales: &'a mut [f32],
+    /// One for each group that shares a scale, at most 128 in absolute value; empty without.
+    pub int_scales: &'a mut [i16],
+    /// One for each group that shares a minimum, at most 63 in absolute value; empty without.
+    pub minima: &'a mut [i16],
+    /// `m` of each block; empty without minima.
+    pub min_scales: &'a mut [f32],
 }
 
 /// The form of a type; none for types that are something else.
 pub const fn integer_form(dtype: DType) -> Option<IntegerForm> {
-    // Blocks of 32 with a scale and perhaps a minimum; blocks of 256 whose sub-blocks have integer scales, and perhaps minima for 32 or 16.
-    let (block_elems, min_elems) = match dtype {
-        DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::IQ4_NL => (32, None),
-        DType::Q4_1 | DType::Q5_1 => (32, Some(32)),
-        DType::Q3_K | DType::Q6_K | DType::IQ4_XS => (256, None),
-        DType::Q4_K | DType::Q5_K => (256, Some(32)),
-        DType::Q2_K => (256, Some(16)),
+    // Offsets lift the lowest level to a byte without a sign: nibbles are stored so, signed bytes begin at -128.
+    let (block_elems, min_elems, scale_elems, offset) = match dtype {
+        DType::Q4_0 => (32, None, None, 8),
+        DType::Q5_0 => (32, None, None, 16),
+        DType::Q8_0 | DType::IQ4_NL => (32, None, None, 128),
+        DType::Q4_1 | DType::Q5_1 => (32, Some(32), None, 0),
+        // Scales of 4 bits by levels of 2, and of 6 with a sign by levels of 3 with one, -124 to 128: their products are bytes, so that
+        // kernels need not multiply by scales.
+        DType::Q2_K => (256, Some(16), None, 0),
+        DType::Q3_K => (256, None, None, 127),
+        DType::Q4_K | DType::Q5_K => (256, Some(32), Some(32), 0),
+        DType::Q6_K => (256, None, Some(16), 32),
+        DType::IQ4_XS => (256, None, Some(32), 128),
         _ => return None,
     };
-    Some(IntegerForm { block_elems, min_elems })
+    Some(IntegerForm { block_elems, min_elems, scale_elems, offset })
 }
 
-/// Decodes little-endian blocks to their integers, and the scale of each block: `values` one for each element, for minima too.
-/// `scratch` is a buffer.
+/// Takes little-endian blocks apart.
 ///
 /// # Errors
-/// As [`decode`](crate::decode); [`CodecError::NoCodec`] for a type without an [`integer_form`], or without minima where they are
-/// asked for.
+/// [`CodecError::NoCodec`] for a type without an [`integer_form`].
 pub fn decode_integers(
     dtype: DType,
     level: Level,
-    which: Integers,
     blocks: &[u8],
-    scratch: &mut Vec<u8>,
-    values: &mut [f32],
-    scales: &mut [f32],
+    out: IntegerBlocks<'_>,
 ) -> Result<(), CodecError> {
-    let places = half_scales(dtype);
-    let kept = match which {
-        Integers::Levels => places.first(),
-        Integers::Minima => places.get(1),
-    };
-    let (Some(_), Some(&kept)) = (integer_form(dtype), kept) else {
+    let (Some(form), Some(row)) = (integer_form(dtype), frozen(dtype)) else {
         return Err(CodecError::NoCodec { dtype, verb: "take apart" });
     };
-    scratch.clear();
-    scratch.extend_from_slice(blocks);
-    let half = |at: usize| -> Range<usize> { at..at + 2 };
-    for (block, scale) in scratch.chunks_exact_mut(dtype.block_bytes() as usize).zip(scales) {
-        *scale = f16_to_f32(u16::from_le_bytes([block[kept], block[kept + 1]]));
-        for &at in places {
-            // The other scale is 0, so that its integers, whatever they are, add nothing.
-            let one_or_zero = if at == kept { ONE } else { 0 };
-            block[half(at)].copy_from_slice(&one_or_zero.to_le_bytes());
+    let places = half_scales(dtype);
+    // Where the block keeps `d`, and behind it `m`.
+    let half = |block: &[u8], at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
+    (row.levels)(blocks, out.levels);
+    let groups = form.block_elems / row.group;
+    let [scale_codes, min_codes] = row.codes;
+    let zero_of_scales = match scale_codes {
+        Codes::Integers { zero, .. } => Some(zero as i16),
+        _ => None,
+    };
+    let each =
+        blocks.chunks_exact(dtype.block_bytes() as usize).zip(out.levels.chunks_exact_mut(form.block_elems));
+    // At most one for each 16 elements.
+    let mut codes = [[0; 2]; 16];
+    for (index, (block, levels)) in each.enumerate() {
+        out.scales[index] = half(block, places[0]);
+        if form.min_elems.is_some() {
+            out.min_scales[index] = half(block, places[1]);
+        }
+        if zero_of_scales.is_some() || matches!(min_codes, Codes::Integers { .. }) {
+            (row.block_codes)(block, &mut codes[..groups]);
+        }
+        if let Some(minima) = out.minima.get_mut(index * groups..(index + 1) * groups) {
+            for (minimum, [_, code]) in minima.iter_mut().zip(codes) {
+                // Integer minima are taken off, float ones are added: `m` keeps the sign that it is stored with.
+                *minimum = match min_codes {
+                    Codes::Integers { zero, .. } => zero as i16 - code as i16,
+                    _ => 1,
+                };
+            }
+        }
+        match (zero_of_scales, form.scale_elems) {
+            (Some(zero), Some(_)) => {
+                let scales = &mut out.int_scales[index * groups..(index + 1) * groups];
+                scales.iter_mut().zip(codes).for_each(|(scale, [code, _])| *scale = code as i16 - zero);
+            }
+            // Products of both are bytes.
+            (Some(zero), None) => level.vectorize(
+                #[inline(always)]
+                || {
+                    let Points::Steps { zero: zero_of_levels, .. } = row.points else { return };
+                    for (levels, [code, _]) in levels.chunks_exact_mut(row.group).zip(codes) {
+                        // Modulo 256, as the result is a byte.
+                        let scale = (code as i16 - zero) as u8;
+                        for level in levels {
+                            *level = level
+                                .wrapping_sub(zero_of_levels)
+                                .wrapping_mul(scale)
+                                .wrapping_add(form.offset);
+                        }
+                    }
+                },
+            ),
+            (None, _) => {}
         }
     }
-    crate::decode(dtype, level, scratch, values)
+    // Levels of a codebook are its indices so far.
+    if let Points::Table(table) = row.points {
+        let bytes = table.map(|point| (i16::from(point) + i16::from(form.offset)) as u8);
+        level.vectorize(
+            #[inline(always)]
+            || out.levels.iter_mut().for_each(|level| *level = bytes[usize::from(*level & 15)]),
+        );
+    }
+    Ok(())
 }
-
-/// 1 in f16.
-const ONE: u16 = 0x3c00;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CODECS, Rows, decode, encode};
+    use crate::{CODECS, decode};
+
+    /// Any bits but for scales, which are numbers of all sizes: every code that a block can have.
+    fn blocks(dtype: DType, n_blocks: usize) -> Vec<u8> {
+        let n_bytes = dtype.block_bytes() as usize;
+        let mut blocks: Vec<u8> = (0..n_blocks * n_bytes).map(|i| testkit::mix(7, i as u64) as u8).collect();
+        for (index, block) in blocks.chunks_exact_mut(n_bytes).enumerate() {
+            for (which, &at) in half_scales(dtype).iter().enumerate() {
+                let bits = testkit::mix(8, (2 * index + which) as u64) as u16;
+                block[at..at + 2].copy_from_slice(&(bits & 0xbbff).to_le_bytes());
+            }
+        }
+        blocks
+    }
 
     #[test]
     fn integers_times_scales_are_what_blocks_decode_to() {
-        let n = 1024;
-        let values: Vec<f32> = (0..n).map(|i| testkit::normal(3, i)).collect();
-        let mut n_types = 0;
+        let (mut n_types, n) = (0, 8192);
         for codec in CODECS {
             let dtype = codec.dtype;
             let Some(form) = integer_form(dtype) else { continue };
             n_types += 1;
             assert_eq!(form.block_elems, dtype.block_elems() as usize);
-            let n_blocks = n as usize / form.block_elems;
-            let mut blocks = vec![0; n_blocks * dtype.block_bytes() as usize];
-            let rows = Rows { values: &values, row_elems: n as usize, weights: None };
-            encode(dtype, Level::Scalar, rows, &mut blocks).unwrap();
-            let mut expected = vec![0.0; n as usize];
+            let n_blocks = n / form.block_elems;
+            let blocks = blocks(dtype, n_blocks);
+            let mut expected = vec![0.0; n];
             decode(dtype, Level::Scalar, &blocks, &mut expected).unwrap();
             for level in Level::available() {
-                let part = |which| {
-                    let (mut values, mut scales) = (vec![0.0; n as usize], vec![0.0; n_blocks]);
-                    let done = decode_integers(
-                        dtype,
-                        level,
-                        which,
-                        &blocks,
-                        &mut Vec::new(),
-                        &mut values,
-                        &mut scales,
-                    );
-                    done.map(|()| (values, scales))
+                let groups = |elems: Option<usize>| elems.map_or(0, |elems| n / elems);
+                let (mut levels, mut scales) = (vec![0; n], vec![0.0; n_blocks]);
+                let (mut int_scales, mut minima) =
+                    (vec![0; groups(form.scale_elems)], vec![0; groups(form.min_elems)]);
+                let mut min_scales = vec![0.0; if form.min_elems.is_some() { n_blocks } else { 0 }];
+                let out = IntegerBlocks {
+                    levels: &mut levels,
+                    scales: &mut scales,
+                    int_scales: &mut int_scales,
+                    minima: &mut minima,
+                    min_scales: &mut min_scales,
                 };
-                let (levels, d) = part(Integers::Levels).unwrap();
-                let minima = part(Integers::Minima);
-                assert_eq!(minima.is_ok(), form.min_elems.is_some(), "{dtype:?}");
-                for i in 0..n as usize {
+                decode_integers(dtype, level, &blocks, out).unwrap();
+                assert!(int_scales.iter().all(|scale| scale.abs() <= 128), "{dtype:?}");
+                assert!(minima.iter().all(|minimum| minimum.abs() <= 63), "{dtype:?}");
+                for i in 0..n {
                     let block = i / form.block_elems;
-                    assert!(levels[i].fract() == 0.0 && levels[i].abs() <= 4096.0, "{dtype:?} {}", levels[i]);
-                    let mut value = f64::from(d[block]) * f64::from(levels[i]);
-                    if let (Ok((minima, m)), Some(group)) = (&minima, form.min_elems) {
-                        assert_eq!(minima[i], minima[i / group * group], "{dtype:?}");
-                        assert!(minima[i].fract() == 0.0 && minima[i].abs() <= 63.0);
-                        value += f64::from(m[block]) * f64::from(minima[i]);
+                    let int_scale = form.scale_elems.map_or(1, |elems| int_scales[i / elems]);
+                    let integer = (i32::from(levels[i]) - i32::from(form.offset)) * i32::from(int_scale);
+                    let mut value = f64::from(scales[block]) * f64::from(integer);
+                    let mut size = value.abs();
+                    if let Some(elems) = form.min_elems {
+                        let minimum = f64::from(min_scales[block]) * f64::from(minima[i / elems]);
+                        value += minimum;
+                        size += minimum.abs();
                     }
                     // The codec rounds products and their sum.
-                    let bound =
-                        4.0 * f64::from(f32::EPSILON) * (value.abs() + f64::from(expected[i]).abs() + 1.0);
+                    let bound = 4.0 * f64::from(f32::EPSILON) * size + 1e-40;
                     assert!(
                         (value - f64::from(expected[i])).abs() <= bound,
                         "{dtype:?} {i} {value} {}",

@@ -65,6 +65,6 @@ mod two_bits;
 mod valid;
 
 pub use codec::{CODECS, Codec, CodecError, Rows, Search, codec, decode, encode};
-pub use integers::{IntegerForm, Integers, decode_integers, integer_form};
+pub use integers::{IntegerBlocks, IntegerForm, decode_integers, integer_form};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level, Vectors};
 pub use valid::{BadBlock, BlockProblem, first_bad_block};

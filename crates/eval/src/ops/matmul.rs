@@ -126,9 +126,8 @@ impl Packed for Weights {
 
     fn pack(&mut self, level: Level, Tile { weight, rows, .. }: &Tile<'_>) {
         let form = weight.block_form().expect("products of integers have blocks of integers");
-        let mut scratch = Vec::new();
         self.pack_rows(level, form, rows.len(), weight.n_in, |own, out| {
-            weight.take_apart(level, rows.start + own.start..rows.start + own.end, &mut scratch, out)
+            weight.take_apart(level, rows.start + own.start..rows.start + own.end, out)
         })
         .expect("a weight of a checked type and shape decodes");
     }

@@ -75,37 +75,45 @@ fn scale_and_steps(x: &[f32; 32]) -> (f32, f32) {
 
 /// `x` (n_rows, width) rounded to 8 bits as `dtype` has it, for weights whose blocks have this form.
 pub(crate) fn quantize(x: ArrayView2<'_, f32>, dtype: DType, form: BlockForm) -> Quants {
+    // Enough work for a task of its own, few enough that all threads have some.
+    const ROWS: usize = 8;
     let (width, level) = (x.ncols(), Level::detect());
+    let mut quants = Quants::zeros(level, form, x.nrows(), width);
     let x = x.to_slice().expect("the input of products is whole rows");
-    let (mut values, mut scales) = (vec![0i8; x.len()], vec![0.0; x.len() / form.elems]);
-    // Some blocks at a time.
-    const BLOCKS: usize = 64;
-    let chunk = form.elems * BLOCKS;
-    let chunks = x.par_chunks(chunk).zip(values.par_chunks_mut(chunk)).zip(scales.par_chunks_mut(BLOCKS));
-    chunks.for_each_init(Vec::new, |blocks, ((x, values), scales)| {
+    let parts = quants.parts_mut(ROWS).into_par_iter().zip(x.par_chunks(width.max(1) * ROWS));
+    parts.for_each_init(Vec::new, |blocks, (part, x)| {
         if dtype != DType::Q8_K {
             return vectorize(
                 #[inline(always)]
                 || {
-                    let rows = x.as_chunks::<32>().0.iter().zip(values.as_chunks_mut::<32>().0);
-                    for ((x, values), scale) in rows.zip(scales) {
+                    let rows = x.as_chunks::<32>().0.iter().zip(part.values.as_chunks_mut::<32>().0);
+                    for ((x, values), scale) in rows.zip(&mut *part.scales) {
                         *scale = not_finite_if_any_is(x, eight_bits(x, values));
                     }
+                    part.finish();
                 },
             );
         }
         // f32 scale, then the integers: the codec rounds as the reference does.
         let n_bytes = dtype.block_bytes() as usize;
-        blocks.resize(scales.len() * n_bytes, 0);
+        blocks.resize(part.scales.len() * n_bytes, 0);
         let rows = quant::Rows { values: x, row_elems: form.elems, weights: None };
         quant::encode(dtype, level, rows, blocks).expect("weights of this type have rows of whole blocks");
-        let blocks = blocks.chunks_exact(n_bytes).zip(x.chunks_exact(form.elems));
-        for (((block, x), values), scale) in blocks.zip(values.chunks_exact_mut(form.elems)).zip(scales) {
-            *scale = not_finite_if_any_is(x, f32::from_le_bytes([block[0], block[1], block[2], block[3]]));
-            values.iter_mut().zip(&block[4..]).for_each(|(value, byte)| *value = *byte as i8);
-        }
+        vectorize(
+            #[inline(always)]
+            || {
+                let blocks = blocks.chunks_exact(n_bytes).zip(x.chunks_exact(form.elems));
+                let values = part.values.chunks_exact_mut(form.elems);
+                for (((block, x), values), scale) in blocks.zip(values).zip(&mut *part.scales) {
+                    let found = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
+                    *scale = not_finite_if_any_is(x, found);
+                    values.iter_mut().zip(&block[4..]).for_each(|(value, byte)| *value = *byte as i8);
+                }
+                part.finish();
+            },
+        );
     });
-    Quants::new(form, width, &values, scales)
+    quants
 }
 
 /// One block of 32 rounded to integers, and their scale.

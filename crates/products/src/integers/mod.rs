@@ -1,26 +1,31 @@
 //! Products of integers in blocks with float scales: rows rounded to 8 bits with quantized weights, as llama.cpp multiplies them.
 //!
 //! ```text
-//! a_ik = f_ip x_ik                     x 8 bits, f the scale of block p of row i
-//! b_kj = d_pj w_kj + m_pj u_gj         w at most 13 bits, u the minimum of group g of elements
+//! a_ik = f_ip x_ik                           x 8 bits, f the scale of block p of row i
+//! b_kj = d_pj s_gj (w_kj - o) + m_pj u_hj    w a byte, o the offset of its type, s the integer scale of group g of elements,
+//!                                            u the minimum of group h
 //!
-//! out_ij = fma(f_ip m_pj, sum_g u_gj sum_{k in g} x_ik, fma(f_ip d_pj, sum_k x_ik w_kj, out_ij))     blocks p ascending from 0
+//! out_ij = fma(f_ip m_pj, sum_h u_hj sum_{k in h} x_ik, fma(f_ip d_pj, sum_g s_gj sum_{k in g} x_ik (w_kj - o), out_ij))
+//!                                            blocks p ascending from 0
 //! ```
 //!
 //! The sums inside a block are exact. So the order of all that is rounded is fixed, as it is for [floats](crate), and every level gives
-//! the same bits. Two neighbouring elements make a pair, which one instruction multiplies and adds (`vpmaddwd`, `vpdpwssd`): twice as
-//! many products as floats of the same width.
+//! the same bits, however it comes to the sums. Where an instruction multiplies four neighbouring bytes and adds them up
+//! (`vpdpbusd`), the right side stays bytes, and what the offset adds to a sum is where the sum begins; elsewhere the right side is
+//! `s (w - o)` in 16 bits, of which instructions multiply pairs (`vpmaddwd`).
 
+#[cfg(target_arch = "x86_64")]
+mod bytes;
 mod quants;
 mod weights;
 
-pub use quants::{BlockForm, Quants};
+pub use quants::{BlockForm, Quants, RowsMut};
 pub use weights::{Taken, Weights};
 
 use fearless_simd::{Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden};
 use fearless_simd_macros::simd;
 use ndarray::ArrayViewMut2;
-use quant::Vectors;
+use quant::{Level, Vectors};
 
 use crate::{
     fused,
@@ -35,10 +40,36 @@ const GROUP_ELEMS: usize = 512;
 /// Rows of the left side that go over all panels before the next do.
 const LEFT_ROWS: usize = 128;
 
+/// Whether a level's kernels multiply bytes.
+fn has_bytes(level: Level) -> bool {
+    struct HasBytes;
+    impl Vectors for HasBytes {
+        type Output = bool;
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> bool {
+            multiplies_bytes(simd)
+        }
+        fn scalar(self) -> bool {
+            false
+        }
+    }
+    level.run(HasBytes)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn multiplies_bytes<S: Simd>(simd: S) -> bool {
+    simd.level().as_avx512().is_some()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn multiplies_bytes<S: Simd>(_: S) -> bool {
+    false
+}
+
 /// `x (m, k) @ weights (k, n) -> out (m, n)`, for some rows of `x`.
 ///
 /// # Panics
-/// If shapes or forms of blocks do not fit, or rows of `out` are not contiguous.
+/// If shapes, forms of blocks or levels do not fit, or rows of `out` are not contiguous.
 pub fn matmul_integers(
     x: &Quants,
     rows: std::ops::Range<usize>,
@@ -46,6 +77,7 @@ pub fn matmul_integers(
     out: ArrayViewMut2<'_, f32>,
 ) {
     assert_eq!((x.form(), x.n_k()), (weights.form(), weights.n_k()), "both sides have the same blocks");
+    assert_eq!(x.level(), weights.level(), "both sides are for the same kernels");
     assert_eq!(out.dim(), (rows.len(), weights.n()), "shapes of a product fit");
     weights.level().run(Product { x, first: rows.start, weights, out });
 }
@@ -63,6 +95,10 @@ impl Vectors for Product<'_, '_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = simd.level().as_avx512() {
+            return bytes::blocked(token, self);
+        }
         match S::f32s::LEN {
             16 => blocked::<S, 8, 2>(simd, self),
             8 => blocked::<S, 4, 2>(simd, self),
@@ -106,7 +142,7 @@ fn blocked<S: Simd, const M: usize, const V: usize>(simd: S, product: Product<'_
     if n_blocks == 0 {
         out.iter_mut().for_each(|row| row.fill(0.0));
     }
-    let blocks_at_once = (GROUP_ELEMS / form.elems).max(1);
+    let blocks_at_once = blocks_at_once(GROUP_ELEMS, form, n_blocks);
     for block in (0..n_blocks).step_by(blocks_at_once) {
         let blocks = block..(block + blocks_at_once).min(n_blocks);
         for (at, out) in (0..).step_by(LEFT_ROWS).zip(out.chunks_mut(LEFT_ROWS)) {
@@ -132,10 +168,16 @@ fn blocked<S: Simd, const M: usize, const V: usize>(simd: S, product: Product<'_
     }
 }
 
+/// Blocks that are gone over together: of about so many elements, and about equally many each time.
+fn blocks_at_once(elems: usize, form: BlockForm, n_blocks: usize) -> usize {
+    let n_groups = (n_blocks * form.elems).div_ceil(elems).max(1);
+    n_blocks.div_ceil(n_groups).max(1)
+}
+
 /// Some blocks of a panel.
 #[derive(Clone, Copy)]
 pub(crate) struct Panel<'a> {
-    /// For each block the lines of its pairs, then those of its pairs of minima.
+    /// For each block the lines of its words, of its integer scales where words are bytes, then those of its pairs of minima.
     lines: &'a [IntLine],
     /// For each block the lines of `d`, then those of `m` if there are minima.
     scales: &'a [Line],
@@ -159,8 +201,14 @@ fn tile<S: Simd, const M: usize, const V: usize>(
     let mut totals = [[S::f32s::splat(simd, 0.0); V]; M];
     if !is_first {
         for i in 0..M {
-            let mut whole = [0.0; 2 * LINE];
             let out = &out[i][columns.clone()];
+            if out.len() == V * elems {
+                for v in 0..V {
+                    totals[i][v] = S::f32s::from_slice(simd, &out[v * elems..(v + 1) * elems]);
+                }
+                continue;
+            }
+            let mut whole = [0.0; 2 * LINE];
             whole[..out.len()].copy_from_slice(out);
             for v in 0..V {
                 totals[i][v] = S::f32s::from_slice(simd, &whole[v * elems..(v + 1) * elems]);
@@ -199,11 +247,17 @@ fn tile<S: Simd, const M: usize, const V: usize>(
         }
     }
     for (out, totals) in out[..M].iter_mut().zip(totals) {
+        let out = &mut out[columns.clone()];
+        if out.len() == V * elems {
+            for v in 0..V {
+                totals[v].store_slice(&mut out[v * elems..(v + 1) * elems]);
+            }
+            continue;
+        }
         let mut whole = [0.0; 2 * LINE];
         for v in 0..V {
             totals[v].store_slice(&mut whole[v * elems..(v + 1) * elems]);
         }
-        let out = &mut out[columns.clone()];
         out.copy_from_slice(&whole[..out.len()]);
     }
 }
@@ -222,8 +276,7 @@ fn dot<S: Simd, const M: usize, const V: usize>(
     rows: [&[i32]; M],
     lines: &[IntLine],
 ) -> [[S::i32s; V]; M] {
-    let elems = S::i16s::LEN;
-    let row_lines = V * elems / (2 * LINE);
+    let row_lines = V * S::i32s::LEN / LINE;
     let n_pairs = lines.len() / row_lines;
     let mut pairs = [&[][..]; M];
     for i in 0..M {
@@ -235,9 +288,10 @@ fn dot<S: Simd, const M: usize, const V: usize>(
         let Some(lines) = steps.next() else { break };
         let mut w = [S::i16s::splat(simd, 0); V];
         for v in 0..V {
-            let at = v * elems;
-            let line = &lines[at / (2 * LINE)].0;
-            w[v] = S::i16s::from_slice(simd, &line[at % (2 * LINE)..at % (2 * LINE) + elems]);
+            let at = v * S::i32s::LEN;
+            let line = &lines[at / LINE].0;
+            let words = S::i32s::from_slice(simd, &line[at % LINE..at % LINE + S::i32s::LEN]);
+            w[v] = fearless_simd::Bytes::bitcast(words);
         }
         for i in 0..M {
             // The same pair of the left side for all columns.

@@ -1,19 +1,26 @@
-//! The right side: integers packed in pairs of rows, with scales.
+//! The right side: integers packed in words of two or four rows, with scales.
 
-use std::{cell::Cell, ops::Range};
+use std::{cell::RefCell, ops::Range};
 
 use quant::Level;
 
-use super::{BlockForm, Panel};
+use super::{
+    BlockForm, Panel, has_bytes,
+    quants::{half, pair},
+};
 use crate::{
     panels::{LINE, Line},
     right::row_lines_of,
 };
 
-/// A cache line of integers: pairs for 16 columns.
+/// A cache line of integers: words for 16 columns.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-pub(crate) struct IntLine(pub [i16; 2 * LINE]);
+pub(crate) struct IntLine(pub [i32; LINE]);
+
+impl IntLine {
+    const ZEROS: IntLine = IntLine([0; LINE]);
+}
 
 /// A matrix (k, n) of integers in blocks with float scales, as the kernels of one level read it. Its memory is used again when
 /// it is packed anew.
@@ -24,27 +31,40 @@ pub struct Weights {
     n_blocks: usize,
     n: usize,
     row_lines: usize,
-    /// For each panel its blocks: lines of pairs, then of pairs of minima.
+    /// For each panel its blocks: lines of words, of integer scales where words are bytes, then of pairs of minima.
     lines: Vec<IntLine>,
     /// For each panel its blocks: lines of scales, then of scales of minima.
     scales: Vec<Line>,
 }
 
 /// Rows of the transpose taken apart, to be written: all row-major.
+#[derive(Debug)]
 pub struct Taken<'a> {
-    /// (rows, k): integers of at most 13 bits.
-    pub levels: &'a mut [f32],
+    /// (rows, k): each the offset of the form above an integer.
+    pub levels: &'a mut [u8],
     /// (rows, n_blocks).
     pub scales: &'a mut [f32],
-    /// (rows, k): the minimum of each element, the same for a whole group; empty without minima.
-    pub minima: &'a mut [f32],
+    /// (rows, n_blocks * n_scales): what integers are multiplied with, at most 128 in absolute value.
+    pub int_scales: &'a mut [i16],
+    /// (rows, n_blocks * n_minima).
+    pub minima: &'a mut [i16],
     /// (rows, n_blocks); empty without minima.
     pub min_scales: &'a mut [f32],
 }
 
+/// Room for rows that are taken apart.
+#[derive(Debug, Default)]
+struct Room {
+    levels: Vec<u8>,
+    int_scales: Vec<i16>,
+    minima: Vec<i16>,
+    scales: Vec<f32>,
+    min_scales: Vec<f32>,
+}
+
 impl Default for Weights {
     fn default() -> Weights {
-        let form = BlockForm { elems: 2, n_minima: 0 };
+        let form = BlockForm { elems: 4, n_minima: 0, n_scales: 0, offset: 0 };
         let (lines, scales) = (Vec::new(), Vec::new());
         Weights { level: Level::Scalar, form, n_blocks: 0, n: 0, row_lines: 1, lines, scales }
     }
@@ -52,7 +72,13 @@ impl Default for Weights {
 
 thread_local! {
     /// Rows that are taken apart.
-    static ROWS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// The first elements of a buffer that grows where it is too small.
+fn room<T: Copy + Default>(buffer: &mut Vec<T>, n: usize) -> &mut [T] {
+    buffer.resize(buffer.len().max(n), T::default());
+    &mut buffer[..n]
 }
 
 impl Weights {
@@ -71,7 +97,7 @@ impl Weights {
         n_k: usize,
         mut fill: impl FnMut(Range<usize>, Taken<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        assert!(form.elems.is_multiple_of(2) && n_k.is_multiple_of(form.elems), "rows are whole blocks");
+        assert!(n_k.is_multiple_of(form.elems), "rows are whole blocks");
         let n_blocks = n_k / form.elems;
         (self.level, self.form, self.n_blocks, self.n) = (level, form, n_blocks, n);
         self.row_lines = row_lines_of(level);
@@ -79,35 +105,29 @@ impl Weights {
         let n_panels = n.div_ceil(width);
         let (n_lines, n_scales) =
             (n_panels * self.panel_lines(n_blocks), n_panels * self.panel_scales(n_blocks));
-        self.lines.resize(self.lines.len().max(n_lines), IntLine([0; 2 * LINE]));
+        self.lines.resize(self.lines.len().max(n_lines), IntLine::ZEROS);
         self.scales.resize(self.scales.len().max(n_scales), Line::ZEROS);
-        let has_minima = form.n_minima > 0;
-        let mut rows = ROWS.take();
-        rows.resize(rows.len().max(2 * width * (n_k + n_blocks)), 0.0);
-        for (panel, first) in (0..n).step_by(width).enumerate() {
-            let columns = first..(first + width).min(n);
-            let (elems, blocks) = (columns.len() * n_k, columns.len() * n_blocks);
-            let (levels, rest) = rows.split_at_mut(elems);
-            let (scales, rest) = rest.split_at_mut(blocks);
-            let (minima, rest) = rest.split_at_mut(if has_minima { elems } else { 0 });
-            let min_scales = &mut rest[..if has_minima { blocks } else { 0 }];
-            fill(columns.clone(), Taken { levels, scales, minima, min_scales })?;
-            self.pack_panel(panel, columns.len(), levels, scales, minima, min_scales);
-        }
-        ROWS.set(rows);
-        Ok(())
+        ROOM.with_borrow_mut(|own| {
+            for (panel, first) in (0..n).step_by(width).enumerate() {
+                let columns = first..(first + width).min(n);
+                let blocks = columns.len() * n_blocks;
+                let mut taken = Taken {
+                    levels: room(&mut own.levels, columns.len() * n_k),
+                    scales: room(&mut own.scales, blocks),
+                    int_scales: room(&mut own.int_scales, blocks * form.n_scales),
+                    minima: room(&mut own.minima, blocks * form.n_minima),
+                    min_scales: room(&mut own.min_scales, if form.n_minima > 0 { blocks } else { 0 }),
+                };
+                fill(columns.clone(), taken.reborrow())?;
+                self.pack_panel(panel, columns.len(), &taken);
+            }
+            Ok(())
+        })
     }
 
-    fn pack_panel(
-        &mut self,
-        panel: usize,
-        n_columns: usize,
-        levels: &[f32],
-        scales: &[f32],
-        minima: &[f32],
-        min_scales: &[f32],
-    ) {
-        let (form, n_blocks, row_lines) = (self.form, self.n_blocks, self.row_lines);
+    fn pack_panel(&mut self, panel: usize, n_columns: usize, taken: &Taken<'_>) {
+        let (form, n_blocks, row_lines, has_bytes) =
+            (self.form, self.n_blocks, self.row_lines, has_bytes(self.level));
         let (block_lines, block_scales) = (self.panel_lines(1), self.panel_scales(1));
         let n_k = n_blocks * form.elems;
         let lines = &mut self.lines[panel * n_blocks * block_lines..(panel + 1) * n_blocks * block_lines];
@@ -115,33 +135,43 @@ impl Weights {
             &mut self.scales[panel * n_blocks * block_scales..(panel + 1) * n_blocks * block_scales];
         // Columns beyond the last are zeros.
         if n_columns < row_lines * LINE {
-            lines.fill(IntLine([0; 2 * LINE]));
+            lines.fill(IntLine::ZEROS);
             line_scales.fill(Line::ZEROS);
         }
         let blocks = lines.chunks_exact_mut(block_lines).zip(line_scales.chunks_exact_mut(block_scales));
         for (p, (lines, line_scales)) in blocks.enumerate() {
             for j in 0..n_columns {
-                let (line, at) = (j / LINE, j % LINE);
-                let of_block = j * n_k + p * form.elems..j * n_k + (p + 1) * form.elems;
-                // Pair `i` of column `j`: two neighbours in line `line` of row `i`.
-                let put = |lines: &mut [IntLine], i: usize, pair: [f32; 2]| {
-                    lines[i * row_lines + line].0[2 * at..2 * at + 2]
-                        .copy_from_slice(&pair.map(|x| x as i16));
+                let (line, at, block) = (j / LINE, j % LINE, j * n_blocks + p);
+                let levels = &taken.levels[j * n_k + p * form.elems..][..form.elems];
+                let int_scales = &taken.int_scales[block * form.n_scales..][..form.n_scales];
+                // Word `i` of column `j` is in line `line` of row `i`.
+                let mut rows = lines.chunks_exact_mut(row_lines);
+                let mut put = |word: i32| {
+                    if let Some(row) = rows.next() {
+                        row[line].0[at] = word;
+                    }
                 };
-                for (i, pair) in levels[of_block.clone()].as_chunks::<2>().0.iter().enumerate() {
-                    put(lines, i, *pair);
+                if has_bytes {
+                    levels.as_chunks().0.iter().for_each(|quad| put(i32::from_le_bytes(*quad)));
+                    int_scales.iter().for_each(|scale| put((*scale).into()));
+                } else {
+                    let sub = form.elems / form.n_subs();
+                    for (i, levels) in levels.chunks_exact(sub).enumerate() {
+                        let scale = int_scales.get(i).copied().unwrap_or(1);
+                        let integer = |level: u8| (i16::from(level) - i16::from(form.offset)) * scale;
+                        levels
+                            .as_chunks::<2>()
+                            .0
+                            .iter()
+                            .for_each(|[a, b]| put(pair(integer(*a), integer(*b))));
+                    }
                 }
-                line_scales[line].0[at] = scales[j * n_blocks + p];
-                if form.n_minima == 0 {
-                    continue;
+                line_scales[line].0[at] = taken.scales[block];
+                if form.n_minima > 0 {
+                    let minima = &taken.minima[block * form.n_minima..][..form.n_minima];
+                    minima.chunks(2).for_each(|two| put(pair(two[0], two.get(1).copied().unwrap_or(0))));
+                    line_scales[row_lines + line].0[at] = taken.min_scales[block];
                 }
-                let group = form.elems / form.n_minima;
-                let minima = &minima[of_block];
-                for i in 0..form.n_minima.div_ceil(2) {
-                    let minimum = |g: usize| if g < form.n_minima { minima[g * group] } else { 0.0 };
-                    put(lines, form.elems / 2 + i, [minimum(2 * i), minimum(2 * i + 1)]);
-                }
-                line_scales[row_lines + line].0[at] = min_scales[j * n_blocks + p];
             }
         }
     }
@@ -166,9 +196,20 @@ impl Weights {
         self.level
     }
 
+    /// Rows of words in a block, without integer scales and minima.
+    fn word_rows(&self) -> usize {
+        self.form.elems / if has_bytes(self.level) { 4 } else { 2 }
+    }
+
+    /// Rows of integer scales in a block; pairs have theirs in the integers.
+    fn scale_rows(&self) -> usize {
+        if has_bytes(self.level) { self.form.n_scales } else { 0 }
+    }
+
     /// Lines of so many blocks of a panel.
     fn panel_lines(&self, n_blocks: usize) -> usize {
-        n_blocks * (self.form.elems / 2 + self.form.n_minima.div_ceil(2)) * self.row_lines
+        let rows = self.word_rows() + self.scale_rows() + self.form.n_minima.div_ceil(2);
+        n_blocks * rows * self.row_lines
     }
 
     /// Lines of scales of so many blocks of a panel.
@@ -187,11 +228,10 @@ impl Weights {
         }
     }
 
-    /// Element (pair-wise position `i`) of block `p`, column `j`.
-    fn at(&self, p: usize, i: usize, j: usize) -> i32 {
+    /// Word `row` of block `p`, column `j`, where words are pairs.
+    fn word(&self, p: usize, row: usize, j: usize) -> i32 {
         let width = self.row_lines * LINE;
-        let panel = self.panel(j / width, p..p + 1);
-        panel.lines[i / 2 * self.row_lines + j % width / LINE].0[2 * (j % LINE) + i % 2].into()
+        self.panel(j / width, p..p + 1).lines[row * self.row_lines + j % width / LINE].0[j % LINE]
     }
 
     fn scale_at(&self, p: usize, row: usize, j: usize) -> f32 {
@@ -200,11 +240,11 @@ impl Weights {
     }
 
     pub(super) fn level_of(&self, p: usize, k: usize, j: usize) -> i32 {
-        self.at(p, k, j)
+        half(self.word(p, k / 2, j), k)
     }
 
     pub(super) fn minimum(&self, p: usize, g: usize, j: usize) -> i32 {
-        self.at(p, self.form.elems + g, j)
+        half(self.word(p, self.form.elems / 2 + g / 2, j), g)
     }
 
     pub(super) fn scale(&self, p: usize, j: usize) -> f32 {
@@ -213,5 +253,17 @@ impl Weights {
 
     pub(super) fn min_scale(&self, p: usize, j: usize) -> f32 {
         self.scale_at(p, 1, j)
+    }
+}
+
+impl Taken<'_> {
+    fn reborrow(&mut self) -> Taken<'_> {
+        Taken {
+            levels: self.levels,
+            scales: self.scales,
+            int_scales: self.int_scales,
+            minima: self.minima,
+            min_scales: self.min_scales,
+        }
     }
 }
