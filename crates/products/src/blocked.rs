@@ -130,7 +130,7 @@ fn by_left_rows<S: Simd>(
         };
         let out = &mut out[rows.clone()];
         match S::f32s::LEN {
-            16 => by_panels::<S, 8, 2>(simd, &block, rows, &left, out),
+            16 => by_panels::<S, 12, 2>(simd, &block, rows, &left, out),
             8 => by_panels::<S, 6, 2>(simd, &block, rows, &left, out),
             _ => by_panels::<S, 6, 4>(simd, &block, rows, &left, out),
         }
@@ -150,21 +150,30 @@ fn by_panels<S: Simd, const M: usize, const V: usize>(
     let panels = block.lines.chunks_exact(width / LINE * n_k);
     for (panel, column) in panels.zip(block.columns.clone().step_by(width)) {
         let columns = column..(column + width).min(block.columns.end);
-        for (at, left) in (0..).step_by(M).zip(left.chunks(M)) {
+        let mut at = 0;
+        while at < left.len() {
+            // Whole tiles, then ever smaller ones.
+            let n = match left.len() - at {
+                n if n >= M => M,
+                n if n >= 8 => 8,
+                n if n >= 4 => 4,
+                n => n,
+            };
+            let (rows_of_tile, first) = (at..at + n, rows.start + at);
+            at += n;
             // Rows that end before the panel begins are above the diagonal.
-            if block.lower && rows.start + at + left.len() <= column {
+            if block.lower && first + n <= column {
                 continue;
             }
-            let (out, columns) = (&mut out[at..at + left.len()], columns.clone());
-            match left.len() {
+            let (left, columns) = (&left[rows_of_tile.clone()], columns.clone());
+            let out = &mut out[rows_of_tile];
+            match n {
                 n if n == M => tile::<S, M, V>(simd, left, panel, block.update, out, columns),
                 1 => tile::<S, 1, V>(simd, left, panel, block.update, out, columns),
                 2 => tile::<S, 2, V>(simd, left, panel, block.update, out, columns),
                 3 => tile::<S, 3, V>(simd, left, panel, block.update, out, columns),
                 4 => tile::<S, 4, V>(simd, left, panel, block.update, out, columns),
-                5 => tile::<S, 5, V>(simd, left, panel, block.update, out, columns),
-                6 => tile::<S, 6, V>(simd, left, panel, block.update, out, columns),
-                _ => tile::<S, 7, V>(simd, left, panel, block.update, out, columns),
+                _ => tile::<S, 8, V>(simd, left, panel, block.update, out, columns),
             }
         }
     }

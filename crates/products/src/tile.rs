@@ -13,8 +13,9 @@ use crate::{
 /// `out[i][columns] <- out[i][columns] + scale * sum over k of left[i][k] panel[k]`, for `M` rows; `V` vectors are the width of the
 /// panel, of which `columns` are the first.
 ///
-/// `M * V` sums are in registers: 8 x 2 vectors of AVX-512, 6 x 2 of AVX2, 6 x 4 of NEON. Each needs to be at least as many
-/// as fused multiply-adds are in flight, and few enough for the panel's row and an element of the left side beside them.
+/// `M * V` sums are in registers: 12 x 2 vectors of AVX-512, 6 x 2 of AVX2, 6 x 4 of NEON. Each needs to be at least as many
+/// as fused multiply-adds are in flight, and few enough for the panel's row and an element of the left side beside them. More
+/// rows read the panel less often: it and the rows that go over it are a little too much for the first cache.
 #[simd]
 pub(crate) fn tile<S: Simd, const M: usize, const V: usize>(
     simd: S,
