@@ -14,7 +14,7 @@ use crate::{
     chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_part, chunks_of_text},
     logits_file::{LogitsFile, Writer},
     nonfinite::not_finite_prediction,
-    stats::{Position, compare_logits, compare_packed},
+    stats::{Position, Prediction, compare_packed},
 };
 
 /// What the others are compared with.
@@ -98,14 +98,17 @@ pub fn run(
                 })?;
             }
         }
+        // What all others are compared with is worked out once for all of them.
+        let predictions: Vec<Prediction<'_>> = base_model.map_or_else(Vec::new, |model| {
+            let rows = base_logits.par_chunks(n_vocab);
+            model.install(|| rows.map(|row| Prediction::of(row, k)).collect())
+        });
         for (index, (model, found)) in others.iter().zip(&mut found).enumerate() {
             batch.logits(first_other + index, None, &mut logits)?;
             let compare = |(row, (at, other)): (usize, (&Target, &[f32]))| {
                 let token = at.token as usize;
                 match base {
-                    Base::Model(_) => {
-                        compare_logits(&base_logits[row * n_vocab..][..n_vocab], other, token, k)
-                    }
+                    Base::Model(_) => predictions[row].compare(other, token),
                     Base::File(file) => {
                         compare_packed(&file.position(at.chunk, at.index).decode(), other, token, k)
                     }

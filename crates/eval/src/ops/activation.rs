@@ -173,6 +173,19 @@ pub(crate) fn largest(values: &[f32]) -> f32 {
     lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
 }
 
+/// The smallest of some values; larger than any of none.
+#[inline(always)]
+pub(crate) fn smallest(values: &[f32]) -> f32 {
+    let mut lanes = [f32::INFINITY; 32];
+    let (chunks, rest) = values.as_chunks::<32>();
+    for chunk in chunks {
+        for lane in 0..32 {
+            lanes[lane] = if chunk[lane] < lanes[lane] { chunk[lane] } else { lanes[lane] };
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::INFINITY, f32::min)
+}
+
 /// A sum in sixteen lanes: faster than in order, and nearer to the true one.
 #[inline(always)]
 pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {

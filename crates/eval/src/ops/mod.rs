@@ -9,7 +9,7 @@ mod rope;
 mod rounding;
 mod rows;
 
-pub(crate) use activation::{Activation, exp, log_sum_exp};
+pub(crate) use activation::{Activation, exp, log_sum_exp, smallest};
 pub(crate) use attention::{Attention, KvView, Mask, Queries, softmax};
 pub(crate) use matmul::{Product, dense, mul_mat, mul_rounded};
 pub(crate) use norm::{Norm, NormKind};

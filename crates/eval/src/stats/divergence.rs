@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Estimate, LogSoftmax, covariance_of_means, percentile, softmax::top_k};
-use crate::ops::exp;
+use crate::ops::{exp, vectorize};
 
 /// What is known about the prediction of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,24 +63,78 @@ impl Position {
 /// The divergence is `sum p (ln p - ln q)` over the whole vocabulary, p of the base, q of the
 /// other. The reference leaves out what its 16 bits cannot tell (`ln p <= -16`).
 pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Position {
-    let (p, q) = (LogSoftmax::of(base), LogSoftmax::of(other));
-    // With logits a of the base and b of the other, ln p_i = a_i - s_p and ln q_i = b_i - s_q, where s is max plus
-    // ln of the sum. As the p_i add up to 1, both s leave the sum:
-    //   KL = sum_i p_i (ln p_i - ln q_i) = sum_i p_i (a_i - b_i) - (s_p - s_q),   p_i = e_i / sum_j e_j.
-    let (mut sum, mut weighted) = (0.0f64, 0.0f64);
-    for (&b, &o) in base.iter().zip(other) {
-        let e = f64::from(exp(b - p.max));
-        sum += e;
-        weighted += e * (f64::from(b) - f64::from(o));
+    Prediction::of(base, k).compare(other, token)
+}
+
+/// What is known of a base's prediction whatever it is compared with.
+#[derive(Debug, Clone)]
+pub struct Prediction<'a> {
+    /// (n_vocab).
+    logits: &'a [f32],
+    softmax: LogSoftmax,
+    /// `sum_i exp(a_i - max)`, in double precision.
+    sum: f64,
+    /// The most likely tokens.
+    top: Vec<(f32, u32)>,
+}
+
+impl<'a> Prediction<'a> {
+    /// Of logits (n_vocab), and how many of the most likely tokens are looked for in others.
+    pub fn of(logits: &'a [f32], k: usize) -> Prediction<'a> {
+        let softmax = LogSoftmax::of(logits);
+        let mut top = Vec::with_capacity(k);
+        top_k(logits, k, &mut top);
+        let sum = sum_by_pairs(
+            logits,
+            logits,
+            #[inline(always)]
+            |logit, _| f64::from(exp(logit - softmax.max)),
+        );
+        Prediction { logits, softmax, sum, top }
     }
-    let kl = weighted / sum - (p.shift() - q.shift());
-    Position {
-        nll_base: -p.log_prob(base[token]),
-        nll: -q.log_prob(other[token]),
-        kl,
-        same_top: p.top == q.top,
-        shared_top_k: shared(base, other, k),
+
+    /// [`compare_logits`] with the same base.
+    pub fn compare(&self, other: &[f32], token: usize) -> Position {
+        let (p, q) = (&self.softmax, LogSoftmax::of(other));
+        // With logits a of the base and b of the other, ln p_i = a_i - s_p and ln q_i = b_i - s_q, where s is max plus
+        // ln of the sum. As the p_i add up to 1, both s leave the sum:
+        //   KL = sum_i p_i (ln p_i - ln q_i) = sum_i p_i (a_i - b_i) - (s_p - s_q),   p_i = e_i / sum_j e_j.
+        let weighted = sum_by_pairs(
+            self.logits,
+            other,
+            #[inline(always)]
+            |a, b| f64::from(exp(a - p.max)) * (f64::from(a) - f64::from(b)),
+        );
+        Position {
+            nll_base: -p.log_prob(self.logits[token]),
+            nll: -q.log_prob(other[token]),
+            kl: weighted / self.sum - (p.shift() - q.shift()),
+            same_top: p.top == q.top,
+            shared_top_k: n_shared(&self.top, other),
+        }
     }
+}
+
+/// `sum_i f(a_i, b_i)` in lanes that are added up one after the other: the same at every level.
+#[inline(always)]
+fn sum_by_pairs(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f64) -> f64 {
+    // Enough additions side by side that none waits for the one before it; in double precision, as divergences are small
+    // differences of large sums.
+    const LANES: usize = 16;
+    vectorize(
+        #[inline(always)]
+        || {
+            let mut lanes = [0.0f64; LANES];
+            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+            for (a, b) in a.iter().zip(b) {
+                for lane in 0..LANES {
+                    lanes[lane] += term(a[lane], b[lane]);
+                }
+            }
+            let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| term(*a, *b)).sum();
+            lanes.iter().sum::<f64>() + rest
+        },
+    )
 }
 
 /// Compares a prediction of the reference's logits file, (n_vocab) log-probabilities as
@@ -90,6 +144,8 @@ pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Po
 pub fn compare_packed(log_probs: &[f32], other: &[f32], token: usize, k: usize) -> Position {
     let q = LogSoftmax::of(other);
     let (mut kl, mut top) = (0.0f64, 0);
+    let mut most_likely = Vec::with_capacity(k);
+    top_k(log_probs, k, &mut most_likely);
     for (index, (&log_p, &logit)) in log_probs.iter().zip(other).enumerate() {
         if log_p > log_probs[top] {
             top = index;
@@ -104,7 +160,7 @@ pub fn compare_packed(log_probs: &[f32], other: &[f32], token: usize, k: usize) 
         nll: -q.log_prob(other[token]),
         kl,
         same_top: top == q.top,
-        shared_top_k: shared(log_probs, other, k),
+        shared_top_k: n_shared(&most_likely, other),
     }
 }
 
@@ -112,11 +168,11 @@ pub fn compare_packed(log_probs: &[f32], other: &[f32], token: usize, k: usize) 
 /// that is left out together is at most n_vocab * exp(-16), about 0.01 for 100,000 tokens.
 const LEAST_LOG_P: f32 = -16.0;
 
-fn shared(base: &[f32], other: &[f32], k: usize) -> u32 {
-    let (mut ours, mut theirs) = (Vec::with_capacity(k), Vec::with_capacity(k));
-    top_k(base, k, &mut ours);
-    top_k(other, k, &mut theirs);
-    ours.iter().filter(|(_, token)| theirs.iter().any(|(_, other)| other == token)).count() as u32
+/// How many of the base's most likely tokens are among as many of the other's.
+fn n_shared(top: &[(f32, u32)], other: &[f32]) -> u32 {
+    let mut theirs = Vec::with_capacity(top.len());
+    top_k(other, top.len(), &mut theirs);
+    top.iter().filter(|(_, token)| theirs.iter().any(|(_, other)| other == token)).count() as u32
 }
 
 /// Percentiles: the values below which a given share of all values is.

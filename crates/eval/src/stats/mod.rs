@@ -10,7 +10,7 @@ mod softmax;
 
 use serde::{Deserialize, Serialize};
 
-pub use divergence::{Comparison, Position, Quantiles, compare_logits, compare_packed};
+pub use divergence::{Comparison, Position, Prediction, Quantiles, compare_logits, compare_packed};
 pub use figures::{Figure, fixed};
 pub use softmax::LogSoftmax;
 

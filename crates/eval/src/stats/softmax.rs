@@ -1,6 +1,6 @@
 //! Logarithms of probabilities from logits.
 
-use crate::ops::log_sum_exp;
+use crate::ops::{log_sum_exp, smallest, vectorize};
 
 /// What turns the logits of one position into log-probabilities: `ln p_i = logit_i - shift`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,8 +21,11 @@ impl LogSoftmax {
         // ln p_i = a_i - ln sum_j exp(a_j) = a_i - (max + ln sum_j exp(a_j - max)): no term overflows, and the largest
         // is exp(0) = 1, so the logarithm is never that of 0.
         let (max, log_sum) = log_sum_exp(logits);
-        let min = logits.iter().copied().fold(f32::INFINITY, f32::min);
-        let top = logits.iter().position(|logit| *logit == max).unwrap_or(0);
+        let min = vectorize(
+            #[inline(always)]
+            || smallest(logits),
+        );
+        let top = first_with(logits, |logit| logit == max).unwrap_or(0);
         LogSoftmax { max, min, top, log_sum }
     }
 
@@ -37,20 +40,46 @@ impl LogSoftmax {
     }
 }
 
+/// Values that are looked at together.
+const TOGETHER: usize = 64;
+
+/// The first value of which something holds. Nearly always it holds of none of many, which a loop without an exit tells sooner.
+#[inline(always)]
+fn first_with(values: &[f32], holds: impl Fn(f32) -> bool) -> Option<usize> {
+    let (chunks, rest) = values.as_chunks::<TOGETHER>();
+    let chunk = vectorize(
+        #[inline(always)]
+        || chunks.iter().position(|chunk| chunk.iter().fold(false, |any, value| any | holds(*value))),
+    );
+    // Only here is the place among the values wanted.
+    let (first, part) = match chunk {
+        Some(at) => (at * TOGETHER, &chunks[at][..]),
+        None => (values.len() - rest.len(), rest),
+    };
+    part.iter().position(|value| holds(*value)).map(|at| first + at)
+}
+
 /// The tokens of the `k` largest values, in no order. Where values are equal the first counts.
 pub(super) fn top_k(values: &[f32], k: usize, kept: &mut Vec<(f32, u32)>) {
     kept.clear();
-    for (token, &value) in (0u32..).zip(values) {
-        if kept.len() < k {
-            kept.push((value, token));
-            kept.sort_by(|a, b| b.0.total_cmp(&a.0));
-        } else if kept.last().is_some_and(|last| value > last.0) {
-            // Kept values fall; the new one goes behind those that equal it, so the first of equals stays first. Few
-            // of a vocabulary come here, so that insertion costs less than a heap.
-            kept.pop();
-            let at = kept.partition_point(|other| other.0 >= value);
-            kept.insert(at, (value, token));
-        }
+    if k == 0 {
+        return;
+    }
+    for (token, &value) in (0u32..).zip(values).take(k) {
+        kept.push((value, token));
+    }
+    kept.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut at = kept.len();
+    // Few of a vocabulary are larger than the last that is kept, so that insertion costs less than a heap.
+    while let Some(last) = kept.last()
+        && let Some(next) = first_with(&values[at..], |value| value > last.0)
+    {
+        at += next;
+        // Kept values fall; the new one goes behind those that equal it, so the first of equals stays first.
+        kept.pop();
+        let place = kept.partition_point(|other| other.0 >= values[at]);
+        kept.insert(place, (values[at], at as u32));
+        at += 1;
     }
 }
 
@@ -77,5 +106,21 @@ mod tests {
         assert_eq!(kept, [(9.0, 3), (3.0, 0), (3.0, 2)]);
         top_k(&[1.0, 2.0], 5, &mut kept);
         assert_eq!(kept.len(), 2);
+        top_k(&[1.0, 2.0], 0, &mut kept);
+        assert!(kept.is_empty());
+    }
+
+    #[test]
+    fn the_largest_of_many_are_those_of_a_sort() {
+        let values: Vec<f32> = (0..5000).map(|i| (testkit::mix(3, i) % 700) as f32).collect();
+        let mut sorted: Vec<(f32, u32)> = values.iter().copied().zip(0..).collect();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut kept = Vec::new();
+        for k in [1, 10, 100] {
+            top_k(&values, k, &mut kept);
+            assert_eq!(kept, sorted[..k]);
+        }
+        let softmax = LogSoftmax::of(&values);
+        assert_eq!((softmax.top as u32, softmax.max, softmax.min), (sorted[0].1, sorted[0].0, 0.0));
     }
 }
