@@ -159,6 +159,11 @@ impl<'a, 'o> Pass<'a, 'o> {
         self.buffers.zeros(n_rows, width)
     }
 
+    /// Some rows of `from` (n, width): (indices.len(), width).
+    pub fn select_rows(&self, from: &Rows, indices: &[usize]) -> Rows {
+        self.buffers.select_rows(from, indices)
+    }
+
     /// Some columns of `from` (n, width): (n, columns.len()).
     pub fn columns(&self, from: &Rows, columns: Range<usize>) -> Rows {
         self.buffers.columns(from, columns)

@@ -18,6 +18,8 @@
 //!
 //! Source: `llm_graph_context::build_moe_ffn` of llama.cpp (llama-cpp-python 0.3.36).
 
+use rayon::prelude::*;
+
 use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
 use crate::{
     Error,
@@ -233,8 +235,11 @@ impl Experts {
         // Step 1: route. For each expert, the rows that go to it and their weights.
         let logits = self.router.run(routed_by, pass);
         let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
-        for (row, logits) in logits.rows().into_iter().enumerate() {
-            for (expert, weight) in self.routing.route(logits.to_vec()) {
+        // Rows are routed one by one, in any order; they are gathered in theirs.
+        let rows = logits.as_slice().par_chunks(logits.ncols().max(1)).with_min_len(16);
+        let chosen: Vec<_> = rows.map(|logits| self.routing.route(logits.to_vec())).collect();
+        for (row, chosen) in chosen.into_iter().enumerate() {
+            for (expert, weight) in chosen {
                 routed[expert].0.push(row);
                 routed[expert].1.push(weight);
             }
@@ -277,16 +282,15 @@ impl Experts {
     /// Gathers the rows of each expert, runs it, and adds what it gives to the rows of `out` that they came from.
     fn add_routed(&self, routed: &[Routed], h: &Rows, out: &mut Rows, pass: &mut Pass<'_, '_>) {
         for (expert, (rows, weights)) in routed.iter().enumerate().filter(|(_, (rows, _))| !rows.is_empty()) {
-            let mut x = h.select_rows(rows);
+            let mut x = pass.select_rows(h, rows);
             if self.scale_input {
                 x.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
             }
             pass.routed = Some(rows.clone());
             let y = self.run_one(expert, &x, pass);
             pass.routed = None;
-            for ((row, weight), y) in rows.iter().zip(weights).zip(y.rows()) {
-                out.row_mut(*row).scaled_add(if self.scale_input { 1.0 } else { *weight }, &y);
-            }
+            let ones = if self.scale_input { vec![1.0; rows.len()] } else { Vec::new() };
+            out.add_to_rows(rows, if self.scale_input { &ones } else { weights }, &y);
         }
     }
 

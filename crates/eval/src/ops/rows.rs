@@ -46,6 +46,27 @@ impl Rows {
         Rows { values: self.values.select(Axis(0), indices), buffers: None }
     }
 
+    /// `self_r <- self_r + scale_i * rows_i`, for the rows `r` of `to`, which ascend: rows (to.len(), width).
+    pub fn add_to_rows(&mut self, to: &[usize], scales: &[f32], rows: &Rows) {
+        // Rows of `self` that a thread adds to.
+        const ROWS: usize = 64;
+        let width = self.ncols().max(1);
+        self.as_mut_slice().par_chunks_mut(width * ROWS).enumerate().for_each(|(chunk, own)| {
+            let first = chunk * ROWS;
+            // Rows ascend, so that those of a chunk lie together.
+            let among = to.partition_point(|row| *row < first)..to.partition_point(|row| *row < first + ROWS);
+            let each = to[among.clone()].iter().zip(&scales[among.clone()]);
+            let rows = rows.as_slice().chunks_exact(width).skip(among.start);
+            for ((row, scale), from) in each.zip(rows) {
+                let own = &mut own[(row - first) * width..][..width];
+                vectorize(
+                    #[inline(always)]
+                    || own.iter_mut().zip(from).for_each(|(own, x)| *own += scale * x),
+                );
+            }
+        });
+    }
+
     /// The same, to be kept for longer than one pass: its memory goes back to nobody.
     pub fn detached(mut self) -> Rows {
         self.buffers = None;
@@ -107,7 +128,9 @@ impl DerefMut for Rows {
 
 impl AddAssign<&Rows> for Rows {
     fn add_assign(&mut self, other: &Rows) {
-        self.values += &other.values;
+        assert_eq!(self.dim(), other.dim(), "sums are of the same shape");
+        // By all threads; a factor of 1 changes no bit.
+        self.add_scaled(1.0, other);
     }
 }
 
@@ -174,6 +197,21 @@ impl Buffers {
         rows
     }
 
+    /// Some rows of `from`: (indices.len(), width).
+    pub fn select_rows(&self, from: &Rows, indices: &[usize]) -> Rows {
+        // Copies of some hundred kilobytes are worth a task.
+        const ROWS: usize = 64;
+        let width = from.ncols().max(1);
+        let mut rows = self.rows(indices.len(), from.ncols());
+        let to = rows.as_mut_slice().par_chunks_mut(width * ROWS);
+        to.zip(indices.par_chunks(ROWS)).for_each(|(to, indices)| {
+            for (to, index) in to.chunks_exact_mut(width).zip(indices) {
+                to.copy_from_slice(&from.as_slice()[index * width..(index + 1) * width]);
+            }
+        });
+        rows
+    }
+
     /// Some columns of `from` (n, width): (n, columns.len()).
     pub fn columns(&self, from: &Rows, columns: Range<usize>) -> Rows {
         let mut rows = self.rows(from.nrows(), columns.len());
@@ -212,5 +250,19 @@ mod tests {
         assert_eq!(buffers.free().len(), 0);
         assert_eq!(buffers.zeros(2, 2).as_slice(), [0.0; 4]);
         assert_eq!(buffers.free().len(), 1);
+    }
+
+    #[test]
+    fn rows_that_are_gathered_are_added_where_they_came_from() {
+        let from = Rows::from_vec(200, 3, (0u16..600).map(f32::from).collect());
+        let indices: Vec<usize> = (0..200).filter(|row| row % 3 != 1).collect();
+        let scales: Vec<f32> = indices.iter().map(|row| (row % 5) as f32).collect();
+        let gathered = Buffers::default().select_rows(&from, &indices);
+        let mut sum = from.clone();
+        sum.add_to_rows(&indices, &scales, &gathered);
+        for (row, (sum, from)) in sum.rows().into_iter().zip(from.rows()).enumerate() {
+            let scale = if row % 3 == 1 { 0.0 } else { (row % 5) as f32 };
+            assert_eq!(sum, from.mapv(|x| x + scale * x), "{row}");
+        }
     }
 }
