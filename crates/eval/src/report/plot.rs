@@ -15,6 +15,11 @@ pub struct Plotted {
     pub cost: f64,
 }
 
+/// Colours for bright pages and for dark ones: a picture in a page asks the browser, and has a ground of its own either way.
+const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.faint{fill:#5a636d}.ink{fill:#22262b}.point{fill:#1f6feb}\
+    @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.faint{fill:#98a2ac}.ink{fill:#e4e7ea}\
+    .point{fill:#6cb0ff}}</style>\n";
+
 /// An SVG picture of sizes (across) and costs (up, logarithmic): no scripts, no fonts from elsewhere.
 pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     let gigabytes = |file: &Plotted| file.bytes as f64 / 1e9;
@@ -29,13 +34,13 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     let Chart { width, height, left, right, top, bottom, .. } = chart;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
+         {STYLE}<rect width=\"{width}\" height=\"{height}\" class=\"paper\"/>\n"
     );
     // Writing to a string cannot fail.
     for tick in &chart.x_ticks {
         let _ = writeln!(
             svg,
-            "<path d=\"M{0} {top}V{bottom}\" stroke=\"#ddd\"/><text x=\"{0}\" y=\"{1}\" text-anchor=\"middle\" fill=\"#444\">{2}</text>",
+            "<path d=\"M{0} {top}V{bottom}\" class=\"rule\"/><text x=\"{0}\" y=\"{1}\" text-anchor=\"middle\" class=\"faint\">{2}</text>",
             tick.at,
             bottom + 16.0,
             escaped(&tick.label)
@@ -44,7 +49,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     for tick in &chart.y_ticks {
         let _ = writeln!(
             svg,
-            "<path d=\"M{left} {0}H{right}\" stroke=\"#ddd\"/><text x=\"{1}\" y=\"{2}\" text-anchor=\"end\" fill=\"#444\">{3}</text>",
+            "<path d=\"M{left} {0}H{right}\" class=\"rule\"/><text x=\"{1}\" y=\"{2}\" text-anchor=\"end\" class=\"faint\">{3}</text>",
             tick.at,
             left - 6.0,
             tick.at + 4.0,
@@ -56,7 +61,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
         let (at, anchor) = if point.is_far { (point.x - 8.0, "end") } else { (point.x + 8.0, "start") };
         let _ = writeln!(
             svg,
-            "<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"#1f6feb\"/><text x=\"{at}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+            "<circle cx=\"{}\" cy=\"{}\" r=\"4\" class=\"point\"/><text x=\"{at}\" y=\"{}\" text-anchor=\"{anchor}\" class=\"ink\">{}</text>",
             point.x,
             point.y,
             point.y + 4.0,
@@ -65,8 +70,8 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\" fill=\"#444\">{}</text>\n\
-         <text x=\"{left}\" y=\"{}\" fill=\"#444\">{}</text>\n</svg>",
+        "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\" class=\"faint\">{}</text>\n\
+         <text x=\"{left}\" y=\"{}\" class=\"faint\">{}</text>\n</svg>",
         height - 6.0,
         escaped(&chart.x_label),
         top + 2.0,
@@ -89,6 +94,7 @@ mod tests {
         let file = |name: &str, bytes, cost| Plotted { name: name.to_owned(), bytes, cost };
         let svg = size_plot(&[file("Q2_K", 1_000_000, 0.3), file("a<b", 2_000_000, 0.001)], "divergence");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains("(prefers-color-scheme:dark)") && !svg.contains("fill=\"#"), "{svg}");
         assert!(svg.contains(">Q2_K</text>") && svg.contains(">a&lt;b</text>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2);
         // What cannot be drawn is left out, and nothing at all is a picture too.
