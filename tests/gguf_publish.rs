@@ -314,18 +314,73 @@ fn windows_are_added_and_types_too() {
     assert_eq!(whole["evaluation"]["windows"], 9);
 }
 
+/// The only file of a folder whose name ends so.
+fn only_file(sandbox: &Sandbox, folder: &str, end: &str) -> String {
+    let names = fs::read_dir(sandbox.path(folder)).unwrap().map(|it| it.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    let found: Vec<&String> = names.iter().filter(|name| name.ends_with(end)).collect();
+    assert_eq!(found.len(), 1, "{end} of {names:?}");
+    format!("{folder}/{}", found[0])
+}
+
+/// A file of a publication is what `gguf-convert` makes of the same, byte for byte, and is found right by `gguf-inspect verify`.
+fn is_converted(sandbox: &Sandbox, file: &str, src: &str, options: &[&str]) {
+    let args = [&[src, "expected.gguf", "--force", "-q"][..], options].concat();
+    let ran = sandbox.convert(&args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let same = fs::read(sandbox.path(file)).unwrap() == fs::read(sandbox.path("expected.gguf")).unwrap();
+    assert!(same, "{file} is not what gguf-convert makes of {src}");
+    let ran = sandbox.inspect(&["verify", file]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+}
+
+/// All files of a ladder are those that `gguf-quantize` makes of the base, and are found right.
+fn are_quantized(sandbox: &Sandbox, folder: &str, base: &str) {
+    for rung in results(sandbox, folder)["rungs"].as_array().unwrap() {
+        let file = format!("{folder}/{}", rung["files"][0]["name"].as_str().unwrap());
+        let ran = sandbox.inspect(&["verify", &file]);
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        // The name of the matrix is one of the file's keys.
+        let quantized = sandbox
+            .command(env!("CARGO_BIN_EXE_gguf-quantize"))
+            .args(["--imatrix", "imatrix.gguf", "--force", "-q"])
+            .args([sandbox.path(base).to_str().unwrap(), sandbox.path("expected.gguf").to_str().unwrap()])
+            .arg(rung["type"].as_str().unwrap())
+            .current_dir(sandbox.path(folder))
+            .output()
+            .unwrap();
+        assert!(quantized.status.success(), "{}", String::from_utf8_lossy(&quantized.stderr));
+        let same = fs::read(sandbox.path(&file)).unwrap() == fs::read(sandbox.path("expected.gguf")).unwrap();
+        assert!(same, "{file}");
+    }
+}
+
 #[test]
-fn mixtures_encoders_and_eyes_are_published() {
-    for (sandbox, name) in
-        [(Sandbox::with_golden("mixtral"), "mixtral"), (Sandbox::with_golden("bert"), "bert")]
-    {
+fn mixtures_and_encoders_are_published() {
+    for (name, key, other) in [
+        ("mixtral", "predictions", "vectors"),
+        ("bert", "vectors", "predictions"),
+        ("jamba", "predictions", "vectors"),
+    ] {
+        let sandbox = Sandbox::with_golden(name);
         write_texts(&sandbox);
-        let ran = publish(&sandbox, &[name, "out/pub", "-t", "q8_0,q5_0"]);
+        let ran = publish(&sandbox, &[name, "out/pub", "-t", "q8_0,q5_0", "--base", "bf16"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+        let base = only_file(&sandbox, "out/pub.work", ".gguf");
+        is_converted(&sandbox, &base, name, &["--type", "bf16"]);
+        are_quantized(&sandbox, "out/pub", &base);
         let results = results(&sandbox, "out/pub");
-        let key = if name == "bert" { "vectors" } else { "predictions" };
         for rung in results["rungs"].as_array().unwrap() {
-            assert!(rung[key].is_object(), "{name}: {rung}");
+            assert!(rung[key].is_object() && rung[other].is_null(), "{name}: {rung}");
+        }
+        // What 8 bits cost is less than what 5 do.
+        let field = if key == "vectors" { "distance" } else { "divergence" };
+        let cost = |index: usize| results["rungs"][index][key][field]["value"].as_f64().unwrap();
+        assert!(cost(0) < cost(1) && cost(0) >= 0.0, "{name}: {} {}", cost(0), cost(1));
+        if name == "mixtral" {
+            // Every expert has its own sums.
+            let listed = sandbox.inspect(&["show", "out/pub/imatrix.gguf"]);
+            assert!(listed.stdout.contains("ffn_down_exps"), "{}", listed.stdout);
         }
     }
 }
@@ -334,14 +389,47 @@ fn mixtures_encoders_and_eyes_are_published() {
 fn a_projector_lies_beside_its_model() {
     let sandbox = Sandbox::with_vision("gemma3");
     write_texts(&sandbox);
-    let ran = publish(&sandbox, &["gemma3", "pub", "-t", "q8_0"]);
+    let ran = publish(&sandbox, &["gemma3", "pub", "-t", "q8_0,q5_0", "--base", "bf16"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let results = results(&sandbox, "pub");
     let name = results["sidecars"][0]["name"].as_str().unwrap();
-    assert!(name.starts_with("mmproj-"), "{name}");
-    assert!(sandbox.path("pub").join(name).is_file());
+    assert!(name.starts_with("mmproj-") && results["sidecars"][0]["kind"] == "projector", "{name}");
+    let base = only_file(&sandbox, "pub.work", ".gguf");
+    is_converted(&sandbox, &base, "gemma3", &["--type", "bf16"]);
+    is_converted(&sandbox, &format!("pub/{name}"), "gemma3", &["--type", "f16", "--mmproj"]);
+    are_quantized(&sandbox, "pub", &base);
     let card = fs::read_to_string(sandbox.path("pub/README.md")).unwrap();
     assert!(card.contains("pipeline_tag: \"image-text-to-text\"") && card.contains(name), "{card}");
+    let sums = fs::read_to_string(sandbox.path("pub/SHA256SUMS")).unwrap();
+    assert!(sums.contains(name), "{sums}");
+}
+
+#[test]
+fn drafts_lie_beside_their_model() {
+    let sandbox = Sandbox::with_golden("llama-llama3");
+    write_texts(&sandbox);
+    common::copy_folder(&testkit::checkpoint("eagle3"), &sandbox.path("eagle3"));
+    let call = ["llama-llama3", "out/pub", "-t", "q8_0", "--draft", "eagle3"];
+    let ran = publish(&sandbox, &call);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let results = results(&sandbox, "out/pub");
+    let sidecar = &results["sidecars"][0];
+    assert_eq!(sidecar["kind"], "draft");
+    let file = format!("out/pub/{}", sidecar["name"].as_str().unwrap());
+    let options = ["--target-model-dir", "llama-llama3", "--type", "bf16"];
+    is_converted(&sandbox, &file, "eagle3", &options);
+    let again = publish(&sandbox, &call);
+    assert_eq!((again.code, again.stderr.contains("draft:")), (Some(0), false), "{}", again.stderr);
+    // One of the same name is not overwritten by another.
+    fs::rename(sandbox.path("eagle3"), sandbox.path("second")).unwrap();
+    common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("again/llama-llama3"));
+    let ran = publish(&sandbox, &["llama-llama3", "out/two", "-t", "bf16", "--draft", "again/llama-llama3"]);
+    assert_eq!(
+        (ran.code, ran.stderr.contains("the name of another file")),
+        (Some(1), true),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -323,6 +323,11 @@ impl Model {
         (most_rows.min(most_bytes / row_bytes) / context.max(1)).max(1)
     }
 
+    /// Bytes of what lies between layers while sequences of so many tokens run together, about.
+    pub fn bytes_at_once(&self, context: usize) -> usize {
+        self.sequences_at_once(context) * context * self.prepared.row_floats * size_of::<f32>()
+    }
+
     /// How many rows of logits to ask for at once, so that they take at most 64 MB.
     pub fn logit_rows_at_once(&self) -> usize {
         const BYTES: usize = 64 << 20;

@@ -47,6 +47,9 @@ pub struct PublishArgs {
     /// Tokens of the context for --fit, and one of the lengths in the card.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     ctx: Option<u64>,
+    /// A draft of the model to publish beside it (EAGLE 3, DFlash, DSpark): its checkpoint folder. Several if given several times.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub draft: Vec<PathBuf>,
     /// The type of the base; by default what the checkpoint stores, if it is f32, f16 or bf16, else bf16.
     #[arg(long, value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true)]
     pub base: Option<&'static Recipe>,

@@ -63,22 +63,41 @@ impl Source {
         }
     }
 
-    /// What its bytes depend on: files with their sizes and times.
+    /// The state of the repository that it comes from.
+    pub fn commit(&self) -> Option<String> {
+        match self {
+            Source::Checkpoint(it) => it.hub.commit(),
+            Source::Gguf(_) => None,
+        }
+    }
+
+    /// What its bytes depend on.
     ///
     /// # Errors
-    /// A file that cannot be looked at.
+    /// As [`state_of`].
     pub fn state(&self, src: &Path) -> Result<Value, Failure> {
-        let files = match self {
-            Source::Checkpoint(it) if !it.hub.folder.path().is_dir() => {
-                return Ok(json!(src.to_string_lossy()));
-            }
-            Source::Checkpoint(it) => InputFile::all_of(it.hub.folder.path()),
-            Source::Gguf(path) => InputFile::all_of(path),
-        };
-        let files = files.map_err(|error| Failure::cannot_open(src, error))?;
-        let of = |file: &InputFile| json!([file.name, file.n_bytes, file.modified, file.tag]);
-        Ok(files.iter().map(of).collect())
+        match self {
+            Source::Checkpoint(it) => state_of(src, &it.hub),
+            Source::Gguf(path) => state_of_files(src, path),
+        }
     }
+}
+
+/// What the bytes of a checkpoint depend on: files with their sizes and times; of the Hub, its address and commit.
+///
+/// # Errors
+/// A file that cannot be looked at.
+pub fn state_of(src: &Path, hub: &hub::Input) -> Result<Value, Failure> {
+    match hub.commit() {
+        Some(commit) => Ok(json!([src.to_string_lossy(), commit])),
+        None => state_of_files(src, hub.folder.path()),
+    }
+}
+
+fn state_of_files(src: &Path, path: &Path) -> Result<Value, Failure> {
+    let files = InputFile::all_of(path).map_err(|error| Failure::cannot_open(src, error))?;
+    let of = |file: &InputFile| json!([file.name, file.n_bytes, file.modified, file.tag]);
+    Ok(files.iter().map(of).collect())
 }
 
 /// Whether the error says that the class is one of text alone.

@@ -78,7 +78,7 @@ fn files(results: &Results) -> String {
         let n_more = rung.files.len().saturating_sub(1);
         let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
         let mut cells = vec![
-            format!("[{0}]({0}){more}", escaped(name)),
+            linked(name) + &more,
             rung.r#type.clone(),
             fixed(rung.bits_per_weight, 2),
             human_bytes(rung.bytes),
@@ -98,9 +98,8 @@ fn files(results: &Results) -> String {
         text += &row(&cells);
     }
     for sidecar in &results.sidecars {
-        let mut cells =
-            vec![format!("[{0}]({0})", escaped(&sidecar.name)), "projector".to_owned(), String::new()];
-        cells.push(human_bytes(sidecar.bytes));
+        let mut cells = vec![linked(&sidecar.file.name), sidecar.kind.to_owned(), String::new()];
+        cells.push(human_bytes(sidecar.file.bytes));
         cells.resize(header.len(), String::new());
         text += &row(&cells);
     }
@@ -128,7 +127,7 @@ fn files(results: &Results) -> String {
     for rung in &results.rungs {
         if let Some(better) = &rung.dominated_by {
             let what = if rung.left_out { "is left out" } else { "has no use" };
-            text += &format!("\n{} {what}: {better} is no larger and predicts no worse.\n", rung.r#type);
+            text += &format!("\n{} {what}: {better} is no larger and predicts better.\n", rung.r#type);
         }
     }
     text
@@ -221,6 +220,16 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
+/// A file's name that leads to it.
+fn linked(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    let target: String = name
+        .bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    format!("[{}]({target})", escaped(name))
+}
+
 /// For the plot and the card: what a type costs, if it was measured.
 pub fn cost(rung: &Rung) -> Option<f64> {
     let predictions = rung.predictions.as_ref().map(|found| found.divergence.value);
@@ -234,6 +243,7 @@ mod tests {
     #[test]
     fn text_of_strangers_is_no_markup() {
         assert_eq!(escaped("a|b\n# c <script>"), "a\\|b # c \\<script\\>");
+        assert_eq!(linked("a b(1)-Q8_0.gguf"), "[a b(1)-Q8_0.gguf](a%20b%281%29-Q8_0.gguf)");
         assert_eq!(quoted("it's here"), r"'it'\''s here'");
         assert_eq!(with_error(Estimate { value: 0.98765, error: 0.00123 }, 100.0, 2), "98.77 ± 0.12");
     }

@@ -11,7 +11,7 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let card =
         |key: &str| source.card().and_then(|card| card.get(key)).and_then(Json::as_str).map(str::to_owned);
-    let (repo, commit) = repo(args);
+    let repo = repo(args);
     let languages = metadata.texts("general.languages").ok().flatten();
     let languages = languages.iter().flat_map(|texts| texts.iter());
     ModelFacts {
@@ -20,7 +20,7 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
         parameters: model.file().tensors().map(|(_, info)| info.shape.n_elems()).sum(),
         context_length: model.context_length() as u64,
         base_model: args.base_model.clone().or(repo),
-        commit,
+        commit: source.commit(),
         license: text("general.license").or(card("license")),
         license_name: text("general.license.name").or(card("license_name")),
         license_link: text("general.license.link").or(card("license_link")),
@@ -29,14 +29,11 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
     }
 }
 
-/// `OWNER/NAME` and the revision of an address of the Hub.
-fn repo(args: &PublishArgs) -> (Option<String>, Option<String>) {
+/// `OWNER/NAME` of an address of the Hub.
+fn repo(args: &PublishArgs) -> Option<String> {
     let text = args.src.to_string_lossy();
-    let Some(address) = text.strip_prefix("hf://") else { return (None, None) };
-    match address.split_once('@') {
-        Some((repo, revision)) => (Some(repo.to_owned()), Some(revision.to_owned())),
-        None => (Some(address.to_owned()), None),
-    }
+    let address = text.strip_prefix("hf://")?;
+    Some(address.split_once('@').map_or(address, |(repo, _)| repo).to_owned())
 }
 
 /// What the model is for, where its source does not say it.

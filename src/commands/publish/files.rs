@@ -1,4 +1,4 @@
-//! All files of the ladder from one read of the base, and the projector beside them.
+//! All files of the ladder from one read of the base, and projectors and drafts beside them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use convert::{
 };
 use eval::memory::Demand;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     base::{self, Base},
@@ -64,6 +64,8 @@ pub struct Wanted<'a> {
     pub split_max_size: u64,
     /// What they depend on beside their types.
     pub fingerprint: &'a str,
+    /// What is to be measured of which files, where those that have no use are left out: such a file need not be there again.
+    pub dropping: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
@@ -92,9 +94,10 @@ pub fn make(
         fingerprint(&json!(["file", writing.program, wanted.fingerprint, recipe.name, wanted.split_max_size]))
     };
     let standing = |work: &Work, recipe: &Recipe| {
-        let told = work
-            .standing(&stage(recipe), &digest(recipe))
-            .or(work.standing(&dropped(recipe), &digest(recipe)));
+        let told = work.standing(&stage(recipe), &digest(recipe)).or_else(|| {
+            let of = dropped_fingerprint(&digest(recipe), wanted.dropping?);
+            work.standing(&dropped(recipe), &of)
+        });
         told.and_then(|told| Told::deserialize(told).ok())
     };
     let missing: Vec<&'static Recipe> =
@@ -164,6 +167,11 @@ fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> R
 /// The stage of a file that was made, measured, and is not to be published.
 pub fn dropped(recipe: &Recipe) -> String {
     format!("dropped {}", recipe.canonical_name())
+}
+
+/// What that depends on: a file, and what is measured of which files.
+pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
+    fingerprint(&json!(["dropped", file, dropping]))
 }
 
 fn told_of_base(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<Told, Failure> {
@@ -239,31 +247,48 @@ pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<
     Ok(planned.files().iter().zip(types).map(rung).collect())
 }
 
-/// Makes the projector's file, unless it stands.
+/// A file beside the model: what it is, and how it is made.
+pub struct Sidecar<'a> {
+    /// What people call it.
+    pub kind: &'static str,
+    /// What it is made of.
+    pub src: &'a Path,
+    pub recipe: &'static Recipe,
+    /// What its bytes depend on.
+    pub of: Value,
+}
+
+/// Makes the file of a sidecar, unless it stands.
 ///
 /// # Errors
-/// Whatever stopped the conversion.
-pub fn projector(
-    folder: &source::Folder,
-    src: &Path,
-    fingerprint_of_base: &str,
-    out: &Path,
+/// Whatever stopped the conversion; [`Failure`] with a name that one of `taken` has.
+pub fn sidecar(
+    sidecar: &Sidecar<'_>,
+    input: impl FnOnce() -> Result<CheckpointInput, convert::Error>,
+    (out, taken): (&Path, &[Told]),
     writing: &Writing<'_>,
     work: &mut Work,
     ui: &Ui,
 ) -> Result<Told, Failure> {
-    // What llama.cpp's users have beside a model.
-    let recipe = Recipe::from_name("f16").map_err(Failure::new)?;
-    let digest = fingerprint(&json!(["projector", writing.program, fingerprint_of_base]));
-    if let Some(told) = work.standing("projector", &digest).and_then(|told| Told::deserialize(told).ok()) {
+    let &Sidecar { kind, src, recipe, ref of } = sidecar;
+    let stage = format!("{kind} {}", src.display());
+    let digest = fingerprint(&json!([kind, writing.program, recipe.name, of]));
+    if let Some(told) = work.standing(&stage, &digest).and_then(|told| Told::deserialize(told).ok()) {
         return Ok(told);
     }
-    let input = CheckpointInput::open_projector(folder.clone(), &arch::Options::default())
-        .map_err(|error| failure(src, error))?;
+    ui.status(&format!("{kind}: {}", recipe.canonical_name()));
+    let input = input().map_err(|error| failure(src, error))?;
     let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
+    let planned = conversion.plan().map_err(|error| failure(src, error))?;
+    for path in planned.paths(Some(out)).map_err(|error| failure(src, error))? {
+        if taken.iter().any(|told| told.paths.contains(&path)) {
+            return Err(Failure::at(&path, format_args!("the {kind} would have the name of another file")));
+        }
+    }
+    drop(planned);
     let written = write(&conversion, (src, out), &digest, writing, ui)?;
     let told = Told::of(&written.iter().collect::<Vec<_>>(), digest.clone())?;
     let paths = told.paths.clone();
-    work.done("projector", &digest, &paths, serde_json::to_value(&told).map_err(Failure::new)?)?;
+    work.done(&stage, &digest, &paths, serde_json::to_value(&told).map_err(Failure::new)?)?;
     Ok(told)
 }

@@ -3,7 +3,11 @@
 //! What is kept is what [`Position`] says of each token, 29 bytes, never a file of logits; so windows can be added later, and only
 //! those are run. Windows run in groups that begin at fixed places, so that a stopped measurement gives the same bytes.
 
-use std::{fs, path::Path, sync::atomic::Ordering};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
 use eval::{
     Model,
@@ -89,11 +93,7 @@ pub fn measure(
         return vectors(base, files, on, args, ui);
     }
     let of_window = on.windows.first().map_or(0, |window| window.counted.len()) * Position::STORED_BYTES;
-    let store = |file: &Told| {
-        let activations = args.activations.unwrap_or_default().name();
-        let of = json!([base_fingerprint, file.fingerprint, on.digest, on.context, activations, TOP_K]);
-        work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
-    };
+    let store = |file: &Told| store(base_fingerprint, file, on, args, work);
     let mut positions: Vec<Vec<u8>> =
         files.iter().map(|file| fs::read(store(file)).unwrap_or_default()).collect();
     // A group of windows runs together, and one that is not whole is run again when there are more windows.
@@ -113,7 +113,7 @@ pub fn measure(
         let others =
             which.iter().map(|i| open(files[*i].first(), args, ui)).collect::<Result<Vec<_>, Failure>>()?;
         if !told {
-            tell_memory(base, &others, ui);
+            tell_memory(base, &others, on.context, ui);
             told = true;
         }
         let mut progress = ProgressLine::from("windows", first, next);
@@ -152,12 +152,20 @@ pub fn measure(
     Ok(Measured { positions, vectors: Vec::new(), windows: wanted })
 }
 
+/// Where the positions of a file are kept.
+pub fn store(base_fingerprint: &str, file: &Told, on: &On<'_>, args: &RunArgs, work: &Work) -> PathBuf {
+    let activations = args.activations.unwrap_or_default().name();
+    let of = json!([base_fingerprint, file.fingerprint, on.digest, on.context, activations, TOP_K]);
+    work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
+}
+
 /// Says what a measurement needs: files are mapped, and rows of a few windows are in memory.
-fn tell_memory(base: &Model, others: &[Model], ui: &Ui) {
+fn tell_memory(base: &Model, others: &[Model], context: usize, ui: &Ui) {
     let bytes = |model: &Model| model.file().tensors().map(|(_, info)| info.n_bytes).sum::<u64>();
     let mapped: u64 = bytes(base) + others.iter().map(bytes).sum::<u64>();
-    // Rows between layers, bounded by `sequences_at_once`, and logits of the base and of one file, by `logit_rows_at_once`.
-    let rows = (200u64 + 2 * 64) << 20;
+    // Rows between layers of one model at a time, and logits of the base and of one file.
+    let logits = 2 * base.logit_rows_at_once() * base.n_vocab() * size_of::<f32>();
+    let rows = (base.bytes_at_once(context) + logits) as u64;
     ui.status(&format!(
         "measures {} files beside the base: {} mapped, about {} of memory beside them",
         others.len(),
@@ -248,14 +256,35 @@ fn hash(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// For each file the first that is no larger and no worse, and in one of both better, if there is one: (bytes, cost) of each.
-pub fn dominated(files: &[(u64, f64)]) -> Vec<Option<usize>> {
-    let by = |(bytes, cost): (u64, f64)| {
-        files
-            .iter()
-            .position(|other| other.0 <= bytes && other.1 <= cost && (other.0 < bytes || other.1 < cost))
+/// For each file the first that is no larger and surely better, if there is one: bytes of each, and by how much the second of two
+/// costs more than the first.
+pub fn dominated(bytes: &[u64], excess: impl Fn(usize, usize) -> Estimate) -> Vec<Option<usize>> {
+    // Twice the standard error: what another text would turn round is not told.
+    let is_surely_better = |other: usize, file: usize| {
+        let Estimate { value, error } = excess(other, file);
+        value > 2.0 * error
     };
-    files.iter().map(|file| by(*file)).collect()
+    let by = |file: usize| {
+        (0..bytes.len()).find(|other| bytes[*other] <= bytes[file] && is_surely_better(*other, file))
+    };
+    (0..bytes.len()).map(by).collect()
+}
+
+impl Measured {
+    /// By how much the second file of two costs more than the first. Positions are compared one by one: both find the same ones
+    /// hard, so that the difference is known better than either cost.
+    pub fn excess(&self, first: usize, second: usize) -> Estimate {
+        match (self.positions.get(first), self.positions.get(second)) {
+            (Some(first), Some(second)) => Estimate::mean(first.iter().zip(second).map(|(a, b)| b.kl - a.kl)),
+            _ => match (self.vectors.get(first), self.vectors.get(second)) {
+                (Some(first), Some(second)) => {
+                    let (a, b) = (first.distance, second.distance);
+                    Estimate { value: b.value - a.value, error: a.error.hypot(b.error) }
+                }
+                _ => Estimate::default(),
+            },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -264,10 +293,15 @@ mod tests {
 
     #[test]
     fn larger_and_worse_is_dominated() {
+        let of = |files: &[(u64, f64)], error: f64| {
+            let bytes: Vec<u64> = files.iter().map(|file| file.0).collect();
+            dominated(&bytes, |a, b| Estimate { value: files[b].1 - files[a].1, error })
+        };
         let files = [(100, 0.5), (200, 0.1), (300, 0.2), (400, 0.05), (400, 0.05)];
-        assert_eq!(dominated(&files), [None, None, Some(1), None, None]);
-        assert_eq!(dominated(&[(100, 0.5), (100, 0.4)]), [Some(1), None]);
-        assert_eq!(dominated(&[(100, f64::NAN), (200, 0.1)]), [None, None]);
+        assert_eq!(of(&files, 0.0), [None, None, Some(1), None, None]);
+        assert_eq!(of(&files, 0.06), [None; 5], "a difference that may be chance");
+        assert_eq!(of(&[(100, 0.5), (100, 0.4)], 0.0), [Some(1), None]);
+        assert_eq!(of(&[(100, f64::NAN), (200, 0.1)], 0.0), [None, None]);
     }
 
     #[test]

@@ -21,10 +21,11 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::{ArgMatches, Args as _, FromArgMatches};
-use convert::{RunOptions, recipes::Recipe};
+use convert::{CheckpointInput, RunOptions, recipes::Recipe};
 use eval::{
     memory::{Demand, Use},
     report::{FileReport, Plotted, Report, html, kl_by_place, size_plot},
@@ -39,7 +40,7 @@ use self::{
     card::{PLOT, REPORT, RESULTS, SUMS, card, cost},
     files::Told,
     measure::{Figures, Measured, On, dominated, measure},
-    results::{BaseFacts, Evaluation, Memory, PublishedFile, Results, Rung},
+    results::{BaseFacts, Evaluation, Memory, PublishedFile, PublishedSidecar, Results, Rung},
     texts::{For, Text},
     work::{Work, fingerprint, sha256_of},
     write::Writing,
@@ -47,7 +48,9 @@ use self::{
 use crate::{
     commands::{
         Command,
-        shared::{call::Call, cpu_level::cpu_level, eval_model, outputs::write_result},
+        shared::{
+            call::Call, conversion_run::failure, cpu_level::cpu_level, eval_model, hub, outputs::write_result,
+        },
         verify,
     },
     failure::Failure,
@@ -70,6 +73,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let out = args.dir.as_path();
     check_folder(out, &args)?;
     let source = Source::open(&args.src, out, ui)?;
+    if let (Source::Gguf(_), Some(_)) = (&source, args.base) {
+        return Err(Failure::usage("--base is for a checkpoint; a GGUF file is the base as it is"));
+    }
     let mut work = Work::open(out)?;
     let program = Call { binary: COMMAND.binary, ..Call::default() }.program();
     let options = RunOptions::default().threads(args.run.threads).level(cpu_level()?);
@@ -104,6 +110,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         false => {
             let mut text = texts::read(&model, &args.calibration, For::Calibration, args.context())?;
             text.windows.truncate(args.imatrix_windows.map_or(usize::MAX, |n| n as usize));
+            if args.calibration.is_empty() {
+                tell_small(&text, "importance is that of", "--calibration", ui);
+            }
             let activations = args.run.activations.unwrap_or_default().name();
             let of = json!([
                 "imatrix",
@@ -121,34 +130,38 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let matrix = importance.as_ref().map(|_| importance::read(&out.join(importance::NAME))).transpose()?;
     let of_files = json!([base.fingerprint, importance.as_ref().map(|(_, digest)| digest)]);
+    let mut text = texts::read(&model, args.eval.as_slice(), For::Evaluation, args.context())?;
+    text.windows.truncate(args.windows as usize);
+    if args.eval.is_empty() {
+        tell_small(&text, "figures are of", "--eval", ui);
+    }
+    let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
+    let names: Vec<&str> = types.iter().map(|recipe| recipe.name).collect();
+    let activations = args.run.activations.unwrap_or_default().name();
+    let dropping = fingerprint(&json!([names, text.digest, text.windows.len(), args.context, activations]));
     let wanted = files::Wanted {
         types: &types,
         imatrix: matrix.as_ref(),
         split_max_size: args.split_max_size,
         fingerprint: &fingerprint(&of_files),
+        dropping: args.drop_dominated.then_some(dropping.as_str()),
     };
     let told = files::make(&base, &wanted, out, &writing, &mut work, ui)?;
-    let mut sidecars = Vec::new();
-    if let Source::Checkpoint(checkpoint) = &source
-        && checkpoint.projector.is_some()
-    {
-        let folder = &checkpoint.hub.folder;
-        sidecars.push(files::projector(folder, &args.src, &base.fingerprint, out, &writing, &mut work, ui)?);
-    }
+    let sidecars = sidecars(&source, &base, &args, (out, &told), &writing, &mut work, ui)?;
 
     // What it cost.
-    let mut text = texts::read(&model, args.eval.as_slice(), For::Evaluation, args.context())?;
-    text.windows.truncate(args.windows as usize);
-    let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
     let measured = measure((&model, base.fingerprint.as_str()), &told, &on, &args.run, &work, ui)?;
 
     let mut publication = Publication { out, base: &base, model: &model, args: &args, work, ui };
     let mut rungs = publication.rungs(&told, &measured)?;
-    publication.tell_dominated(&mut rungs, &told)?;
-    publication.verify(&rungs, &told, &sidecars)?;
+    publication.tell_dominated(&mut rungs, &told, &measured, (&on, &dropping))?;
+    publication.verify(&rungs, &told, sidecars.iter().map(|(_, told)| told))?;
     publication.digest(&mut rungs, &told)?;
-    let sidecars =
-        sidecars.iter().map(|file| publication.published(file)).collect::<Result<Vec<_>, Failure>>()?;
+    let mut published = Vec::new();
+    for &(kind, ref told) in &sidecars {
+        let files = publication.published(told)?;
+        published.extend(files.into_iter().map(|file| PublishedSidecar { kind, file }));
+    }
     let results = Results {
         format: "gguf-publish results",
         version: 1,
@@ -166,7 +179,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         importance: importance.map(|(told, _)| told),
         evaluation: evaluation(&text, &measured, &args),
         rungs,
-        sidecars: sidecars.into_iter().flatten().collect(),
+        sidecars: published,
         others: BTreeMap::new(),
     };
     publication.write(results, &measured, &told)?;
@@ -180,6 +193,65 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         work.display()
     ));
     Ok(())
+}
+
+/// Says that a text of our own stands in for one that was not given, and how little it is.
+fn tell_small(text: &Text, what: &str, option: &str, ui: &Ui) {
+    let n = text.windows.len();
+    let tokens = text.windows.iter().map(|window| window.tokens.len()).sum::<usize>();
+    ui.note(&format!("{what} a small mix of our own, {n} windows with {tokens} tokens; {option} takes a text that is like the use"));
+}
+
+/// Makes what lies beside the model, each with what it is: the projector of one that has eyes or ears, and drafts.
+fn sidecars(
+    source: &Source,
+    base: &Base,
+    args: &PublishArgs,
+    (out, files): (&Path, &[Told]),
+    writing: &Writing<'_>,
+    work: &mut Work,
+    ui: &Ui,
+) -> Result<Vec<(&'static str, Told)>, Failure> {
+    let Source::Checkpoint(checkpoint) = source else {
+        return match args.draft.first() {
+            Some(_) => Err(Failure::usage(
+                "--draft is converted with the checkpoint that it drafts for, not with a GGUF file",
+            )),
+            None => Ok(Vec::new()),
+        };
+    };
+    let mut taken = files.to_vec();
+    let mut sidecars = Vec::new();
+    let target = checkpoint.hub.folder.clone();
+    if checkpoint.projector.is_some() {
+        // What llama.cpp's users have beside a model.
+        let recipe = Recipe::from_name("f16").map_err(Failure::new)?;
+        let projector =
+            files::Sidecar { kind: "projector", src: &args.src, recipe, of: json!(base.fingerprint) };
+        let input = || CheckpointInput::open_projector(target.clone(), &arch::Options::default());
+        let told = files::sidecar(&projector, input, (out, &taken), writing, work, ui)?;
+        taken.push(told.clone());
+        sidecars.push((projector.kind, told));
+    }
+    for src in &args.draft {
+        let hub = hub::input(src, hub::Wanted { weights: true, keep: false, out: Some(out) }, ui)?;
+        let failed = |error| failure(src, error);
+        let options = arch::Options {
+            target: Some(Arc::new(convert::target(target.clone()).map_err(failed)?)),
+            ..arch::Options::default()
+        };
+        let input = || CheckpointInput::open(hub.folder.clone(), &options);
+        // Few weights, which are read for each token: as they are stored.
+        let stored = base::as_stored(&input().map_err(failed)?);
+        let recipe = Recipe::from_name(stored).map_err(Failure::new)?;
+        let of = json!([base.fingerprint, base::state_of(src, &hub)?]);
+        let draft = files::Sidecar { kind: "draft", src, recipe, of };
+        let told = files::sidecar(&draft, input, (out, &taken), writing, work, ui)?;
+        taken.push(told.clone());
+        sidecars.push((draft.kind, told));
+        hub.finish(ui)?;
+    }
+    Ok(sidecars)
 }
 
 /// Refuses a folder with files that no earlier run of this program wrote.
@@ -248,23 +320,33 @@ impl Publication<'_> {
     }
 
     /// Names files that another one is better than, and leaves them out where that is wanted.
-    fn tell_dominated(&mut self, rungs: &mut [Rung], told: &[Told]) -> Result<(), Failure> {
-        let costs: Vec<(u64, f64)> =
-            rungs.iter().map(|rung| (rung.bytes, cost(rung).unwrap_or(f64::NAN))).collect();
-        for (index, better) in dominated(&costs).into_iter().enumerate() {
+    fn tell_dominated(
+        &mut self,
+        rungs: &mut [Rung],
+        told: &[Told],
+        measured: &Measured,
+        (on, dropping): (&On<'_>, &str),
+    ) -> Result<(), Failure> {
+        let bytes: Vec<u64> = rungs.iter().map(|rung| rung.bytes).collect();
+        let better = dominated(&bytes, |first, second| measured.excess(first, second));
+        for (index, better) in better.into_iter().enumerate() {
             let Some(better) = better else { continue };
             let better = rungs[better].r#type.clone();
             let rung = &mut rungs[index];
             let size = human_bytes(rung.bytes);
-            self.ui
-                .warning(&format!("{} ({size}): {better} is no larger and predicts no worse", rung.r#type));
+            self.ui.warning(&format!("{} ({size}): {better} is no larger and predicts better", rung.r#type));
             rung.dominated_by = Some(better);
             rung.left_out = self.args.drop_dominated && told[index].first() != self.base.path;
             if rung.left_out {
                 let recipe = Recipe::from_name(&rung.r#type).map_err(Failure::new)?;
                 let file = &told[index];
-                let state = serde_json::to_value(file).map_err(Failure::new)?;
-                self.work.done(&files::dropped(recipe), &file.fingerprint, &[], state)?;
+                // As long as what was measured of it stands, the file is not wanted again.
+                if !measured.positions.is_empty() {
+                    let store = measure::store(&self.base.fingerprint, file, on, &self.args.run, &self.work);
+                    let digest = files::dropped_fingerprint(&file.fingerprint, dropping);
+                    let state = serde_json::to_value(file).map_err(Failure::new)?;
+                    self.work.done(&files::dropped(recipe), &digest, &[store], state)?;
+                }
                 let recipe = self.out.join("recipes").join(format!("{}.json", rung.r#type));
                 file.paths.iter().chain([&recipe]).for_each(|path| drop(fs::remove_file(path)));
             }
@@ -273,7 +355,12 @@ impl Publication<'_> {
     }
 
     /// Checks every file that is published, once.
-    fn verify(&mut self, rungs: &[Rung], told: &[Told], sidecars: &[Told]) -> Result<(), Failure> {
+    fn verify<'a>(
+        &mut self,
+        rungs: &[Rung],
+        told: &'a [Told],
+        sidecars: impl Iterator<Item = &'a Told>,
+    ) -> Result<(), Failure> {
         let files = rungs.iter().zip(told).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
         for file in files.chain(sidecars) {
             let stage = format!("verified {}", file.name());
@@ -327,22 +414,23 @@ impl Publication<'_> {
             put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
             put(REPORT, &html(&self.report(&results, measured, told)).map_err(Failure::new)?)?;
         }
-        // What has no place in the table of files: digests of everything else.
-        for name in [importance::NAME, PLOT, REPORT] {
-            if self.out.join(name).is_file() {
-                results.others.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
-            }
+        // What has no place in the table of files: digests of everything else that this call stands for.
+        let mut others: Vec<String> = results.importance.iter().map(|it| it.file.clone()).collect();
+        if !measured.positions.is_empty() {
+            others.extend([PLOT.to_owned(), REPORT.to_owned()]);
         }
-        for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
-            let name = format!("recipes/{}.json", rung.r#type);
-            if self.out.join(&name).is_file() {
-                results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
-            }
+        // The base has no recipe: it is what its source is.
+        let made = results.rungs.iter().zip(told).filter(|(_, file)| file.first() != self.base.path);
+        let made = made.filter(|(rung, _)| !rung.left_out);
+        others.extend(made.map(|(rung, _)| format!("recipes/{}.json", rung.r#type)));
+        for name in others {
+            results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
         }
         let text = serde_json::to_string_pretty(&results).map_err(Failure::new)? + "\n";
         put(RESULTS, &text)?;
         put("README.md", &card(&results, self.args.quantized_by.as_deref()))?;
-        let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(&results.sidecars);
+        let sidecars = results.sidecars.iter().map(|sidecar| &sidecar.file);
+        let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(sidecars);
         let files = files.map(|file| (file.name.clone(), file.sha256.clone()));
         let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
         self.tell_strangers(&sums)?;
@@ -357,13 +445,18 @@ impl Publication<'_> {
         put(SUMS, &sums.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect::<String>())
     }
 
-    /// Names models in the folder that the card does not: an earlier call wanted them.
+    /// Names what is in the folder and what the card does not speak of: an earlier call made it.
     fn tell_strangers(&self, known: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let failed = |error| Failure::cannot_open(self.out, error);
-        for entry in fs::read_dir(self.out).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".gguf") && !name.starts_with('.') && !known.contains_key(&name) {
-                self.ui.warning(&format!("{name} is in the folder and not in the card"));
+        for (folder, end) in [("", ".gguf"), ("", ".svg"), ("", ".html"), ("recipes/", ".json")] {
+            // Without recipes there is no such folder.
+            let Ok(entries) = fs::read_dir(self.out.join(folder)) else { continue };
+            for entry in entries {
+                let entry = entry.map_err(|error| Failure::cannot_open(self.out, error))?;
+                let file = entry.file_name().to_string_lossy().into_owned();
+                let name = format!("{folder}{file}");
+                if file.ends_with(end) && !file.starts_with('.') && !known.contains_key(&name) {
+                    self.ui.warning(&format!("{name} is in the folder and not in the card"));
+                }
             }
         }
         Ok(())

@@ -15,6 +15,15 @@ pub struct PublishedFile {
     pub sha256: String,
 }
 
+/// A file beside the model.
+#[derive(Debug, Clone, Serialize)]
+pub struct PublishedSidecar {
+    /// A projector or a draft.
+    pub kind: &'static str,
+    #[serde(flatten)]
+    pub file: PublishedFile,
+}
+
 /// The memory of one length of context.
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
@@ -97,8 +106,8 @@ pub struct Results {
     pub importance: Option<importance::Told>,
     pub evaluation: Option<Evaluation>,
     pub rungs: Vec<Rung>,
-    /// Projectors and the like.
-    pub sidecars: Vec<PublishedFile>,
+    /// Projectors and drafts.
+    pub sidecars: Vec<PublishedSidecar>,
     /// Digests of everything else that is published, by name.
     pub others: BTreeMap<String, String>,
 }

@@ -42,6 +42,18 @@ impl Input {
         }
     }
 
+    /// The state of the repository that is read, if it is one of the Hub.
+    #[cfg(feature = "remote")]
+    pub fn commit(&self) -> Option<String> {
+        self.remote.as_ref().map(|(remote, _)| remote.commit().to_string())
+    }
+
+    /// The same where nothing is read over the network.
+    #[cfg(not(feature = "remote"))]
+    pub fn commit(&self) -> Option<String> {
+        None
+    }
+
     /// Adds to what a run is called with that this is read.
     pub fn name_in(&self, call: Call) -> Call {
         #[cfg(feature = "remote")]
