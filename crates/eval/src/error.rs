@@ -98,6 +98,14 @@ pub enum Error {
         /// The architecture.
         architecture: String,
     },
+    /// Gradients are wanted of a graph that they find no way back through.
+    #[error("architecture `{architecture}`: there is no way back for gradients through {part}")]
+    NoWayBack {
+        /// The architecture.
+        architecture: String,
+        /// What is in the way.
+        part: &'static str,
+    },
     /// The next token of a text is wanted of a model that fills gaps or answers prompts.
     #[error("architecture `{architecture}` does not predict the next token of a text")]
     NoNextToken {

@@ -5,7 +5,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 use crate::{
     Error,
     kept::Kept,
-    ops::{Product, Rows, mul_mat, mul_rounded},
+    ops::{Product, Rows, mul_back, mul_mat, mul_rounded},
     pass::Pass,
     session::{Activations, Features, KeyValue},
     weights::{Weight, Weights},
@@ -25,6 +25,17 @@ pub(crate) trait Graph: Send + Sync {
     /// the last the one that [`Graph::run`] gives. What later steps want beside them stays in the pass.
     fn step(&self, _index: usize, _streams: Vec<Rows>, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
         Ok(vec![self.run(pass)?])
+    }
+
+    /// What there is no way back through for gradients: the whole of a graph that has none.
+    fn no_way_back(&self) -> Option<&'static str> {
+        Some("its graph")
+    }
+
+    /// The way back through step `index`, of a graph that has one: `entered` (n, n_embd) went in, and gradients of what came out,
+    /// of the same shape, become those of what went in. The observer is shown the gradients of what comes out of each matrix.
+    fn step_back(&self, _index: usize, _entered: Rows, gradients: Rows, _pass: &mut Pass<'_, '_>) -> Rows {
+        gradients
     }
 
     /// What the parts of each layer keep of a sequence.
@@ -109,6 +120,26 @@ impl Head {
         let mut out = Rows::zeros(x.nrows(), self.weight.n_out);
         self.run(x.view(), Activations::F32, out.view_mut());
         out
+    }
+
+    /// The way back: of `logits` (n, n_vocab) and gradients of the same shape, which are overwritten, to gradients of `x`
+    /// (n, n_embd).
+    pub fn back(
+        &self,
+        logits: ArrayView2<'_, f32>,
+        mut gradients: ArrayViewMut2<'_, f32>,
+        out: ArrayViewMut2<'_, f32>,
+    ) {
+        let rows = gradients.axis_iter_mut(Axis(0)).into_par_iter().zip(logits.axis_iter(Axis(0)));
+        rows.for_each(|(mut gradients, logits)| match self.soft_cap {
+            // The slope of cap(z) by its value.
+            Some(cap) => gradients.iter_mut().zip(logits).for_each(|(gradient, logit)| {
+                *gradient *= self.scale * (1.0 - (logit / cap) * (logit / cap));
+            }),
+            None if self.scale == 1.0 => {}
+            None => gradients *= self.scale,
+        });
+        mul_back(gradients.view(), &self.weight, false, out);
     }
 
     /// `x (n, n_embd) -> out (n, n_vocab)`.

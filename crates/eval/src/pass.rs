@@ -10,8 +10,8 @@ use crate::{
     Error,
     observe::{Multiplied, Observer, Part},
     ops::{
-        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_mat, mul_rounded,
-        round,
+        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_back, mul_mat,
+        mul_rounded, round,
     },
     session::{Activations, Embedding, KeyValue, Seen, Session, StateKind},
     weights::Weight,
@@ -270,6 +270,51 @@ impl<'a, 'o> Pass<'a, 'o> {
             return mul_mat(x, products);
         }
         mul_rounded(x, products);
+    }
+
+    /// Does work that the observer is not shown.
+    pub fn unseen<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let observer = self.observer.take();
+        let result = work(self);
+        self.observer = observer;
+        result
+    }
+
+    /// The way back through products with the same input: of each weight the gradients (n, n_out) of what came out, which the
+    /// observer is shown, and together those of what went in: (n, n_in).
+    pub fn mul_back(&mut self, products: &[(&Weight, &Rows)]) -> Rows {
+        let (n_rows, n_in) =
+            products.first().map_or((0, 0), |(weight, gradients)| (gradients.nrows(), weight.n_in));
+        let mut out = self.scratch(n_rows, n_in);
+        for (at, (weight, gradients)) in products.iter().enumerate() {
+            if let Some(observer) = &mut self.observer {
+                let by = [(weight.name.as_str(), Part::Whole)];
+                let (rows, n_in) = (gradients.as_slice(), weight.n_out);
+                observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens: None });
+            }
+            mul_back(gradients.view(), weight, at > 0, out.view_mut());
+        }
+        out
+    }
+
+    /// The way back through the attention of every sequence to itself: gradients of queries, keys and values by those of what came
+    /// out, (n, n_head * value_width). No session.
+    pub fn attend_back(
+        &self,
+        attention: &Attention<'_>,
+        [query, key, value]: [&Rows; 3],
+        gradients: &Rows,
+    ) -> [Rows; 3] {
+        let mut out = [query, key, value].map(|rows| self.zeros(rows.nrows(), rows.ncols()));
+        let views = self.spans.iter().map(|span| KvView {
+            queries: Queries { start: span.rows.start, end: span.rows.end, position: span.position },
+            keys: key.slice_axis(Axis(0), span.rows.clone().into()),
+            values: value.slice_axis(Axis(0), span.rows.clone().into()),
+            blocks: &[],
+        });
+        let views: Vec<KvView<'_>> = views.collect();
+        attention.back(query, &views, gradients, &mut out);
+        out
     }
 
     /// Attention of every sequence to itself and to what its session keeps of layer `index`.

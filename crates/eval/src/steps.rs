@@ -4,10 +4,13 @@
 
 use std::io::{self, Read, Write};
 
+use ndarray::{Axis, s};
+use rayon::prelude::*;
+
 use crate::{
     Error, Hidden, Model, Observer, Sequence,
     observe::{Multiplied, Part},
-    ops::{Buffers, Rows},
+    ops::{Buffers, Rows, softmax},
     pass::Carried,
 };
 
@@ -179,6 +182,86 @@ impl<'m> Steps<'m> {
             }
         }
         Ok(next)
+    }
+
+    /// Fails where gradients find no way back through the model.
+    ///
+    /// # Errors
+    /// [`Error::NoWayBack`], and those of [`Model::need_next_token`].
+    pub fn need_way_back(&self) -> Result<(), Error> {
+        self.model.need_next_token()?;
+        match self.model.prepared().graph.no_way_back() {
+            None => Ok(()),
+            Some(part) => Err(Error::NoWayBack { architecture: self.model.architecture().to_owned(), part }),
+        }
+    }
+
+    /// Gradients of `-ln p(target)` behind the last step, for each row of what it left. `choose` gives the target of a row, counted
+    /// over all sequences, by the probabilities (n_vocab) that the model gives.
+    ///
+    /// # Errors
+    /// As [`Steps::need_way_back`].
+    ///
+    /// # Panics
+    /// If a target is no token.
+    pub fn loss_back(
+        &self,
+        last: &Between,
+        choose: &mut (dyn FnMut(usize, &[f32]) -> usize + Send),
+    ) -> Result<Between, Error> {
+        self.need_way_back()?;
+        let (Some(head), [x]) = (&self.model.prepared().head, &last.streams[..]) else {
+            return Ok(Between::default());
+        };
+        let (n_vocab, at_once) = (self.model.n_vocab(), self.model.logit_rows_at_once());
+        let mut gradients = Rows::zeros(x.nrows(), x.ncols());
+        self.model.install(|| {
+            let mut logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
+            let mut of_logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
+            for first in (0..x.nrows()).step_by(at_once) {
+                let rows = first..x.nrows().min(first + at_once);
+                let (mut logits, mut of_logits) =
+                    (logits.slice_mut(s![..rows.len(), ..]), of_logits.slice_mut(s![..rows.len(), ..]));
+                head.run(x.slice(s![rows.clone(), ..]), self.model.activations(), logits.view_mut());
+                // d(-ln p(target)) / d logits = p - 1 at the target, p elsewhere.
+                of_logits.assign(&logits);
+                of_logits.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut row| {
+                    softmax(row.as_slice_mut().expect("whole rows are contiguous"), None);
+                });
+                for (row, mut p) in rows.clone().zip(of_logits.axis_iter_mut(Axis(0))) {
+                    let target = choose(row, p.as_slice().expect("whole rows are contiguous"));
+                    p[target] -= 1.0;
+                }
+                head.back(logits.view(), of_logits, gradients.slice_mut(s![rows, ..]));
+            }
+        });
+        Ok(Between { streams: vec![gradients], carried: Carried::default() })
+    }
+
+    /// The way back through step `index`: `entered` is what the step before left, and `gradients`, of what the step itself left,
+    /// become those of what entered. The layer runs again, and the observer is shown the gradients of what comes out of each
+    /// matrix: the rows that go into its transpose, `n_in` being the rows of the matrix.
+    ///
+    /// # Errors
+    /// As [`Steps::need_way_back`] and [`Model::run`].
+    pub fn back(
+        &self,
+        index: usize,
+        sequences: &[&[u32]],
+        entered: Between,
+        gradients: Between,
+        observer: Option<&mut dyn Observer>,
+    ) -> Result<Between, Error> {
+        self.need_way_back()?;
+        let sequences: Vec<Sequence<'_>> = sequences.iter().map(|tokens| Sequence::new(tokens)).collect();
+        let stream = |mut between: Between| between.streams.pop().unwrap_or_default();
+        let (entered, gradients) = (stream(entered), stream(gradients));
+        self.model.batch(&sequences, observer, |pass| {
+            let mut pass = pass.resume(Carried::default(), &self.buffers);
+            let graph = &self.model.prepared().graph;
+            let gradients = self.model.install(|| graph.step_back(index, entered, gradients, &mut pass));
+            Ok(Between { streams: vec![gradients.detached()], carried: Carried::default() })
+        })
     }
 
     /// Some rows of what the last step left, counted over all sequences, ready for [`Model::logits`].

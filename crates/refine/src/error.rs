@@ -77,6 +77,22 @@ pub enum Error {
         /// Which of its tokens, from 1.
         token: usize,
     },
+    /// A gradient at what comes out of a matrix is not finite.
+    #[error(
+        "tensor `{tensor}`: the gradient of what comes out of it is {value} in row {row}, at token {token} of window {window}"
+    )]
+    NotFiniteGradient {
+        /// The tensor.
+        tensor: String,
+        /// The value: NaN or an infinity.
+        value: f32,
+        /// Which of its rows, from 0.
+        row: usize,
+        /// Which window of the text, from 1.
+        window: usize,
+        /// Which of its tokens, from 1.
+        token: usize,
+    },
     /// A text with too few tokens for the width of a model.
     #[error("the text has {found} tokens to learn from, and an input of {columns} columns needs {needed}")]
     TooFewTokens {

@@ -10,12 +10,14 @@
 //! `attend` and its masks, caps, sinks and biases are in [`ops::Attention`]; h (n_embd), q (n_head * key_width),
 //! k (n_head_kv * key_width), v (n_head_kv * value_width).
 
+mod back;
+
 use ndarray::{Axis, s};
 
 use super::{
     heads::{Heads, count_of_kind, sliding_window},
     linear::Linear,
-    mixer::Mixer,
+    mixer::{Mixer, WayBack},
     params::{DecoderParams, soft_cap},
     rope_scaling,
     spec::{Alibi, RopeLayers, ScoreScale, Temperature},
@@ -218,6 +220,22 @@ impl Attention {
         gate
     }
 
+    /// Scores, softmax and values of every head, as `ops::Attention` states them.
+    fn of_heads(&self) -> ops::Attention<'_> {
+        ops::Attention {
+            n_head: self.n_head,
+            n_head_kv: self.n_head_kv,
+            key_width: self.key_width,
+            value_width: self.value_width,
+            scale: self.scale,
+            soft_cap: self.soft_cap,
+            mask: self.mask,
+            slopes: self.slopes.as_deref(),
+            sinks: self.sinks.as_deref(),
+            bias: None,
+        }
+    }
+
     /// The norms of queries and keys, where there are any.
     fn normalize(&self, query: &mut Rows, own: &mut Option<[Rows; 2]>) {
         if let Some(norm) = &self.query_norm {
@@ -295,6 +313,10 @@ impl Mixer for Attention {
         }
     }
 
+    fn way_back(&self) -> Option<&dyn WayBack> {
+        self.has_way_back().then_some(self)
+    }
+
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (mut query, mut own) = self.project(h, pass);
         let gate = match &self.gate {
@@ -330,19 +352,7 @@ impl Mixer for Attention {
         if let Some(temperature) = self.temperature {
             temperature.apply(&mut query, pass.positions());
         }
-        // Scores, softmax and values of every head, as `ops::Attention` states them.
-        let attention = ops::Attention {
-            n_head: self.n_head,
-            n_head_kv: self.n_head_kv,
-            key_width: self.key_width,
-            value_width: self.value_width,
-            scale: self.scale,
-            soft_cap: self.soft_cap,
-            mask: self.mask,
-            slopes: self.slopes.as_deref(),
-            sinks: self.sinks.as_deref(),
-            bias: None,
-        };
+        let attention = self.of_heads();
         let mut attended = match own {
             None => pass.attend_to(self.source, &attention, &query),
             Some([key, value]) if self.is_source => {

@@ -18,6 +18,8 @@
 //! Gemma 3n adds a second path behind the mixers, Gemma 4 the layer's own input behind the feed-forward part. Granite and
 //! MiniCPM multiply what is added to `x` with a factor.
 
+mod back;
+
 use super::{
     experts::Experts,
     laurel::Laurel,

@@ -6,6 +6,7 @@
 //! ```
 
 use ndarray::ArrayViewMut1;
+use rayon::prelude::*;
 
 use super::linear::Linear;
 use crate::{
@@ -59,6 +60,39 @@ impl Mlp {
         let n_ff = self.down.weight.n_in;
         // Gate, up and their product; without a gate the function overwrites what it reads.
         if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff }
+    }
+
+    /// Whether gradients find back through it.
+    pub fn has_way_back(&self) -> bool {
+        self.sparsity.is_none() && self.activation.has_slope()
+    }
+
+    /// The way back: `h` (n, n_embd) went in, and gradients of what came out become those of `h`. Gate and up are made again.
+    pub fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut of_inner = pass.mul_back(&[(&self.down.weight, &gradients)]);
+        drop(gradients);
+        let width = of_inner.ncols().max(1);
+        let Some(gate) = &self.gate else {
+            let mut up = pass.unseen(|pass| self.up.run(h, pass));
+            let rows = of_inner.as_mut_slice().par_chunks_mut(width);
+            if !self.is_fused {
+                rows.zip(up.as_slice().par_chunks(width)).for_each(|(d, x)| self.activation.back(x, d));
+                return pass.mul_back(&[(&self.up.weight, &of_inner)]);
+            }
+            rows.zip(up.as_mut_slice().par_chunks_mut(2 * width)).for_each(|(d, both)| {
+                let (first, second) = both.split_at_mut(width);
+                let (gate, up) = if self.gate_first { (first, second) } else { (second, first) };
+                self.activation.back_gated(gate, up, d);
+                up.copy_from_slice(d);
+            });
+            return pass.mul_back(&[(&self.up.weight, &up)]);
+        };
+        let [mut of_gate, up] = pass.unseen(|pass| Linear::run_all([gate, &self.up], h, pass));
+        let rows = of_inner.as_mut_slice().par_chunks_mut(width).zip(up.as_slice().par_chunks(width));
+        rows.zip(of_gate.as_mut_slice().par_chunks_mut(width))
+            .for_each(|((d, up), gate)| self.activation.back_gated(gate, up, d));
+        drop(up);
+        pass.mul_back(&[(&gate.weight, &of_gate), (&self.up.weight, &of_inner)])
     }
 
     /// `h (n, n_embd) -> (n, n_embd)`.

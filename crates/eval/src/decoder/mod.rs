@@ -211,6 +211,29 @@ impl Graph for Decoder {
         }
     }
 
+    fn no_way_back(&self) -> Option<&'static str> {
+        let whole = match () {
+            () if self.altup.is_some() => Some("its several residual streams"),
+            () if self.per_layer_inputs.is_some() => Some("what each layer is told of the tokens"),
+            () => None,
+        };
+        whole.or_else(|| self.layers.iter().find_map(Layer::no_way_back))
+    }
+
+    fn step_back(&self, index: usize, entered: Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        match index.checked_sub(1) {
+            // Nothing is multiplied before the layers.
+            None => gradients,
+            Some(i) if i < self.layers.len() => self.layers[i].back(i, &entered, gradients, pass),
+            Some(_) => {
+                if let Some(norm) = &self.output_norm {
+                    norm.back(&entered, &mut gradients);
+                }
+                gradients
+            }
+        }
+    }
+
     fn takes_pictures(&self) -> bool {
         true
     }

@@ -16,6 +16,8 @@
 //! Queries are taken in blocks, and a block is multiplied only with the keys that its mask lets it
 //! see, so that half of a causal square is never computed.
 
+mod back;
+
 use std::ops::Range;
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};

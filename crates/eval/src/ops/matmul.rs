@@ -50,6 +50,37 @@ pub(crate) fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, 
 /// With so few rows of input, packing a tile for the kernels costs more than they save.
 const FEW_ROWS: usize = 3;
 
+/// The way back through a product: `gradients (n_rows, n_out) @ weight (n_out, n_in) -> out (n_rows, n_in)`, or added to it.
+///
+/// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`products::BLOCK`]), so that no cut changes a bit.
+pub(crate) fn mul_back(
+    gradients: ArrayView2<'_, f32>,
+    weight: &Weight,
+    add: bool,
+    mut out: ArrayViewMut2<'_, f32>,
+) {
+    let (level, n_in) = (Level::detect(), weight.n_in.max(1));
+    let stretch = (GROUP_ELEMS / n_in / products::BLOCK).max(1) * products::BLOCK;
+    let mut decoded = vec![0.0; stretch.min(weight.n_out) * n_in];
+    for first in (0..weight.n_out).step_by(stretch) {
+        let end = weight.n_out.min(first + stretch);
+        let weights = &mut decoded[..(end - first) * n_in];
+        weights.par_chunks_mut(64 * n_in).enumerate().for_each(|(at, rows)| {
+            let from = first + 64 * at;
+            weight
+                .decode(level, from..from + rows.len() / n_in, rows)
+                .expect("a weight of a checked type and shape decodes");
+        });
+        let weights = ArrayView2::from_shape((end - first, n_in), &*weights).expect("whole rows");
+        let gradients = gradients.slice(s![.., first..end]);
+        let blocks = gradients.axis_chunks_iter(Axis(0), BLOCK_ROWS / 2).into_par_iter();
+        let outs = out.axis_chunks_iter_mut(Axis(0), BLOCK_ROWS / 2).into_par_iter();
+        blocks.zip(outs).for_each(|(gradients, out)| {
+            matmul(level, add || first > 0, 1.0, gradients, weights, out);
+        });
+    }
+}
+
 /// The products of a few rows with a tile, one after the other.
 #[inline(always)]
 fn few_rows(x: &ArrayView2<'_, f32>, tile: &[f32], out: &mut ArrayViewMut2<'_, f32>) {

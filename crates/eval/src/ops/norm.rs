@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::{Rows, activation::sum, vectorize};
+use super::{Rows, activation::sum, recurrence::dot, vectorize};
 
 /// Which statistics a row is normalized by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,51 @@ impl Norm {
                 }
             }
         });
+    }
+
+    /// The way back: of rows `x` (n, width) that were normalized in groups, gradients of what came out become those of what went
+    /// in. With `c = x`, or `x - mean(x)`, `s` the root that `c` was divided by and `d = gradient * weight`:
+    ///
+    /// ```text
+    /// rms:    d_i <- (d_i - c_i mean(d c) / s^2) / s
+    /// layer:  d_i <- (d_i - mean(d) - c_i mean(d c) / s^2) / s
+    /// ```
+    pub fn back_groups(&self, x: &Rows, gradients: &mut Rows, width: usize) {
+        let row_width = x.ncols().max(1);
+        let x = x.as_slice().par_chunks(row_width);
+        gradients.as_mut_slice().par_chunks_mut(row_width).zip(x).for_each(|(gradients, x)| {
+            let mut centred = vec![0.0; width];
+            let groups = gradients.chunks_exact_mut(width).zip(x.chunks_exact(width)).enumerate();
+            for (g, (gradients, x)) in groups {
+                centred.copy_from_slice(x);
+                self.back_group(g * width, &mut centred, gradients);
+            }
+        });
+    }
+
+    /// The same of whole rows.
+    pub fn back(&self, x: &Rows, gradients: &mut Rows) {
+        self.back_groups(x, gradients, x.ncols().max(1));
+    }
+
+    /// One group: `c` comes as `x`.
+    fn back_group(&self, at: usize, c: &mut [f32], d: &mut [f32]) {
+        let n = c.len() as f32;
+        let mean = |values: &[f32]| sum(values, |x| x) / n;
+        if let Some(weight) = &self.weight {
+            let at = if weight.len() > d.len() { at } else { 0 };
+            d.iter_mut().zip(&weight[at..]).for_each(|(d, weight)| *d *= weight);
+        }
+        let mut mean_d = 0.0;
+        if self.kind == NormKind::Layer {
+            let mean_c = mean(c);
+            c.iter_mut().for_each(|x| *x -= mean_c);
+            mean_d = mean(d);
+        }
+        let square = sum(c, |x| x * x) / n + self.epsilon;
+        let along = dot(c, d) / n / square;
+        let scale = 1.0 / square.sqrt();
+        d.iter_mut().zip(c).for_each(|(d, c)| *d = (*d - mean_d - *c * along) * scale);
     }
 
     fn apply_group(&self, at: usize, group: &mut [f32]) {

@@ -56,6 +56,13 @@ pub(crate) struct RopeCache {
     sin: Vec<f32>,
 }
 
+impl RopeCache {
+    /// That of the transposed rotation, which takes gradients of what came out to those of what went in.
+    pub fn transposed(&self) -> RopeCache {
+        RopeCache { cos: self.cos.clone(), sin: self.sin.iter().map(|sin| -sin).collect() }
+    }
+}
+
 /// What the file says about RoPE scaling.
 #[derive(Debug, Clone)]
 pub(crate) struct RopeScaling {

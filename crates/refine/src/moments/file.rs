@@ -45,6 +45,8 @@ pub(super) struct Identity {
     pub with_output: bool,
     pub activations: String,
     pub n_steps: u64,
+    /// Whether they are of gradients at what comes out of matrices.
+    pub of_outputs: bool,
 }
 
 fn key(name: &str) -> String {
@@ -62,6 +64,7 @@ impl Identity {
                 ("choice about the output matrix", it.with_output.to_string()),
                 ("kind of activations", it.activations.clone()),
                 ("number of steps", it.n_steps.to_string()),
+                ("side of matrices", if it.of_outputs { "outputs" } else { "inputs" }.to_owned()),
             ]
         };
         let mut both = fields(self).into_iter().zip(fields(other));
@@ -80,7 +83,7 @@ impl Identity {
 
     fn metadata(&self, step: u64) -> Metadata {
         let texts = self.texts.iter().collect::<Strings>();
-        Metadata::from([
+        let mut metadata = Metadata::from([
             ("general.type".to_owned(), Value::from("moments")),
             (key("version"), Value::U64(VERSION)),
             (key("step"), Value::U64(step)),
@@ -90,7 +93,11 @@ impl Identity {
             (key("held_every"), Value::U64(self.held_every)),
             (key("with_output"), Value::Bool(self.with_output)),
             (key("activations"), Value::from(self.activations.as_str())),
-        ])
+        ]);
+        if self.of_outputs {
+            metadata.set(key("of_outputs"), Value::Bool(true));
+        }
+        metadata
     }
 }
 
@@ -296,6 +303,7 @@ impl StepFile {
             with_output: metadata.flag(&key("with_output")).map_err(key_error)?.unwrap_or(false),
             activations: text("activations")?.to_owned(),
             n_steps: count("n_steps")?,
+            of_outputs: metadata.flag(&key("of_outputs")).map_err(key_error)?.unwrap_or(false),
         };
         let step = count("step")?;
         let step = usize::try_from(step).map_err(|_| broken("its step is beyond the last"))?;

@@ -14,6 +14,7 @@
 mod cache;
 mod file;
 mod gatherer;
+mod outputs;
 mod plan;
 mod states;
 mod texts;
@@ -24,6 +25,7 @@ use eval::{Between, Model, Observer, Steps, importance::Collector};
 
 pub use cache::MomentsCache;
 use gatherer::Gatherer;
+pub use outputs::gather_outputs;
 use plan::is_held;
 pub use plan::{Matrices, Plan, PlannedInput, PlannedStep};
 use states::States;

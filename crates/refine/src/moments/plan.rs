@@ -157,7 +157,7 @@ pub(super) fn is_held(window: usize, n_windows: usize, every: usize) -> bool {
 }
 
 /// Inputs in rounds of so many bytes, in order.
-fn planned(inputs: Vec<PlannedInput>, gram_bytes: u64) -> PlannedStep {
+pub(super) fn planned(inputs: Vec<PlannedInput>, gram_bytes: u64) -> PlannedStep {
     let (fitting, too_wide): (Vec<_>, Vec<_>) =
         inputs.into_iter().partition(|input| input.gram_bytes() <= gram_bytes);
     let (mut rounds, mut room) = (vec![Vec::new()], gram_bytes);

@@ -1,12 +1,67 @@
 //! What batches leave between two steps, in memory or on the disk.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, BufReader, BufWriter, Seek, SeekFrom, Write},
     mem,
 };
 
 use eval::{Between, BetweenShapes};
+
+/// What entered each step of each batch, for the way back.
+pub(super) enum Stack {
+    Held(BTreeMap<(usize, usize), Between>),
+    Spilled { file: File, end: u64, places: BTreeMap<(usize, usize), (BetweenShapes, u64)> },
+}
+
+impl Stack {
+    /// Of nothing yet.
+    pub fn new(is_spilled: bool) -> io::Result<Stack> {
+        Ok(match is_spilled {
+            false => Stack::Held(BTreeMap::new()),
+            true => Stack::Spilled { file: tempfile::tempfile()?, end: 0, places: BTreeMap::new() },
+        })
+    }
+
+    /// Keeps what entered a step of a batch.
+    pub fn put(&mut self, at: (usize, usize), between: Between) -> io::Result<()> {
+        match self {
+            Stack::Held(all) => {
+                all.insert(at, between);
+            }
+            Stack::Spilled { file, end, places } => {
+                file.seek(SeekFrom::Start(*end))?;
+                let mut writer = BufWriter::with_capacity(1 << 20, &*file);
+                between.write(&mut writer)?;
+                writer.flush()?;
+                drop(writer);
+                places.insert(at, (between.shapes(), *end));
+                *end = file.stream_position()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What entered a step of a batch; nothing where that is not known.
+    pub fn get(&mut self, at: (usize, usize)) -> io::Result<Between> {
+        match self {
+            Stack::Held(all) => Ok(all.get(&at).cloned().unwrap_or_default()),
+            Stack::Spilled { file, places, .. } => {
+                let Some((shapes, offset)) = places.get(&at) else { return Ok(Between::default()) };
+                file.seek(SeekFrom::Start(*offset))?;
+                Between::read(shapes, &mut BufReader::with_capacity(1 << 20, file))
+            }
+        }
+    }
+
+    /// Nobody asks for a step any more.
+    pub fn forget(&mut self, step: usize) {
+        if let Stack::Held(all) = self {
+            all.retain(|(of, _), _| *of != step);
+        }
+    }
+}
 
 /// What each batch left behind the last step.
 pub(super) enum States {

@@ -27,6 +27,18 @@ pub(super) trait Mixer: Send + Sync {
 
     /// `h (n, n_embd) -> (n, n_embd)`, in layer `index`.
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows;
+
+    /// The way back, where there is one.
+    fn way_back(&self) -> Option<&dyn WayBack> {
+        None
+    }
+}
+
+/// A part of a layer that gradients find back through.
+pub(super) trait WayBack {
+    /// `h` (n, n_embd) went in: gradients of what came out, (n, n_embd), become those of `h`. The observer is shown the
+    /// gradients of what comes out of each matrix.
+    fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows;
 }
 
 /// A count above 0 that must be there.

@@ -1,0 +1,127 @@
+//! The way back through the attention part of a layer.
+
+use ndarray::s;
+
+use super::{Attention, Linear, Projections};
+use crate::{
+    decoder::mixer::WayBack,
+    ops::{Norm, Rows},
+    pass::Pass,
+};
+
+/// What was done to queries and keys, in order, with what gradients have to know of it.
+enum Done {
+    /// Norms of queries and of keys, each with its width, and what went into them.
+    Norms([Option<(Norm, usize, Rows)>; 2]),
+    Rotation,
+}
+
+impl Attention {
+    /// Whether gradients find back through it: not where keys and values are another layer's, and not through gates and clamps.
+    pub(super) fn has_way_back(&self) -> bool {
+        matches!(self.projections, Projections::Apart(_) | Projections::Fused(_))
+            && !self.is_source
+            && !self.is_gated
+            && self.gate.is_none()
+            && self.clamp.is_none()
+            && self.temperature.is_none()
+    }
+
+    /// Normalizes queries and keys where there are norms for them, and notes what went in.
+    fn norms(&self, norms: [Option<(&Norm, usize)>; 2], both: [&mut Rows; 2], done: &mut Vec<Done>) {
+        let mut both = both.into_iter();
+        let noted = norms.map(|norm| {
+            let (rows, (norm, width)) = (both.next()?, norm?);
+            let entered = rows.clone();
+            norm.apply_groups(rows, width);
+            Some((norm.clone(), width, entered))
+        });
+        done.push(Done::Norms(noted));
+    }
+}
+
+impl WayBack for Attention {
+    fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut of_attended = pass.mul_back(&[(&self.output.weight, &gradients)]);
+        drop(gradients);
+        if let Some(scale) = self.value_scale {
+            *of_attended *= scale;
+        }
+        // Queries, keys and values once more, as in `run`.
+        let (mut query, own) = pass.unseen(|pass| self.project(h, pass));
+        let [mut key, mut value] =
+            own.unwrap_or_else(|| [0, 1].map(|_| Rows::zeros(h.nrows(), query.ncols())));
+        let mut done = Vec::new();
+        let of_heads = [
+            self.query_norm.as_ref().map(|norm| (norm, self.norm_widths.0)),
+            self.key_norm.as_ref().map(|norm| (norm, self.norm_widths.1)),
+        ];
+        if !self.norms_after_rope {
+            self.norms(of_heads, [&mut query, &mut key], &mut done);
+        }
+        let entered_value = self.value_norm.as_ref().map(|norm| {
+            let entered = value.clone();
+            norm.apply_groups(&mut value, self.value_width);
+            entered
+        });
+        let cache = self.rope.as_ref().map(|ropes| {
+            let rope = ropes.choose(pass.end());
+            (rope, pass.rope_cache(rope))
+        });
+        if let Some((rope, cache)) = &cache {
+            rope.apply(&mut [&mut query, &mut key], self.key_width, 0, cache);
+            done.push(Done::Rotation);
+        }
+        if self.norms_after_rope {
+            self.norms(of_heads, [&mut query, &mut key], &mut done);
+        }
+        if let Some(norm) = &self.post_rope_norm {
+            self.norms([Some((norm, self.key_width)); 2], [&mut query, &mut key], &mut done);
+        }
+        let [mut of_query, mut of_key, mut of_value] =
+            pass.attend_back(&self.of_heads(), [&query, &key, &value], &of_attended);
+        drop((query, key, value, of_attended));
+        for done in done.into_iter().rev() {
+            match (done, &cache) {
+                (Done::Norms(norms), _) => {
+                    for (norm, gradients) in norms.into_iter().zip([&mut of_query, &mut of_key]) {
+                        if let Some((norm, width, entered)) = norm {
+                            norm.back_groups(&entered, gradients, width);
+                        }
+                    }
+                }
+                (Done::Rotation, Some((rope, cache))) => {
+                    let both = &mut [&mut of_query, &mut of_key];
+                    rope.apply(both, self.key_width, 0, &cache.transposed());
+                }
+                (Done::Rotation, None) => {}
+            }
+        }
+        if let (Some(norm), Some(entered)) = (&self.value_norm, entered_value) {
+            norm.back_groups(&entered, &mut of_value, self.value_width);
+        }
+        match &self.projections {
+            Projections::Apart(apart) => {
+                let [query, key, value] = apart.each_ref().map(|linear: &Linear| &linear.weight);
+                pass.mul_back(&[(query, &of_query), (key, &of_key), (value, &of_value)])
+            }
+            Projections::Fused(fused) => {
+                // The columns lie as `project` finds them.
+                let mut all = pass.scratch(h.nrows(), fused.weight.n_out);
+                let n_blocks = if self.qkv_by_head { self.n_head } else { 1 };
+                let (stride, mut at) = (all.ncols() / n_blocks, 0);
+                for part in [&of_query, &of_key, &of_value] {
+                    let width = part.ncols() / n_blocks;
+                    for block in 0..n_blocks {
+                        let (from, to) = (block * width, block * stride + at);
+                        all.slice_mut(s![.., to..to + width]).assign(&part.slice(s![.., from..from + width]));
+                    }
+                    at += width;
+                }
+                pass.mul_back(&[(&fused.weight, &all)])
+            }
+            // `has_way_back` says that there is none.
+            Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => pass.zeros(h.nrows(), h.ncols()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The way back through a layer.
+//!
+//! The layer runs again from what entered it, and every part is gone back through as soon as gradients of what came out of it are
+//! known. `c` is the factor of what is added to the stream, `A` and `F` the parts with their norms behind them:
+//!
+//! ```text
+//! in turn:      x1 = x + c A(n1 x),   x2 = x1 + c F(n2 x1)     dx1 = dx2 + n2' F' c dx2,   dx = dx1 + n1' A' c dx1
+//! in parallel:  x2 = x + c A(n1 x) + c F(n2 x)                 dx = dx2 + n2' F' c dx2 + n1' A' c dx2
+//! ```
+
+use super::{FeedForward, Layer};
+use crate::{
+    ops::{Norm, Rows},
+    pass::Pass,
+};
+
+impl Layer {
+    /// What gradients find no way back through.
+    pub fn no_way_back(&self) -> Option<&'static str> {
+        let mixers = match &self.mixers[..] {
+            [] => None,
+            [mixer] if mixer.way_back().is_some() => None,
+            _ => Some("what its layers mix tokens with"),
+        };
+        let feed_forward = match &self.feed_forward {
+            None => None,
+            Some(FeedForward::Mlp(mlp)) if mlp.has_way_back() => None,
+            Some(FeedForward::Mlp(_)) => Some("the function of its feed-forward parts"),
+            Some(_) => Some("its experts"),
+        };
+        let stream = self.stream_norm.is_some()
+            || self.second_stream_norm.is_some()
+            || self.laurel.is_some()
+            || self.per_layer_input.is_some()
+            || self.end_norm.is_some();
+        mixers.or(feed_forward).or(stream.then_some("what its layers do to the residual stream"))
+    }
+
+    /// `x` (n, n_embd) entered layer `index`; gradients of what left become those of `x`.
+    pub fn back(&self, index: usize, x: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        if let Some(rescale) = self.rescale {
+            *gradients *= rescale;
+        }
+        let first_norm = self.second_norm.as_ref().or(self.attention_norm.as_ref());
+        let h = normalized(first_norm, x, pass);
+        let mixed = pass.unseen(|pass| self.mix(index, &h, pass));
+        if self.is_parallel {
+            // As in `run`: with one norm alone both parts read the same rows.
+            let norm = self.mlp_norm.as_ref().or(self.attention_norm.as_ref());
+            let of_fed = self.back_feed_forward(index, norm, x, &gradients, pass);
+            let of_mixed = self.back_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
+            gradients.add_scaled(1.0, &of_fed);
+            gradients.add_scaled(1.0, &of_mixed);
+            return gradients;
+        }
+        // x1: the stream between the parts.
+        let mut between = pass.scratch(x.nrows(), x.ncols());
+        match &self.attention_post_norm {
+            Some(norm) => norm.apply_into(&mixed, &mut between),
+            None => between.copy_from(&mixed),
+        }
+        *between *= self.residual_scale;
+        between.add_scaled(1.0, x);
+        let of_fed = self.back_feed_forward(index, self.mlp_norm.as_ref(), &between, &gradients, pass);
+        gradients.add_scaled(1.0, &of_fed);
+        drop((of_fed, between));
+        let of_mixed = self.back_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
+        gradients.add_scaled(1.0, &of_mixed);
+        gradients
+    }
+
+    /// Through the mixer and the norms around it: `x` became `h`, and that `mixed`; gradients of the stream behind it become what
+    /// is added to those of `x`.
+    fn back_mixer(
+        &self,
+        norm: Option<&Norm>,
+        [x, h, mixed]: [&Rows; 3],
+        gradients: &Rows,
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
+        let Some(mixer) = self.mixers.first().and_then(|mixer| mixer.way_back()) else {
+            return pass.zeros(x.nrows(), x.ncols());
+        };
+        let of_mixed = self.of_part(self.attention_post_norm.as_ref(), mixed, gradients, pass);
+        let mut of_h = mixer.back(h, of_mixed, pass);
+        if let Some(norm) = norm {
+            norm.back(x, &mut of_h);
+        }
+        of_h
+    }
+
+    /// Through the feed-forward part and the norms around it: it read `x`, normalized.
+    fn back_feed_forward(
+        &self,
+        index: usize,
+        norm: Option<&Norm>,
+        x: &Rows,
+        gradients: &Rows,
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
+        let Some(FeedForward::Mlp(mlp)) = &self.feed_forward else {
+            return pass.zeros(x.nrows(), x.ncols());
+        };
+        let h = normalized(norm, x, pass);
+        // What came out is wanted where it was normalized.
+        let y = match (&self.mlp_post_norm, &self.feed_forward) {
+            (Some(_), Some(part)) => pass.unseen(|pass| part.run(index, x, &h, pass)),
+            _ => pass.zeros(0, 0),
+        };
+        let of_y = self.of_part(self.mlp_post_norm.as_ref(), &y, gradients, pass);
+        let mut of_h = mlp.back(&h, of_y, pass);
+        if let Some(norm) = norm {
+            norm.back(x, &mut of_h);
+        }
+        of_h
+    }
+
+    /// Gradients of what a part gave, `y` before its norm, by those of the stream that it was added to.
+    fn of_part(&self, norm: Option<&Norm>, y: &Rows, gradients: &Rows, pass: &Pass<'_, '_>) -> Rows {
+        let mut of_y = pass.scratch(gradients.nrows(), gradients.ncols());
+        of_y.copy_from(gradients);
+        if self.residual_scale != 1.0 {
+            *of_y *= self.residual_scale;
+        }
+        if let Some(norm) = norm {
+            norm.back(y, &mut of_y);
+        }
+        of_y
+    }
+}
+
+fn normalized(norm: Option<&Norm>, x: &Rows, pass: &Pass<'_, '_>) -> Rows {
+    let mut h = pass.scratch(x.nrows(), x.ncols());
+    match norm {
+        Some(norm) => norm.apply_into(x, &mut h),
+        None => h.copy_from(x),
+    }
+    h
+}

@@ -1,0 +1,224 @@
+//! Second moments of gradients at what comes out of every matrix.
+//!
+//! For one matrix and a token, `g` (n_rows) is the gradient of `-ln p` of all tokens to come at what comes out of the matrix there,
+//! with targets that are drawn from what the model itself predicts. A change `E` of the weights then changes predictions by a
+//! divergence of about `1/2 tr(G E C E^T)`, with `G = E[g g^T]` (n_rows, n_rows) and the second moments `C` of what goes in, as far
+//! as both sides have nothing to do with each other: this is the Fisher information as a Kronecker product, up to a factor.
+//!
+//! The text runs through the model once, and what enters each layer is kept; then gradients come back, a layer at a time over all of
+//! the text. Memory holds the sums of one layer, a batch, and what entered the layers, which goes to the disk beyond
+//! [`Options::state_bytes`].
+//!
+//! Source: the sketches of the Fisher information in YAQA (Tseng et al., arXiv:2505.22988), of which this is the plainest.
+
+use eval::{Between, Model, Observer, Part, Steps};
+
+use super::{
+    Found, MomentsCache, Options, Plan, Texts, Watch,
+    gatherer::Gatherer,
+    n_rounds_of,
+    plan::{PlannedInput, is_held, planned},
+    states::{Stack, States},
+};
+use crate::Error;
+
+impl Plan {
+    /// What gradients need behind this plan: sums for all matrices that every token goes through, by their rows. What comes out of the
+    /// output matrix is left out.
+    ///
+    /// # Errors
+    /// [`Error::Eval`] where gradients find no way back through the model.
+    pub fn of_outputs(&self, model: &Model, options: &Options) -> Result<Plan, Error> {
+        let engine = Steps::new(model)?;
+        engine.need_way_back()?;
+        let last = engine.n_steps().saturating_sub(1);
+        let rows = |(tensor, part): &(String, Part)| {
+            let (_, info) = model.file().tensor(tensor)?;
+            let n_columns = info.shape.dim(1) as usize;
+            (*part == Part::Whole).then(|| PlannedInput { of: vec![(tensor.clone(), *part)], n_columns })
+        };
+        let steps = self.steps.iter().enumerate().map(|(index, step)| {
+            let inputs = step.rounds.iter().flatten().chain(&step.too_wide);
+            let outputs = inputs.flat_map(|input| &input.of).filter_map(rows);
+            planned(if index < last { outputs.collect() } else { Vec::new() }, options.gram_bytes)
+        });
+        let steps: Vec<_> = steps.collect();
+        let bytes = |round: &Vec<PlannedInput>| round.iter().map(PlannedInput::gram_bytes).sum::<u64>();
+        let rounds = || steps.iter().flat_map(|step| &step.rounds).map(bytes);
+        let (gram_bytes, all_bytes) = (rounds().max().unwrap_or(0), rounds().sum::<u64>());
+        // What entered each step, and gradients, which are as much again.
+        let state_bytes = self.state_bytes.saturating_mul(steps.len() as u64 + 1);
+        Ok(Plan {
+            gram_bytes,
+            state_bytes,
+            is_spilled: state_bytes > options.state_bytes,
+            // A layer runs again, and there is a gradient beside each of its activations.
+            working_bytes: self.working_bytes.saturating_mul(2),
+            file_bytes: all_bytes / 2,
+            steps,
+            batches: self.batches.clone(),
+        })
+    }
+}
+
+/// Gathers moments of gradients of a plan by [`Plan::of_outputs`], the last step first, as [`super::gather`] does of inputs: over the same
+/// tokens to learn from, and over those held out.
+///
+/// # Errors
+/// As [`super::gather`], and [`Error::NotFiniteGradient`].
+pub fn gather_outputs(
+    model: &Model,
+    texts: &Texts,
+    options: &Options,
+    plan: &Plan,
+    mut cache: Option<&mut MomentsCache>,
+    watch: &mut dyn Watch,
+) -> Result<(), Error> {
+    let engine = Steps::new(model)?;
+    engine.need_way_back()?;
+    let has_none = |index: usize| plan.steps[index].rounds.iter().all(Vec::is_empty);
+    let is_known: Vec<bool> = (0..plan.steps.len())
+        .map(|index| cache.as_ref().is_some_and(|cache| cache.has(index, &plan.steps[index].rounds.concat())))
+        .collect();
+    // Before the first step that has to be gathered nothing has to be gone back through.
+    let first = (0..plan.steps.len()).find(|index| !is_known[*index] && !has_none(*index));
+    let spill = |source| Error::Io { action: "spill to", path: "a temporary file".to_owned(), source };
+    let mut states = States::new(plan.batches.len(), plan.is_spilled).map_err(spill)?;
+    let mut stack = Stack::new(plan.is_spilled).map_err(spill)?;
+    let n_back: usize = first.map_or(0, |first| {
+        (first..plan.steps.len()).map(|step| n_rounds_of(plan, step, is_known[step])).sum()
+    });
+    let n_batches = plan.batches.len();
+    let (mut done, of) = (0, if first.is_some() { (n_back + 1) * n_batches } else { 0 });
+    let windows = texts.windows();
+    let mut step_done = |watch: &mut dyn Watch| {
+        done += 1;
+        if watch.progress(done, of) { Ok(()) } else { Err(Error::Interrupted) }
+    };
+    if first.is_some() {
+        for (index, batch) in plan.batches.iter().enumerate() {
+            let sequences: Vec<&[u32]> = windows[batch.clone()].iter().map(Vec::as_slice).collect();
+            let mut between = Between::default();
+            for step in 0..engine.n_steps() {
+                let next = engine.run(step, &sequences, between.clone(), None)?;
+                stack.put((step, index), std::mem::replace(&mut between, next)).map_err(spill)?;
+            }
+            let mut places =
+                batch.clone().flat_map(|window| (0..windows[window].len()).map(move |token| (window, token)));
+            // Rows come in order.
+            let mut choose = |_: usize, p: &[f32]| {
+                let (window, token) = places.next().unwrap_or_default();
+                drawn(p, uniform(window as u64, token as u64))
+            };
+            let gradients = engine.loss_back(&between, &mut choose)?;
+            states.put(index, gradients).map_err(spill)?;
+            step_done(&mut *watch)?;
+        }
+        states.end_step().map_err(spill)?;
+    }
+    for step in (first.unwrap_or(0)..plan.steps.len()).rev() {
+        let planned = &plan.steps[step];
+        let mut written = None;
+        let n_rounds = if first.is_some() { n_rounds_of(plan, step, is_known[step]) } else { 0 };
+        for round in 0..n_rounds {
+            let mut gatherer = (!is_known[step]).then(|| Gatherer::new(&planned.rounds[round], None));
+            for (index, batch) in plan.batches.iter().enumerate() {
+                let is_last = round + 1 == n_rounds;
+                let sequences: Vec<&[u32]> = windows[batch.clone()].iter().map(Vec::as_slice).collect();
+                let entered = stack.get((step, index)).map_err(spill)?;
+                let gradients = states.get(index, is_last).map_err(spill)?;
+                let seen = gatherer.as_mut().map(|gatherer| {
+                    let is_held = |window: usize| is_held(window, windows.len(), options.held_every);
+                    gatherer.begin(batch.clone().map(|window| (windows[window].len(), is_held(window))));
+                    gatherer as &mut dyn Observer
+                });
+                let next = engine.back(step, &sequences, entered, gradients, seen)?;
+                if let Some(gatherer) = &mut gatherer {
+                    gatherer
+                        .check(batch.clone(), sequences.iter().map(|it| it.len()))
+                        .map_err(of_gradient)?;
+                }
+                if is_last {
+                    states.put(index, next).map_err(spill)?;
+                }
+                step_done(&mut *watch)?;
+            }
+            let Some(gatherer) = gatherer else { continue };
+            let (inputs, _) = gatherer.finish();
+            if let (Some(cache), 0) = (&cache, round) {
+                written = Some(cache.begin(step, &planned.rounds.concat(), &[])?);
+            }
+            if let Some(written) = &mut written {
+                written.inputs(&inputs)?;
+            }
+            watch.found(Found { step, round, inputs })?;
+        }
+        states.end_step().map_err(spill)?;
+        stack.forget(step);
+        if let (Some(cache), Some(written)) = (&mut cache, written) {
+            cache.finish(step, written)?;
+        }
+    }
+    let Some(cache) = cache else { return Ok(()) };
+    for (step, planned) in plan.steps.iter().enumerate().filter(|(step, _)| is_known[*step]) {
+        for (round, planned) in planned.rounds.iter().enumerate() {
+            watch.found(Found { step, round, inputs: cache.inputs(step, planned)? })?;
+        }
+    }
+    Ok(())
+}
+
+fn of_gradient(error: Error) -> Error {
+    match error {
+        Error::NotFiniteInput { tensor, value, column, window, token } => {
+            Error::NotFiniteGradient { tensor, value, row: column, window, token }
+        }
+        error => error,
+    }
+}
+
+/// The token whose part of the probabilities, laid one behind the other, `u` of 0 to 1 falls into.
+fn drawn(p: &[f32], u: f64) -> usize {
+    let mut sum = 0.0;
+    for (token, p) in p.iter().enumerate() {
+        sum += f64::from(*p);
+        if u < sum {
+            return token;
+        }
+    }
+    // Probabilities add up to 1 in single precision only.
+    p.iter().rposition(|p| *p > 0.0).unwrap_or(0)
+}
+
+/// A number of 0 to 1 for a token of a window, the same in every run.
+///
+/// Source: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+fn uniform(window: u64, token: u64) -> f64 {
+    let mut z = (window << 32 | token).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^= z >> 31;
+    (z >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_drawn_as_often_as_they_are_likely() {
+        let p = [0.1, 0.0, 0.5, 0.4];
+        let mut counts = [0; 4];
+        for window in 0..40 {
+            for token in 0..250 {
+                counts[drawn(&p, uniform(window, token))] += 1;
+            }
+        }
+        // Four standard deviations of 10,000 draws are 200 at most.
+        for (count, p) in counts.iter().zip(p) {
+            assert!((f64::from(*count) - 1e4 * f64::from(p)).abs() <= 200.0, "{counts:?}");
+        }
+        assert_eq!((counts[1], drawn(&p, 0.999_999_999_9)), (0, 3));
+        assert_eq!(drawn(&[0.5, 0.25, 0.0], 0.9), 1, "what is left over goes to the last that can be");
+    }
+}
