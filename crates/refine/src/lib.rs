@@ -30,5 +30,7 @@ pub use fingerprint::{fingerprint, fingerprint_of, hex};
 pub use gram::Gram;
 pub use probe::{Prober, Replacement, probe};
 pub use refiner::{Left, Outcome, Refiner, Spent, StockRows};
-pub use rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error};
+pub use rounding::{
+    BothSides, Choice, Rounding, RoundingOptions, choose, divergence, is_refinable, output_error,
+};
 pub use steps::Steps;

@@ -23,6 +23,7 @@
 //! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304); the shrinkage, the order, the
 //! search of scales in ggml's types and the descent are our own measurements (`docs/quality.md`).
 
+mod both;
 mod choice;
 mod descent;
 mod eights;
@@ -55,6 +56,7 @@ use self::{
 };
 use crate::{Error, Gram};
 
+pub use both::{BothSides, divergence};
 pub use choice::{Choice, choose};
 pub use error_of::output_error;
 
@@ -70,6 +72,9 @@ pub struct RoundingOptions {
     pub shrinkage: f32,
     /// What is added to the diagonal, as a share of its mean.
     pub damping: f32,
+    /// How far moments of gradients at what comes out are drawn towards their diagonal; none where rows are rounded by one side
+    /// alone ([`BothSides`]).
+    pub output_shrinkage: Option<f32>,
     /// Sweeps that search scales and levels, before those that search levels alone. Types of codebooks have plain sweeps for these.
     pub scale_sweeps: usize,
     /// Whether each of these is followed by a fit of the numbers of half precision in each block.
@@ -82,12 +87,18 @@ pub struct RoundingOptions {
     pub level: Level,
 }
 
+impl RoundingOptions {
+    /// Of moments of gradients where nothing else is said.
+    pub const OUTPUT_SHRINKAGE: f32 = 0.2;
+}
+
 impl Default for RoundingOptions {
     /// What was best on two models with 4 or more tokens for each column (`docs/quality.md`).
     fn default() -> RoundingOptions {
         RoundingOptions {
             shrinkage: 0.3,
             damping: 0.01,
+            output_shrinkage: None,
             scale_sweeps: 1,
             fit: true,
             sweeps: 1,

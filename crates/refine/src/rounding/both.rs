@@ -1,0 +1,408 @@
+//! Rounding by both sides: rows of a matrix know of each other.
+//!
+//! With the moments `C` of what goes in and `G` of gradients at what comes out (n_rows, n_rows), what a change `E` of the weights does to
+//! predictions is `tr(G E H E^T)`, where `H` comes of `C` as for one side, and `G` is drawn towards its diagonal alike. For a row whose
+//! neighbours stand still that is the error of one side for other weights:
+//!
+//! ```text
+//! G_rr (e_r + s_r) H (e_r + s_r)^T + const,    s_r = sum_{i != r} G_ri / G_rr e_i
+//! ```
+//!
+//! 1. **Feedback.** With `G = U^T D U` and `H = V^T D' V` (`factor`) the whole is `sum_rc d_r d'_c ((U E V^T)_rc)^2`, and the term of row
+//!    `r` and column `c` knows only rows and columns before them. So rows are rounded in the order of falling `G_rr`, each with
+//!    feedback over its columns, for the weights `w_r + sum_{i<r} U_ri e_i`.
+//! 2. **Descent.** Each weight takes the level that is best while all others stand still.
+//!
+//! A tile of rows goes over a panel of columns at once: what rows and columns elsewhere carry into it is a product of matrices, and
+//! within it a weight is rounded after the other. The order is one for all numbers of threads, which share the products.
+//!
+//! Memory: `H` and `V`, `G` and `U`, and of the matrix weights, points, errors and errors in the factor's order, each f32.
+//!
+//! Source: YAQA (Tseng et al., arXiv:2505.22988).
+#![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
+
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
+use products::matmul;
+use quant::frozen::{Points, frozen};
+use rayon::prelude::*;
+use tensor::DType;
+
+use super::{
+    PANEL, RoundingOptions, TILE_ROWS,
+    factor::Factor,
+    lanes::{LANES, Nearest, Steps, Table},
+    metric::Metric,
+    row_bytes,
+    tile::Tile,
+};
+use crate::{Error, Gram};
+
+/// One number for each row of a tile.
+type TileRow = [f32; TILE_ROWS];
+
+/// Metrics of both sides of a matrix.
+#[derive(Debug)]
+pub struct BothSides {
+    options: RoundingOptions,
+    inputs: Metric,
+    of_inputs: Factor,
+    of_outputs: Factor,
+    /// (n_rows, n_rows): `G`, rows in the factor's order.
+    g: Array2<f32>,
+    /// `1 / G_rr` in the same order, or 0 where that is 0.
+    inverse_diagonal: Vec<f32>,
+}
+
+impl BothSides {
+    /// Prepares the rounding of a matrix by the moments of what goes in and of gradients at what comes out. Of the options the
+    /// shrinkage is that of the first, `output_shrinkage` that of the second; feedback and sweeps are of both.
+    ///
+    /// # Errors
+    /// As [`Rounding::new`](super::Rounding::new), of either side.
+    pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<BothSides, Error> {
+        let of_rows = RoundingOptions {
+            shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),
+            ..*options
+        };
+        let inputs = Metric::new(inputs, options)?;
+        let outputs = Metric::new(outputs, &of_rows)?;
+        let of_inputs = Factor::new(&inputs, inputs.order(1), options);
+        let of_outputs = Factor::new(&outputs, outputs.order(1), &of_rows);
+        let order = of_outputs.order();
+        let g = Array2::from_shape_fn((order.len(), order.len()), |(i, j)| outputs.h()[[order[i], order[j]]]);
+        let inverse_diagonal = order.iter().map(|row| outputs.inverse_diagonal()[*row]).collect();
+        Ok(BothSides { options: *options, inputs, of_inputs, of_outputs, g, inverse_diagonal })
+    }
+
+    /// Whether this knows the levels of a type. It does not where columns come by eights from a codebook.
+    pub fn takes(dtype: DType) -> bool {
+        frozen(dtype).is_some()
+    }
+
+    /// Rounds a whole matrix again: `weights` (n_rows, n_columns), `blocks` their encoding as `dtype` on entry and the better one on
+    /// return. Scales stay, and what else [`Rounding::refine`](super::Rounding::refine) leaves.
+    ///
+    /// # Errors
+    /// For a type that [`takes`](Self::takes) does not know, and lengths that do not agree.
+    pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
+        let (n_columns, order) = (self.inputs.n_columns(), self.of_outputs.order());
+        let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
+        let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
+        let (found, expected) = (weights.len() / n_columns, order.len());
+        if found != expected {
+            return Err(Error::Length { what: "rows of a matrix", found, expected });
+        }
+        // Rows in the order of the factor.
+        let mut sorted = Vec::with_capacity(weights.len());
+        let mut sorted_blocks = Vec::with_capacity(blocks.len());
+        for row in order {
+            sorted.extend_from_slice(&weights[row * n_columns..(row + 1) * n_columns]);
+            sorted_blocks.extend_from_slice(&blocks[row * row_bytes..(row + 1) * row_bytes]);
+        }
+        let mut tile = Tile::read(codec, &sorted, &sorted_blocks, n_columns);
+        drop(sorted);
+        match codec.points {
+            Points::Steps { zero, lowest, highest } => {
+                self.round(&Steps::new(zero, lowest, highest), &mut tile);
+            }
+            Points::Table(table) => self.round(&Table::new(table), &mut tile),
+        }
+        tile.write(codec, &mut sorted_blocks);
+        for (from, row) in sorted_blocks.chunks_exact(row_bytes).zip(order) {
+            blocks[row * row_bytes..(row + 1) * row_bytes].copy_from_slice(from);
+        }
+        Ok(())
+    }
+
+    fn round(&self, nearest: &impl Nearest, tile: &mut Tile) {
+        if self.options.feedback {
+            self.feedback(nearest, tile);
+        }
+        for _ in 0..self.options.sweeps {
+            self.sweep(nearest, tile);
+        }
+    }
+
+    /// All rows and columns in the orders of their factors.
+    fn feedback(&self, nearest: &impl Nearest, tile: &mut Tile) {
+        let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
+        let (u, v) = (self.of_outputs.v(), self.of_inputs.v());
+        // (n_columns, rows), columns in the factor's order: errors, what rows before carry into those of a tile, and the sum of both,
+        // which is what columns carry on.
+        let mut errors = Array2::<f32>::zeros((n_columns, n_rows));
+        let mut shifts = Array2::<f32>::zeros((n_columns, TILE_ROWS));
+        let mut mixed = Array2::<f32>::zeros((n_columns, TILE_ROWS));
+        let mut carried = Array2::<f32>::zeros((PANEL.min(n_columns), TILE_ROWS));
+        for top in (0..n_rows).step_by(TILE_ROWS) {
+            let rows = top..n_rows.min(top + TILE_ROWS);
+            let n = rows.len();
+            // (columns, rows before) x (rows before, rows of the tile).
+            let before = u.slice(s![rows.clone(), ..top]);
+            let shares = shifts.axis_chunks_iter_mut(Axis(0), PANEL).into_par_iter();
+            shares.zip(errors.axis_chunks_iter(Axis(0), PANEL).into_par_iter()).for_each(
+                |(mut shifts, errors)| {
+                    let out = shifts.slice_mut(s![.., ..n]);
+                    matmul(level, false, 1.0, errors.slice(s![.., ..top]), before.t(), out);
+                },
+            );
+            for first in (0..n_columns).step_by(PANEL) {
+                let end = n_columns.min(first + PANEL);
+                let (done, rest) = mixed.view_mut().split_at(Axis(0), first);
+                let mut carried = carried.slice_mut(s![..end - first, ..]);
+                in_parts(carried.slice_mut(s![.., ..n]), |from, out| {
+                    let v = v.slice(s![first + from..first + from + out.nrows(), ..first]);
+                    matmul(level, false, 1.0, v, done.slice(s![.., ..n]), out);
+                });
+                let mixed = rest.split_at(Axis(0), end - first).0;
+                let errors = errors.slice_mut(s![first..end, rows.clone()]);
+                level.vectorize(
+                    #[inline(always)]
+                    || {
+                        let panel = Panel { first, top, n };
+                        self.round_panel(nearest, tile, panel, carried, shifts.view(), mixed, errors)
+                    },
+                );
+            }
+        }
+        for (place, errors) in errors.outer_iter().enumerate() {
+            let column = self.of_inputs.order()[place];
+            tile.errors_mut().row_mut(column).slice_mut(s![..n_rows]).assign(&errors);
+        }
+    }
+
+    /// The columns from place `first` on of the rows from `top` on: `carried` (columns, TILE_ROWS) and `shifts` (n_columns, TILE_ROWS)
+    /// go in, `mixed` (columns, TILE_ROWS) and `errors` (columns, rows) come out.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "one loop over all that a weight depends on")]
+    fn round_panel(
+        &self,
+        nearest: &impl Nearest,
+        tile: &mut Tile,
+        Panel { first, top, n }: Panel,
+        mut carried: ArrayViewMut2<'_, f32>,
+        shifts: ArrayView2<'_, f32>,
+        mut mixed: ArrayViewMut2<'_, f32>,
+        mut errors: ArrayViewMut2<'_, f32>,
+    ) {
+        let n_panel = carried.nrows();
+        for j in 0..n_panel {
+            let (mut now, mut to_come) = carried.view_mut().split_at(Axis(0), j + 1);
+            let now = tile_row_mut(now.row_mut(j).into_slice());
+            let mut shift: TileRow = *tile_row(shifts.row(first + j).to_slice());
+            let mut error: TileRow = [0.0; TILE_ROWS];
+            for group in (0..n).step_by(LANES) {
+                let (column, points, _) = tile.column(self.of_inputs.order()[first + j], top + group);
+                for i in 0..LANES.min(n - group) {
+                    let mut wanted = *column.weights;
+                    for lane in 0..LANES {
+                        wanted[lane] += now[group + lane] + shift[group + lane];
+                    }
+                    // Sixteen at once cost no more than the one that is taken.
+                    let (found, left) = column.nearest(nearest, &wanted, points);
+                    let row = group + i;
+                    (points[i], error[row]) = (found[i], left[i]);
+                    let factors: &TileRow = tile_row(Some(self.of_outputs.within(top + row)));
+                    // What is in `within` at and above the diagonal means nothing, so those rows, which are done, are kept.
+                    for later in row + 1..n {
+                        shift[later] += factors[later] * left[i];
+                    }
+                }
+            }
+            let sum = tile_row_mut(mixed.row_mut(j).into_slice());
+            for row in 0..TILE_ROWS {
+                sum[row] = if row < n { error[row] + shift[row] } else { 0.0 };
+            }
+            for (column, factor) in
+                to_come.rows_mut().into_iter().zip(&self.of_inputs.within(first + j)[j + 1..])
+            {
+                let column = tile_row_mut(column.into_slice());
+                for row in 0..TILE_ROWS {
+                    column[row] += factor * sum[row];
+                }
+            }
+            for (to, error) in errors.row_mut(j).iter_mut().zip(error) {
+                *to = error;
+            }
+        }
+    }
+
+    /// One sweep over all rows in the factor's order, each tile of them over all columns in the file's. While everything else stands still
+    /// the error of row `r` and column `c` that costs least is `e_rc - (G E H)_rc / (G_rr H_cc)`.
+    fn sweep(&self, nearest: &impl Nearest, tile: &mut Tile) {
+        let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
+        let h = self.inputs.h();
+        // (E^T G) of the tile's rows: (n_columns, TILE_ROWS).
+        let mut mixed = Array2::<f32>::zeros((n_columns, TILE_ROWS));
+        let mut gradients = Array2::<f32>::zeros((PANEL.min(n_columns), TILE_ROWS));
+        for top in (0..n_rows).step_by(TILE_ROWS) {
+            let n = TILE_ROWS.min(n_rows - top);
+            let g = self.g.slice(s![.., top..top + n]);
+            let shares = mixed.axis_chunks_iter_mut(Axis(0), PANEL).into_par_iter();
+            shares.zip(tile.errors().axis_chunks_iter(Axis(0), PANEL).into_par_iter()).for_each(
+                |(mut mixed, errors)| {
+                    let out = mixed.slice_mut(s![.., ..n]);
+                    matmul(level, false, 1.0, errors.slice(s![.., ..n_rows]), g, out);
+                },
+            );
+            let mut within = Box::new([[0.0; TILE_ROWS]; TILE_ROWS]);
+            for i in 0..n {
+                for j in 0..n {
+                    within[i][j] = self.g[[top + i, top + j]];
+                }
+            }
+            for first in (0..n_columns).step_by(PANEL) {
+                let end = n_columns.min(first + PANEL);
+                let mut gradients = gradients.slice_mut(s![..end - first, ..]);
+                in_parts(gradients.slice_mut(s![.., ..n]), |from, out| {
+                    let h = h.slice(s![first + from..first + from + out.nrows(), ..]);
+                    matmul(level, false, 1.0, h, mixed.slice(s![.., ..n]), out);
+                });
+                let mixed = mixed.slice_mut(s![first..end, ..]);
+                level.vectorize(
+                    #[inline(always)]
+                    || self.sweep_panel(nearest, tile, Panel { first, top, n }, &within, gradients, mixed),
+                );
+            }
+        }
+    }
+
+    /// The columns from `first` on of the rows from `top` on, whose part of `G` is `g`: `gradients` (columns, TILE_ROWS) of `G E H`,
+    /// and `mixed` of `G E`, which follows the errors.
+    #[inline(always)]
+    fn sweep_panel(
+        &self,
+        nearest: &impl Nearest,
+        tile: &mut Tile,
+        Panel { first, top, n }: Panel,
+        g: &[TileRow; TILE_ROWS],
+        mut gradients: ArrayViewMut2<'_, f32>,
+        mut mixed: ArrayViewMut2<'_, f32>,
+    ) {
+        let n_panel = gradients.nrows();
+        let inverse_h = &self.inputs.inverse_diagonal()[first..first + n_panel];
+        let mut inverse_g = [0.0; TILE_ROWS];
+        inverse_g[..n].copy_from_slice(&self.inverse_diagonal[top..top + n]);
+        for j in 0..n_panel {
+            let h = self.inputs.h().row(first + j);
+            let h = &h.to_slice().expect("whole rows")[first..first + n_panel];
+            let (mut now, mut to_come) = gradients.view_mut().split_at(Axis(0), j + 1);
+            let now = tile_row_mut(now.row_mut(j).into_slice());
+            let mut change: TileRow = [0.0; TILE_ROWS];
+            let mut any = false;
+            for group in (0..n).step_by(LANES) {
+                let (column, points, errors) = tile.column(first + j, top + group);
+                let (mut from, end) = (0, LANES.min(n - group));
+                while from < end {
+                    let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
+                    for lane in 0..LANES {
+                        let step = now[group + lane] * (inverse_h[j] * inverse_g[group + lane]);
+                        best[lane] = errors[lane] - step;
+                        wanted[lane] = column.weights[lane] - best[lane];
+                    }
+                    let (found, left) = column.nearest(nearest, &wanted, points);
+                    let better = |lane: &usize| {
+                        (left[*lane] - best[*lane]).abs() < (errors[*lane] - best[*lane]).abs()
+                    };
+                    // Rows before the first that changes see what they would have seen one after the other.
+                    let Some(lane) = (from..end).find(better) else { break };
+                    let (row, by) = (group + lane, left[lane] - errors[lane]);
+                    (points[lane], errors[lane]) = (found[lane], left[lane]);
+                    (change[row], any) = (by, true);
+                    for later in 0..TILE_ROWS {
+                        now[later] += (g[row][later] * h[j]) * by;
+                    }
+                    from = lane + 1;
+                }
+            }
+            if !any {
+                continue;
+            }
+            let mut mixed_change: TileRow = [0.0; TILE_ROWS];
+            for (g, by) in g.iter().zip(change).filter(|(_, by)| *by != 0.0) {
+                for row in 0..TILE_ROWS {
+                    mixed_change[row] += g[row] * by;
+                }
+            }
+            let mixed = tile_row_mut(mixed.row_mut(j).into_slice());
+            for row in 0..TILE_ROWS {
+                mixed[row] += mixed_change[row];
+            }
+            for (column, h) in to_come.rows_mut().into_iter().zip(&h[j + 1..]) {
+                let column = tile_row_mut(column.into_slice());
+                for row in 0..TILE_ROWS {
+                    column[row] += h * mixed_change[row];
+                }
+            }
+        }
+    }
+}
+
+/// Columns from `first` on of `n` rows from `top` on.
+#[derive(Debug, Clone, Copy)]
+struct Panel {
+    first: usize,
+    top: usize,
+    n: usize,
+}
+
+/// Rows of a panel's product that a thread makes at once.
+const PART_ROWS: usize = 16;
+
+/// Does work on parts of the rows of `out`, each with its first row, on all threads.
+fn in_parts(mut out: ArrayViewMut2<'_, f32>, work: impl Fn(usize, ArrayViewMut2<'_, f32>) + Sync) {
+    let parts = out.axis_chunks_iter_mut(Axis(0), PART_ROWS).into_par_iter().enumerate();
+    parts.for_each(|(part, out)| work(part * PART_ROWS, out));
+}
+
+#[inline(always)]
+fn tile_row(values: Option<&[f32]>) -> &TileRow {
+    values.and_then(|values| values.first_chunk()).expect("tiles are whole rows")
+}
+
+#[inline(always)]
+fn tile_row_mut(values: Option<&mut [f32]>) -> &mut TileRow {
+    values.and_then(|values| values.first_chunk_mut()).expect("tiles are whole rows")
+}
+
+/// `tr(G E C E^T) / (n_tokens of both)` with `E = weights - blocks` of a whole matrix, (n_rows, n_columns) each: twice the divergence
+/// that it makes, about, up to the number of tokens that predictions follow. Products in single precision, the sum over them in
+/// double; their order is fixed.
+///
+/// # Errors
+/// As [`output_error`](super::output_error), of either side.
+pub fn divergence(
+    inputs: &Gram,
+    outputs: &Gram,
+    dtype: DType,
+    weights: &[f32],
+    blocks: &[u8],
+) -> Result<f64, Error> {
+    let level = quant::Level::detect();
+    let (n_columns, n_rows) = (inputs.n_columns(), outputs.n_columns());
+    super::metric::mean_square(inputs)?;
+    super::metric::mean_square(outputs)?;
+    row_bytes(dtype, weights, blocks, n_columns)?;
+    if weights.len() != n_rows * n_columns {
+        let (found, expected) = (weights.len() / n_columns, n_rows);
+        return Err(Error::Length { what: "rows of a matrix", found, expected });
+    }
+    let mut errors = Array2::<f32>::zeros((n_rows, n_columns));
+    let values = errors.as_slice_mut().expect("whole rows");
+    quant::decode(dtype, level, blocks, values)?;
+    values.iter_mut().zip(weights).for_each(|(value, weight)| *value = weight - *value);
+    let (c, g) = (inputs.view(), outputs.view());
+    let tiles: Vec<f64> = (0..n_rows)
+        .into_par_iter()
+        .step_by(TILE_ROWS)
+        .map(|top| {
+            let rows = top..n_rows.min(top + TILE_ROWS);
+            // G E of the tile, and E C of it: the sum of their products is the tile's part of the trace.
+            let mut of_outputs = Array2::zeros((rows.len(), n_columns));
+            matmul(level, false, 1.0, g.slice(s![rows.clone(), ..]), errors.view(), of_outputs.view_mut());
+            let mut of_inputs = Array2::zeros((rows.len(), n_columns));
+            matmul(level, false, 1.0, errors.slice(s![rows, ..]), c, of_inputs.view_mut());
+            of_outputs.iter().zip(&of_inputs).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+        })
+        .collect();
+    Ok(tiles.iter().sum::<f64>() / (inputs.n_tokens() as f64 * outputs.n_tokens() as f64))
+}
