@@ -4,6 +4,8 @@
 //! was chosen on held-out tokens) is made when the first of them comes and kept while others may: at most [`KEPT`] matrices that no
 //! thread is at, and one for each thread. A factor of a matrix with n columns takes 4 n^2 bytes or a little more.
 
+mod both;
+
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -18,6 +20,7 @@ use quant::Level;
 use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
 use tensor::DType;
 
+use self::both::Sides;
 use crate::{
     Error,
     moments::MomentsCache,
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub how: Result<RoundingOptions, Left>,
     /// Mean squares of its output's error on held-out tokens, of the sampled rows: the codec's, and ours.
     pub held_out: Option<(f64, f64)>,
+    /// Where both sides were used: `tr(G E C E^T)` on held-out tokens, of sampled rows, by one side and by both.
+    pub both_sides: Option<(f64, f64)>,
 }
 
 /// Why a matrix is left as the codec made it.
@@ -94,7 +99,15 @@ pub struct StockRows<'a> {
 type Key = (String, usize, DType);
 
 /// What the rows of a matrix share, made by whoever comes first; none where they stay as they are.
-type Prepared = OnceLock<Result<Option<Rounding>, Arc<Error>>>;
+type Prepared = OnceLock<Result<Option<Made>, Arc<Error>>>;
+
+/// What rows of a matrix are made of.
+enum Made {
+    /// Each by itself.
+    ByRows(Box<Rounding>),
+    /// All together: the blocks of the whole matrix.
+    Whole(Vec<u8>),
+}
 
 /// A matrix that rows may come of.
 struct Ready {
@@ -106,6 +119,8 @@ struct Ready {
 pub struct Refiner {
     base: gguf::Model,
     moments: MomentsCache,
+    /// Of gradients at what comes out.
+    outputs: Option<MomentsCache>,
     candidates: Vec<RoundingOptions>,
     /// Factors are made by all threads together, while those that want one wait.
     pool: ThreadPool,
@@ -138,6 +153,7 @@ impl Refiner {
         Ok(Refiner {
             base,
             moments,
+            outputs: None,
             candidates,
             pool,
             ready: Mutex::default(),
@@ -176,7 +192,15 @@ impl Refiner {
             match prepared {
                 Err(error) => return Err(Error::Shared(Arc::clone(error))),
                 Ok(None) => {}
-                Ok(Some(rounding)) => {
+                Ok(Some(Made::Whole(all))) => {
+                    let first = (start - expert * rows_per_matrix) as usize * row_bytes;
+                    let blocks = &mut blocks[at.start * row_bytes..at.end * row_bytes];
+                    let whole = all.get(first..first + blocks.len());
+                    let (found, expected) = (all.len(), first + blocks.len());
+                    let length = || Error::Length { what: "blocks in bytes", found, expected };
+                    blocks.copy_from_slice(whole.ok_or_else(length)?);
+                }
+                Ok(Some(Made::ByRows(rounding))) => {
                     let began = Instant::now();
                     let values = &rows.values[at.start * n_columns..at.end * n_columns];
                     let blocks = &mut blocks[at.start * row_bytes..at.end * row_bytes];
@@ -306,11 +330,12 @@ impl Refiner {
         expert: u64,
         rows_per_matrix: u64,
         n_columns: usize,
-    ) -> Result<Option<Rounding>, Error> {
+    ) -> Result<Option<Made>, Error> {
         let of_stack = self.base.tensor(rows.tensor).is_some_and(|(_, info)| info.shape.dim(2) > 1);
         let note = |how, held_out| {
             let (tensor, dtype) = (rows.tensor.to_owned(), rows.dtype);
-            let outcome = Outcome { tensor, expert: expert as usize, of_stack, dtype, how, held_out };
+            let outcome =
+                Outcome { tensor, expert: expert as usize, of_stack, dtype, how, held_out, both_sides: None };
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
         };
@@ -346,12 +371,41 @@ impl Refiner {
             }
             Some(Choice { options, stock_error, error }) => {
                 note(Ok(options), Some((stock_error, error)));
+                let shape = (rows_per_matrix, n_columns);
+                // Experts see a few tokens each, and their gradients are not gathered.
+                let outputs = if of_stack { None } else { self.outputs_of(rows, shape)? };
+                if let Some((fit_outputs, held_outputs)) = outputs {
+                    let sides = Sides { fit: fit.clone(), held: held.clone(), fit_outputs, held_outputs };
+                    if let Some(rounded) = self.round_both(rows, &options, sides).map_err(named)? {
+                        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                        let key = (rows.tensor.to_owned(), expert as usize, rows.dtype);
+                        if let Some(outcome) = outcomes.get_mut(&key) {
+                            (outcome.how, outcome.both_sides) = (Ok(rounded.options), Some(rounded.held_out));
+                        }
+                        return Ok(Some(Made::Whole(rounded.blocks)));
+                    }
+                }
                 // What decided is decided: now the tokens that were held out count too.
                 let mut all = fit;
                 all.add(&held);
-                Ok(Some(Rounding::for_type(&all, &options, rows.dtype).map_err(named)?))
+                let rounding = Rounding::for_type(&all, &options, rows.dtype).map_err(named)?;
+                Ok(Some(Made::ByRows(Box::new(rounding))))
             }
         })
+    }
+
+    /// What the codec makes of rows (n_rows, n_columns) of the matrix that `rows` are of.
+    fn encode(&self, values: &[f32], n_columns: usize, rows: &StockRows<'_>) -> Result<Vec<u8>, Error> {
+        let (block_elems, block_bytes) =
+            (rows.dtype.block_elems() as usize, rows.dtype.block_bytes() as usize);
+        let mut blocks = vec![0; values.len() / block_elems * block_bytes];
+        let pieces = values.par_chunks((PIECE_ROWS * n_columns).max(1));
+        let outs = blocks.par_chunks_mut((PIECE_ROWS * n_columns / block_elems * block_bytes).max(1));
+        pieces.zip(outs).try_for_each(|(values, out)| {
+            let to_encode = quant::Rows { values, row_elems: n_columns, weights: rows.weights };
+            quant::encode(rows.dtype, rows.level, to_encode, out)
+        })?;
+        Ok(blocks)
     }
 
     /// Some rows of a matrix, and what the codec makes of them.
@@ -377,11 +431,10 @@ impl Refiner {
             let stored = file.endian().to_little(info.dtype, &bytes[row * row_bytes..(row + 1) * row_bytes]);
             quant::decode(info.dtype, rows.level, &stored, out).map_err(named)?;
         }
-        let (block_elems, block_bytes) =
-            (rows.dtype.block_elems() as usize, rows.dtype.block_bytes() as usize);
-        let mut blocks = vec![0; values.len() / block_elems * block_bytes];
-        let to_encode = quant::Rows { values: &values, row_elems: n_columns, weights: rows.weights };
-        quant::encode(rows.dtype, rows.level, to_encode, &mut blocks).map_err(named)?;
+        let blocks = self.encode(&values, n_columns, rows).map_err(|error| match error {
+            Error::Codec(error) => named(error),
+            error => error,
+        })?;
         Ok(Sample { values, blocks })
     }
 }
