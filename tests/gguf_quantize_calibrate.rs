@@ -323,3 +323,54 @@ fn a_checkpoint_is_calibrated_in_one_call() {
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--target-size", "1M"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
+
+#[test]
+fn both_sides_at_any_number_of_threads_and_level() {
+    let sandbox = sandbox();
+    let mut files = Vec::new();
+    for (threads, level) in [("1", None), ("2", None), ("3", Some("scalar")), ("7", Some("avx2"))] {
+        let out = format!("out/{threads}.gguf");
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
+        let args = ["base.gguf", &out, "q4_k_m", "--both-sides", "--json"];
+        command.args([&args[..], FEW, TOKENS, &["-j", threads]].concat());
+        if let Some(level) = level {
+            command.env(quant::LEVEL_VARIABLE, level);
+        }
+        let ran = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        if ran.status.code() != Some(0) && level.is_some_and(|level| stderr.contains(level)) {
+            continue;
+        }
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
+        let json: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let roles = json["calibration"][0]["roles"].as_object().unwrap();
+        let n_both: u64 = roles.values().map(|of| of["both_sides"].as_u64().unwrap()).sum();
+        assert!(n_both >= 1, "{roles:?}");
+        files.push(fs::read(sandbox.path(&out)).unwrap());
+    }
+    assert!(files.len() >= 3);
+    assert!(files.iter().all(|file| *file == files[0]));
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify"][..], FEW].concat());
+    assert!(files[0] != fs::read(sandbox.path("one.gguf")).unwrap());
+    let key = |name: &str| {
+        let (_, model) = header_and_data(&sandbox, name);
+        model.get("quantize.imatrix.file").and_then(gguf::Value::as_str).unwrap().to_owned()
+    };
+    assert!(key("out/1.gguf").starts_with("cbs2-"));
+    assert!(key("one.gguf").starts_with("cal2-"));
+}
+
+#[test]
+fn without_a_way_back_one_side_is_used_and_that_is_said() {
+    let sandbox = Sandbox::with_golden("mixtral");
+    succeed(sandbox.convert(&["mixtral", "base.gguf", "-t", "bf16", "-q"]));
+    let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
+    fs::copy(license, sandbox.path("text")).unwrap();
+    let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
+    let ran =
+        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
+    let said = "rows are rounded by themselves: architecture `llama`: there is no way back for gradients through its experts";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("both.gguf")).unwrap());
+}

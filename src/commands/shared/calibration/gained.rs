@@ -32,6 +32,8 @@ struct Role {
     matrices: usize,
     /// How many of them are as the codec made them.
     left: usize,
+    /// How many were rounded by both sides.
+    both_sides: usize,
     /// The sums over matrices of the mean squares of the output's error on held-out tokens.
     held_out_stock: f64,
     held_out: f64,
@@ -83,6 +85,7 @@ impl Gained {
                 of_role.held_out_stock += stock;
                 of_role.held_out += ours;
             }
+            of_role.both_sides += usize::from(outcome.both_sides.is_some());
             if let Err(reason) = outcome.how {
                 of_role.left += 1;
                 left.push(LeftAlone {
@@ -112,6 +115,11 @@ impl Gained {
             ]);
         }
         let mut text = format!("{}\n{}", self.path, table(&rows, &[1, 2, 3]));
+        let both_sides: usize = self.roles.values().map(|of| of.both_sides).sum();
+        if both_sides > 0 {
+            let all: usize = self.roles.values().map(|of| of.matrices).sum();
+            text += &format!("by both sides: {both_sides} of {all} matrices\n");
+        }
         for left in &self.left {
             let expert = left.expert.map_or_else(String::new, |expert| format!(", expert {expert}"));
             text += &format!("as it was: {}{expert}: {}\n", printable(&left.tensor), left.reason);

@@ -43,9 +43,17 @@ pub struct Folder {
 }
 
 /// Who says how far it is.
-struct Progress<'a> {
+pub struct Progress<'a> {
+    what: &'static str,
     line: Option<ProgressLine>,
     ui: &'a Ui,
+}
+
+impl<'a> Progress<'a> {
+    /// Of so-called steps.
+    pub fn new(what: &'static str, ui: &'a Ui) -> Progress<'a> {
+        Progress { what, line: None, ui }
+    }
 }
 
 impl Watch for Progress<'_> {
@@ -55,7 +63,7 @@ impl Watch for Progress<'_> {
     }
 
     fn progress(&mut self, done: usize, of: usize) -> bool {
-        let line = self.line.get_or_insert_with(|| ProgressLine::new("steps of the texts", of));
+        let line = self.line.get_or_insert_with(|| ProgressLine::new(self.what, of));
         line.update(self.ui, done, || "read".to_owned());
         !cancel_on_interrupt().load(Ordering::Relaxed)
     }
@@ -95,7 +103,7 @@ pub fn gather(
         );
         failed(base, error).hint(hint)
     })?;
-    let mut progress = Progress { line: None, ui };
+    let mut progress = Progress::new("steps of the texts", ui);
     let summary = gather_moments(model, texts, &options, &plan, Some(&mut moments), &mut progress);
     let summary = summary.map_err(|error| match error {
         Error::Interrupted => Failure::interrupted().hint([format!(

@@ -1,0 +1,79 @@
+//! Gradients at what comes out of the matrices of a model, beside what goes into them.
+
+use std::path::Path;
+
+use eval::Model;
+use refine::{
+    Error,
+    moments::{MomentsCache, Options, Plan, Texts, gather_outputs},
+};
+
+use super::{
+    failed,
+    gathered::{Folder, Progress},
+};
+use crate::{
+    failure::Failure,
+    ui::{Ui, human_bytes},
+};
+
+/// The folder in that of the other statistics.
+const FOLDER: &str = "outputs";
+
+/// Runs the model over windows and gradients back, or takes what is in the folder. None where gradients find no way back, which is
+/// said.
+///
+/// # Errors
+/// As [`super::gathered::gather`].
+pub fn gather(
+    model: &Model,
+    base: &Path,
+    texts: &Texts,
+    folder: &Folder,
+    ui: &Ui,
+) -> Result<Option<MomentsCache>, Failure> {
+    let options = Options::default();
+    let of_base = |error| failed(base, error);
+    let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
+    let plan = match inputs.of_outputs(model, &options) {
+        // Nor is there one in what predicts no next token.
+        Err(Error::Eval(
+            error @ (eval::Error::NoWayBack { .. }
+            | eval::Error::NoNextToken { .. }
+            | eval::Error::NoLogits { .. }),
+        )) => {
+            ui.warning(&format!("rows are rounded by themselves: {error}"));
+            return Ok(None);
+        }
+        plan => plan.map_err(of_base)?,
+    };
+    ui.status(&format!(
+        "gradients over {} tokens: {} of memory{}, {} of statistics",
+        texts.n_tokens(),
+        human_bytes(plan.memory_bytes()),
+        if plan.is_spilled {
+            format!(" and {} on the disk", human_bytes(plan.state_bytes))
+        } else {
+            String::new()
+        },
+        human_bytes(plan.file_bytes),
+    ));
+    let path = folder.path.join(FOLDER);
+    let open = || MomentsCache::open_outputs(&path, model, texts, &options, &plan);
+    let opened = match open() {
+        // What another run left in its own place is of no use to anyone.
+        Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
+            let _gone = std::fs::remove_dir_all(&path);
+            open()
+        }
+        opened => opened,
+    };
+    let mut moments = opened.map_err(of_base)?;
+    let mut progress = Progress::new("steps back", ui);
+    let gathered = gather_outputs(model, texts, &options, &plan, Some(&mut moments), &mut progress);
+    gathered.map_err(|error| match error {
+        Error::Interrupted => Failure::interrupted(),
+        error => of_base(error),
+    })?;
+    Ok(Some(moments))
+}
