@@ -14,7 +14,7 @@ use eval::{
 };
 use quant::Level;
 use refine::{
-    Error, Refiner, StockRows, candidates,
+    Error, Refiner, Steps, StockRows,
     moments::{Found, MomentsCache, Options, Plan, Texts, Watch, gather, gather_outputs},
 };
 
@@ -67,8 +67,10 @@ fn main() {
     );
 
     let file = || gguf::Model::open(Path::new(base)).unwrap();
-    let one = Refiner::new(file(), inputs(), candidates(level), n_threads).unwrap();
-    let both = Refiner::new(file(), inputs(), candidates(level), n_threads).unwrap().with_outputs(outputs);
+    let one = Refiner::new(file(), inputs(), Steps::Full.candidates(level), n_threads).unwrap();
+    let both = Refiner::new(file(), inputs(), Steps::Full.candidates(level), n_threads)
+        .unwrap()
+        .with_outputs(outputs);
     let others = [open(), open(), open()];
     let (moments, wanted) = (inputs(), gguf::Model::open(Path::new(types)).unwrap());
     let mut seconds = [0.0; 2];

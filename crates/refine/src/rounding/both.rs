@@ -19,7 +19,6 @@
 //! Memory: `H` and `V`, `G` and `U`, and of the matrix weights, points, errors and errors in the factor's order, each f32.
 //!
 //! Source: YAQA (Tseng et al., arXiv:2505.22988).
-#![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use products::matmul;

@@ -10,6 +10,7 @@ use crate::{
 };
 
 /// What was done to queries and keys, in order, with what gradients have to know of it.
+#[expect(clippy::large_enum_variant, reason = "three or four of them at a time")]
 enum Done {
     /// Norms of queries and of keys, each with its width, and what went into them.
     Norms([Option<(Norm, usize, Rows)>; 2]),

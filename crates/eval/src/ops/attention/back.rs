@@ -50,7 +50,9 @@ impl Attention<'_> {
         for sequence in sequences {
             let Queries { start, end, .. } = sequence.queries;
             // Rows of no sequence are skipped.
-            rest.iter_mut().for_each(|rest| drop(cut(rest, Axis(0), start - at)));
+            for rest in &mut rest {
+                let _ = cut(rest, Axis(0), start - at);
+            }
             let mut own = rest.each_mut().map(|rest| cut(rest, Axis(0), end - start));
             at = end;
             for kv in 0..self.n_head_kv {
