@@ -30,6 +30,9 @@ fn sandbox() -> Sandbox {
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
 /// All but the attention of the first layer stays as it is: little to do where it is done often.
 const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
+/// Threads and CPU levels of runs that have to agree. Scalar products of a whole model take minutes: `crates/refine` and `crates/products`
+/// test that level on small ones.
+const LEVELS: [(&str, Option<&str>); 4] = [("1", None), ("2", None), ("3", Some("avx2")), ("7", None)];
 
 fn calibrated(sandbox: &Sandbox, args: &[&str]) -> Output {
     succeed(quantize(sandbox, &[args, TOKENS].concat()))
@@ -44,7 +47,7 @@ fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
     let sandbox = sandbox();
     let args = ["base.gguf", "out/1", "q4_k_m,q2_k", "-q", "--no-verify"];
     let mut files = Vec::new();
-    for (threads, level) in [("1", None), ("2", None), ("3", Some("scalar")), ("7", Some("avx2"))] {
+    for (threads, level) in LEVELS {
         let out = format!("out/{threads}-{{ftype}}.gguf");
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
         command.args([&["base.gguf", &out][..], &args[2..], FEW, TOKENS, &["-j", threads]].concat());
@@ -328,7 +331,7 @@ fn a_checkpoint_is_calibrated_in_one_call() {
 fn both_sides_at_any_number_of_threads_and_level() {
     let sandbox = sandbox();
     let mut files = Vec::new();
-    for (threads, level) in [("1", None), ("2", None), ("3", Some("scalar")), ("7", Some("avx2"))] {
+    for (threads, level) in LEVELS {
         let out = format!("out/{threads}.gguf");
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
         let args = ["base.gguf", &out, "q4_k_m", "--both-sides", "--json"];

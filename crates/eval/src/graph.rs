@@ -139,6 +139,7 @@ impl Head {
             None if self.scale == 1.0 => {}
             None => gradients *= self.scale,
         });
+        // The bias is a sum, which gradients pass unchanged.
         mul_back(gradients.view(), &self.weight, false, out);
     }
 

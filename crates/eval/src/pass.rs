@@ -288,6 +288,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         let mut out = self.scratch(n_rows, n_in);
         for (at, (weight, gradients)) in products.iter().enumerate() {
             if let Some(observer) = &mut self.observer {
+                // What goes into the transpose of the weight is as wide as the weight has rows.
                 let by = [(weight.name.as_str(), Part::Whole)];
                 let (rows, n_in) = (gradients.as_slice(), weight.n_out);
                 observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens: None });

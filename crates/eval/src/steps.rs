@@ -210,6 +210,7 @@ impl<'m> Steps<'m> {
         choose: &mut (dyn FnMut(usize, &[f32]) -> usize + Send),
     ) -> Result<Between, Error> {
         self.need_way_back()?;
+        // A graph with a way back has one stream, and what predicts tokens has a head.
         let (Some(head), [x]) = (&self.model.prepared().head, &last.streams[..]) else {
             return Ok(Between::default());
         };

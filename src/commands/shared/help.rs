@@ -26,7 +26,6 @@ const OFTEN: &[(&str, Option<&str>, &[&str])] = &[
             "lora",
             "mmproj",
             "with_mmproj",
-            "vocab_only",
             "calibrate",
             "to",
             "model_name",

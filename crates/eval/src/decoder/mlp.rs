@@ -83,6 +83,7 @@ impl Mlp {
                 let (first, second) = both.split_at_mut(width);
                 let (gate, up) = if self.gate_first { (first, second) } else { (second, first) };
                 self.activation.back_gated(gate, up, d);
+                // The gate has its gradient in its own place already.
                 up.copy_from_slice(d);
             });
             return pass.mul_back(&[(&self.up.weight, &up)]);

@@ -65,6 +65,7 @@ pub(crate) fn mul_back(
     for first in (0..weight.n_out).step_by(stretch) {
         let end = weight.n_out.min(first + stretch);
         let weights = &mut decoded[..(end - first) * n_in];
+        // A few rows for each task: enough that a lock for each costs nothing.
         weights.par_chunks_mut(64 * n_in).enumerate().for_each(|(at, rows)| {
             let from = first + 64 * at;
             weight

@@ -71,6 +71,7 @@ impl Norm {
         let row_width = x.ncols().max(1);
         let x = x.as_slice().par_chunks(row_width);
         gradients.as_mut_slice().par_chunks_mut(row_width).zip(x).for_each(|(gradients, x)| {
+            // What went in is still wanted by others.
             let mut centred = vec![0.0; width];
             let groups = gradients.chunks_exact_mut(width).zip(x.chunks_exact(width)).enumerate();
             for (g, (gradients, x)) in groups {
@@ -99,6 +100,7 @@ impl Norm {
             c.iter_mut().for_each(|x| *x -= mean_c);
             mean_d = mean(d);
         }
+        // What is taken off along `c`: a longer row is scaled back to the same length.
         let square = sum(c, |x| x * x) / n + self.epsilon;
         let along = dot(c, d) / n / square;
         let scale = 1.0 / square.sqrt();

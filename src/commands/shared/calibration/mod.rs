@@ -69,8 +69,8 @@ pub struct CalibrationArgs {
     /// Verify on this text; by default on what is behind the tokens that were read.
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify")]
     pub verify_text: Option<PathBuf>,
-    /// Let rows of a matrix know of each other too, by gradients at what comes out of it: better files of the same size, and about
-    /// twice the time. Models that gradients find no way back through are rounded as without.
+    /// Let rows of a matrix know of each other too, by gradients at what comes out of it: better files of the same size, in two to
+    /// three times the time. Models that gradients find no way back through are rounded as without.
     #[arg(long, requires = "calibrate")]
     pub both_sides: bool,
     /// Do not run the result against the base.

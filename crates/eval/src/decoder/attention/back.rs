@@ -43,6 +43,7 @@ impl Attention {
 
 impl WayBack for Attention {
     fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        // Biases are added to what comes out of a product, so that gradients pass them by.
         let mut of_attended = pass.mul_back(&[(&self.output.weight, &gradients)]);
         drop(gradients);
         if let Some(scale) = self.value_scale {
@@ -82,6 +83,7 @@ impl WayBack for Attention {
         let [mut of_query, mut of_key, mut of_value] =
             pass.attend_back(&self.of_heads(), [&query, &key, &value], &of_attended);
         drop((query, key, value, of_attended));
+        // The last step first.
         for done in done.into_iter().rev() {
             match (done, &cache) {
                 (Done::Norms(norms), _) => {

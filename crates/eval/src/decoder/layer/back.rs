@@ -47,6 +47,7 @@ impl Layer {
         if self.is_parallel {
             // As in `run`: with one norm alone both parts read the same rows.
             let norm = self.mlp_norm.as_ref().or(self.attention_norm.as_ref());
+            // Both read the gradients as they came, so neither is added before the other is made.
             let of_fed = self.back_feed_forward(index, norm, x, &gradients, pass);
             let of_mixed = self.back_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
             gradients.add_scaled(1.0, &of_fed);
@@ -59,6 +60,7 @@ impl Layer {
             Some(norm) => norm.apply_into(&mixed, &mut between),
             None => between.copy_from(&mixed),
         }
+        // As in `run`, but that the sum has its terms the other way round.
         *between *= self.residual_scale;
         between.add_scaled(1.0, x);
         let of_fed = self.back_feed_forward(index, self.mlp_norm.as_ref(), &between, &gradients, pass);

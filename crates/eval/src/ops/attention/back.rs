@@ -67,6 +67,7 @@ impl Attention<'_> {
             }
         }
         tasks.into_par_iter().with_max_len(1).for_each(|mut task| {
+            // One task for all heads that share keys and values: no two tasks add to the same gradients.
             for head in task.kv * group..(task.kv + 1) * group {
                 self.back_head(queries, gradients, head, &mut task);
             }
@@ -127,11 +128,13 @@ impl Attention<'_> {
                         })
                         .collect(),
                 };
+                // It caps the scores itself, so the slopes of the cap were taken before.
                 self.softmax_row(head, query, seen.start, p);
                 let mean = dot(p, d);
                 d.iter_mut().zip(&*p).for_each(|(d, p)| *d = p * (*d - mean));
                 d.iter_mut().zip(slopes).for_each(|(d, slope)| *d *= slope);
             }
+            // Queries of a block are this block's alone; keys and values are seen by later blocks too, so theirs are added up.
             dense(self.scale, d.view(), k, of_queries.slice_mut(s![rows, ..]));
             let of_keys = task.of_keys.slice_mut(s![first..last, ..]);
             matmul(level, true, self.scale, d.t(), q, of_keys);
