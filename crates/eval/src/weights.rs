@@ -7,7 +7,7 @@ use std::{
 };
 
 use gguf::{Endian, Mapped};
-use products::integers::{BlockForm, Taken};
+use products::integers::BlockForm;
 use quant::{CodecError, IntegerBlocks, Level, decode_integers, integer_form};
 use tensor::{DType, Shape};
 
@@ -62,9 +62,12 @@ impl Weight {
     }
 
     /// Takes rows apart, counted over the whole stack, of a weight that has a form.
-    pub fn take_apart(&self, level: Level, rows: Range<usize>, out: Taken<'_>) -> Result<(), CodecError> {
-        let Taken { levels, scales, int_scales, minima, min_scales } = out;
-        let out = IntegerBlocks { levels, scales, int_scales, minima, min_scales };
+    pub fn take_apart(
+        &self,
+        level: Level,
+        rows: Range<usize>,
+        out: IntegerBlocks<'_>,
+    ) -> Result<(), CodecError> {
         self.with_blocks(rows, |dtype, blocks| decode_integers(dtype, level, blocks, out))
     }
 

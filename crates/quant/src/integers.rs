@@ -37,6 +37,19 @@ pub struct IntegerBlocks<'a> {
     pub min_scales: &'a mut [f32],
 }
 
+impl IntegerBlocks<'_> {
+    /// The same room, for somebody who gives it back.
+    pub fn lent(&mut self) -> IntegerBlocks<'_> {
+        IntegerBlocks {
+            levels: self.levels,
+            scales: self.scales,
+            int_scales: self.int_scales,
+            minima: self.minima,
+            min_scales: self.min_scales,
+        }
+    }
+}
+
 /// The form of a type; none for types that are something else.
 pub const fn integer_form(dtype: DType) -> Option<IntegerForm> {
     // Offsets lift the lowest level to a byte without a sign: nibbles are stored so, signed bytes begin at -128.

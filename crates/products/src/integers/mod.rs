@@ -20,7 +20,7 @@ mod quants;
 mod weights;
 
 pub use quants::{BlockForm, Quants, RowsMut};
-pub use weights::{Taken, Weights};
+pub use weights::Weights;
 
 use fearless_simd::{Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden};
 use fearless_simd_macros::simd;

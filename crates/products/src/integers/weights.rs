@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, ops::Range};
 
-use quant::Level;
+use quant::{IntegerBlocks, Level};
 
 use super::{
     BlockForm, Panel, has_bytes,
@@ -35,21 +35,6 @@ pub struct Weights {
     lines: Vec<IntLine>,
     /// For each panel its blocks: lines of scales, then of scales of minima.
     scales: Vec<Line>,
-}
-
-/// Rows of the transpose taken apart, to be written: all row-major.
-#[derive(Debug)]
-pub struct Taken<'a> {
-    /// (rows, k): each the offset of the form above an integer.
-    pub levels: &'a mut [u8],
-    /// (rows, n_blocks).
-    pub scales: &'a mut [f32],
-    /// (rows, n_blocks * n_scales): what integers are multiplied with, at most 128 in absolute value.
-    pub int_scales: &'a mut [i16],
-    /// (rows, n_blocks * n_minima).
-    pub minima: &'a mut [i16],
-    /// (rows, n_blocks); empty without minima.
-    pub min_scales: &'a mut [f32],
 }
 
 /// Room for rows that are taken apart.
@@ -95,7 +80,7 @@ impl Weights {
         form: BlockForm,
         n: usize,
         n_k: usize,
-        mut fill: impl FnMut(Range<usize>, Taken<'_>) -> Result<(), E>,
+        mut fill: impl FnMut(Range<usize>, IntegerBlocks<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         assert!(n_k.is_multiple_of(form.elems), "rows are whole blocks");
         let n_blocks = n_k / form.elems;
@@ -111,21 +96,21 @@ impl Weights {
             for (panel, first) in (0..n).step_by(width).enumerate() {
                 let columns = first..(first + width).min(n);
                 let blocks = columns.len() * n_blocks;
-                let mut taken = Taken {
+                let mut taken = IntegerBlocks {
                     levels: room(&mut own.levels, columns.len() * n_k),
                     scales: room(&mut own.scales, blocks),
                     int_scales: room(&mut own.int_scales, blocks * form.n_scales),
                     minima: room(&mut own.minima, blocks * form.n_minima),
                     min_scales: room(&mut own.min_scales, if form.n_minima > 0 { blocks } else { 0 }),
                 };
-                fill(columns.clone(), taken.reborrow())?;
+                fill(columns.clone(), taken.lent())?;
                 self.pack_panel(panel, columns.len(), &taken);
             }
             Ok(())
         })
     }
 
-    fn pack_panel(&mut self, panel: usize, n_columns: usize, taken: &Taken<'_>) {
+    fn pack_panel(&mut self, panel: usize, n_columns: usize, taken: &IntegerBlocks<'_>) {
         let (form, n_blocks, row_lines, has_bytes) =
             (self.form, self.n_blocks, self.row_lines, has_bytes(self.level));
         let (block_lines, block_scales) = (self.panel_lines(1), self.panel_scales(1));
@@ -253,17 +238,5 @@ impl Weights {
 
     pub(super) fn min_scale(&self, p: usize, j: usize) -> f32 {
         self.scale_at(p, 1, j)
-    }
-}
-
-impl Taken<'_> {
-    fn reborrow(&mut self) -> Taken<'_> {
-        Taken {
-            levels: self.levels,
-            scales: self.scales,
-            int_scales: self.int_scales,
-            minima: self.minima,
-            min_scales: self.min_scales,
-        }
     }
 }
