@@ -1,9 +1,11 @@
 """A model whose rows divide by 256, with the logits of one whose rows do not.
 
-    pad.py IN.gguf OUT.gguf [--multiple 256]
+    pad.py IN.gguf OUT.gguf [--multiple 256] [--seed 1]
 
 K types need rows of whole blocks of 256. The residual stream gets blocks of 32 zeros between its own, spread evenly, and heads of
-zeros are added where the heads together do not divide. A zero stays a zero through every layer:
+zeros are added where the heads together do not divide. Columns of the stream, of the feed-forward part and of the values of a head
+are permuted: those of a model that was in 4 bits before lie on grids of 32 columns, which other types of such blocks would meet
+exactly. A zero stays a zero through every layer:
 
     RMS norm:  mean over n' > n columns is n/n' of the mean over n, so weights and epsilon take sqrt(n/n') and n/n'
     attention: values of a zero head are zero, whatever its weights are
@@ -48,6 +50,7 @@ def main():
     parser.add_argument("input")
     parser.add_argument("output")
     parser.add_argument("--multiple", type=int, default=256)
+    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     reader = gguf.GGUFReader(args.input)
     arch = reader.fields["general.architecture"].contents()
@@ -58,6 +61,12 @@ def main():
     head = key("attention.key_length") if f"{arch}.attention.key_length" in reader.fields else n // n_head
     stream, wide = spread(n, args.multiple)
     queries, heads, keys, kv = spread_heads(n_head, n_kv, head, args.multiple)
+    random = np.random.RandomState(args.seed)
+    stream = random.permutation(stream)
+    feed = random.permutation(key("feed_forward_length"))
+    # Of a head's values alone: those of queries and keys are rotated in pairs.
+    inner = random.permutation(head)
+    values_of = lambda rows: rows.reshape(-1, head)[:, inner].reshape(-1)
     ratio = np.float64(n) / wide
 
     def padded(values, axis, places, size):
@@ -82,14 +91,14 @@ def main():
             return padded((values * scale).astype(np.float32), 0, stream, wide)
         if part in ("attn_q", "attn_k", "attn_v"):
             rows, n_rows = (queries, heads * head) if part == "attn_q" else (keys, kv * head)
-            values = padded(values, 0, rows, n_rows)
+            values = padded(values, 0, values_of(rows) if part == "attn_v" else rows, n_rows)
             return padded(values, 1, stream, wide) if values.ndim == 2 else values
         if part == "attn_output":
-            return padded(padded(values, 1, queries, heads * head), 0, stream, wide)
+            return padded(padded(values, 1, values_of(queries), heads * head), 0, stream, wide)
         if part in ("ffn_gate", "ffn_up"):
-            return padded(values, 1, stream, wide)
+            return padded(padded(values, 1, stream, wide), 0, feed, len(feed))
         if part == "ffn_down":
-            return padded(values, 0, stream, wide)
+            return padded(padded(values, 1, feed, len(feed)), 0, stream, wide)
         if part in ("attn_q_norm", "attn_k_norm", "rope_freqs"):
             return values
         sys.exit(f"pad.py: {name}: not known where its zeros go")
