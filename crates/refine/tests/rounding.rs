@@ -1,39 +1,17 @@
 //! Rounding with feedback and descent on matrices with correlated inputs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod common;
+
+use common::{gram, stock};
 use quant::{
-    Level, Rows,
+    Level,
     eights::EIGHTS,
     frozen::{FROZEN, FrozenCodec, Points},
 };
 use refine::{Error, Gram, Rounding, RoundingOptions, choose, is_refinable, output_error};
 use tensor::DType;
-use testkit::{Data, Importance, mix, normal};
-
-/// Moments of inputs in which neighbours share most of what they are, and sizes differ by column: `x_j = s_j (z_j + 2 z_common(j))`.
-fn gram(seed: u64, n_columns: usize, n_tokens: usize) -> Gram {
-    let mut sums = vec![0.0; n_columns * n_columns];
-    for token in 0..n_tokens as u64 {
-        let own = |j: usize| normal(seed, token * n_columns as u64 + j as u64) * 50.0;
-        let shared = |j: usize| normal(seed + 1, token * 997 + j as u64 / 7) * 50.0;
-        let size = |j: usize| 0.2 + (mix(seed + 2, j as u64) % 64) as f32 / 16.0;
-        let x: Vec<f32> = (0..n_columns).map(|j| size(j) * (own(j) + 2.0 * shared(j))).collect();
-        for i in 0..n_columns {
-            for j in 0..n_columns {
-                sums[i * n_columns + j] += x[i] * x[j];
-            }
-        }
-    }
-    Gram::from_sums(n_columns, n_tokens as u64, sums).expect("a square")
-}
-
-fn stock(dtype: DType, weights: &[f32], n_columns: usize) -> Vec<u8> {
-    let importance = Importance::ALL[0].weights(1, n_columns);
-    let mut blocks = vec![0; weights.len() / dtype.block_elems() as usize * dtype.block_bytes() as usize];
-    let rows = Rows { values: weights, row_elems: n_columns, weights: Some(&importance) };
-    quant::encode(dtype, Level::detect(), rows, &mut blocks).expect("lengths agree");
-    blocks
-}
+use testkit::Data;
 
 fn refined(gram: &Gram, options: &RoundingOptions, dtype: DType, weights: &[f32], stock: &[u8]) -> Vec<u8> {
     let mut blocks = stock.to_vec();
