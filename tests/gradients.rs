@@ -191,7 +191,7 @@ fn gathered(
     let texts = texts(model);
     let plan = Plan::new(model, &texts, options)?.of_outputs(model, options)?;
     let mut cache = match folder {
-        Some(folder) => Some(MomentsCache::open_outputs(folder, model, &texts, options, &plan)?),
+        Some(folder) => Some(MomentsCache::open(folder, model, &texts, options, &plan)?),
         None => None,
     };
     let mut kept = Kept { at_most, ..Kept::default() };

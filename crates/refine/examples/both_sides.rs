@@ -57,7 +57,7 @@ fn main() {
     let begun = Instant::now();
     let back = plan.of_outputs(&model, &options).unwrap();
     let path = folder.join("outputs");
-    let mut outputs = MomentsCache::open_outputs(&path, &model, &texts, &options, &back).unwrap();
+    let mut outputs = MomentsCache::open(&path, &model, &texts, &options, &back).unwrap();
     gather_outputs(&model, &texts, &options, &back, Some(&mut outputs), &mut Silent).unwrap();
     println!(
         "gradients in {:.1} s; {:.0} MB of memory, {:.0} MB of statistics",

@@ -28,7 +28,8 @@ pub struct MomentsCache {
 }
 
 impl MomentsCache {
-    /// The statistics in `folder` of this model, these texts and options; the folder is made if it is not there.
+    /// The statistics in `folder` of this model, these texts and options, of what goes into matrices or of gradients at what comes
+    /// out, as the plan is of the one or the other; the folder is made if it is not there.
     ///
     /// # Errors
     /// [`Error::OtherMoments`] where there are some of another model or text, [`Error::BrokenMoments`] and [`Error::Io`].
@@ -39,34 +40,9 @@ impl MomentsCache {
         options: &Options,
         plan: &Plan,
     ) -> Result<MomentsCache, Error> {
-        MomentsCache::open_side(folder, false, model, texts, options, plan)
-    }
-
-    /// The same for moments of gradients ([`super::gather_outputs`]), in a folder of their own.
-    ///
-    /// # Errors
-    /// As [`MomentsCache::open`].
-    pub fn open_outputs(
-        folder: &Path,
-        model: &Model,
-        texts: &Texts,
-        options: &Options,
-        plan: &Plan,
-    ) -> Result<MomentsCache, Error> {
-        MomentsCache::open_side(folder, true, model, texts, options, plan)
-    }
-
-    fn open_side(
-        folder: &Path,
-        of_outputs: bool,
-        model: &Model,
-        texts: &Texts,
-        options: &Options,
-        plan: &Plan,
-    ) -> Result<MomentsCache, Error> {
         fs::create_dir_all(folder).map_err(|source| io_error("create", folder, source))?;
         let identity = Identity {
-            of_outputs,
+            of_outputs: plan.is_of_outputs,
             model: fingerprint(model),
             texts: texts.digests().to_vec(),
             held_every: options.held_every as u64,

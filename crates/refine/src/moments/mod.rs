@@ -28,7 +28,7 @@ use gatherer::Gatherer;
 pub use outputs::gather_outputs;
 use plan::is_held;
 pub use plan::{Matrices, Plan, PlannedInput, PlannedStep};
-use states::States;
+use states::{States, spill};
 pub use texts::Texts;
 
 use crate::{Error, Gram};
@@ -164,7 +164,6 @@ pub fn gather(
     let n_run = is_known.iter().rposition(|known| !known).map_or(0, |last| last + 1);
     let n_rounds: usize = (0..n_run).map(|step| n_rounds_of(plan, step, is_known[step])).sum();
     let (mut done, of) = (0, n_rounds * plan.batches.len());
-    let spill = |source| Error::Io { action: "spill to", path: "a temporary file".to_owned(), source };
     let mut states = States::new(plan.batches.len(), plan.is_spilled).map_err(spill)?;
     let mut summary = Summary { importance: Collector::new(options.with_output), ..Summary::default() };
     for (step, planned) in plan.steps.iter().enumerate() {

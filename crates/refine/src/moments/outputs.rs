@@ -18,7 +18,7 @@ use super::{
     gatherer::Gatherer,
     n_rounds_of,
     plan::{PlannedInput, is_held, planned},
-    states::{Stack, States},
+    states::{Stack, States, spill},
 };
 use crate::Error;
 
@@ -55,6 +55,7 @@ impl Plan {
             // A layer runs again, and there is a gradient beside each of its activations.
             working_bytes: self.working_bytes.saturating_mul(2),
             file_bytes: all_bytes / 2,
+            is_of_outputs: true,
             steps,
             batches: self.batches.clone(),
         })
@@ -82,7 +83,6 @@ pub fn gather_outputs(
         .collect();
     // Before the first step that has to be gathered nothing has to be gone back through.
     let first = (0..plan.steps.len()).find(|index| !is_known[*index] && !has_none(*index));
-    let spill = |source| Error::Io { action: "spill to", path: "a temporary file".to_owned(), source };
     let mut states = States::new(plan.batches.len(), plan.is_spilled).map_err(spill)?;
     let mut stack = Stack::new(plan.is_spilled).map_err(spill)?;
     let n_back: usize = first.map_or(0, |first| {

@@ -49,6 +49,8 @@ pub struct Plan {
     pub working_bytes: u64,
     /// Bytes of the files of statistics, about.
     pub file_bytes: u64,
+    /// Whether it is of gradients at what comes out of matrices ([`Plan::of_outputs`]).
+    pub(super) is_of_outputs: bool,
     /// Windows that run together, by their index.
     pub(super) batches: Vec<std::ops::Range<usize>>,
 }
@@ -129,6 +131,7 @@ impl Plan {
             working_bytes: engine.working_bytes(rows_at_once.min(texts.n_tokens())),
             // Half of each sum is written.
             file_bytes: all_bytes / 2,
+            is_of_outputs: false,
             batches: batches(texts.windows(), rows_at_once),
             steps,
         })

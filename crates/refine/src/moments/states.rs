@@ -9,6 +9,13 @@ use std::{
 
 use eval::{Between, BetweenShapes};
 
+use crate::Error;
+
+/// The disk did not take what lies here, or give it back.
+pub(super) fn spill(source: io::Error) -> Error {
+    Error::Io { action: "spill to", path: "a temporary file".to_owned(), source }
+}
+
 /// What entered each step of each batch, for the way back.
 pub(super) enum Stack {
     Held(BTreeMap<(usize, usize), Between>),

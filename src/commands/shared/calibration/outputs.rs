@@ -59,7 +59,7 @@ pub fn gather(
         human_bytes(plan.file_bytes),
     ));
     let path = folder.path.join(FOLDER);
-    let open = || MomentsCache::open_outputs(&path, model, texts, &options, &plan);
+    let open = || MomentsCache::open(&path, model, texts, &options, &plan);
     let opened = match open() {
         // What another run left in its own place is of no use to anyone.
         Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
