@@ -3,7 +3,11 @@
 
 use divan::{Bencher, counter::ItemsCount};
 use ndarray::Array2;
-use products::{Right, gram, matmul, matmul_packed};
+use products::{
+    Right, gram,
+    integers::{BlockForm, Quants, Weights, matmul_integers},
+    matmul, matmul_packed,
+};
 use quant::Level;
 
 /// Rows, columns and terms: matrices of SmolLM2-135M with the rows of a window, scores and values of attention, a wide matrix.
@@ -44,5 +48,42 @@ fn second_moments(bencher: Bencher<'_, '_>, (n_rows, n): (usize, usize)) {
     let (x, mut out) = (matrix(1, n_rows, n), Array2::zeros((n, n)));
     bencher.counter(ItemsCount::new(n_rows * n * n)).bench_local(|| {
         gram(Level::detect(), true, divan::black_box(x.view()), out.view_mut());
+    });
+}
+
+/// Blocks without minima, as Q8_0 has them, and with integer scales and minima, as Q4_K; rows, columns and terms.
+const INTEGERS: &[(BlockForm, (usize, usize, usize))] = &[
+    (BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 128 }, (512, 576, 576)),
+    (BlockForm { elems: 256, n_minima: 8, n_scales: 8, offset: 0 }, (512, 576, 1536)),
+    (BlockForm { elems: 256, n_minima: 8, n_scales: 8, offset: 0 }, (5, 576, 1536)),
+];
+
+/// Rows of 8 bits with quantized weights that are packed.
+#[divan::bench(args = 0..INTEGERS.len())]
+fn integers(bencher: Bencher<'_, '_>, case: usize) {
+    let (form, (m, n, k)) = INTEGERS[case];
+    let level = Level::detect();
+    let mut x = Quants::zeros(level, form, m, k);
+    for part in x.parts_mut(m) {
+        let bytes = testkit::bytes(1, part.values.len());
+        part.values.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte.cast_signed());
+        part.scales.fill(0.01);
+        part.finish();
+    }
+    let mut weights = Weights::default();
+    let packed = weights.pack_rows(level, form, n, k, |rows, out| {
+        out.levels.copy_from_slice(&testkit::bytes(rows.start as u64, out.levels.len()));
+        // Four bits, as levels have where there are scales.
+        out.levels.iter_mut().filter(|_| form.n_scales > 0).for_each(|level| *level %= 16);
+        out.scales.fill(0.01);
+        out.int_scales.fill(33);
+        out.minima.fill(21);
+        out.min_scales.fill(0.02);
+        Ok::<(), ()>(())
+    });
+    packed.expect("nothing fails");
+    let mut out = Array2::zeros((m, n));
+    bencher.counter(ItemsCount::new(m * n * k)).bench_local(|| {
+        matmul_integers(divan::black_box(&x), 0..m, &weights, out.view_mut());
     });
 }

@@ -3,17 +3,9 @@
 use fearless_simd::{SimdBase, SimdCvtFloat, SimdFloat, f32x16, i32x16, x86::Avx512};
 use fearless_simd_macros::simd;
 
-use super::{BlockForm, Panel, Product, blocks_at_once, dot, floats, quants::Row, weights::IntLine};
+use super::{BlockForm, Panel, Tiles, dot, floats, quants::Row, weights::IntLine};
 use crate::panels::LINE;
 
-/// Elements of blocks that are gone over together, so that their panel of 32 columns stays in the first cache: 20 KB.
-const GROUP_ELEMS: usize = 640;
-
-/// Rows of the left side that go over all panels before the next do.
-const LEFT_ROWS: usize = 128;
-
-/// Rows of a tile.
-const M: usize = 8;
 /// Vectors of a panel.
 const V: usize = 2;
 
@@ -31,43 +23,31 @@ fearless_simd::kernel!(
     }
 );
 
-/// The product by blocks that fit the caches.
-#[inline(always)]
-pub(super) fn blocked(simd: Avx512, product: Product<'_, '_>) {
-    let Product { x, first, weights, mut out } = product;
-    let form = x.form();
-    let (n, n_blocks) = (out.ncols(), x.n_blocks());
-    let mut out: Vec<&mut [f32]> = out
-        .rows_mut()
-        .into_iter()
-        .map(|row| row.into_slice().expect("rows of `out` are contiguous"))
-        .collect();
-    if n_blocks == 0 {
-        out.iter_mut().for_each(|row| row.fill(0.0));
+/// Tiles of eight rows that multiply bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes(pub Avx512);
+
+impl Tiles for Bytes {
+    const ROWS: usize = 8;
+    /// 20 KB with 32 columns.
+    const GROUP_ELEMS: usize = 640;
+
+    #[inline(always)]
+    fn width(self) -> usize {
+        V * LINE
     }
-    let blocks_at_once = blocks_at_once(GROUP_ELEMS, form, n_blocks);
-    for block in (0..n_blocks).step_by(blocks_at_once) {
-        let (blocks, is_first) = (block..(block + blocks_at_once).min(n_blocks), block == 0);
-        for (at, out) in (0..).step_by(LEFT_ROWS).zip(out.chunks_mut(LEFT_ROWS)) {
-            let rows: Vec<Row<'_>> = (0..out.len()).map(|i| x.row(first + at + i, blocks.clone())).collect();
-            for (panel, column) in (0..n).step_by(V * LINE).enumerate() {
-                let columns = column..(column + V * LINE).min(n);
-                let panel = weights.panel(panel, blocks.clone());
-                for (rows, out) in rows.chunks(M).zip(out.chunks_mut(M)) {
-                    let columns = columns.clone();
-                    match rows.len() {
-                        1 => tile::<1>(simd, form, rows, panel, is_first, out, columns),
-                        2 => tile::<2>(simd, form, rows, panel, is_first, out, columns),
-                        3 => tile::<3>(simd, form, rows, panel, is_first, out, columns),
-                        4 => tile::<4>(simd, form, rows, panel, is_first, out, columns),
-                        5 => tile::<5>(simd, form, rows, panel, is_first, out, columns),
-                        6 => tile::<6>(simd, form, rows, panel, is_first, out, columns),
-                        7 => tile::<7>(simd, form, rows, panel, is_first, out, columns),
-                        _ => tile::<M>(simd, form, rows, panel, is_first, out, columns),
-                    }
-                }
-            }
-        }
+
+    #[inline(always)]
+    fn tile<const N: usize>(
+        self,
+        form: BlockForm,
+        rows: &[Row<'_>],
+        panel: Panel<'_>,
+        is_first: bool,
+        out: &mut [&mut [f32]],
+        columns: std::ops::Range<usize>,
+    ) {
+        tile::<N>(self.0, form, rows, panel, is_first, out, columns);
     }
 }
 

@@ -34,9 +34,6 @@ use crate::{
 use quants::Row;
 use weights::IntLine;
 
-/// Elements of blocks that are gone over together, so that their panel of 16 columns stays in the first cache: 16 KB.
-const GROUP_ELEMS: usize = 512;
-
 /// Rows of the left side that go over all panels before the next do.
 const LEFT_ROWS: usize = 128;
 
@@ -97,12 +94,12 @@ impl Vectors for Product<'_, '_> {
     fn run<S: Simd>(self, simd: S) {
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = simd.level().as_avx512() {
-            return bytes::blocked(token, self);
+            return blocked(bytes::Bytes(token), self);
         }
         match S::f32s::LEN {
-            16 => blocked::<S, 8, 2>(simd, self),
-            8 => blocked::<S, 4, 2>(simd, self),
-            _ => blocked::<S, 4, 4>(simd, self),
+            16 => blocked(Pairs::<S, 8, 2>(simd), self),
+            8 => blocked(Pairs::<S, 4, 2>(simd), self),
+            _ => blocked(Pairs::<S, 4, 4>(simd), self),
         }
     }
 
@@ -127,13 +124,61 @@ impl Vectors for Product<'_, '_> {
     }
 }
 
+/// How a level goes over the left side and a panel of the right.
+trait Tiles: Copy {
+    /// Rows of a tile, 8 at most.
+    const ROWS: usize;
+    /// Elements of blocks that are gone over together, so that their panel stays in the first cache.
+    const GROUP_ELEMS: usize;
+    /// Columns of a panel.
+    fn width(self) -> usize;
+
+    /// `N` rows with some blocks of a panel, of which `columns` are the first.
+    fn tile<const N: usize>(
+        self,
+        form: BlockForm,
+        rows: &[Row<'_>],
+        panel: Panel<'_>,
+        is_first: bool,
+        out: &mut [&mut [f32]],
+        columns: std::ops::Range<usize>,
+    );
+}
+
+/// Tiles of `M` rows that multiply pairs of 16 bits, with `V` vectors a panel.
+#[derive(Clone, Copy)]
+struct Pairs<S, const M: usize, const V: usize>(S);
+
+impl<S: Simd, const M: usize, const V: usize> Tiles for Pairs<S, M, V> {
+    const ROWS: usize = M;
+    /// 16 KB with 16 columns.
+    const GROUP_ELEMS: usize = 512;
+
+    #[inline(always)]
+    fn width(self) -> usize {
+        lines_of_row(S::f32s::LEN) * LINE
+    }
+
+    #[inline(always)]
+    fn tile<const N: usize>(
+        self,
+        form: BlockForm,
+        rows: &[Row<'_>],
+        panel: Panel<'_>,
+        is_first: bool,
+        out: &mut [&mut [f32]],
+        columns: std::ops::Range<usize>,
+    ) {
+        tile::<S, N, V>(self.0, form, rows, panel, is_first, out, columns);
+    }
+}
+
 /// Blocks that fit the caches, as for floats.
 #[inline(always)]
-fn blocked<S: Simd, const M: usize, const V: usize>(simd: S, product: Product<'_, '_>) {
+fn blocked<T: Tiles>(tiles: T, product: Product<'_, '_>) {
     let Product { x, first, weights, mut out } = product;
     let form = x.form();
-    let (n, n_blocks) = (out.ncols(), x.n_blocks());
-    let width = lines_of_row(S::f32s::LEN) * LINE;
+    let (n, n_blocks, width) = (out.ncols(), x.n_blocks(), tiles.width());
     let mut out: Vec<&mut [f32]> = out
         .rows_mut()
         .into_iter()
@@ -142,25 +187,25 @@ fn blocked<S: Simd, const M: usize, const V: usize>(simd: S, product: Product<'_
     if n_blocks == 0 {
         out.iter_mut().for_each(|row| row.fill(0.0));
     }
-    let blocks_at_once = blocks_at_once(GROUP_ELEMS, form, n_blocks);
+    let blocks_at_once = blocks_at_once(T::GROUP_ELEMS, form, n_blocks);
     for block in (0..n_blocks).step_by(blocks_at_once) {
-        let blocks = block..(block + blocks_at_once).min(n_blocks);
+        let (blocks, is_first) = (block..(block + blocks_at_once).min(n_blocks), block == 0);
         for (at, out) in (0..).step_by(LEFT_ROWS).zip(out.chunks_mut(LEFT_ROWS)) {
             let rows: Vec<Row<'_>> = (0..out.len()).map(|i| x.row(first + at + i, blocks.clone())).collect();
             for (panel, column) in (0..n).step_by(width).enumerate() {
                 let columns = column..(column + width).min(n);
                 let panel = weights.panel(panel, blocks.clone());
-                for (rows, out) in rows.chunks(M).zip(out.chunks_mut(M)) {
-                    let (is_first, columns) = (block == 0, columns.clone());
+                for (rows, out) in rows.chunks(T::ROWS).zip(out.chunks_mut(T::ROWS)) {
+                    let columns = columns.clone();
                     match rows.len() {
-                        n if n == M => tile::<S, M, V>(simd, form, rows, panel, is_first, out, columns),
-                        1 => tile::<S, 1, V>(simd, form, rows, panel, is_first, out, columns),
-                        2 => tile::<S, 2, V>(simd, form, rows, panel, is_first, out, columns),
-                        3 => tile::<S, 3, V>(simd, form, rows, panel, is_first, out, columns),
-                        4 => tile::<S, 4, V>(simd, form, rows, panel, is_first, out, columns),
-                        5 => tile::<S, 5, V>(simd, form, rows, panel, is_first, out, columns),
-                        6 => tile::<S, 6, V>(simd, form, rows, panel, is_first, out, columns),
-                        _ => tile::<S, 7, V>(simd, form, rows, panel, is_first, out, columns),
+                        1 => tiles.tile::<1>(form, rows, panel, is_first, out, columns),
+                        2 => tiles.tile::<2>(form, rows, panel, is_first, out, columns),
+                        3 => tiles.tile::<3>(form, rows, panel, is_first, out, columns),
+                        4 => tiles.tile::<4>(form, rows, panel, is_first, out, columns),
+                        5 => tiles.tile::<5>(form, rows, panel, is_first, out, columns),
+                        6 => tiles.tile::<6>(form, rows, panel, is_first, out, columns),
+                        7 => tiles.tile::<7>(form, rows, panel, is_first, out, columns),
+                        _ => tiles.tile::<8>(form, rows, panel, is_first, out, columns),
                     }
                 }
             }
