@@ -18,7 +18,7 @@ use crate::{
         shared::{
             conversion_run::failure,
             input_kind::{self, Wanted},
-            quantize_options::parse_size,
+            sizes::parse_size,
             table::table,
             values,
         },

@@ -10,7 +10,7 @@ use crate::{
         Command,
         shared::{
             copy_files::{CopyArgs, copy, open_model},
-            quantize_options::parse_size,
+            sizes::parse_size,
         },
     },
     failure::Failure,

@@ -7,7 +7,7 @@ use convert::recipes::Recipe;
 
 use super::ladder::Ladder;
 use crate::{
-    commands::shared::{eval_model::RunArgs, quantize_options::parse_size, values, write::output_parser},
+    commands::shared::{eval_model::RunArgs, sizes::parse_size, values, write::output_parser},
     failure::Failure,
 };
 

@@ -26,6 +26,7 @@ pub(super) mod progress_line;
 pub(super) mod quantize_options;
 pub(super) mod quantize_run;
 pub(super) mod recipe_file;
+pub(super) mod sizes;
 pub(super) mod suggest;
 pub(super) mod table;
 pub(super) mod template_guard;

@@ -23,6 +23,7 @@ use crate::{
         input_kind::{self, Wanted},
         outputs::check_outputs,
         recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
+        sizes::parse_size,
         suggest::suggest,
         values,
         write::output_parser,
@@ -102,27 +103,6 @@ fn parse_tensor_type(text: &str) -> Result<TensorType, String> {
 
 fn parse_key(text: &str) -> Result<String, String> {
     KeyOverride::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
-/// Bytes, or thousands (K), millions (M) or billions (G) of them, with or without a B behind; KiB, MiB and GiB are multiples of 1024.
-///
-/// # Errors
-/// Says what a size is.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(1),
-        "k" | "kb" => Some(1000),
-        "m" | "mb" => Some(1_000_000),
-        "g" | "gb" => Some(1_000_000_000),
-        "kib" => Some(1 << 10),
-        "mib" => Some(1 << 20),
-        "gib" => Some(1 << 30),
-        _ => None,
-    };
-    let bytes = unit.zip(number.parse::<u64>().ok()).and_then(|(unit, number)| number.checked_mul(unit));
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "not a number of bytes, as in 500M or 2G".to_owned())
 }
 
 /// The options with their files read: what to request of the library.
@@ -452,22 +432,5 @@ impl Settings {
         self.recipe_file.clone().with_choices(tensors, files).save(path)?;
         ui.status(&format!("wrote {}", path.display()));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes() {
-        let sizes = [("1", 1), ("300K", 300_000), ("500M", 500_000_000), ("2g", 2_000_000_000)];
-        let with_b = [("7B", 7), ("16GB", 16_000_000_000), ("2KiB", 2048), ("24GiB", 24 << 30)];
-        for (text, bytes) in sizes.into_iter().chain(with_b) {
-            assert_eq!(parse_size(text), Ok(bytes));
-        }
-        for text in ["", "M", "0", "0G", "-1M", "1.5G", "1T", "99999999999G", "GB", "1 GB", "1Gi"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
     }
 }

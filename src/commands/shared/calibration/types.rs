@@ -21,7 +21,7 @@ use tensor::DType;
 
 use super::{failed, texts::WINDOW};
 use crate::{
-    commands::shared::{progress_line::ProgressLine, quantize_options::Settings, values},
+    commands::shared::{progress_line::ProgressLine, quantize_options::Settings, sizes::parse_size, values},
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
@@ -56,20 +56,6 @@ pub struct BudgetArgs {
     /// Types to choose from, divided by commas; those with fast kernels everywhere by default.
     #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true)]
     allow_types: Vec<DType>,
-}
-
-/// `4.2GB`, `850M`, `123456`.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || "not a size, as in 850M or 4.2GB".to_owned();
-    let plain = text.trim_end_matches(['b', 'B']);
-    let (number, unit) = match plain.as_bytes().last() {
-        Some(b'K' | b'k') => (&plain[..plain.len() - 1], 1e3),
-        Some(b'M' | b'm') => (&plain[..plain.len() - 1], 1e6),
-        Some(b'G' | b'g') => (&plain[..plain.len() - 1], 1e9),
-        _ => (plain, 1.0),
-    };
-    let bytes = number.parse::<f64>().ok().map(|number| (number * unit).round());
-    bytes.filter(|bytes| (1.0..=1e18).contains(bytes)).map(|bytes| bytes as u64).ok_or_else(wrong)
 }
 
 fn parse_bits(text: &str) -> Result<f64, String> {
@@ -322,13 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_bits() {
-        for (text, bytes) in [("4.2GB", 4_200_000_000), ("850M", 850_000_000), ("1.5k", 1500), ("12", 12)] {
-            assert_eq!(parse_size(text), Ok(bytes));
-        }
-        for text in ["", "GB", "-1M", "0", "many", "1e30"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
+    fn bits() {
         assert_eq!(parse_bits("4.25"), Ok(4.25));
         assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
     }
