@@ -275,10 +275,34 @@ fn types_under_a_budget_fill_it_and_replay() {
     // No larger than the file of the type that anyone makes.
     succeed(budget("as.gguf", ["--no-larger-than-type", "q4_k_m"]));
     assert!(size("as.gguf") <= size("stock.gguf"), "{} of {}", size("as.gguf"), size("stock.gguf"));
-    let ran = budget("x.gguf", ["--target-size", "100K"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("the smallest types make"), "{}", ran.stderr);
-    assert!(!sandbox.path("x.gguf").exists());
+}
+
+#[test]
+fn types_are_chosen_by_chats_too() {
+    let sandbox = sandbox();
+    let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+    let template = format!("tokenizer.chat_template=str:{template}");
+    let args = ["llama", "base.gguf", "-t", "bf16", "-q", "--force", "--override-kv", &template];
+    succeed(sandbox.convert(&args));
+    // No chat is as long as a window.
+    let license = fs::read_to_string(sandbox.path("text")).unwrap();
+    let chats: Vec<String> = license
+        .as_bytes()
+        .chunks(300)
+        .map(|part| {
+            let question = String::from_utf8_lossy(part);
+            let turn = |role: &str, content: &str| serde_json::json!({"role": role, "content": content});
+            serde_json::json!({"messages": [turn("user", &question), turn("assistant", "Yes.")]}).to_string()
+        })
+        .collect();
+    fs::write(sandbox.path("chats.jsonl"), chats.join("\n")).unwrap();
+    let args =
+        ["base.gguf", "ours.gguf", "q4_k_m", "--json", "--calibrate", "chats.jsonl", "--target-size", "800K"];
+    let ran = succeed(quantize(&sandbox, &[&args[..], &["--calibration-tokens", "2048"]].concat()));
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let types = &json["calibration"][0]["types"];
+    assert!(types["predicted"].as_f64().unwrap() > 0.0, "{types}");
+    assert!(fs::metadata(sandbox.path("ours.gguf")).unwrap().len() <= 800_000);
 }
 
 /// From a checkpoint in one call: the file is that of two, and what lay between them is gone.

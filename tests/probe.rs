@@ -94,26 +94,34 @@ impl Prober for Files<'_> {
 #[test]
 fn probes_measure_what_files_measure() {
     let (_sandbox, base, others) = models("bf16", Activations::F32);
-    let windows = windows();
     let tensors: Vec<String> = REPLACED.iter().map(|name| (*name).to_owned()).collect();
-    let mut files = Files { others: &others, told: Vec::new(), most: usize::MAX };
-    let found = probe(&base, &windows, &tensors, &mut files).unwrap();
-    assert_eq!(files.told, [(1, 3), (2, 3), (3, 3)]);
-    let (n_vocab, length) = (base.n_vocab(), windows[0].len());
-    let of_base = logits(&base, &windows);
-    for ((tensor, other), found) in REPLACED.iter().zip(&others).zip(found) {
-        let of_other = logits(other, &windows);
+    // Chats are windows of any length.
+    let uneven =
+        [&windows()[0][..], &windows()[1][..1], &windows()[2][..23], &windows()[1]].map(<[u32]>::to_vec);
+    for windows in [windows(), uneven.to_vec()] {
+        let mut files = Files { others: &others, told: Vec::new(), most: usize::MAX };
+        let found = probe(&base, &windows, &tensors, &mut files).unwrap();
+        assert_eq!(files.told, [(1, 3), (2, 3), (3, 3)]);
+        let n_vocab = base.n_vocab();
+        let of_base = logits(&base, &windows);
         // The second half of every window.
-        let rows: Vec<usize> = (0..3 * length).filter(|row| row % length >= length / 2).collect();
-        let row = |all: &[f32], row: usize| all[row * n_vocab..(row + 1) * n_vocab].to_vec();
-        let kl = |at: &usize| compare_logits(&row(&of_base, *at), &row(&of_other, *at), 0, 1).kl;
-        let expected = rows.iter().map(kl).sum::<f64>() / rows.len() as f64;
-        assert!(expected > 0.0, "{tensor}");
-        assert!((found - expected).abs() < 1e-9 + 1e-4 * expected, "{tensor}: {found}, {expected}");
+        let places = windows.iter().flat_map(|window| (0..window.len()).map(|at| at >= window.len() / 2));
+        let rows: Vec<usize> =
+            places.enumerate().filter(|(_, is_second)| *is_second).map(|(row, _)| row).collect();
+        for ((tensor, other), found) in REPLACED.iter().zip(&others).zip(found) {
+            let of_other = logits(other, &windows);
+            let row = |all: &[f32], row: usize| all[row * n_vocab..(row + 1) * n_vocab].to_vec();
+            let kl = |at: &usize| compare_logits(&row(&of_base, *at), &row(&of_other, *at), 0, 1).kl;
+            let expected = rows.iter().map(kl).sum::<f64>() / rows.len() as f64;
+            assert!(expected > 0.0, "{tensor}");
+            assert!((found - expected).abs() < 1e-9 + 1e-4 * expected, "{tensor}: {found}, {expected}");
+        }
     }
     let mut stopped = Files { others: &others, told: Vec::new(), most: 1 };
-    let ended = probe(&base, &windows, &tensors, &mut stopped);
+    let ended = probe(&base, &windows(), &tensors, &mut stopped);
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
-    let uneven = vec![windows[0].clone(), windows[1][1..].to_vec()];
-    assert!(probe(&base, &uneven, &tensors, &mut stopped).is_err());
+    for nothing in [vec![], vec![windows()[0].clone(), vec![]]] {
+        let ended = probe(&base, &nothing, &tensors, &mut stopped);
+        assert!(matches!(ended, Err(Error::NoTokens)), "{ended:?}");
+    }
 }

@@ -4,11 +4,13 @@
 //! the mean over all layers is half of a run. The predictions of the base are kept for as many positions as fit into
 //! [`LOGIT_BYTES`].
 
+use std::ops::Range;
+
 use eval::{Between, Model, Steps, stats::compare_logits};
 use rayon::prelude::*;
 use tensor::DType;
 
-use crate::Error;
+use crate::{Error, moments::batches as batches_of};
 
 /// Bytes of the base's predictions.
 const LOGIT_BYTES: usize = 256 << 20;
@@ -45,7 +47,7 @@ struct Batch<'a> {
     between: Between,
 }
 
-/// The mean divergence, in nats, of each of `tensors` over the second halves of windows, all of one length.
+/// The mean divergence, in nats, of each of `tensors` over the second halves of windows.
 ///
 /// # Errors
 /// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and what `prober` fails with.
@@ -101,23 +103,23 @@ fn step_of(model: &Model, tensor: &str, n_steps: usize) -> usize {
 }
 
 fn batches<'a>(model: &Model, steps: &Steps<'_>, windows: &'a [Vec<u32>]) -> Result<Vec<Batch<'a>>, Error> {
-    let length = windows.first().map_or(0, Vec::len);
-    if length < 2 || windows.iter().any(|window| window.len() != length) {
+    if windows.is_empty() || windows.iter().any(Vec::is_empty) {
         return Err(Error::NoTokens);
     }
     // Every so-manyth position of the second halves, as many as there is memory for.
     let n_kept = (LOGIT_BYTES / (model.n_vocab().max(1) * size_of::<f32>())).max(1);
-    let stride = (windows.len() * (length - length / 2)).div_ceil(n_kept);
-    let at_once = (steps.rows_at_once() / length).max(1);
-    let batch = |windows: &'a [Vec<u32>]| Batch {
-        windows: windows.iter().map(Vec::as_slice).collect(),
-        rows: (0..windows.len())
-            .flat_map(|window| (length / 2..length).step_by(stride).map(move |at| window * length + at))
-            .collect(),
-        base: Vec::new(),
-        between: Between::default(),
+    let n_positions: usize = windows.iter().map(|window| window.len() - window.len() / 2).sum();
+    let stride = n_positions.div_ceil(n_kept);
+    let batch = |of: Range<usize>| {
+        let windows: Vec<&[u32]> = windows[of].iter().map(Vec::as_slice).collect();
+        let (mut rows, mut first) = (Vec::new(), 0);
+        for window in &windows {
+            rows.extend((first + window.len() / 2..first + window.len()).step_by(stride));
+            first += window.len();
+        }
+        Batch { windows, rows, base: Vec::new(), between: Between::default() }
     };
-    Ok(windows.chunks(at_once).map(batch).collect())
+    Ok(batches_of(windows, steps.rows_at_once()).into_iter().map(batch).collect())
 }
 
 /// What the model predicts at the rows of a batch, run from a step on: (rows, n_vocab).

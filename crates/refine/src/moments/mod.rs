@@ -26,6 +26,7 @@ use eval::{Between, Model, Observer, Steps, importance::Collector};
 pub use cache::MomentsCache;
 use gatherer::Gatherer;
 pub use outputs::gather_outputs;
+pub(crate) use plan::batches;
 use plan::is_held;
 pub use plan::{Matrices, Plan, PlannedInput, PlannedStep};
 use states::{States, spill};

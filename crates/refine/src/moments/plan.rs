@@ -179,7 +179,7 @@ pub(super) fn planned(inputs: Vec<PlannedInput>, gram_bytes: u64) -> PlannedStep
 
 /// Windows that run together: as many as have so many tokens, one at least. The cuts for windows of one length are those of
 /// [`Model::sequences_at_once`].
-fn batches(windows: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
+pub(crate) fn batches(windows: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut first, mut n_rows) = (Vec::new(), 0, 0);
     for (index, window) in windows.iter().enumerate() {
         if index > first && n_rows + window.len() > rows_at_once {

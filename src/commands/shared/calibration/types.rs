@@ -26,8 +26,8 @@ use crate::{
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
 
-/// Windows that probes read at most: the measure is the same for all matrices, so that few positions tell them apart.
-const PROBE_WINDOWS: usize = 8;
+/// Tokens that probes read at most: the measure is the same for all matrices, so that few positions tell them apart.
+const PROBE_TOKENS: usize = 8 * WINDOW;
 
 /// Types that are chosen from where nobody says: those that every runtime has fast kernels for.
 const USUAL: &[DType] =
@@ -255,8 +255,14 @@ fn measure(
     let types = names.iter().map(String::as_str).zip(probed.iter().copied()).collect();
     let line = ProgressLine::new("matrices", names.len());
     let mut prober = Stock { bench, types, line, ui };
-    let windows: Vec<Vec<u32>> =
-        bench.windows.iter().filter(|window| window.len() == WINDOW).take(PROBE_WINDOWS).cloned().collect();
+    // Chats are shorter than windows of a text, or their last windows are.
+    let mut room = PROBE_TOKENS;
+    let fits = |window: &&Vec<u32>| {
+        let rest = room.checked_sub(window.len());
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    let windows: Vec<Vec<u32>> = bench.windows.iter().take_while(fits).cloned().collect();
     let costs = probe(bench.model, &windows, &names, &mut prober).map_err(|error| match error {
         Error::Interrupted => Failure::interrupted(),
         error => failed(bench.base, error),
