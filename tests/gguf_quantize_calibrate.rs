@@ -152,11 +152,28 @@ fn statistics_are_kept_and_those_of_another_model_refused() {
     assert_eq!(sandbox.listing("kept"), kept);
     assert_eq!(fs::read(sandbox.path("a.gguf")).unwrap(), fs::read(sandbox.path("b.gguf")).unwrap());
 
+    // A copy is the same model, by whatever name and of whatever time.
+    fs::copy(sandbox.path("base.gguf"), sandbox.path("copy.gguf")).unwrap();
+    succeed(quantize(&sandbox, &with(&["copy.gguf", "d.gguf"])));
+    assert_eq!(sandbox.listing("kept"), kept);
+
     succeed(sandbox.convert(&["llama", "other.gguf", "-t", "f16", "-q"]));
-    let ran = quantize(&sandbox, &with(&["other.gguf", "c.gguf"]));
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("another model"), "{}", ran.stderr);
-    assert!(!sandbox.path("c.gguf").exists());
+    // One bit of one weight, with the length and the time that the file had.
+    let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
+    let data = gguf::Model::open(&sandbox.path("base.gguf")).unwrap().shards()[0].1.data_offset() as usize;
+    // Of 256 places at equal distances the last byte before the next one, 4 kB behind it at least.
+    let step = (bytes.len() - data) / 256;
+    assert!(step > 8192, "{step}");
+    bytes[data + 100 * step - 1] ^= 1;
+    let time = fs::metadata(sandbox.path("base.gguf")).unwrap().modified().unwrap();
+    fs::write(sandbox.path("bit.gguf"), bytes).unwrap();
+    fs::File::options().write(true).open(sandbox.path("bit.gguf")).unwrap().set_modified(time).unwrap();
+    for other in ["other.gguf", "bit.gguf"] {
+        let ran = quantize(&sandbox, &with(&[other, "c.gguf"]));
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("another model"), "{}", ran.stderr);
+        assert!(!sandbox.path("c.gguf").exists());
+    }
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
 /// It cannot be opened.
 pub(in crate::commands) fn fingerprint_of_file(path: &Path) -> Result<String, Failure> {
     let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
-    Ok(refine::fingerprint_of([(&bytes, 0)].into_iter()))
+    Ok(refine::fingerprint_of(std::iter::once(&bytes)))
 }
 
 /// Counted positions of each window.

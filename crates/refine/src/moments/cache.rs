@@ -112,6 +112,11 @@ impl MomentsCache {
         Ok(Some((fit, held)))
     }
 
+    /// Which model they are of: its [`fingerprint`].
+    pub fn model(&self) -> &str {
+        &self.identity.model
+    }
+
     /// Whether all steps are there.
     pub fn is_complete(&self) -> bool {
         self.files.len() as u64 == self.identity.n_steps

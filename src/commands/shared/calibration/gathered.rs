@@ -114,7 +114,7 @@ pub fn gather(
     })?;
     warn(&summary, ui);
     let sums = summary.importance.sums(WINDOW as u32).map_err(|error| failed(base, Error::Eval(error)))?;
-    let fingerprint = format!("{} {}", refine::fingerprint(model), texts.digests().join(" "));
+    let fingerprint = format!("{} {}", moments.model(), texts.digests().join(" "));
     Ok(Gathered { moments, folder, sums, fingerprint })
 }
 
