@@ -66,7 +66,7 @@ impl Source {
     /// The state of the repository that it comes from.
     pub fn commit(&self) -> Option<String> {
         match self {
-            Source::Checkpoint(it) => it.hub.commit(),
+            Source::Checkpoint(it) => it.hub.commit.clone(),
             Source::Gguf(_) => None,
         }
     }
@@ -83,13 +83,15 @@ impl Source {
     }
 }
 
-/// What the bytes of a checkpoint depend on: files with their sizes and times; of the Hub, its address and commit.
+/// What the bytes of a checkpoint depend on: files with their sizes and times; of the Hub the commit, and what its cache has of it,
+/// where it is read from there.
 ///
 /// # Errors
 /// A file that cannot be looked at.
 pub fn state_of(src: &Path, hub: &hub::Input) -> Result<Value, Failure> {
-    match hub.commit() {
-        Some(commit) => Ok(json!([src.to_string_lossy(), commit])),
+    match &hub.commit {
+        Some(commit) if hub.is_remote() => Ok(json!([src.to_string_lossy(), commit])),
+        Some(commit) => Ok(json!([commit, state_of_files(src, hub.folder.path())?])),
         None => state_of_files(src, hub.folder.path()),
     }
 }

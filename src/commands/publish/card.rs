@@ -157,8 +157,8 @@ fn made(results: &Results) -> String {
     let mut text = "\n## How it was made\n\n".to_owned();
     let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
     text += &format!("By {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
-    if let (Some(base), Some(commit)) = (&model.base_model, &model.commit) {
-        text += &format!("- Source: {}, commit `{}`\n", escaped(base), escaped(commit));
+    if let (Some(source), Some(commit)) = (&model.source, &model.commit) {
+        text += &format!("- Source: {}, commit `{}`\n", escaped(source), escaped(commit));
     }
     text += &format!(
         "- Base: {}, {}; every file is made of it\n",

@@ -2,6 +2,7 @@
 
 use gguf::Value;
 use serde_json::Value as Json;
+use source::hub::Repo;
 
 use super::{args::PublishArgs, base::Source, results::ModelFacts};
 
@@ -11,7 +12,10 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let card =
         |key: &str| source.card().and_then(|card| card.get(key)).and_then(Json::as_str).map(str::to_owned);
-    let repo = repo(args);
+    let commit = source.commit();
+    // Only what was found there is an address of the Hub.
+    let repo = commit.as_ref().and_then(|_| Repo::parse(&args.src.to_string_lossy()).ok());
+    let repo = repo.map(|repo| repo.id().to_owned());
     let languages = metadata.texts("general.languages").ok().flatten();
     let languages = languages.iter().flat_map(|texts| texts.iter());
     ModelFacts {
@@ -19,21 +23,15 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
         architecture: model.architecture().to_owned(),
         parameters: model.file().tensors().map(|(_, info)| info.shape.n_elems()).sum(),
         context_length: model.context_length() as u64,
-        base_model: args.base_model.clone().or(repo),
-        commit: source.commit(),
+        base_model: args.base_model.clone().or(repo.clone()),
+        source: repo,
+        commit,
         license: text("general.license").or(card("license")),
         license_name: text("general.license.name").or(card("license_name")),
         license_link: text("general.license.link").or(card("license_link")),
         languages: languages.map(|text| String::from_utf8_lossy(text).into_owned()).collect(),
         pipeline_tag: card("pipeline_tag").or_else(|| pipeline(source, model).map(str::to_owned)),
     }
-}
-
-/// `OWNER/NAME` of an address of the Hub.
-fn repo(args: &PublishArgs) -> Option<String> {
-    let text = args.src.to_string_lossy();
-    let address = text.strip_prefix("hf://")?;
-    Some(address.split_once('@').map_or(address, |(repo, _)| repo).to_owned())
 }
 
 /// What the model is for, where its source does not say it.

@@ -74,7 +74,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     check_folder(out, &args)?;
     let source = Source::open(&args.src, out, ui)?;
     if let (Source::Gguf(_), Some(_)) = (&source, args.base) {
-        return Err(Failure::usage("--base is for a checkpoint; a GGUF file is the base as it is"));
+        let hint = format!(
+            "`gguf-quantize {} BASE.gguf TYPE` makes a base of another type, which can be given in its place",
+            args.src.display()
+        );
+        let message = "--base is for a checkpoint; a GGUF file is the base as it is";
+        return Err(Failure::usage(message).hint([hint]));
     }
     let mut work = Work::open(out)?;
     let program = Call { binary: COMMAND.binary, ..Call::default() }.program();

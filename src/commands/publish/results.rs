@@ -75,8 +75,10 @@ pub struct ModelFacts {
     pub parameters: u64,
     /// Tokens that it was trained to see at once.
     pub context_length: u64,
-    /// The repository that it comes from.
+    /// The repository that the card names.
     pub base_model: Option<String>,
+    /// The repository that it was read from, where it was one of the Hub.
+    pub source: Option<String>,
     /// The state of that repository.
     pub commit: Option<String>,
     pub license: Option<String>,

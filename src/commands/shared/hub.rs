@@ -29,6 +29,8 @@ pub(in crate::commands) struct Wanted<'a> {
 pub(in crate::commands) struct Input {
     /// The folder.
     pub folder: Folder,
+    /// The state of the repository that is read, if it is one of the Hub.
+    pub commit: Option<String>,
     #[cfg(feature = "remote")]
     remote: Option<(hub::Remote, bool)>,
 }
@@ -37,21 +39,22 @@ impl Input {
     fn local(folder: Folder) -> Input {
         Input {
             folder,
+            commit: None,
             #[cfg(feature = "remote")]
             remote: None,
         }
     }
 
-    /// The state of the repository that is read, if it is one of the Hub.
+    /// Whether it is read over the network, so that its folder has few of its files.
     #[cfg(feature = "remote")]
-    pub fn commit(&self) -> Option<String> {
-        self.remote.as_ref().map(|(remote, _)| remote.commit().to_string())
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
     }
 
-    /// The same where nothing is read over the network.
+    /// The same of a program that reads nothing over the network.
     #[cfg(not(feature = "remote"))]
-    pub fn commit(&self) -> Option<String> {
-        None
+    pub fn is_remote(&self) -> bool {
+        false
     }
 
     /// Adds to what a run is called with that this is read.
@@ -114,9 +117,10 @@ fn of_hub(text: &str, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     let is_asked = cfg!(feature = "remote") && !settings.offline;
     let lacks = found.as_ref().and_then(|snapshot| snapshot.lacks(wanted.weights)).filter(|_| is_asked);
     match (found, lacks) {
-        (Some(Snapshot { path, .. }), None) => {
+        (Some(Snapshot { path, commit, .. }), None) => {
             ui.note(&format!("{repo}: read from the Hub's cache, {}", path.display()));
-            return Ok(Input::local(Folder::at(path).named(repo.name())));
+            let input = Input::local(Folder::at(path).named(repo.name()));
+            return Ok(Input { commit: Some(commit), ..input });
         }
         (Some(_), Some(lacks)) => ui.detail(&format!("{repo}: the Hub's cache lacks {lacks}")),
         (None, _) => {}
@@ -163,7 +167,8 @@ fn remote(repo: &Repo, settings: &Settings, wanted: Wanted<'_>, ui: &Ui) -> Resu
             human_bytes(range_bytes)
         ));
     }
-    Ok(Input { folder: remote.folder().clone(), remote: Some((remote, wanted.keep)) })
+    let (folder, commit) = (remote.folder().clone(), Some(commit.to_string()));
+    Ok(Input { folder, commit, remote: Some((remote, wanted.keep)) })
 }
 
 #[cfg(not(feature = "remote"))]
