@@ -14,7 +14,7 @@ use source::{Checkpoint, Dtype};
 
 use crate::{
     commands::shared::{
-        calibration::{BudgetArgs, CalibrationArgs},
+        calibration::{self, BudgetArgs, CalibrationArgs},
         conversion_run::{self, OpenInput, Parts, RunArgs, failure},
         plan_file::Wanted,
         quantize_options::{OtherSettings, QuantizeOptions, Settings},
@@ -70,6 +70,7 @@ pub fn run<I: Input>(
     let outputs = (args.out, recipes.clone());
     let how = (args.force, args.call.resume);
     let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    budget.check((&open.input, input), &recipes, &settings, &calibration.calibrate)?;
     let base = Between::beside(paths);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
     let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();
@@ -118,8 +119,7 @@ impl Between {
     /// Beside the first of the outputs.
     fn beside(outputs: Vec<PathBuf>) -> Between {
         let first = outputs.first().map_or(Path::new(""), |path| path);
-        let name = first.file_name().unwrap_or_default().to_string_lossy();
-        Between { path: first.with_file_name(format!(".{name}.base")), outputs }
+        Between { path: calibration::base_beside(first), outputs }
     }
 }
 

@@ -47,6 +47,13 @@ pub const PART: Part = (
             2,
         ),
         (
+            "A budget that no types reach",
+            text,
+            QUANTIZE,
+            &["model.gguf", "out.gguf", "q4_0", "--calibrate", "text", "--target-size", "10K", "-q"],
+            1,
+        ),
+        (
             "A memory that nothing fits",
             |sandbox| model(sandbox, "q8_0"),
             INSPECT,

@@ -13,7 +13,7 @@ use convert::{
 
 use crate::{
     commands::shared::{
-        calibration::{Calibration, Gained},
+        calibration::{Calibration, Gained, left_beside},
         call::Call,
         input_kind::{self, Wanted},
         layout_notes::Notes,
@@ -321,8 +321,16 @@ fn unfinished(path: &Path, run: &Unfinished) -> Failure {
 
 /// `rm A B removes what it left`.
 fn removes(run: &Unfinished) -> String {
-    let files: Vec<String> = run.files.iter().map(|path| quoted(path)).collect();
-    format!("`rm {}` removes what it left", files.join(" "))
+    let first = run.files.first().zip(run.outputs.first()).map(|(journal, out)| journal.with_file_name(out));
+    let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| left_beside(out)).collect();
+    let files: Vec<&Path> = run.files.iter().chain(&of_texts).map(PathBuf::as_path).collect();
+    format!("`{}` removes what it left", rm(&files))
+}
+
+/// What a shell is told to remove files, and folders if any of these is one.
+pub fn rm(paths: &[impl AsRef<Path>]) -> String {
+    let how = if paths.iter().any(|path| path.as_ref().is_dir()) { "rm -r" } else { "rm" };
+    paths.iter().fold(how.to_owned(), |command, path| command + " " + &quoted(path.as_ref()))
 }
 
 /// A path as a shell takes it.

@@ -8,13 +8,13 @@ use quant::Level;
 
 use crate::{
     commands::shared::{
-        calibration::{BudgetArgs, Calibration, CalibrationArgs},
+        calibration::{BudgetArgs, Calibration, CalibrationArgs, Folder},
         conversion_run::{self, OpenInput, RunArgs},
         layout_notes::Notes,
         plan_file::Wanted as OfPlan,
         quantize_options::Settings,
     },
-    failure::Failure,
+    failure::{EXIT_INTERRUPTED, Failure},
     ui::Ui,
 };
 
@@ -45,7 +45,7 @@ pub struct QuantizeJob<'a> {
 /// # Errors
 /// Whatever stopped it, with the path that it is about.
 pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
-    let QuantizeJob { base, input, format, recipes, mut settings, calibration, budget, threads, level } = job;
+    let QuantizeJob { base, input, format, recipes, settings, calibration, budget, threads, level } = job;
     let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
     let open = OpenInput {
         path: input,
@@ -58,24 +58,31 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
         repacked: Vec::new(),
         input: ModelInput::new(model),
     };
-    if calibration.is_wanted() && !args.dry_run {
-        if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
-            let message = "parts that are calibrated share their statistics";
-            return Err(Failure::usage(message).hint(["--statistics FOLDER says where they are"]));
-        }
-        let outputs = (args.out, recipes.clone());
-        let how = (args.force, args.call.resume);
-        let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
-        let out = paths.first().map_or(Path::new(""), |path| path);
-        let gathered = Calibration::gather(calibration, base, out, threads, level, ui)?;
-        args.call = args.call.argument("moments", gathered.fingerprint());
-        settings = settings.calibrated(gathered)?;
-        if budget.is_wanted() {
-            let [recipe] = recipes[..] else {
-                return Err(Failure::usage("types under a budget are chosen for one TYPE"));
-            };
+    if !calibration.is_wanted() || args.dry_run {
+        return conversion_run::run(open, recipes, &settings, &args, ui);
+    }
+    if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
+        let message = "parts that are calibrated share their statistics";
+        return Err(Failure::usage(message).hint(["--statistics FOLDER says where they are"]));
+    }
+    let outputs = (args.out, recipes.clone());
+    let how = (args.force, args.call.resume);
+    let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    budget.check((&open.input, input), &recipes, &settings, &calibration.calibrate)?;
+    let out = paths.first().map_or(Path::new(""), |path| path);
+    let folder = Folder::of(calibration.statistics.as_deref(), out);
+    let write = || {
+        let gathered = Calibration::gather(calibration, base, folder.clone(), threads, level, ui)?;
+        args.call = args.call.clone().argument("moments", gathered.fingerprint());
+        let mut settings = settings.calibrated(gathered)?;
+        if let (&[recipe], true) = (&recipes[..], budget.is_wanted()) {
             settings = settings.with_budget(budget, recipe, ui)?;
         }
-    }
-    conversion_run::run(open, recipes, &settings, &args, ui)
+        conversion_run::run(open, recipes, &settings, &args, ui)
+    };
+    write().map_err(|failure| match convert::unfinished(&paths) {
+        None if folder.is_temporary || failure.code == EXIT_INTERRUPTED => failure.hint(folder.told()),
+        // Said with all else that it left, or kept by its own name.
+        _ => failure,
+    })
 }

@@ -15,7 +15,7 @@ use refine::{
 
 use super::{failed, texts::WINDOW};
 use crate::{
-    commands::shared::progress_line::ProgressLine,
+    commands::shared::{conversion_run::rm, progress_line::ProgressLine},
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
 };
@@ -35,7 +35,7 @@ pub struct Gathered {
 }
 
 /// A folder of statistics.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Folder {
     pub path: PathBuf,
     /// Whether nobody wants it behind this run.
@@ -105,13 +105,7 @@ pub fn gather(
     })?;
     let mut progress = Progress::new("steps of the texts", ui);
     let summary = gather_moments(model, texts, &options, &plan, Some(&mut moments), &mut progress);
-    let summary = summary.map_err(|error| match error {
-        Error::Interrupted => Failure::interrupted().hint([format!(
-            "what was read is in {}: the same call goes on behind it",
-            folder.path.display()
-        )]),
-        error => failed(base, error),
-    })?;
+    let summary = summary.map_err(|error| folder.stopped(base, error))?;
     warn(&summary, ui);
     let sums = summary.importance.sums(WINDOW as u32).map_err(|error| failed(base, Error::Eval(error)))?;
     let fingerprint = format!("{} {}", moments.model(), texts.digests().join(" "));
@@ -145,12 +139,53 @@ fn warn(summary: &Summary, ui: &Ui) {
     }
 }
 
+/// Where statistics lie for as long as `out` is made.
+fn moments_beside(out: &Path) -> PathBuf {
+    beside(out, "moments")
+}
+
+/// Where the file lies that a checkpoint becomes before `out` is made of it.
+pub fn base_beside(out: &Path) -> PathBuf {
+    beside(out, "base")
+}
+
+/// What a run with texts may have left beside `out`, its first output.
+pub fn left_beside(out: &Path) -> impl Iterator<Item = PathBuf> {
+    [moments_beside(out), base_beside(out)].into_iter().filter(|path| path.exists())
+}
+
+fn beside(out: &Path, what: &str) -> PathBuf {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!(".{name}.{what}"))
+}
+
 impl Folder {
     /// The folder of a call whose first output is `out`.
     pub fn of(kept: Option<&Path>, out: &Path) -> Folder {
-        let name = out.file_name().unwrap_or_default().to_string_lossy();
-        let beside = || out.with_file_name(format!(".{name}.moments"));
-        Folder { path: kept.map_or_else(beside, Path::to_owned), is_temporary: kept.is_none() }
+        let path = kept.map_or_else(|| moments_beside(out), Path::to_owned);
+        Folder { path, is_temporary: kept.is_none() }
+    }
+
+    /// The failure of a run over the texts. What the next run would meet again leaves nothing.
+    pub(super) fn stopped(&self, base: &Path, error: Error) -> Failure {
+        match error {
+            Error::Interrupted => Failure::interrupted(),
+            error @ (Error::Io { .. } | Error::Gguf(_)) => failed(base, error),
+            error => {
+                self.done();
+                failed(base, error)
+            }
+        }
+    }
+
+    /// What can be done with what was read of the texts, where something was.
+    pub fn told(&self) -> Option<String> {
+        let path = self.path.display();
+        let removes =
+            if self.is_temporary { format!("; `{}` removes it", rm(&[&self.path])) } else { String::new() };
+        self.path
+            .is_dir()
+            .then(|| format!("what was read is in {path}: the same call goes on behind it{removes}"))
     }
 
     /// Removes it where nobody wants it any more.

@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 use tensor::DType;
 
 use self::{
-    gathered::{Folder, Gathered},
+    gathered::Gathered,
     texts::windows,
     types::{Bench, ChosenTypes},
 };
@@ -39,7 +39,11 @@ use crate::{
     ui::Ui,
 };
 
-pub use self::{gained::Gained, types::BudgetArgs};
+pub use self::{
+    gained::Gained,
+    gathered::{Folder, base_beside, left_beside},
+    types::BudgetArgs,
+};
 
 /// The version of what decides about blocks. Another one makes others of the same text.
 const METHOD: &str = "cal2";
@@ -124,14 +128,14 @@ impl std::fmt::Debug for Calibration {
 }
 
 impl Calibration {
-    /// Reads the texts, runs the model at `base` over them, and keeps what went into its matrices.
+    /// Reads the texts, runs the model at `base` over them, and keeps what went into its matrices in `folder`.
     ///
     /// # Errors
     /// Texts that are too short or cannot be read, a model that cannot be run, a cache of another model or text.
     pub fn gather(
         args: &CalibrationArgs,
         base: &Path,
-        out: &Path,
+        folder: Folder,
         threads: Option<NonZeroUsize>,
         level: Level,
         ui: &Ui,
@@ -155,7 +159,6 @@ impl Calibration {
         if windows.rest.is_empty() && !args.no_verify {
             ui.note("no text is left to verify the result on: --verify-text gives another");
         }
-        let folder = Folder::of(args.statistics.as_deref(), out);
         let Gathered { moments, folder, mut sums, fingerprint } =
             gathered::gather(&model, base, &windows.calibration, folder, ui)?;
         sums.datasets.extend(args.calibrate.iter().map(|text| text.display().to_string()));
@@ -210,9 +213,7 @@ impl Calibration {
     /// # Errors
     /// None that is known.
     pub fn keys(&self, has_imatrix: bool) -> Result<Vec<KeyOverride>, Failure> {
-        let key =
-            has_imatrix.then(|| KeyOverride::parse(&format!("gguf_tools.calibration=str:{}", self.name)));
-        Ok(key.transpose().map_err(Failure::new)?.into_iter().collect())
+        Ok(has_imatrix.then(|| calibration_key(&self.name)).transpose()?.into_iter().collect())
     }
 
     /// What a run with the same arguments has to be called with for the same bytes.
@@ -308,6 +309,16 @@ impl Calibration {
     pub fn verifies(&self) -> bool {
         !self.args.no_verify && !self.verify.is_empty()
     }
+}
+
+/// The key of a file that names another importance matrix.
+fn calibration_key(name: &str) -> Result<KeyOverride, Failure> {
+    KeyOverride::parse(&format!("gguf_tools.calibration=str:{name}")).map_err(Failure::new)
+}
+
+/// A name as long as every [`Calibration::name`], before there is one.
+fn unnamed() -> String {
+    format!("{METHOD}-{}", "0".repeat(DIGITS))
 }
 
 /// The failure of statistics of the model at `path`.

@@ -71,9 +71,6 @@ pub fn gather(
     let mut moments = opened.map_err(of_base)?;
     let mut progress = Progress::new("steps back", ui);
     let gathered = gather_outputs(model, texts, &options, &plan, Some(&mut moments), &mut progress);
-    gathered.map_err(|error| match error {
-        Error::Interrupted => Failure::interrupted(),
-        error => of_base(error),
-    })?;
+    gathered.map_err(|error| folder.stopped(base, error))?;
     Ok(Some(moments))
 }

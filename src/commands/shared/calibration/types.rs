@@ -1,15 +1,20 @@
 //! Types chosen under a budget: what each matrix costs alone is measured, what it costs at other types predicted, and the file's
 //! bytes are spent where they help most.
 
-use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
 use clap::Args;
 use convert::{
-    Conversion, Input, OutputRequest, PlannedFile, Request,
+    Conversion, Importance, Input, OutputRequest, PlannedFile, Request,
     imatrix::Imatrix,
     recipes::{Reason, Recipe, TensorFacts},
 };
 use eval::Model;
+use imatrix::{Entry, Sums};
 use quant::Level;
 use refine::{
     Error, Prober, Refiner, Replacement,
@@ -19,7 +24,7 @@ use refine::{
 use serde::Serialize;
 use tensor::DType;
 
-use super::{failed, texts::WINDOW};
+use super::{calibration_key, failed, texts::WINDOW, unnamed};
 use crate::{
     commands::shared::{progress_line::ProgressLine, quantize_options::Settings, sizes::parse_size, values},
     failure::Failure,
@@ -112,6 +117,54 @@ struct Candidate<'a> {
     dtypes: Vec<DType>,
 }
 
+/// What there is to choose from.
+struct Choices<'a> {
+    /// As the recipe has it.
+    file: PlannedFile,
+    tensors: Vec<TensorFacts<'a>>,
+    candidates: Vec<Candidate<'a>>,
+    /// Bytes of all but the matrices to choose for, which stay as they are in the recipe.
+    fixed: u64,
+    /// Bytes that the file may have.
+    budget: u64,
+}
+
+impl Choices<'_> {
+    /// Fails where the smallest types are too large.
+    fn check(&self) -> Result<(), Failure> {
+        let smallest = |it: &Candidate<'_>| it.dtypes.iter().map(|dtype| padded(&it.facts, *dtype)).min();
+        let least = self.fixed + self.candidates.iter().filter_map(smallest).sum::<u64>();
+        if least <= self.budget {
+            return Ok(());
+        }
+        let (budget, human) = (self.budget, human_bytes(least));
+        let message = format!(
+            "{budget} bytes are too few: the smallest file of these types has {least} bytes ({human})"
+        );
+        Err(Failure::new(message).hint(["--allow-types says which types there are"]))
+    }
+}
+
+/// Bytes of a tensor in a file, with what lies between it and the next.
+fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
+    let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
+    n_bytes.next_multiple_of(gguf::DEFAULT_ALIGNMENT.into())
+}
+
+/// An importance matrix that knows every matrix, as large in the header as the one that `texts` are going to make.
+fn to_come(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
+    let mut sums = Sums::new(WINDOW as u32);
+    sums.n_chunks = 1;
+    sums.datasets.extend(texts.iter().map(|text| text.display().to_string()));
+    let matrices = tensors.iter().filter(|facts| facts.shape.n_dims() > 1);
+    let entry = |facts: &TensorFacts<'_>| {
+        let n_weights = facts.shape.n_elems() / facts.shape.dim(1).max(1);
+        (facts.name.to_owned(), Entry { sums: vec![1.0; n_weights as usize], counts: vec![1] })
+    };
+    sums.entries = matrices.map(entry).collect();
+    Imatrix::from_sums(sums)
+}
+
 impl BudgetArgs {
     /// Whether types are to be chosen.
     pub fn is_wanted(&self) -> bool {
@@ -129,25 +182,63 @@ impl BudgetArgs {
         bench: &Bench<'_>,
         ui: &Ui,
     ) -> Result<(BTreeMap<String, DType>, ChosenTypes), Failure> {
-        let wrong = |error: convert::Error| Failure::at(bench.base, error);
-        let conversion = Conversion::open_gguf(bench.base).map_err(wrong)?;
+        let conversion = Conversion::open_gguf(bench.base).map_err(|error| Failure::at(bench.base, error))?;
+        let request = settings.request();
+        let choices = self.choices((conversion.input(), bench.base), recipe, &request)?;
+        choices.check()?;
+        let Choices { file, tensors, candidates, fixed, budget } = choices;
+        let (items, predicted_of_recipe) = measure(&candidates, bench, ui)?;
+        let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Failure::new)?;
+        let (dtypes, told) = told((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
+        told.say(file.recipe.name, ui);
+        Ok((dtypes, told))
+    }
+
+    /// Fails where no types make a file that is small enough, before anything is read for them: as [`BudgetArgs::choose`] would, by
+    /// a plan with an importance matrix that takes as much room in the file as the one of `texts`.
+    ///
+    /// # Errors
+    /// A budget that is too small, or one for several files.
+    pub fn check<I: Input>(
+        &self,
+        (input, path): (&I, &Path),
+        recipes: &[&'static Recipe],
+        settings: &Settings,
+        texts: &[PathBuf],
+    ) -> Result<(), Failure> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        let [recipe] = recipes else {
+            return Err(Failure::usage("types under a budget are chosen for one TYPE"));
+        };
+        let (to_come, name) = (to_come(&input.tensors(recipe), texts), unnamed());
+        let mut request = settings.request();
+        match &request.importance {
+            Some(_) => request.keys.push(calibration_key(&name)?),
+            None => request.importance = Some(Importance { imatrix: &to_come, path: &name }),
+        }
+        self.choices((input, path), recipe, &request)?.check()
+    }
+
+    /// What there is to choose from.
+    fn choices<'a, I: Input>(
+        &self,
+        (input, path): (&'a I, &Path),
+        recipe: &'static Recipe,
+        request: &Request<'_>,
+    ) -> Result<Choices<'a>, Failure> {
         let plan_by = |recipe, request: &Request<'_>| {
             let output = OutputRequest::by_rules(recipe);
-            let mut files = conversion.input().plan(&output, request).map_err(wrong)?;
+            let mut files = input.plan(&output, request).map_err(|error| Failure::at(path, error))?;
             match files.len() {
                 1 => Ok(files.swap_remove(0)),
                 _ => Err(Failure::usage("types under a budget are chosen for a file in one piece")),
             }
         };
-        let request = settings.request();
-        let file = plan_by(recipe, &request)?;
-        let tensors = conversion.input().tensors(recipe);
+        let file = plan_by(recipe, request)?;
+        let tensors = input.tensors(recipe);
         let candidates = self.candidates(&file, &tensors);
-        // All bytes but those of the matrices to choose for stay as they are in the recipe.
-        let padded = |facts: &TensorFacts<'_>, dtype: DType| -> u64 {
-            let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
-            n_bytes.next_multiple_of(gguf::DEFAULT_ALIGNMENT.into())
-        };
         let of_recipe: u64 = candidates.iter().map(|it| padded(&it.facts, it.recipe_type)).sum();
         let fixed = file.plan.file_len() - of_recipe;
         let budget = match (self.target_size, self.target_bpw, &self.no_larger_than_type) {
@@ -164,22 +255,12 @@ impl BudgetArgs {
                 // As large as anyone's file of that type, with an importance matrix or without one, whichever is smaller.
                 let mut plain = request.clone();
                 plain.importance = None;
-                let lens = [plan_by(other, &request)?, plan_by(other, &plain)?].map(|it| it.plan.file_len());
+                let lens = [plan_by(other, request)?, plan_by(other, &plain)?].map(|it| it.plan.file_len());
                 lens[0].min(lens[1])
             }
             _ => file.plan.file_len(),
         };
-        let (items, predicted_of_recipe) = measure(&candidates, bench, &padded, ui)?;
-        let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(|error| {
-            let least = items.iter().filter_map(|item| item.offers.iter().map(|it| it.n_bytes).min());
-            let needed = human_bytes(fixed + least.sum::<u64>());
-            Failure::new(error).hint([format!(
-                "a file of these types has {needed} at least; --allow-types says which there are"
-            )])
-        })?;
-        let (dtypes, told) = told((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
-        told.say(file.recipe.name, ui);
-        Ok((dtypes, told))
+        Ok(Choices { file, tensors, candidates, fixed, budget })
     }
 
     /// Matrices that the recipe quantizes, unless somebody named their type.
@@ -234,12 +315,7 @@ fn told(
 }
 
 /// Measures what each matrix costs at one type, and predicts the others; and the sum over the recipe's own types.
-fn measure(
-    candidates: &[Candidate<'_>],
-    bench: &Bench<'_>,
-    padded: &dyn Fn(&TensorFacts<'_>, DType) -> u64,
-    ui: &Ui,
-) -> Result<(Vec<Item>, f64), Failure> {
+fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(Vec<Item>, f64), Failure> {
     let weights = |name: &str| bench.imatrix.entries.get(name).map(|entry| &entry.weights[..]);
     // The type in the middle of those that there are: neither so fine that its divergence is lost in rounding, nor so coarse that
     // it says little of finer ones.

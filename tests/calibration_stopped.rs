@@ -1,0 +1,156 @@
+//! Calibrations that end early: what is told before anything runs, what is left behind, what says so, and what goes on.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Output, Sandbox};
+
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048", "--no-verify"];
+/// All but the attention of the first layer stays as it is.
+const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
+
+fn succeed(ran: Output) -> Output {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran
+}
+
+/// A checkpoint, the base that it becomes, and a text of about 9,000 tokens.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
+    let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
+    fs::copy(license, sandbox.path("text")).unwrap();
+    sandbox
+}
+
+/// The bytes that a failure says a file has at least.
+fn least(ran: &Output) -> u64 {
+    let (_, behind) = ran
+        .stderr
+        .split_once("the smallest file of these types has ")
+        .unwrap_or_else(|| panic!("{}", ran.stderr));
+    behind.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_told_before_anything_runs() {
+    let sandbox = sandbox();
+    let quantize = |size: &str, text: &str| {
+        let args =
+            ["base.gguf", "out/x.gguf", "q4_k_m", "--target-size", size, "--no-verify", "--calibrate", text];
+        sandbox.run(QUANTIZE, &[&args[..], &["--calibration-tokens", "2048"]].concat())
+    };
+    // Before the text is opened.
+    let ran = quantize("100K", "none");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: 100000 bytes are too few: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: --allow-types"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+    // From a checkpoint before it is converted, with the same number.
+    let args = ["llama", "out/x.gguf", "-t", "q4_k_m", "--target-size", "100K", "--calibrate", "none"];
+    let converted = sandbox.convert(&args);
+    assert_eq!((converted.code, least(&converted)), (Some(1), least(&ran)), "{}", converted.stderr);
+    assert!(sandbox.outputs().is_empty());
+    for budget in [["--target-bpw", "0.6"], ["--no-larger-than-type", "q2_k"]] {
+        let args = ["base.gguf", "out/x.gguf", "q4_k_m", "--calibrate", "none", "--allow-types", "q6_k"];
+        let ran = sandbox.run(QUANTIZE, &[&args[..], &budget].concat());
+        assert_eq!((ran.code, least(&ran) > 0), (Some(1), true), "{}", ran.stderr);
+    }
+    // With another importance matrix the file has one key more.
+    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "-n", "2", "-q"];
+    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args));
+    let args = ["base.gguf", "out/x.gguf", "q4_k_m", "--target-size", "1K", "--imatrix", "imatrix.gguf"];
+    let with_another = sandbox.run(QUANTIZE, &[&args[..], TOKENS].concat());
+    assert!(least(&with_another) > 0, "{}", with_another.stderr);
+
+    // A byte less than that is refused, and that is what a file can have.
+    let least = least(&quantize("1K", "text"));
+    let ran = quantize(&(least - 1).to_string(), "text");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("reading"), "{}", ran.stderr);
+    succeed(quantize(&least.to_string(), "text"));
+    assert_eq!(fs::metadata(sandbox.path("out/x.gguf")).unwrap().len(), least);
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
+}
+
+#[test]
+fn what_the_next_run_would_meet_again_leaves_nothing() {
+    let sandbox = sandbox();
+    // A weight that is no number, in the norm that the first queries are made of.
+    let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
+    let (begin, n_bytes) = {
+        let model = gguf::Model::open(&sandbox.path("base.gguf")).unwrap();
+        let (file, info) = model.tensor("blk.1.attn_norm.weight").unwrap();
+        (file.data_offset() + info.offset, info.n_bytes)
+    };
+    assert_eq!(n_bytes, 1024, "256 numbers in f32");
+    bytes[begin as usize..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(sandbox.path("base.gguf"), bytes).unwrap();
+    let ran = sandbox.run(QUANTIZE, &[&["base.gguf", "out/x.gguf", "q4_0"][..], TOKENS].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("what goes into it is NaN"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("hint"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
+}
+
+#[test]
+fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
+    let sandbox = sandbox();
+    let args = [&["base.gguf", "out/x.gguf", "q4_0"][..], FEW, TOKENS].concat();
+    // The recipe cannot be saved, which is seen when the text has been read.
+    let ran = sandbox.run(QUANTIZE, &[&args[..], &["--save-recipe", "none/recipe.json"]].concat());
+    assert_eq!((ran.code, ran.stderr.contains("steps of the texts")), (Some(1), true), "{}", ran.stderr);
+    let hint = "hint: what was read is in out/.x.gguf.moments: the same call goes on behind it; `rm -r out/.x.gguf.moments` removes it";
+    assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+    let left = sandbox.outputs();
+    assert!(!left.is_empty() && left.iter().all(|name| name.starts_with(".x.gguf.moments/")), "{left:?}");
+    // Nothing is read again: no step of the text is gone through.
+    let ran = succeed(sandbox.run(QUANTIZE, &args));
+    assert!(
+        ran.stderr.contains("reading 2048 tokens") && !ran.stderr.contains("steps of the texts"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
+}
+
+/// Starts a run and waits until `is_there`.
+fn started(sandbox: &Sandbox, binary: &str, args: &[&str], is_there: impl Fn() -> bool) -> Child {
+    let mut child = sandbox.command(binary).args(args).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(600), "it does not come so far");
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it came so far");
+        thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_says_where_statistics_are() {
+    use std::process::Command;
+
+    let sandbox = sandbox();
+    // The whole text, on one thread: some seconds.
+    let args = ["base.gguf", "out/x.gguf", "q4_0", "-j", "1", "--no-verify", "--calibrate", "text"];
+    let args = [&args[..], &["--both-sides", "--calibration-tokens", "8192"]].concat();
+    // A step is whole, others are not.
+    let first = sandbox.path("out/.x.gguf.moments/step-00001.gguf");
+    let child = started(&sandbox, QUANTIZE, &args, || first.exists());
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("`rm -r out/.x.gguf.moments` removes it"), "{stderr}");
+    assert!(sandbox.path("out/.x.gguf.moments").is_dir());
+}
