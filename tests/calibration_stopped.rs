@@ -14,6 +14,7 @@ use std::{
 use common::{Output, Sandbox};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048", "--no-verify"];
 /// All but the attention of the first layer stays as it is.
 const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
@@ -153,4 +154,46 @@ fn an_interruption_says_where_statistics_are() {
     assert_eq!(ended.status.code(), Some(130), "{stderr}");
     assert!(stderr.contains("`rm -r out/.x.gguf.moments` removes it"), "{stderr}");
     assert!(sandbox.path("out/.x.gguf.moments").is_dir());
+}
+
+/// Killed behind the conversion: `--resume` goes on with the file that the checkpoint became, to the bytes of a run that is not stopped.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_is_not_converted_again() {
+    let sandbox = sandbox();
+    // Types of codebooks take longest: rows are noted before all are done.
+    let args = [&["llama", "out/x.gguf", "-t", "iq3_xxs", "-j", "1"][..], TOKENS].concat();
+    let journal = sandbox.path("out/.x.gguf.journal");
+    let has_rows = || fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\""));
+    let mut child = started(&sandbox, CONVERT, &args, has_rows);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!sandbox.path("out/x.gguf").exists());
+    let base = fs::read(sandbox.path("out/.x.gguf.base")).unwrap();
+    assert!(base == fs::read(sandbox.path("base.gguf")).unwrap());
+    // All that lies there is named, and not touched: without `--resume` nothing is done that a later run could not undo.
+    let time = || fs::metadata(sandbox.path("out/.x.gguf.base")).unwrap().modified().unwrap();
+    let before = time();
+    let ran = sandbox.convert(&args);
+    assert_eq!((ran.code, time()), (Some(1), before), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: out/x.gguf: an earlier run was stopped "), "{}", ran.stderr);
+    let left = ["journal", "partial", "moments", "base"].map(|what| format!("out/.x.gguf.{what}"));
+    assert!(
+        ran.stderr.contains(&format!("`rm -r {}` removes what it left", left.join(" "))),
+        "{}",
+        ran.stderr
+    );
+    assert!(left.iter().all(|name| sandbox.path(name).exists()));
+
+    let ran = succeed(sandbox.convert(&[&args[..], &["--resume"]].concat()));
+    assert!(ran.stderr.contains("goes on: ") && !ran.stderr.contains(".base: "), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("steps of the texts"), "{}", ran.stderr);
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
+    let whole: Vec<&str> =
+        args.iter().map(|arg| if *arg == "out/x.gguf" { "whole.gguf" } else { *arg }).collect();
+    let ran = succeed(sandbox.convert(&whole));
+    let is_told = ran.stderr.contains(".whole.gguf.base: ") && ran.stderr.contains("steps of the texts");
+    assert!(is_told, "a run that does both says so: {}", ran.stderr);
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert!(read("out/x.gguf") == read("whole.gguf"));
 }

@@ -70,6 +70,8 @@ pub fn run<I: Input>(
     let outputs = (args.out, recipes.clone());
     let how = (args.force, args.call.resume);
     let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    // It may need the file in between as it is.
+    convert::check_unfinished(&paths, args.force, args.call.resume).map_err(|error| failure(input, error))?;
     budget.check((&open.input, input), &recipes, &settings, &calibration.calibrate)?;
     let base = Between::beside(paths);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.

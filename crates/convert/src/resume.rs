@@ -113,6 +113,22 @@ pub fn write_resumable(
     }
 }
 
+/// Fails where [`write_resumable`] would by what lies at the outputs: for whoever has hours of work before that, or writes what an
+/// earlier run has to go on with.
+///
+/// # Errors
+/// [`Error::Busy`], and [`Error::Unfinished`] where neither `force` nor `resume` is given.
+pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<(), Error> {
+    let Some(first) = paths.first() else { return Ok(()) };
+    Journal::check_others(paths)?;
+    let path = Journal::path_of(first);
+    let found = Journal::look(&path).map_err(|error| at(error, first))?;
+    match found.filter(|found| found.is_worth_something() && !force && !resume) {
+        Some(found) => Err(Error::Unfinished { path: first.clone(), run: Box::new(found.unfinished(&path)) }),
+        None => Ok(()),
+    }
+}
+
 /// Whether another run might come further than one that ended with this error.
 fn is_worth_keeping(error: &Error) -> bool {
     match error {

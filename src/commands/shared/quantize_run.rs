@@ -68,6 +68,10 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
     let outputs = (args.out, recipes.clone());
     let how = (args.force, args.call.resume);
     let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    if args.parts.wanted == OfPlan::Everything {
+        let checked = convert::check_unfinished(&paths, args.force, args.call.resume);
+        checked.map_err(|error| conversion_run::failure(input, error))?;
+    }
     budget.check((&open.input, input), &recipes, &settings, &calibration.calibrate)?;
     let out = paths.first().map_or(Path::new(""), |path| path);
     let folder = Folder::of(calibration.statistics.as_deref(), out);

@@ -163,6 +163,20 @@ impl<'a> Journal<'a> {
         path: &Path,
         fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
     ) -> Result<(Journal<'a>, Option<Found>), Error> {
+        let (locked, found) = Journal::lock(path)?;
+        let (state, lines) = (Mutex::default(), Mutex::default());
+        Ok((Journal { locked, fingerprint, state, lines, is_for_others: false }, found))
+    }
+
+    /// What is in the journal at `path`, if there is one and no process has it.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub fn look(path: &Path) -> Result<Option<Found>, Error> {
+        if path.exists() { Journal::lock(path).map(|(_, found)| found) } else { Ok(None) }
+    }
+
+    fn lock(path: &Path) -> Result<(LockedFile, Option<Found>), Error> {
         let locked = match LockedFile::open(path, Share::Alone) {
             Err(gguf::Error::Busy { .. }) => {
                 return Err(match Found::read(path) {
@@ -183,8 +197,7 @@ impl<'a> Journal<'a> {
                 return Err(found.busy(path));
             }
         }
-        let (state, lines) = (Mutex::default(), Mutex::default());
-        Ok((Journal { locked, fingerprint, state, lines, is_for_others: false }, found))
+        Ok((locked, found))
     }
 
     /// The same for readers that should not have to make anything again: every range gets a checksum.
