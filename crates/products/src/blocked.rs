@@ -130,24 +130,24 @@ fn by_left_rows<S: Simd>(
         };
         let out = &mut out[rows.clone()];
         match S::f32s::LEN {
-            16 => by_panels::<S, 12, 2>(simd, &block, rows, &left, out),
-            8 => by_panels::<S, 6, 2>(simd, &block, rows, &left, out),
-            _ => by_panels::<S, 6, 4>(simd, &block, rows, &left, out),
+            16 => by_panels::<S, 12, 2, 2>(simd, &block, rows, &left, out),
+            8 => by_panels::<S, 6, 2, 1>(simd, &block, rows, &left, out),
+            _ => by_panels::<S, 6, 4, 1>(simd, &block, rows, &left, out),
         }
     }
 }
 
 /// The products of some rows with all panels: a panel stays in the first cache while the rows go over it, `M` at a time.
 #[inline(always)]
-fn by_panels<S: Simd, const M: usize, const V: usize>(
+fn by_panels<S: Simd, const M: usize, const V: usize, const L: usize>(
     simd: S,
     block: &Block<'_>,
     rows: Range<usize>,
     left: &[&[f32]],
     out: &mut [&mut [f32]],
 ) {
-    let (width, n_k) = (V * S::f32s::LEN, left[0].len());
-    let panels = block.lines.chunks_exact(width / LINE * n_k);
+    let (width, n_k) = (L * LINE, left[0].len());
+    let panels = block.lines.chunks_exact(L * n_k);
     for (panel, column) in panels.zip(block.columns.clone().step_by(width)) {
         let columns = column..(column + width).min(block.columns.end);
         let mut at = 0;
@@ -168,12 +168,12 @@ fn by_panels<S: Simd, const M: usize, const V: usize>(
             let (left, columns) = (&left[rows_of_tile.clone()], columns.clone());
             let out = &mut out[rows_of_tile];
             match n {
-                n if n == M => tile::<S, M, V>(simd, left, panel, block.update, out, columns),
-                1 => tile::<S, 1, V>(simd, left, panel, block.update, out, columns),
-                2 => tile::<S, 2, V>(simd, left, panel, block.update, out, columns),
-                3 => tile::<S, 3, V>(simd, left, panel, block.update, out, columns),
-                4 => tile::<S, 4, V>(simd, left, panel, block.update, out, columns),
-                _ => tile::<S, 8, V>(simd, left, panel, block.update, out, columns),
+                n if n == M => tile::<S, M, V, L>(simd, left, panel, block.update, out, columns),
+                1 => tile::<S, 1, V, L>(simd, left, panel, block.update, out, columns),
+                2 => tile::<S, 2, V, L>(simd, left, panel, block.update, out, columns),
+                3 => tile::<S, 3, V, L>(simd, left, panel, block.update, out, columns),
+                4 => tile::<S, 4, V, L>(simd, left, panel, block.update, out, columns),
+                _ => tile::<S, 8, V, L>(simd, left, panel, block.update, out, columns),
             }
         }
     }

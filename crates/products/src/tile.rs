@@ -10,14 +10,14 @@ use crate::{
     panels::{LINE, Line},
 };
 
-/// `out[i][columns] <- out[i][columns] + scale * sum over k of left[i][k] panel[k]`, for `M` rows; `V` vectors are the width of the
-/// panel, of which `columns` are the first.
+/// `out[i][columns] <- out[i][columns] + scale * sum over k of left[i][k] panel[k]`, for `M` rows; `V` vectors, which are `L` lines,
+/// are the width of the panel, of which `columns` are the first.
 ///
 /// `M * V` sums are in registers: 12 x 2 vectors of AVX-512, 6 x 2 of AVX2, 6 x 4 of NEON. Each needs to be at least as many
 /// as fused multiply-adds are in flight, and few enough for the panel's row and an element of the left side beside them. More
 /// rows read the panel less often: it and the rows that go over it are a little too much for the first cache.
 #[simd]
-pub(crate) fn tile<S: Simd, const M: usize, const V: usize>(
+pub(crate) fn tile<S: Simd, const M: usize, const V: usize, const L: usize>(
     simd: S,
     left: &[&[f32]],
     panel: &[Line],
@@ -26,21 +26,18 @@ pub(crate) fn tile<S: Simd, const M: usize, const V: usize>(
     columns: Range<usize>,
 ) {
     let elems = S::f32s::LEN;
-    let row_lines = V * elems / LINE;
-    let n_k = panel.len() / row_lines;
+    let panel = panel.as_chunks::<L>().0;
     let mut rows = [&[][..]; M];
     for i in 0..M {
         // All as long as the sum, which the compiler so knows inside the loop.
-        rows[i] = &left[i][..n_k];
+        rows[i] = &left[i][..panel.len()];
     }
     let mut sums = [[S::f32s::splat(simd, 0.0); V]; M];
-    let mut steps = panel.chunks_exact(row_lines);
-    for k in 0..n_k {
-        let Some(lines) = steps.next() else { break };
+    for k in 0..panel.len() {
         let mut b = [S::f32s::splat(simd, 0.0); V];
         for v in 0..V {
             let at = v * elems;
-            b[v] = S::f32s::from_slice(simd, &lines[at / LINE].0[at % LINE..at % LINE + elems]);
+            b[v] = S::f32s::from_slice(simd, &panel[k][at / LINE].0[at % LINE..at % LINE + elems]);
         }
         for i in 0..M {
             // s_ij = fma(a_ik, b_kj, s_ij): one element of the left side for all columns.
@@ -50,28 +47,45 @@ pub(crate) fn tile<S: Simd, const M: usize, const V: usize>(
             }
         }
     }
-    for (out, sums) in out[..M].iter_mut().zip(sums) {
-        let out = &mut out[columns.clone()];
-        if out.len() == V * elems {
-            for v in 0..V {
-                update_vector(simd, update, sums[v], &mut out[v * elems..(v + 1) * elems]);
-            }
-            continue;
+    let out = &mut out[..M];
+    if columns.len() == L * LINE {
+        // `out` in pieces of a fixed length and the loop short: only so are the sums still in registers.
+        let mut lines: [&mut [[f32; LINE]]; M] = std::array::from_fn(|_| &mut [][..]);
+        for (lines, out) in lines.iter_mut().zip(out) {
+            *lines = out[columns.clone()].as_chunks_mut().0;
         }
-        // The last panel of a matrix: the same in a row of its own.
-        let mut whole = [0.0; 2 * LINE];
-        whole[..out.len()].copy_from_slice(out);
-        for v in 0..V {
-            update_vector(simd, update, sums[v], &mut whole[v * elems..(v + 1) * elems]);
-        }
-        out.copy_from_slice(&whole[..out.len()]);
+        return update_rows::<S, M, V, L>(simd, update, &sums, lines);
+    }
+    // The last panel of a matrix: the same in rows of their own.
+    let mut wide = [[[0.0; LINE]; L]; M];
+    for (wide, out) in wide.iter_mut().zip(&*out) {
+        wide.as_flattened_mut()[..columns.len()].copy_from_slice(&out[columns.clone()]);
+    }
+    update_rows::<S, M, V, L>(simd, update, &sums, wide.each_mut().map(|lines| &mut lines[..]));
+    for (wide, out) in wide.iter().zip(out) {
+        out[columns.clone()].copy_from_slice(&wide.as_flattened()[..columns.len()]);
     }
 }
 
-/// `out <- out + scale * sums`, in two roundings.
+/// `out <- out + scale * sums`, in two roundings, or without `out +`.
 #[inline(always)]
-fn update_vector<S: Simd>(simd: S, update: Update, sums: S::f32s, out: &mut [f32]) {
-    let scaled = sums * S::f32s::splat(simd, update.scale);
-    let total = if update.add { S::f32s::from_slice(simd, out) + scaled } else { scaled };
-    total.store_slice(out);
+fn update_rows<S: Simd, const M: usize, const V: usize, const L: usize>(
+    simd: S,
+    Update { add, scale }: Update,
+    sums: &[[S::f32s; V]; M],
+    out: [&mut [[f32; LINE]]; M],
+) {
+    let elems = S::f32s::LEN;
+    let scale = S::f32s::splat(simd, scale);
+    for (i, out) in out.into_iter().enumerate() {
+        let Some(out) = out.first_chunk_mut::<L>() else { continue };
+        for v in 0..V {
+            let out = &mut out[v * elems / LINE][v * elems % LINE..v * elems % LINE + elems];
+            let mut total = sums[i][v] * scale;
+            if add {
+                total = S::f32s::from_slice(simd, out) + total;
+            }
+            total.store_slice(out);
+        }
+    }
 }
