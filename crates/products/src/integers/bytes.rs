@@ -3,8 +3,8 @@
 use fearless_simd::{SimdBase, SimdCvtFloat, SimdFloat, f32x16, i32x16, x86::Avx512};
 use fearless_simd_macros::simd;
 
-use super::{BlockForm, Panel, Tiles, dot, floats, quants::Row, weights::IntLine};
-use crate::panels::LINE;
+use super::{BlockForm, Panel, Tiles, quants::Row, weights::IntLine};
+use crate::panels::{LINE, Line};
 
 /// Vectors of a panel.
 const V: usize = 2;
@@ -23,12 +23,21 @@ fearless_simd::kernel!(
     }
 );
 
-/// Tiles of eight rows that multiply bytes.
+fearless_simd::kernel!(
+    /// `sum_j + w_2j x_2j + w_2j+1 x_2j+1` of 16 bits.
+    #[inline(always)]
+    fn add_pairs(token: Avx512, sum: i32x16<Avx512>, w: i32x16<Avx512>, x: i32x16<Avx512>) -> i32x16<Avx512> {
+        use fearless_simd::SimdInto;
+        std::arch::x86_64::_mm512_dpwssd_epi32(sum.into(), w.into(), x.into()).simd_into(token)
+    }
+);
+
+/// Tiles of six rows that multiply bytes: twelve sums, as many totals, and what they are multiplied with beside them.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes(pub Avx512);
 
 impl Tiles for Bytes {
-    const ROWS: usize = 8;
+    const ROWS: usize = 6;
     /// 20 KB with 32 columns.
     const GROUP_ELEMS: usize = 640;
 
@@ -47,13 +56,63 @@ impl Tiles for Bytes {
         out: &mut [&mut [f32]],
         columns: std::ops::Range<usize>,
     ) {
-        tile::<N>(self.0, form, rows, panel, is_first, out, columns);
+        // Words are gone over in stretches of a length that is known when this is compiled.
+        let n_quads = form.elems / 4 / form.n_subs();
+        match n_quads {
+            8 if form.n_scales + form.n_minima == 0 => {
+                tile_of_floats::<N, 8>(self.0, rows, panel, is_first, out, columns);
+            }
+            n if n.is_multiple_of(8) => tile::<N, 8>(self.0, form, rows, panel, is_first, out, columns),
+            n if n.is_multiple_of(4) => tile::<N, 4>(self.0, form, rows, panel, is_first, out, columns),
+            _ => tile::<N, 1>(self.0, form, rows, panel, is_first, out, columns),
+        }
     }
 }
 
-/// `N` rows with some blocks of a panel, of which `columns` are the first.
+/// Two lines: a panel's row.
+type PanelRow = [IntLine; V];
+
+/// `N` rows with some blocks of `Q` words and nothing beside a float scale.
 #[simd]
-fn tile<const N: usize>(
+fn tile_of_floats<const N: usize, const Q: usize>(
+    simd: Avx512,
+    rows: &[Row<'_>],
+    panel: Panel<'_>,
+    is_first: bool,
+    out: &mut [&mut [f32]],
+    columns: std::ops::Range<usize>,
+) {
+    let blocks = panel.lines.as_chunks::<V>().0.as_chunks::<Q>().0;
+    let n_blocks = blocks.len();
+    let scales = &panel.scales.as_chunks::<V>().0[..n_blocks];
+    let (mut quads, mut starts, mut factors) = ([&[][..]; N], [&[][..]; N], [&[][..]; N]);
+    for i in 0..N {
+        // All as long as the panel, which the compiler so knows inside the loop.
+        quads[i] = &rows[i].values.as_chunks::<4>().0.as_chunks::<Q>().0[..n_blocks];
+        starts[i] = &rows[i].starts[..n_blocks];
+        factors[i] = &rows[i].scales[..n_blocks];
+    }
+    let mut totals = first_totals::<N>(simd, is_first, out, &columns);
+    for block in 0..n_blocks {
+        let mut sums = [[i32x16::splat(simd, 0); V]; N];
+        for i in 0..N {
+            sums[i] = [i32x16::splat(simd, starts[i][block]); V];
+        }
+        let mut x = [&[[0; 4]; Q]; N];
+        for i in 0..N {
+            x[i] = &quads[i][block];
+        }
+        add_words(simd, &mut sums, x, &blocks[block]);
+        for i in 0..N {
+            add_scaled(simd, &mut totals[i], factors[i][block], &scales[block], sums[i]);
+        }
+    }
+    write_totals(totals, out, columns);
+}
+
+/// `N` rows with some blocks of a panel, of which `columns` are the first. Words that share a scale are multiples of `Q`.
+#[simd]
+fn tile<const N: usize, const Q: usize>(
     simd: Avx512,
     form: BlockForm,
     rows: &[Row<'_>],
@@ -63,55 +122,50 @@ fn tile<const N: usize>(
     columns: std::ops::Range<usize>,
 ) {
     let (n_quads, n_min_pairs) = (form.elems / 4, form.n_minima.div_ceil(2));
-    let (n_subs, sub_quads) = (form.n_subs(), n_quads / form.n_subs());
-    let scale_lines = if form.n_minima > 0 { 2 * V } else { V };
-    let mut totals = [[f32x16::splat(simd, 0.0); V]; N];
-    if !is_first {
-        for i in 0..N {
-            let mut whole = [0.0; V * LINE];
-            let out = &out[i][columns.clone()];
-            match out.try_into() {
-                Ok(all) => whole = all,
-                Err(_) => whole[..out.len()].copy_from_slice(out),
-            }
-            for v in 0..V {
-                totals[i][v] = f32x16::from_slice(simd, &whole[v * LINE..(v + 1) * LINE]);
-            }
-        }
-    }
-    let blocks = panel.lines.chunks_exact((n_quads + form.n_scales + n_min_pairs) * V);
-    for (block, (lines, scales)) in blocks.zip(panel.scales.chunks_exact(scale_lines)).enumerate() {
-        let (lines, rest) = lines.split_at(n_quads * V);
-        let (int_scales, min_lines) = rest.split_at(form.n_scales * V);
-        let (d, m) = scales.split_at(V);
+    let n_subs = form.n_subs();
+    // Stretches of `Q` words, of a block and of what shares an integer scale.
+    let (n_stretches, sub_stretches) = (n_quads / Q, n_quads / Q / n_subs);
+    let panel_rows = panel.lines.as_chunks::<V>().0;
+    let scales = panel.scales.as_chunks::<V>().0.chunks_exact(if form.n_minima > 0 { 2 } else { 1 });
+    let mut totals = first_totals::<N>(simd, is_first, out, &columns);
+    let blocks = panel_rows.chunks_exact(n_quads + form.n_scales + n_min_pairs);
+    for (block, (lines, scales)) in blocks.zip(scales).enumerate() {
+        let (lines, rest) = lines.split_at(n_quads);
+        let (int_scales, min_lines) = rest.split_at(form.n_scales);
+        let lines = lines.as_chunks::<Q>().0;
         let mut quads = [&[][..]; N];
         let mut starts = [&[][..]; N];
         for i in 0..N {
-            quads[i] = &rows[i].values.as_chunks::<4>().0[block * n_quads..(block + 1) * n_quads];
+            let all = rows[i].values.as_chunks::<4>().0.as_chunks::<Q>().0;
+            quads[i] = &all[block * n_stretches..(block + 1) * n_stretches];
             starts[i] = &rows[i].starts[block * n_subs..(block + 1) * n_subs];
         }
         let mut sums = [[i32x16::splat(simd, 0); V]; N];
-        if form.n_scales == 0 {
-            sums = dot_bytes(simd, quads, starts.map(|start| start[0]), lines);
-        } else {
-            let lines = lines.chunks_exact(sub_quads * V).zip(int_scales.chunks_exact(V));
-            for (sub, (lines, int_scale)) in lines.enumerate() {
-                let quads = quads.map(|quads| &quads[sub * sub_quads..(sub + 1) * sub_quads]);
-                let of_sub = dot_bytes(simd, quads, starts.map(|start| start[sub]), lines);
-                for v in 0..V {
-                    let int_scale = i32x16::from_slice(simd, &int_scale[v].0);
-                    for i in 0..N {
-                        sums[i][v] += of_sub[i][v] * int_scale;
-                    }
+        for sub in 0..n_subs {
+            let mut of_sub = [[i32x16::splat(simd, 0); V]; N];
+            for i in 0..N {
+                of_sub[i] = [i32x16::splat(simd, starts[i][sub]); V];
+            }
+            for at in sub * sub_stretches..(sub + 1) * sub_stretches {
+                let mut x = [&[[0; 4]; Q]; N];
+                for i in 0..N {
+                    x[i] = &quads[i][at];
+                }
+                add_words(simd, &mut of_sub, x, &lines[at]);
+            }
+            if form.n_scales == 0 {
+                sums = of_sub;
+                continue;
+            }
+            for v in 0..V {
+                let int_scale = i32x16::from_slice(simd, &int_scales[sub][v].0);
+                for i in 0..N {
+                    sums[i][v] += of_sub[i][v] * int_scale;
                 }
             }
         }
         for i in 0..N {
-            let scale = f32x16::splat(simd, rows[i].scales[block]);
-            for v in 0..V {
-                let factor = scale * floats(simd, d, v);
-                totals[i][v] = factor.mul_add_precise(f32x16::float_from(sums[i][v]), totals[i][v]);
-            }
+            add_scaled(simd, &mut totals[i], rows[i].scales[block], &scales[0], sums[i]);
         }
         if n_min_pairs == 0 {
             continue;
@@ -120,54 +174,115 @@ fn tile<const N: usize>(
         for i in 0..N {
             pairs[i] = &rows[i].sums[block * n_min_pairs..(block + 1) * n_min_pairs];
         }
-        let sums = dot::<Avx512, N, V>(simd, pairs, min_lines);
-        for i in 0..N {
-            let scale = f32x16::splat(simd, rows[i].scales[block]);
+        let mut sums = [[i32x16::splat(simd, 0); V]; N];
+        for pair in 0..n_min_pairs {
             for v in 0..V {
-                let factor = scale * floats(simd, m, v);
-                totals[i][v] = factor.mul_add_precise(f32x16::float_from(sums[i][v]), totals[i][v]);
+                let minima = i32x16::from_slice(simd, &min_lines[pair][v].0);
+                for i in 0..N {
+                    let x = i32x16::splat(simd, pairs[i][pair]);
+                    sums[i][v] = add_pairs(simd, sums[i][v], minima, x);
+                }
             }
         }
-    }
-    for (out, totals) in out[..N].iter_mut().zip(totals) {
-        let mut whole = [0.0; V * LINE];
-        for v in 0..V {
-            totals[v].store_slice(&mut whole[v * LINE..(v + 1) * LINE]);
-        }
-        let out = &mut out[columns.clone()];
-        match <&mut [f32; V * LINE]>::try_from(&mut *out) {
-            Ok(all) => *all = whole,
-            Err(_) => out.copy_from_slice(&whole[..out.len()]),
+        for i in 0..N {
+            add_scaled(simd, &mut totals[i], rows[i].scales[block], &scales[1], sums[i]);
         }
     }
+    write_totals(totals, out, columns);
 }
 
-/// `start_i + sum_k x_ik w_kj` for `N` rows and a panel: the offset of the bytes is in where sums begin.
+/// `sum_ij <- sum_ij + sum_k x_ik w_kj` over `Q` words of `N` rows and as many rows of a panel.
 #[inline(always)]
-fn dot_bytes<const N: usize>(
+fn add_words<const N: usize, const Q: usize>(
     simd: Avx512,
-    rows: [&[[i8; 4]]; N],
-    starts: [i32; N],
-    lines: &[IntLine],
-) -> [[i32x16<Avx512>; V]; N] {
-    let n_quads = lines.len() / V;
-    let mut quads = [&[][..]; N];
-    let mut sums = [[i32x16::splat(simd, 0); V]; N];
-    for i in 0..N {
-        quads[i] = &rows[i][..n_quads];
-        sums[i] = [i32x16::splat(simd, starts[i]); V];
-    }
-    let mut steps = lines.chunks_exact(V);
-    for quad in 0..n_quads {
-        let Some(lines) = steps.next() else { break };
-        let w = [0, 1].map(|v| i32x16::from_slice(simd, &lines[v].0));
+    sums: &mut [[i32x16<Avx512>; V]; N],
+    x: [&[[i8; 4]; Q]; N],
+    lines: &[PanelRow; Q],
+) {
+    for quad in 0..Q {
+        let w = [0, 1].map(
+            #[inline(always)]
+            |v| i32x16::from_slice(simd, &lines[quad][v].0),
+        );
         for i in 0..N {
             // The same four of the left side for all columns.
-            let x = i32x16::splat(simd, i32::from_le_bytes(quads[i][quad].map(i8::cast_unsigned)));
+            let [a, b, c, d] = x[i][quad];
+            let word = i32::from_le_bytes([
+                a.cast_unsigned(),
+                b.cast_unsigned(),
+                c.cast_unsigned(),
+                d.cast_unsigned(),
+            ]);
+            let x = i32x16::splat(simd, word);
             for v in 0..V {
                 sums[i][v] = add_products(simd, sums[i][v], w[v], x);
             }
         }
     }
-    sums
+}
+
+/// `total_j <- fma(factor scale_j, sum_j, total_j)`.
+#[inline(always)]
+fn add_scaled(
+    simd: Avx512,
+    totals: &mut [f32x16<Avx512>; V],
+    factor: f32,
+    scales: &[Line; V],
+    sums: [i32x16<Avx512>; V],
+) {
+    let factor = f32x16::splat(simd, factor);
+    for v in 0..V {
+        let factor = factor * f32x16::from_slice(simd, &scales[v].0);
+        totals[v] = factor.mul_add_precise(f32x16::float_from(sums[v]), totals[v]);
+    }
+}
+
+/// What totals begin with: zeros, or what `out` holds of earlier blocks.
+#[inline(always)]
+fn first_totals<const N: usize>(
+    simd: Avx512,
+    is_first: bool,
+    out: &[&mut [f32]],
+    columns: &std::ops::Range<usize>,
+) -> [[f32x16<Avx512>; V]; N] {
+    let mut totals = [[f32x16::splat(simd, 0.0); V]; N];
+    if is_first {
+        return totals;
+    }
+    let mut wide = [[[0.0; LINE]; V]; N];
+    for (wide, out) in wide.iter_mut().zip(out) {
+        let out = &out[columns.clone()];
+        match out.as_chunks().0.first_chunk() {
+            Some(all) => *wide = *all,
+            None => wide.as_flattened_mut()[..out.len()].copy_from_slice(out),
+        }
+    }
+    for i in 0..N {
+        for v in 0..V {
+            totals[i][v] = f32x16::from_slice(simd, &wide[i][v]);
+        }
+    }
+    totals
+}
+
+/// Writes totals to `out`.
+#[inline(always)]
+fn write_totals<const N: usize>(
+    totals: [[f32x16<Avx512>; V]; N],
+    out: &mut [&mut [f32]],
+    columns: std::ops::Range<usize>,
+) {
+    let mut wide = [[[0.0; LINE]; V]; N];
+    for i in 0..N {
+        for v in 0..V {
+            totals[i][v].store_slice(&mut wide[i][v]);
+        }
+    }
+    for (wide, out) in wide.iter().zip(out) {
+        let out = &mut out[columns.clone()];
+        match out.as_chunks_mut().0.first_chunk_mut() {
+            Some(all) => *all = *wide,
+            None => out.copy_from_slice(&wide.as_flattened()[..out.len()]),
+        }
+    }
 }

@@ -35,7 +35,7 @@ use quants::Row;
 use weights::IntLine;
 
 /// Rows of the left side that go over all panels before the next do.
-const LEFT_ROWS: usize = 128;
+const LEFT_ROWS: usize = 120;
 
 /// Whether a level's kernels multiply bytes.
 fn has_bytes(level: Level) -> bool {
@@ -97,7 +97,7 @@ impl Vectors for Product<'_, '_> {
             return blocked(bytes::Bytes(token), self);
         }
         match S::f32s::LEN {
-            16 => blocked(Pairs::<S, 8, 2>(simd), self),
+            16 => blocked(Pairs::<S, 4, 2>(simd), self),
             8 => blocked(Pairs::<S, 4, 2>(simd), self),
             _ => blocked(Pairs::<S, 4, 4>(simd), self),
         }
@@ -126,7 +126,7 @@ impl Vectors for Product<'_, '_> {
 
 /// How a level goes over the left side and a panel of the right.
 trait Tiles: Copy {
-    /// Rows of a tile, 8 at most.
+    /// Rows of a tile, 6 at most.
     const ROWS: usize;
     /// Elements of blocks that are gone over together, so that their panel stays in the first cache.
     const GROUP_ELEMS: usize;
@@ -203,9 +203,7 @@ fn blocked<T: Tiles>(tiles: T, product: Product<'_, '_>) {
                         3 => tiles.tile::<3>(form, rows, panel, is_first, out, columns),
                         4 => tiles.tile::<4>(form, rows, panel, is_first, out, columns),
                         5 => tiles.tile::<5>(form, rows, panel, is_first, out, columns),
-                        6 => tiles.tile::<6>(form, rows, panel, is_first, out, columns),
-                        7 => tiles.tile::<7>(form, rows, panel, is_first, out, columns),
-                        _ => tiles.tile::<8>(form, rows, panel, is_first, out, columns),
+                        _ => tiles.tile::<6>(form, rows, panel, is_first, out, columns),
                     }
                 }
             }
