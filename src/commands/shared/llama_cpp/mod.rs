@@ -171,6 +171,26 @@ mod tests {
             ("llama-gguf-split", 8, 9),
         ];
         assert_eq!(accepted.collect::<Vec<_>>(), expected);
+
+        let count = |rows: &'static [Row]| {
+            let options = of(rows.iter());
+            let (n, n_accepted) = options
+                .fold((0, 0), |(n, n_accepted), (_, to)| (n + 1, n_accepted + usize::from(to.is_accepted())));
+            format!("{n_accepted} of {n}")
+        };
+        let shared = count(common::ROWS);
+        let own = [imatrix::PROGRAM, perplexity::PROGRAM].map(|it| count(it.rows[1]));
+        let (n_accepted, n) =
+            expected.iter().fold((0, 0), |sums, (_, n_accepted, n)| (sums.0 + n_accepted, sums.1 + n));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/coming-from-llama-cpp.md");
+        let page = fs::read_to_string(path).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        for says in [
+            format!("In all {n_accepted} of {n} options are accepted"),
+            format!("{shared} of those that they share with all programs of llama.cpp"),
+            format!("{} and {} of their own", own[0], own[1]),
+        ] {
+            assert!(page.contains(&says), "`{says}` is not in the document");
+        }
     }
 
     #[test]
