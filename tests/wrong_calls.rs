@@ -211,6 +211,12 @@ fn a_word_too_few_or_too_many_is_named() {
         &[
             (CONVERT, &["llama"], 2, &["a --type is needed", "hint: `--type auto` "]),
             (
+                CONVERT,
+                &["llama", "q4_k_m"],
+                2,
+                &["`q4_k_m` stands where the output is wanted: `--type q4_k_m`"],
+            ),
+            (
                 QUANTIZE,
                 &["in.gguf", "x.gguf"],
                 2,
@@ -222,6 +228,12 @@ fn a_word_too_few_or_too_many_is_named() {
             (EVAL, &["perplexity", "in.gguf", "text"], 2, &["a text is given with `--text text`"]),
             (EVAL, &["imatrix", "in.gguf", "text", "-o", "x"], 2, &["a text is given with `--text text`"]),
             (EVAL, &["imatrix", "in.gguf", "none", "-o", "x"], 2, &["unexpected argument 'none' found"]),
+            (
+                EVAL,
+                &["generate", "in.gguf", "--chat", "Who are you?"],
+                2,
+                &["a text or a message is given with `--prompt 'Who are you?'`"],
+            ),
         ],
     );
 }

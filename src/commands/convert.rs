@@ -234,7 +234,11 @@ fn to_gguf(
     if args.types.is_empty() && !args.options.has_recipe() {
         // What can never be converted is told first, whatever type it were.
         source::open(folder.clone()).map_err(|error| failure(args.src(), convert::Error::Source(error)))?;
+        // In the second place `gguf-quantize` takes a type, and this the output.
+        let second = args.out.as_deref().and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
+        let hint = second.map(|name| format!("`{name}` stands where the output is wanted: `--type {name}`"));
         return Err(Failure::usage("a --type is needed, as q4_k_m or bf16")
+            .hint(hint)
             .hint(["`--type auto` keeps the weights of a checkpoint of 16 bits; `--help` lists the types"]));
     }
     if args.fp8_as.is_some() && !args.recipes().iter().all(|recipe| recipe.default.is_float()) {

@@ -1,4 +1,4 @@
-//! What somebody may have meant by a call that cannot be understood: a file where a verb is wanted, a file too many.
+//! What somebody may have meant by a call that cannot be understood: a file where a verb is wanted, a file or a prompt too many.
 
 use std::path::Path;
 
@@ -14,20 +14,27 @@ const FOR_A_FILE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The error with a tip where a word that was not expected is a file that is there.
+/// The error with a tip where a word that was not expected is a file that is there, or what a model may be asked.
 pub(in crate::commands) fn with_advice(mut error: clap::Error, definition: &clap::Command) -> clap::Error {
     let word = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(word)) if Path::new(word).is_file() => Some(word.clone()),
+        Some(ContextValue::String(word)) => Some(word.clone()),
         _ => None,
     };
+    let file = |error: &clap::Error, kind| word(error, kind).filter(|word| Path::new(word).is_file());
     let tip = match error.kind() {
-        ErrorKind::InvalidSubcommand => word(&error, ContextKind::InvalidSubcommand).and_then(|file| {
+        ErrorKind::InvalidSubcommand => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {
             let (_, tip) = FOR_A_FILE.iter().find(|(binary, _)| *binary == definition.get_name())?;
             Some(tip.replace("FILE", &file))
         }),
-        ErrorKind::UnknownArgument => word(&error, ContextKind::InvalidArg).and_then(|file| {
-            let has_text = called(&error, definition)?.get_arguments().any(|arg| arg.get_id() == "text");
-            has_text.then(|| format!("a text is given with `--text {file}`"))
+        ErrorKind::UnknownArgument => word(&error, ContextKind::InvalidArg).and_then(|word| {
+            let verb = called(&error, definition)?;
+            let has = |id: &str| verb.get_arguments().any(|arg| arg.get_id() == id);
+            if has("text") {
+                return file(&error, ContextKind::InvalidArg)
+                    .map(|file| format!("a text is given with `--text {file}`"));
+            }
+            let is_asked = has("prompt") && !word.starts_with('-');
+            is_asked.then(|| format!("a text or a message is given with `--prompt '{word}'`"))
         }),
         _ => None,
     };
