@@ -16,9 +16,13 @@ pub struct Choice {
     pub error: f64,
 }
 
+/// Errors on held-out tokens that are within this factor of the least are taken for equal. Held-out tokens are of the texts that were
+/// learned from; text of another kind is further away, and wants more shrinkage than they do (`docs/quality.md`).
+const NEAR: f64 = 1.05;
+
 /// Tries each of the candidates on a sample of rows: moments `fit` decide levels, moments `held` of other tokens measure them. None
 /// where the encoder's own levels are better than all. `weights` (n_rows, n_columns) and `stock` are some rows of a matrix and
-/// their encoding. The first of equals is taken.
+/// their encoding. Of those about as good as the best the one with the most shrinkage is taken, and the first of equals.
 ///
 /// # Errors
 /// As [`Rounding::new`], [`Rounding::refine`] and [`output_error`].
@@ -32,14 +36,17 @@ pub fn choose(
 ) -> Result<Option<Choice>, Error> {
     let n_columns = fit.n_columns();
     let stock_error = output_error(held, dtype, weights, stock, n_columns)?;
-    let mut best: Option<Choice> = None;
+    let mut choices = Vec::with_capacity(candidates.len());
     for options in candidates {
         let mut blocks = stock.to_vec();
         Rounding::for_type(fit, options, dtype)?.refine(dtype, weights, &mut blocks)?;
         let error = output_error(held, dtype, weights, &blocks, n_columns)?;
-        if error < best.map_or(stock_error, |best| best.error) {
-            best = Some(Choice { options: *options, stock_error, error });
-        }
+        choices.push(Choice { options: *options, stock_error, error });
     }
-    Ok(best)
+    let least = choices.iter().fold(f64::INFINITY, |least, choice| least.min(choice.error));
+    choices.retain(|choice| choice.error < stock_error && choice.error <= NEAR * least);
+    let shrinkage = |choice: &Choice| choice.options.shrinkage;
+    Ok(choices
+        .into_iter()
+        .reduce(|best, other| if shrinkage(&other) > shrinkage(&best) { other } else { best }))
 }
