@@ -223,6 +223,16 @@ fn a_word_too_few_or_too_many_is_named() {
                 &["`x.gguf` stands where the type is wanted", "types are q1_0"],
             ),
             (QUANTIZE, &["in.gguf", "out/x"], 2, &["`out/x` stands where the type is wanted"]),
+            (QUANTIZE, &["in.gguf"], 2, &["a type is needed behind the input, as q4_k_m"]),
+            (
+                QUANTIZE,
+                &["in.gguf", "q4_0", "--imatrix", "text"],
+                1,
+                &["hint: it is a text; `gguf-eval imatrix MODEL --text text -o imatrix.gguf` makes"],
+            ),
+            // Nothing is made before that is known.
+            (PUBLISH, &["llama", "llama/out"], 1, &["llama/out: lies inside the checkpoint"]),
+            (PUBLISH, &["llama", "llama"], 1, &["llama: lies inside the checkpoint"]),
             (EVAL, &["in.gguf"], 2, &["`gguf-eval generate in.gguf --prompt TEXT`"]),
             (INSPECT, &["in.gguf"], 2, &["`gguf-inspect show in.gguf`"]),
             (EVAL, &["perplexity", "in.gguf", "text"], 2, &["a text is given with `--text text`"]),

@@ -175,7 +175,7 @@ fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
         }
         [_, out, types] => (Some(out), types, None),
         [_, out, types, number] => (Some(out), types, threads(number)?),
-        _ => return Err(Failure::usage("input and type are needed")),
+        _ => return Err(Failure::usage("a type is needed behind the input, as q4_k_m or q8_0")),
     };
     Ok(What { input, out: out.map(PathBuf::from), recipes: parse_recipes(types)?, threads })
 }

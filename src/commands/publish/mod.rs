@@ -264,6 +264,15 @@ fn check_folder(out: &Path, args: &PublishArgs) -> Result<(), Failure> {
     if out.exists() && !out.is_dir() {
         return Err(Failure::at(out, "is not a folder"));
     }
+    // Of a folder that is to be made, the nearest one that is there.
+    let there = out.ancestors().find_map(|folder| {
+        fs::canonicalize(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
+    });
+    let is_inside = |folder: PathBuf| folder.is_dir() && there.is_some_and(|there| there.starts_with(folder));
+    if fs::canonicalize(&args.src).is_ok_and(is_inside) {
+        return Err(Failure::at(out, "lies inside the checkpoint, which is never written to")
+            .hint(["give a folder outside of it"]));
+    }
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
     if is_empty || args.force || Work::folder_of(out).is_dir() {
         return Ok(());

@@ -26,6 +26,8 @@ enum Found {
     FolderOfGguf(PathBuf),
     Gguf,
     Json,
+    /// Nothing but text.
+    Text,
     /// A file of weights of a checkpoint.
     Weights,
     Other,
@@ -64,6 +66,11 @@ pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String>
             "it is JSON; `gguf-eval imatrix MODEL --text FILE -o imatrix.gguf` makes an importance matrix"
                 .to_owned()
         }
+        (Found::Text, Wanted::Imatrix) => {
+            format!(
+                "it is a text; `gguf-eval imatrix MODEL --text {shown} -o imatrix.gguf` makes an importance matrix of it"
+            )
+        }
         _ => return None,
     })
 }
@@ -93,6 +100,7 @@ fn look(path: &Path) -> Found {
         Ok(_) if start.starts_with(b"GGUF") => Found::Gguf,
         Ok(_) if matches!(start.trim_ascii_start().first(), Some(b'{' | b'[')) => Found::Json,
         Ok(_) if is_weights(path, &start) => Found::Weights,
+        Ok(_) if is_text(&start) => Found::Text,
         _ => Found::Other,
     }
 }
@@ -103,6 +111,11 @@ fn is_weights(path: &Path, start: &[u8]) -> bool {
     let is_archive = start.starts_with(b"PK") || start.first() == Some(&0x80);
     is_safetensors
         || (is_archive && path.extension().is_some_and(|it| it == "bin" || it == "pth" || it == "pt"))
+}
+
+/// Letters and what stands between them. The older form of importance matrices begins with a small number of 4 bytes, which has zeros.
+fn is_text(start: &[u8]) -> bool {
+    !start.is_empty() && !start.iter().any(|byte| *byte < b' ' && !byte.is_ascii_whitespace())
 }
 
 /// Whether it looks like `org/model` or `org/model@revision`: two plain names, the first of which is no folder here.
