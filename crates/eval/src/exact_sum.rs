@@ -104,32 +104,57 @@ impl Squares {
 /// The sums of squares of at most [`BLOCK_ROWS`] rows by column, NaN where they may be rounded: rows (n, sums.len()).
 #[inline(always)]
 fn block_sums(rows: &[f32], sums: &mut [f64]) {
-    const LANES: usize = 16;
-    let width = sums.len();
-    for (first, out) in (0..width).step_by(LANES).zip(sums.chunks_mut(LANES)) {
-        let (mut sums, mut most, mut least) = ([0.0f64; LANES], [0.0f32; LANES], [f32::INFINITY; LANES]);
-        for row in rows.chunks_exact(width) {
-            // A last run of fewer columns is filled up with zeros, so that all runs go the same way.
-            let mut values = [0.0; LANES];
-            match row[first..].first_chunk::<LANES>() {
-                Some(whole) => values = *whole,
-                None => values[..width - first].copy_from_slice(&row[first..]),
-            }
-            for i in 0..LANES {
-                let square = values[i] * values[i];
-                sums[i] += f64::from(square);
-                most[i] = if square > most[i] { square } else { most[i] };
-                // Zeros add nothing, however small.
-                least[i] = if square < least[i] && square > 0.0 { square } else { least[i] };
-            }
-        }
-        for (i, out) in out.iter_mut().enumerate() {
-            // All squares are multiples of 2^-23 times the power of two in the least. Their sum is below 2^5 times the power in the
-            // largest, so that it has 53 bits or fewer where the two are at most 2^25 apart.
-            let is_exact = f64::from(most[i]) <= f64::from(least[i]) * f64::from(1u32 << 24);
-            *out = if is_exact && sums[i].is_finite() { sums[i] } else { f64::NAN };
+    let (width, n_whole) = (sums.len(), sums.len() / LANES * LANES);
+    let (whole, rest) = sums.split_at_mut(n_whole);
+    for (first, out) in (0..).step_by(LANES).zip(whole.as_chunks_mut().0) {
+        *out = lane_sums(
+            rows.chunks_exact(width),
+            #[inline(always)]
+            |row| row[first..].first_chunk().copied().unwrap_or_default(),
+        );
+    }
+    if !rest.is_empty() {
+        // A last run of fewer columns is filled up with zeros.
+        let sums = lane_sums(
+            rows.chunks_exact(width),
+            #[inline(always)]
+            |row| {
+                let mut values = [0.0; LANES];
+                values[..width - n_whole].copy_from_slice(&row[n_whole..]);
+                values
+            },
+        );
+        rest.copy_from_slice(&sums[..width - n_whole]);
+    }
+}
+
+/// Columns whose squares are added up side by side.
+const LANES: usize = 16;
+
+/// The same for some columns, of which `values` takes those of a row.
+#[inline(always)]
+fn lane_sums<'r>(
+    rows: impl Iterator<Item = &'r [f32]>,
+    values: impl Fn(&[f32]) -> [f32; LANES],
+) -> [f64; LANES] {
+    let (mut sums, mut most, mut least) = ([0.0f64; LANES], [0.0f32; LANES], [f32::INFINITY; LANES]);
+    for row in rows {
+        let values = values(row);
+        for i in 0..LANES {
+            let square = values[i] * values[i];
+            sums[i] += f64::from(square);
+            most[i] = if square > most[i] { square } else { most[i] };
+            // Zeros add nothing, however small.
+            least[i] = if square < least[i] && square > 0.0 { square } else { least[i] };
         }
     }
+    for i in 0..LANES {
+        // All squares are multiples of 2^-23 times the power of two in the least. Their sum is below 2^5 times the power in the
+        // largest, so that it has 53 bits or fewer where the two are at most 2^25 apart.
+        let is_exact = f64::from(most[i]) <= f64::from(least[i]) * f64::from(1u32 << 24);
+        sums[i] = if is_exact && sums[i].is_finite() { sums[i] } else { f64::NAN };
+    }
+    sums
 }
 
 impl ExactSums {
