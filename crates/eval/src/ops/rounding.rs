@@ -63,12 +63,13 @@ fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
 /// The scale that a block stores, `d = f16(max |x| / 127)`, and the factor that it is rounded by, `127 / max |x|`, which is not `1 / d`.
 #[inline(always)]
 fn scale_and_steps(x: &[f32; 32]) -> (f32, f32) {
-    // The largest absolute value, in lanes, which for a maximum changes nothing.
-    let mut lanes = [0.0f32; 16];
-    for (lane, (a, b)) in lanes.iter_mut().zip(x[..16].iter().zip(&x[16..])) {
-        *lane = a.abs().max(b.abs());
-    }
-    let largest = lanes.iter().fold(0.0f32, |a, b| a.max(*b));
+    // The largest absolute value of those that are numbers. As integers floats without a sign have the same order, and compilers may
+    // look for the largest of those in any order, so in vectors.
+    let largest = x.iter().fold(0, |most: u32, x| {
+        let bits = x.abs().to_bits();
+        most.max(if bits > f32::INFINITY.to_bits() { 0 } else { bits })
+    });
+    let largest = f32::from_bits(largest);
     let scale = f16_to_f32(f32_to_f16(largest / 127.0));
     (scale, if largest == 0.0 { 0.0 } else { 127.0 / largest })
 }
@@ -119,9 +120,11 @@ pub(crate) fn quantize(x: ArrayView2<'_, f32>, dtype: DType, form: BlockForm) ->
 /// One block of 32 rounded to integers, and their scale.
 #[inline(always)]
 fn eight_bits(x: &[f32; 32], out: &mut [i8; 32]) -> f32 {
+    // 1.5 * 2^23: adding it rounds halves to even and leaves the integer, which is at most 127, in the low bits.
+    const TO_INTEGER: f32 = 12_582_912.0;
     let (scale, steps) = scale_and_steps(x);
     for (out, x) in out.iter_mut().zip(x) {
-        *out = (x * steps).round_ties_even() as i8;
+        *out = (x * steps + TO_INTEGER).to_bits() as i8;
     }
     scale
 }
@@ -129,7 +132,8 @@ fn eight_bits(x: &[f32; 32], out: &mut [i8; 32]) -> f32 {
 /// What is no number has no integer: its block gets a scale that is none either, so that no sum hides it.
 #[inline(always)]
 fn not_finite_if_any_is(x: &[f32], scale: f32) -> f32 {
-    if x.iter().fold(true, |all, x| all & x.is_finite()) { scale } else { f32::NAN }
+    let largest = x.iter().fold(0, |most: u32, x| most.max(x.abs().to_bits()));
+    if largest < f32::INFINITY.to_bits() { scale } else { f32::NAN }
 }
 
 /// Every element rounded to what `dtype` can hold.
