@@ -220,7 +220,16 @@ pub(crate) fn largest(values: &[f32]) -> f32 {
             lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
         }
     }
-    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
+    for (lane, value) in rest.iter().enumerate() {
+        lanes[lane] = if *value > lanes[lane] { *value } else { lanes[lane] };
+    }
+    // Halves against each other: one after the other would wait for each.
+    for half in [16, 8, 4, 2, 1] {
+        for lane in 0..half {
+            lanes[lane] = if lanes[lane + half] > lanes[lane] { lanes[lane + half] } else { lanes[lane] };
+        }
+    }
+    lanes[0]
 }
 
 /// The smallest of some values; larger than any of none.
@@ -247,6 +256,27 @@ pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
         }
     }
     lanes.iter().sum::<f32>() + rest.iter().map(|x| term(*x)).sum::<f32>()
+}
+
+/// `x_i <- exp(x_i - max)`, and the sum of these as [`sum`] adds up.
+#[inline(always)]
+pub(crate) fn exp_and_sum(values: &mut [f32], max: f32) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (chunks, rest) = values.as_chunks_mut::<16>();
+    for chunk in chunks {
+        for lane in 0..16 {
+            chunk[lane] = exp(chunk[lane] - max);
+            lanes[lane] += chunk[lane];
+        }
+    }
+    // A whole vector of the last few too.
+    let mut last = [max; 16];
+    last[..rest.len()].copy_from_slice(rest);
+    for x in &mut last {
+        *x = exp(*x - max);
+    }
+    rest.copy_from_slice(&last[..rest.len()]);
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
 /// The largest value of a row, and the logarithm of the sum of `exp(x - largest)`.

@@ -18,20 +18,51 @@
 
 mod back;
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
+use products::{Right, matmul_packed};
+use quant::Level;
 use rayon::prelude::*;
 
 use super::{
     Rows,
-    activation::{exp, largest, sum},
+    activation::{exp, exp_and_sum, largest},
     matmul::dense,
     vectorize,
 };
 
 /// Queries that are multiplied with their keys at once.
 const BLOCK_ROWS: usize = 128;
+
+/// With fewer queries than these heads are tasks of their own.
+const FEW_ROWS: usize = 32;
+
+/// What a task writes: some heads of a block of queries.
+struct Task<'a, 'k> {
+    sequence: &'a KvView<'k>,
+    /// One, or all that share keys and values.
+    heads: Range<usize>,
+    /// Of the sequence.
+    rows: Range<usize>,
+    /// (rows, heads * value_width).
+    out: ArrayViewMut2<'a, f32>,
+}
+
+/// Memory of a thread's own, kept between tasks.
+#[derive(Default)]
+struct Room {
+    /// (rows, keys).
+    scores: Vec<f32>,
+    /// (key_width, keys).
+    keys: Right,
+    /// (keys, value_width).
+    values: Right,
+}
+
+thread_local! {
+    static ROOM: Cell<Room> = Cell::default();
+}
 
 /// Which keys a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,46 +147,62 @@ pub(crate) struct Attention<'a> {
 impl Attention<'_> {
     /// `queries (n, n_head * key_width) -> out (n, n_head * value_width)`, every element of which is overwritten.
     pub fn run(&self, queries: &Rows, sequences: &[KvView<'_>], mut out: Rows) -> Rows {
+        let group = self.n_head / self.n_head_kv;
         let mut tasks = Vec::new();
         let mut rest = out.view_mut();
         let mut at = 0;
-        // Every task owns the cells that it writes: the columns of a head in the rows of a sequence.
+        // Every task owns the cells that it writes: the columns of some heads in a block of rows of a sequence.
         for sequence in sequences {
             let Queries { start, end, .. } = sequence.queries;
             let (_, behind) = rest.split_at(Axis(0), start - at);
             let (mut own, behind) = behind.split_at(Axis(0), end - start);
             (rest, at) = (behind, end);
-            for head in 0..self.n_head {
-                let (first, others) = own.split_at(Axis(1), self.value_width);
-                own = others;
-                tasks.push((sequence, head, first));
+            for first in (0..end - start).step_by(BLOCK_ROWS) {
+                let rows = first..(first + BLOCK_ROWS).min(end - start);
+                // Heads that share keys and values share what kernels make of these, where that is worth a task less for each.
+                let at_once = if rows.len() < FEW_ROWS { 1 } else { group };
+                let (mut block, below) = own.split_at(Axis(0), rows.len());
+                own = below;
+                for head in (0..self.n_head).step_by(at_once) {
+                    let (out, others) = block.split_at(Axis(1), at_once * self.value_width);
+                    block = others;
+                    tasks.push(Task { sequence, heads: head..head + at_once, rows: rows.clone(), out });
+                }
             }
         }
-        tasks.into_par_iter().for_each(|(sequence, head, out)| self.head(queries, sequence, head, out));
+        tasks.into_par_iter().with_max_len(1).for_each(|task| self.heads(queries, task));
         out
     }
 
-    /// One head of one sequence: out (n, value_width).
-    fn head(&self, queries: &Rows, sequence: &KvView<'_>, head: usize, mut out: ArrayViewMut2<'_, f32>) {
-        let kv = head / (self.n_head / self.n_head_kv);
-        let (kw, vw) = (self.key_width, self.value_width);
-        let Queries { start, end, position } = sequence.queries;
-        let queries = queries.slice(s![start..end, head * kw..(head + 1) * kw]);
-        let keys = sequence.keys.slice(s![.., kv * kw..(kv + 1) * kw]);
-        let values = sequence.values.slice(s![.., kv * vw..(kv + 1) * vw]);
-        let (n, n_keys) = (end - start, keys.nrows());
-        // Room for the scores of the widest block; narrower ones use its beginning.
-        let mut scores = Array2::zeros((BLOCK_ROWS.min(n), n_keys));
-        for block in (0..n).step_by(BLOCK_ROWS) {
-            let rows = block..(block + BLOCK_ROWS).min(n);
-            // The keys seen by a block: ranges only move forward with the position, so those of its first and of
-            // its last query bound all others.
-            let first = sequence.keys_of(self.mask, position + rows.start).start;
-            let last = sequence.keys_of(self.mask, position + rows.end - 1).end;
-            let mut scores = scores.slice_mut(s![..rows.len(), ..last - first]);
+    /// Some heads of a block of queries.
+    fn heads(&self, queries: &Rows, Task { sequence, heads, rows, mut out }: Task<'_, '_>) {
+        let kv = heads.start / (self.n_head / self.n_head_kv);
+        let (kw, vw, level) = (self.key_width, self.value_width, Level::detect());
+        let Queries { start, position, .. } = sequence.queries;
+        // The keys seen by a block: ranges only move forward with the position, so those of its first and of
+        // its last query bound all others.
+        let first = sequence.keys_of(self.mask, position + rows.start).start;
+        let last = sequence.keys_of(self.mask, position + rows.end - 1).end;
+        let keys = sequence.keys.slice(s![first..last, kv * kw..(kv + 1) * kw]);
+        let values = sequence.values.slice(s![first..last, kv * vw..(kv + 1) * vw]);
+        let mut room = ROOM.take();
+        let n_scores = rows.len() * (last - first);
+        room.scores.resize(room.scores.len().max(n_scores), 0.0);
+        let is_shared = heads.len() > 1;
+        if is_shared {
+            room.keys.pack(level, keys.reversed_axes());
+            room.values.pack(level, values);
+        }
+        let scores = &mut room.scores[..n_scores];
+        let mut scores =
+            ArrayViewMut2::from_shape((rows.len(), last - first), scores).expect("as many scores");
+        for (at, head) in heads.enumerate() {
+            let queries = queries.slice(s![start + rows.start..start + rows.end, head * kw..(head + 1) * kw]);
             // S = scale * Q K^T: (rows, key_width) @ (key_width, keys) -> (rows, keys)
-            let (q, k) = (queries.slice(s![rows.clone(), ..]), keys.slice(s![first..last, ..]));
-            dense(self.scale, q, k.reversed_axes(), scores.view_mut());
+            match is_shared {
+                true => matmul_packed(false, self.scale, queries, &room.keys, scores.view_mut()),
+                false => dense(self.scale, queries, keys.reversed_axes(), scores.view_mut()),
+            }
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
                 let seen = sequence.keys_of(self.mask, query);
@@ -166,8 +213,13 @@ impl Attention<'_> {
                 self.softmax_row(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
             }
             // O = P V: (rows, keys) @ (keys, value_width) -> (rows, value_width)
-            dense(1.0, scores.view(), values.slice(s![first..last, ..]), out.slice_mut(s![rows, ..]));
+            let out = out.slice_mut(s![.., at * vw..(at + 1) * vw]);
+            match is_shared {
+                true => matmul_packed(false, 1.0, scores.view(), &room.values, out),
+                false => dense(1.0, scores.view(), values, out),
+            }
         }
+        ROOM.set(room);
     }
 
     /// Scores of a query against the keys from position `first` on, to probabilities.
@@ -197,12 +249,7 @@ pub(crate) fn softmax(row: &mut [f32], sink: Option<f32>) {
         || {
             // Taking off the largest changes no quotient and keeps every exponential at most 1.
             let max = largest(row).max(sink.unwrap_or(f32::NEG_INFINITY));
-            row.iter_mut().for_each(|x| *x = exp(*x - max));
-            let all = sum(
-                row,
-                #[inline(always)]
-                |x| x,
-            );
+            let all = exp_and_sum(row, max);
             let scale = 1.0 / (all + sink.map_or(0.0, |sink| exp(sink - max)));
             row.iter_mut().for_each(|x| *x *= scale);
         },
