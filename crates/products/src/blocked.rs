@@ -15,6 +15,10 @@ use crate::{
 /// Rows of the left side that go over all panels of a block before the next do: with 256 columns 120 KB, in the second cache.
 const LEFT_ROWS: usize = 120;
 
+/// Rows of `out` that see all blocks of a packed right side before the next do: with 192 columns 18 KB, which are still in the first caches
+/// when the next block is added to them.
+const ALL_BLOCKS_ROWS: usize = 24;
+
 /// Columns of the right side that are packed at once: with 256 rows 512 KB.
 const RIGHT_COLUMNS: usize = 512;
 
@@ -66,17 +70,27 @@ fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product
         .into_iter()
         .map(|row| row.into_slice().expect("rows of `out` are contiguous"))
         .collect();
-    for first in (0..n_k).step_by(BLOCK) {
-        let ks = first..(first + BLOCK).min(n_k);
-        let a = a.slice(s![.., ks.clone()]);
-        // The first block's sum stands in the place of what was there, the others' are added.
-        let update = Update { add: update.add || first > 0, ..update };
-        match &b {
-            Matrix::Packed(right) => {
-                let block = Block { update, lower, lines: right.block(ks), columns: 0..n };
-                by_left_rows(simd, block, a, &mut scratch.left, &mut rows);
+    // The blocks of the right side, and what is done with their sums: the first one's stand in the place of what was there, the
+    // others' are added.
+    let blocks = (0..n_k).step_by(BLOCK).map(
+        #[inline(always)]
+        |first| (first..(first + BLOCK).min(n_k), Update { add: update.add || first > 0, ..update }),
+    );
+    match &b {
+        Matrix::Packed(right) => {
+            for first in (0..rows.len()).step_by(ALL_BLOCKS_ROWS) {
+                let part = first..(first + ALL_BLOCKS_ROWS).min(rows.len());
+                for (ks, update) in blocks.clone() {
+                    let a = a.slice(s![part.clone(), ks.clone()]);
+                    // Only moments, whose right side is a view, want less than all of `out`.
+                    let block = Block { update, lower: false, lines: right.block(ks), columns: 0..n };
+                    by_left_rows(simd, block, a, &mut scratch.left, &mut rows[part.clone()]);
+                }
             }
-            Matrix::View(b) => {
+        }
+        Matrix::View(b) => {
+            for (ks, update) in blocks {
+                let a = a.slice(s![.., ks.clone()]);
                 for column in (0..n).step_by(RIGHT_COLUMNS) {
                     let columns = column..(column + RIGHT_COLUMNS).min(n);
                     let n_lines = n_lines(ks.len(), columns.len(), row_lines);
