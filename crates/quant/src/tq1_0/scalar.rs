@@ -20,13 +20,24 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let (scale, steps) = steps_of_largest(values, 1.0);
     let digits = steps.map(|step| step.wrapping_add(1));
     put_f16(block, 52, scale);
-    for (byte, elem, n_bytes, n_digits) in GROUPS {
-        for i in 0..n_bytes {
-            let digit = |d: usize| if d < n_digits { digits[elem + d * n_bytes + i] } else { 0 };
-            let number = (0..5).fold(0u8, |number, d| number.wrapping_mul(3).wrapping_add(digit(d)));
-            // `ceil(number * 256 / 243)`: 3^5 = 243 numbers spread over the 256 of a byte.
-            block[byte + i] = (u16::from(number) * 256).wrapping_add(242).div_euclid(243) as u8;
+    pack::<32, 5>(&digits[..160], &mut block[..32]);
+    pack::<16, 5>(&digits[160..240], &mut block[32..48]);
+    pack::<4, 4>(&digits[240..], &mut block[48..52]);
+}
+
+/// Packs `DIGITS` digits into each of `BYTES` bytes; digit `d` of byte `i` is at `d * BYTES + i`.
+#[inline(always)]
+fn pack<const BYTES: usize, const DIGITS: usize>(digits: &[u8], bytes: &mut [u8]) {
+    let mut numbers = [0u8; BYTES];
+    for d in 0..5 {
+        let digits = if d < DIGITS { &digits[d * BYTES..(d + 1) * BYTES] } else { &[0; BYTES][..] };
+        for i in 0..BYTES {
+            numbers[i] = numbers[i].wrapping_mul(3).wrapping_add(digits[i]);
         }
+    }
+    for (byte, number) in bytes.iter_mut().zip(numbers) {
+        // `ceil(number * 256 / 243)`: 3^5 = 243 numbers spread over the 256 of a byte.
+        *byte = (u16::from(number) * 256).wrapping_add(242).div_euclid(243) as u8;
     }
 }
 
