@@ -5,33 +5,18 @@ mod common;
 
 use std::{
     fs,
-    path::PathBuf,
     process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Output, Sandbox};
+use common::{Output, Sandbox, signal, succeed};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048", "--no-verify"];
 /// All but the attention of the first layer stays as it is.
 const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
-
-fn succeed(ran: Output) -> Output {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran
-}
-
-/// A checkpoint, the base that it becomes, and a text of about 9,000 tokens.
-fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
-    let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
-    fs::copy(license, sandbox.path("text")).unwrap();
-    sandbox
-}
 
 /// The bytes that a failure says a file has at least.
 fn least(ran: &Output) -> u64 {
@@ -44,7 +29,7 @@ fn least(ran: &Output) -> u64 {
 
 #[test]
 fn a_budget_that_is_too_small_is_told_before_anything_runs() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let quantize = |size: &str, text: &str| {
         let args =
             ["base.gguf", "out/x.gguf", "q4_k_m", "--target-size", size, "--no-verify", "--calibrate", text];
@@ -85,7 +70,7 @@ fn a_budget_that_is_too_small_is_told_before_anything_runs() {
 
 #[test]
 fn what_the_next_run_would_meet_again_leaves_nothing() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     // A weight that is no number, in the norm that the first queries are made of.
     let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
     let (begin, n_bytes) = {
@@ -105,7 +90,7 @@ fn what_the_next_run_would_meet_again_leaves_nothing() {
 
 #[test]
 fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let args = [&["base.gguf", "out/x.gguf", "q4_0"][..], FEW, TOKENS].concat();
     // The recipe cannot be saved, which is seen when the text has been read.
     let ran = sandbox.run(QUANTIZE, &[&args[..], &["--save-recipe", "none/recipe.json"]].concat());
@@ -139,16 +124,14 @@ fn started(sandbox: &Sandbox, binary: &str, args: &[&str], is_there: impl Fn() -
 #[cfg(unix)]
 #[test]
 fn an_interruption_says_where_statistics_are() {
-    use std::process::Command;
-
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     // The whole text, on one thread: some seconds.
     let args = ["base.gguf", "out/x.gguf", "q4_0", "-j", "1", "--no-verify", "--calibrate", "text"];
     let args = [&args[..], &["--both-sides", "--calibration-tokens", "8192"]].concat();
     // A step is whole, others are not.
     let first = sandbox.path("out/.x.gguf.moments/step-00001.gguf");
     let child = started(&sandbox, QUANTIZE, &args, || first.exists());
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    signal(&child, "INT");
     let ended = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(130), "{stderr}");
@@ -160,7 +143,7 @@ fn an_interruption_says_where_statistics_are() {
 #[cfg(unix)]
 #[test]
 fn a_checkpoint_is_not_converted_again() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     // Types of codebooks take longest: rows are noted before all are done.
     let args = [&["llama", "out/x.gguf", "-t", "iq3_xxs", "-j", "1"][..], TOKENS].concat();
     let journal = sandbox.path("out/.x.gguf.journal");

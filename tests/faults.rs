@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Output, Sandbox, sandbox_of_weights as sandbox};
+use common::{Output, Sandbox, sandbox_of_weights as sandbox, signal};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 
@@ -71,11 +71,6 @@ fn held_with_rows(sandbox: &Sandbox) -> Child {
     }
     signal(&child, "STOP");
     child
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(status.unwrap().success(), "kill -{name}");
 }
 
 fn finish(child: Child) -> Output {

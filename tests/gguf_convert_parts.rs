@@ -7,20 +7,16 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
+    path::Path,
     process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Output, Sandbox, sandbox_of_weights as sandbox};
+use common::{Output, Sandbox, sandbox_of_weights as sandbox, signal, succeed};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
-
-fn succeed(ran: Output) -> Output {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran
-}
 
 /// A call that fails and says this; nothing has the final name.
 fn fail(sandbox: &Sandbox, args: &[&str], says: &str) {
@@ -38,6 +34,31 @@ fn finish(child: Child) -> Output {
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// A worker that has noted rows in its journal and then stands still, however busy the machine is: one that was done before it could
+/// be stopped is begun anew, without what it left.
+fn stopped_at_work(sandbox: &Sandbox, args: &[&str], journal: &Path) -> Child {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(300) {
+        let mut worker = spawn(sandbox, CONVERT, args);
+        let notes = |what: &str| fs::read_to_string(journal).is_ok_and(|text| text.contains(what));
+        while worker.try_wait().unwrap().is_none() && !notes("\"done\"") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if worker.try_wait().unwrap().is_none() {
+            signal(&worker, "STOP");
+            if !notes("\"whole\"") {
+                return worker;
+            }
+            signal(&worker, "CONT");
+        }
+        succeed(finish(worker));
+        for name in sandbox.outputs() {
+            fs::remove_file(sandbox.path("out").join(name)).unwrap();
+        }
+    }
+    panic!("it is always done before it can be stopped");
 }
 
 /// The files of one run with these arguments; they are removed again.
@@ -104,14 +125,8 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
         let own: &[&str] = if own { &["--part-files"] } else { &[] };
         let part =
             |number: &'static str| [&["--plan", "plan.json", "--part", number, "-j", "1"][..], own].concat();
-        let mut worker = spawn(&sandbox, CONVERT, &part("2/2"));
-        let begun = Instant::now();
-        while !fs::read_to_string(sandbox.path(journal)).is_ok_and(|text| text.contains("\"done\"")) {
-            assert!(begun.elapsed() < Duration::from_secs(120), "no rows are noted");
-            assert!(worker.try_wait().unwrap().is_none(), "it ended too soon: {}", finish(worker).stderr);
-            thread::sleep(Duration::from_millis(1));
-        }
-        // While it works, nobody else does the same part, and nobody puts parts together.
+        let mut worker = stopped_at_work(&sandbox, &part("2/2"), &sandbox.path(journal));
+        // While it is at it, nobody else does the same part, and nobody puts parts together.
         let twice = sandbox.convert(&part("2/2"));
         let is_named = twice.stderr.contains("x.gguf.part-2-of-2: process ");
         assert!(twice.code == Some(1) && is_named, "{}", twice.stderr);

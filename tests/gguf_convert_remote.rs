@@ -7,7 +7,7 @@ mod hub_server;
 
 use std::{fs, path::Path, process::Command};
 
-use common::{Output, Sandbox, copy_folder};
+use common::{Output, Sandbox, copy_folder, signal};
 use hub_server::{COMMIT, Fault, HubServer, TOKEN};
 
 const WEIGHTS: &str = "model.safetensors";
@@ -318,8 +318,7 @@ fn a_stop_is_heard_while_bytes_are_waited_for() {
     while !server.log().iter().any(|request| request.at_storage) {
         std::thread::yield_now();
     }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
     expect_nothing_left(&sandbox, &["local.gguf"]);

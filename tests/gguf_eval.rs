@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use common::{Sandbox, golden};
 use serde_json::Value;
@@ -46,7 +46,7 @@ fn sandbox(model: &str, dtypes: &[&str]) -> Sandbox {
         let args = ["--pure", "f32.gguf", &format!("{dtype}.gguf"), dtype, "--quiet"];
         assert_eq!(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args).code, Some(0));
     }
-    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox.add_text();
     sandbox
 }
 

@@ -7,12 +7,11 @@ mod common;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Command, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
-use common::{Output, Sandbox};
+use common::{Output, Sandbox, signal};
 use imatrix::Sums;
 use serde_json::Value;
 
@@ -27,7 +26,7 @@ fn llama(options: &[&str]) -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
     let ran = sandbox.convert(&[&["llama", "x.gguf", "--type", "f32", "--quiet"], options].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox.add_text();
     sandbox
 }
 
@@ -306,8 +305,7 @@ fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = lines.by_ref().map(Result::unwrap).find(|line| line.contains(" windows")).unwrap();
         assert!(first.contains(" left: "), "{first}");
-        let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(status.success());
+        signal(&child, "INT");
         let rest: Vec<String> = lines.map(Result::unwrap).collect();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
         rest.join("\n")

@@ -6,17 +6,12 @@ mod common;
 
 use std::fs;
 
-use common::{Output, Sandbox, golden};
+use common::{Output, Sandbox, golden, succeed};
 use imatrix::Sums;
 use serde_json::Value;
 
 fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
     sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
-}
-
-fn succeed(ran: Output) -> Output {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran
 }
 
 fn sandbox(name: &str) -> Sandbox {

@@ -6,18 +6,13 @@ mod common;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use common::{Output, Sandbox, golden};
+use common::{Output, Sandbox, golden, succeed};
 use eval::logits_file::LogitsFile;
 use imatrix::{Format, Sums};
 use serde_json::Value;
 
 fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
     sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
-}
-
-fn succeed(ran: Output) -> Output {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran
 }
 
 /// The files of the golden's maker: a model in f32, and after Q4_0 and back; and its text.
@@ -30,7 +25,7 @@ fn sandbox(name: &str) -> Sandbox {
         pre => vec!["--pre", pre],
     };
     succeed(sandbox.convert(&[&[name, "base.gguf", "--type", "f32", "--quiet"], &pre[..]].concat()));
-    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox.add_text();
     sandbox
 }
 

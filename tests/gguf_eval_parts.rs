@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use common::{Output, Sandbox};
 
@@ -23,7 +23,7 @@ fn sandbox(name: &str) -> Sandbox {
     succeed(sandbox.convert(if name == "llama" { &args[..4] } else { &args }));
     let args = ["base.gguf", "q4_0.gguf", "q4_0", "--quiet"];
     succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
-    fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE"), sandbox.path("text")).unwrap();
+    sandbox.add_text();
     sandbox
 }
 

@@ -9,15 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Output, Sandbox};
+use common::{Output, Sandbox, succeed};
 use serde_json::Value;
 
 const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");
-
-fn succeed(ran: Output) -> Output {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran
-}
 
 /// A checkpoint, and a text of which nothing is in our own mixes.
 fn sandbox() -> Sandbox {

@@ -4,27 +4,13 @@
 
 mod common;
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
-use common::{Output, Sandbox, verify};
+use common::{Output, Sandbox, succeed, verify};
 use serde_json::Value;
 
 fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
     sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
-}
-
-fn succeed(ran: Output) -> Output {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran
-}
-
-/// The base, and a text of 11 kB: about 9,000 tokens of the tiny vocabulary.
-fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
-    let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
-    fs::copy(license, sandbox.path("text")).unwrap();
-    sandbox
 }
 
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
@@ -44,7 +30,7 @@ fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf::Model) {
 
 #[test]
 fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let args = ["base.gguf", "out/1", "q4_k_m,q2_k", "-q", "--no-verify"];
     let mut files = Vec::new();
     for (threads, level) in LEVELS {
@@ -72,8 +58,8 @@ fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
 
 #[test]
 fn the_same_types_and_sizes_with_less_error() {
-    let sandbox = sandbox();
-    let ran = calibrated(&sandbox, &["base.gguf", "ours.gguf", "q4_k_m", "--json"]);
+    let sandbox = Sandbox::with_base_and_text();
+    let ran = calibrated(&sandbox, &["base.gguf", "ours.gguf", "q4_k_m", "--json", "--keep-types"]);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
     let gained = &json["calibration"][0];
     for (role, of) in gained["roles"].as_object().unwrap() {
@@ -128,7 +114,7 @@ fn the_same_types_and_sizes_with_less_error() {
 
 #[test]
 fn a_model_in_several_files_is_verified_too() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let split = ["--split-max-size", "1M", "--json", "-q"];
     let args = [&["base.gguf", "out/ours.gguf", "q4_0"][..], &split, FEW].concat();
     let ran = calibrated(&sandbox, &args);
@@ -141,7 +127,7 @@ fn a_model_in_several_files_is_verified_too() {
 
 #[test]
 fn statistics_are_kept_and_those_of_another_model_refused() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let with = |args: &[&'static str]| {
         [args, &["q4_0", "-q", "--no-verify", "--statistics", "kept"][..], FEW, TOKENS].concat()
     };
@@ -178,7 +164,7 @@ fn statistics_are_kept_and_those_of_another_model_refused() {
 
 #[test]
 fn what_is_refused_and_what_is_warned_of() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     // Before the model runs.
     let ran = quantize(&sandbox, &[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
     assert!(ran.stderr.starts_with("error: output `base.gguf` is the input\n"), "{}", ran.stderr);
@@ -222,10 +208,10 @@ fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
         time::{Duration, Instant},
     };
 
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     // Types of codebooks take longest: rows are noted before all are done.
     let args = ["base.gguf", "out/x.gguf", "iq3_xxs", "-q", "-j", "1", "--no-verify", "--statistics", "kept"];
-    let args = [&args[..], TOKENS].concat();
+    let args = [&args[..], &["--keep-types"], TOKENS].concat();
     let journal = sandbox.path("out/.x.gguf.journal");
     let mut child = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
     let mut child = child.args(&args).stderr(Stdio::piped()).spawn().unwrap();
@@ -261,7 +247,7 @@ fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
 
 #[test]
 fn types_under_a_budget_fill_it_and_replay() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let budget = |out: &'static str, budget: [&'static str; 2]| {
         let args = ["base.gguf", out, "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
         quantize(&sandbox, &[&args[..], &budget, TOKENS].concat())
@@ -295,8 +281,122 @@ fn types_under_a_budget_fill_it_and_replay() {
 }
 
 #[test]
+fn types_are_chosen_by_default_and_probed_once() {
+    let sandbox = Sandbox::with_base_and_text();
+    let made = |out: &str, dtype: &str, more: &[&str]| {
+        let args = ["base.gguf", out, dtype, "--json", "--no-verify", "--statistics", "kept"];
+        let ran = calibrated(&sandbox, &[&args[..], more].concat());
+        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        (json["calibration"][0]["types"].clone(), ran.stderr)
+    };
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    for dtype in ["q4_k_m", "iq2_xs"] {
+        let (types, stderr) = made("ours.gguf", dtype, &["--force"]);
+        assert!(
+            types["predicted"].as_f64().unwrap() < types["predicted_of_recipe"].as_f64().unwrap(),
+            "{stderr}"
+        );
+        // The same as where it is asked for.
+        made("asked.gguf", dtype, &["--no-larger-than-type", dtype, "--force"]);
+        assert!(read("ours.gguf") == read("asked.gguf"), "{dtype}");
+        let (types, _) = made("kept.gguf", dtype, &["--keep-types", "--force"]);
+        assert!(types.is_null());
+        assert!(read("ours.gguf").len() <= read("kept.gguf").len(), "{dtype}");
+        assert!(read("ours.gguf") != read("kept.gguf"), "{dtype}");
+    }
+    // What was probed for the first file is known for all, and where it is not, it is found again to be the same.
+    let probes = sandbox.path("kept/probes.json");
+    let known = fs::read_to_string(&probes).unwrap();
+    let mut halved: Value = serde_json::from_str(&known).unwrap();
+    for (at, of_tensor) in halved["nats"].as_object_mut().unwrap().values_mut().enumerate() {
+        match at % 2 {
+            0 => *of_tensor = serde_json::json!({}),
+            _ => of_tensor
+                .as_object_mut()
+                .unwrap()
+                .values_mut()
+                .for_each(|nats| *nats = (nats.as_f64().unwrap() * 2.0).into()),
+        }
+    }
+    fs::write(&probes, halved.to_string()).unwrap();
+    let (types, _) = made("ours.gguf", "q4_k_m", &["--force"]);
+    let found: Value = serde_json::from_str(&fs::read_to_string(&probes).unwrap()).unwrap();
+    let first: Value = serde_json::from_str(&known).unwrap();
+    for (at, (tensor, nats)) in first["nats"].as_object().unwrap().iter().enumerate() {
+        let factor = [1.0, 2.0][at % 2];
+        for (dtype, nats) in nats.as_object().unwrap() {
+            assert_eq!(
+                found["nats"][tensor][dtype].as_f64().unwrap(),
+                factor * nats.as_f64().unwrap(),
+                "{tensor} {dtype}"
+            );
+        }
+    }
+    assert!(types["predicted"].as_f64().unwrap() > 0.0);
+
+    // For several types, and where types are given, none is chosen.
+    let several = ["base.gguf", "out/{ftype}.gguf", "q4_k_m,q2_k", "--no-verify", "--statistics", "kept"];
+    let ran = calibrated(&sandbox, &several);
+    assert!(
+        ran.stderr.contains("note: types are kept: they are chosen for one TYPE at a time"),
+        "{}",
+        ran.stderr
+    );
+    succeed(quantize(&sandbox, &["--dry-run", "--save-recipe", "recipe.json", "base.gguf", "q4_0"]));
+    for more in [&["q4_0", "--pure"][..], &["f16"], &["--recipe", "recipe.json"]] {
+        let args = ["base.gguf", "x.gguf", "--no-verify", "--force", "--statistics", "kept", "--json"];
+        let ran = calibrated(&sandbox, &[&args[..2], more, &args[2..]].concat());
+        assert!(
+            !ran.stdout.contains("predicted_of_recipe") && !ran.stderr.contains("types are"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+/// What is predicted of token embeddings, whose input nobody knows, goes by what the types lose of their rows; a type that cannot
+/// be made without importance weights is not chosen for them.
+#[test]
+fn types_of_embeddings_are_chosen_by_what_they_lose() {
+    let sandbox = Sandbox::with_base_and_text();
+    const EMBEDDING: &str = "token_embd.weight";
+    // The cheapest of all types under this budget, with what it is predicted to cost: one type for all.
+    let cost = |allowed: &str| {
+        let args =
+            ["base.gguf", "x.gguf", "q8_0", "--json", "--no-verify", "--force", "--statistics", "kept"];
+        let more = ["--target-size", "10M", "--allow-types", allowed];
+        let ran = succeed(quantize(&sandbox, &[&args[..], &more, TOKENS].concat()));
+        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let chosen = &json["calibration"][0]["types"]["tensors"][EMBEDDING];
+        (chosen[0].as_str().unwrap().to_owned(), chosen[1].as_f64().unwrap())
+    };
+    let lost = |dtype: &str| {
+        let args = ["base.gguf", "plain.gguf", dtype, "--pure", "-q", "--force"];
+        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+        let values = |name: &str| {
+            let model = gguf::Model::open(&sandbox.path(name)).unwrap();
+            let (file, info) = model.tensor(EMBEDDING).unwrap();
+            let mut values = vec![0.0; info.shape.n_elems() as usize];
+            quant::decode(info.dtype, quant::Level::detect(), file.data(info).unwrap(), &mut values).unwrap();
+            values
+        };
+        let square = |(a, b): (f32, f32)| (f64::from(a) - f64::from(b)).powi(2);
+        values("base.gguf").into_iter().zip(values("plain.gguf")).map(square).sum::<f64>()
+    };
+    // Of two types that nearer to 4.5 bits is probed, and the finer one chosen: the budget has room for all.
+    let (probed, measured) = cost("q4_k");
+    let (finer, predicted) = cost("q4_k,q8_0");
+    assert_eq!((probed.as_str(), finer.as_str()), ("q4_K", "q8_0"));
+    let (found, expected) = (predicted / measured, lost("q8_0") / lost("q4_k"));
+    // Rows are sampled there, and all are read here.
+    assert!((found / expected - 1.0).abs() < 0.2, "{found}, by the rows {expected}");
+    // IQ2_XS needs importance weights, which embeddings have none of: Q8_0 is the type of the recipe.
+    assert_eq!(cost("iq2_xs").0, "q8_0");
+}
+
+#[test]
 fn types_are_chosen_by_chats_too() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
     let template = format!("tokenizer.chat_template=str:{template}");
     let args = ["llama", "base.gguf", "-t", "bf16", "-q", "--force", "--override-kv", &template];
@@ -325,7 +425,7 @@ fn types_are_chosen_by_chats_too() {
 /// From a checkpoint in one call: the file is that of two, and what lay between them is gone.
 #[test]
 fn a_checkpoint_is_calibrated_in_one_call() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let more = [&["-q", "--no-verify"][..], FEW, TOKENS].concat();
     let convert = |args: &[&str]| sandbox.convert(&[&["llama"][..], args, &more[..]].concat());
     succeed(convert(&["out/one.gguf", "-t", "q4_k_m"]));
@@ -370,7 +470,7 @@ fn a_checkpoint_is_calibrated_in_one_call() {
 
 #[test]
 fn both_sides_at_any_number_of_threads_and_level() {
-    let sandbox = sandbox();
+    let sandbox = Sandbox::with_base_and_text();
     let mut files = Vec::new();
     for (threads, level) in LEVELS {
         let out = format!("out/{threads}.gguf");
@@ -408,8 +508,7 @@ fn both_sides_at_any_number_of_threads_and_level() {
 fn without_a_way_back_one_side_is_used_and_that_is_said() {
     let sandbox = Sandbox::with_golden("mixtral");
     succeed(sandbox.convert(&["mixtral", "base.gguf", "-t", "bf16", "-q"]));
-    let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
-    fs::copy(license, sandbox.path("text")).unwrap();
+    sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =

@@ -8,12 +8,12 @@ use std::{
     fs,
     io::{Seek, SeekFrom, Write},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Checkpoint, Output, Sandbox};
+use common::{Checkpoint, Output, Sandbox, signal};
 
 /// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
 const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
@@ -39,17 +39,12 @@ impl<'a> Held<'a> {
             assert!(begun.elapsed() < Duration::from_secs(60), "no output is begun");
             assert!(held.child.try_wait().unwrap().is_none(), "ended before it wrote");
         }
-        held.signal("STOP");
+        signal(&held.child, "STOP");
         held
     }
 
-    fn signal(&mut self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
-        assert!(status.unwrap().success(), "kill -{name}");
-    }
-
-    fn finish(mut self) -> Output {
-        self.signal("CONT");
+    fn finish(self) -> Output {
+        signal(&self.child, "CONT");
         let output = self.child.wait_with_output().unwrap();
         assert!(self.sandbox.path("tiny/model.safetensors").exists());
         Output {
@@ -75,8 +70,8 @@ fn signals_end_a_run_and_say_how_to_go_on() {
         if number == 1 && is_ignored(number) {
             continue;
         }
-        let mut held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
-        held.signal(name);
+        let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+        signal(&held.child, name);
         let ran = held.finish();
         assert_eq!(ran.code, Some(128 + number as i32), "SIG{name}: {}", ran.stderr);
         let lines: Vec<&str> = ran.stderr.lines().collect();
@@ -119,8 +114,8 @@ fn what_a_killed_run_left_is_in_nobodys_way() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     // Killed before it noted anything: there is nothing to go on with.
-    let mut held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
-    held.signal("KILL");
+    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    signal(&held.child, "KILL");
     assert_eq!(held.finish_killed(), None);
     fs::write(sandbox.path("out/.x.gguf.journal"), "").unwrap();
     // What an older program or another command left is named and kept.

@@ -221,18 +221,21 @@ fn neither_threads_nor_memory_change_a_bit() {
             Options { state_bytes: 0, ..options() },
             Options { gram_bytes, ..options() },
             Options { gram_bytes, state_bytes: 0, ..options() },
+            Options { gram_bytes: 1, ..options() },
         ] {
             let plan = Plan::new(&model, &texts, &tight).unwrap();
             assert_eq!(plan.is_spilled, tight.state_bytes == 0);
-            assert!(plan.gram_bytes <= tight.gram_bytes);
+            assert!(plan.gram_bytes <= tight.gram_bytes.max(gram_bytes), "{name}: the widest is alone");
             let is_in_rounds = plan.steps.iter().any(|step| step.rounds.len() > 1);
-            assert_eq!(is_in_rounds, tight.gram_bytes == gram_bytes, "{name}");
+            assert_eq!(is_in_rounds, tight.gram_bytes <= gram_bytes, "{name}");
+            let mut rounds = plan.steps.iter().flat_map(|step| &step.rounds);
+            assert_eq!(rounds.all(|round| round.len() <= 1), tight.gram_bytes == 1, "{name}");
             let (found, again) = gathered(&model, &texts, &tight).unwrap();
             assert!(found == expected, "{name}: {tight:?}");
             assert_eq!(again.importance.sums(90).unwrap(), summary.importance.sums(90).unwrap());
         }
         // What does not fit at all is named.
-        let narrow = Options { gram_bytes: gram_bytes - 1, ..options() };
+        let narrow = Options { widest_bytes: gram_bytes - 1, ..options() };
         let (found, summary) = gathered(&model, &texts, &narrow).unwrap();
         assert!(!summary.too_wide.is_empty());
         assert_eq!(found.len() + summary.too_wide.len(), expected.len());

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::Sandbox;
 use eval::{Activations, Model, Options, Sequence, stats::compare_logits};
 use refine::{Error, Prober, Replacement, probe};
@@ -75,6 +77,7 @@ fn a_replaced_matrix_predicts_as_the_file_that_has_it() {
 
 struct Files<'a> {
     others: &'a [Model],
+    found: BTreeMap<String, f64>,
     told: Vec<(usize, usize)>,
     most: usize,
 }
@@ -83,6 +86,11 @@ impl Prober for Files<'_> {
     fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error> {
         let at = REPLACED.iter().position(|it| *it == tensor).unwrap();
         Ok(replacement(&self.others[at], tensor))
+    }
+
+    fn found(&mut self, tensor: &str, cost: f64) -> Result<(), Error> {
+        self.found.insert(tensor.to_owned(), cost);
+        Ok(())
     }
 
     fn progress(&mut self, done: usize, of: usize) -> bool {
@@ -99,8 +107,8 @@ fn probes_measure_what_files_measure() {
     let uneven =
         [&windows()[0][..], &windows()[1][..1], &windows()[2][..23], &windows()[1]].map(<[u32]>::to_vec);
     for windows in [windows(), uneven.to_vec()] {
-        let mut files = Files { others: &others, told: Vec::new(), most: usize::MAX };
-        let found = probe(&base, &windows, &tensors, &mut files).unwrap();
+        let mut files = Files { others: &others, found: BTreeMap::new(), told: Vec::new(), most: usize::MAX };
+        probe(&base, &windows, &tensors, &mut files).unwrap();
         assert_eq!(files.told, [(1, 3), (2, 3), (3, 3)]);
         let n_vocab = base.n_vocab();
         let of_base = logits(&base, &windows);
@@ -108,7 +116,9 @@ fn probes_measure_what_files_measure() {
         let places = windows.iter().flat_map(|window| (0..window.len()).map(|at| at >= window.len() / 2));
         let rows: Vec<usize> =
             places.enumerate().filter(|(_, is_second)| *is_second).map(|(row, _)| row).collect();
-        for ((tensor, other), found) in REPLACED.iter().zip(&others).zip(found) {
+        assert_eq!(files.found.len(), 3);
+        for (tensor, other) in REPLACED.iter().zip(&others) {
+            let found = files.found[*tensor];
             let of_other = logits(other, &windows);
             let row = |all: &[f32], row: usize| all[row * n_vocab..(row + 1) * n_vocab].to_vec();
             let kl = |at: &usize| compare_logits(&row(&of_base, *at), &row(&of_other, *at), 0, 1).kl;
@@ -117,9 +127,10 @@ fn probes_measure_what_files_measure() {
             assert!((found - expected).abs() < 1e-9 + 1e-4 * expected, "{tensor}: {found}, {expected}");
         }
     }
-    let mut stopped = Files { others: &others, told: Vec::new(), most: 1 };
+    let mut stopped = Files { others: &others, found: BTreeMap::new(), told: Vec::new(), most: 1 };
     let ended = probe(&base, &windows(), &tensors, &mut stopped);
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+    assert_eq!(stopped.found.len(), 1, "what was found before is told");
     for nothing in [vec![], vec![windows()[0].clone(), vec![]]] {
         let ended = probe(&base, &nothing, &tensors, &mut stopped);
         assert!(matches!(ended, Err(Error::NoTokens)), "{ended:?}");

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Numbers, Output, Sandbox, sandbox_of_weights as sandbox};
+use common::{Numbers, Output, Sandbox, sandbox_of_weights as sandbox, signal};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -307,11 +307,7 @@ fn the_second_of_two_runs_says_who_has_the_output() {
     while !sandbox.path("out/.q8_0.gguf.partial").exists() {
         assert!(begun.elapsed() < Duration::from_secs(60) && first.try_wait().unwrap().is_none());
     }
-    let signal = |name: &str| {
-        let status = Command::new("kill").args([&format!("-{name}"), &first.id().to_string()]).status();
-        assert!(status.unwrap().success());
-    };
-    signal("STOP");
+    signal(&first, "STOP");
     let left = sandbox.listing("out");
     let who = format!("process {} on this machine is writing it, since ", first.id());
     // By the first of its outputs, by another one, with and without options.
@@ -326,7 +322,7 @@ fn the_second_of_two_runs_says_who_has_the_output() {
         assert!(ran.stderr.contains(&who), "{more:?}: {}", ran.stderr);
         assert_eq!(sandbox.listing("out"), left, "{more:?}");
     }
-    signal("CONT");
+    signal(&first, "CONT");
     let ran = finish(first);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["iq3_s.gguf", "q8_0.gguf"]);

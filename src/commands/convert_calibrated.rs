@@ -72,7 +72,7 @@ pub fn run<I: Input>(
     let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
     // It may need the file in between as it is.
     convert::check_unfinished(&paths, args.force, args.call.resume).map_err(|error| failure(input, error))?;
-    budget.check((&open.input, input), &recipes, &settings, &calibration.calibrate)?;
+    let budget = &budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, ui)?;
     let base = Between::beside(paths);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
     let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();

@@ -7,7 +7,7 @@ use std::{
     fs,
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use serde_json::Value as Json;
@@ -25,6 +25,18 @@ pub struct Output {
 /// Done, and nothing said.
 pub fn silent() -> Output {
     Output { code: Some(0), stdout: String::new(), stderr: String::new() }
+}
+
+/// What ran, after it is found to have succeeded.
+pub fn succeed(ran: Output) -> Output {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran
+}
+
+/// Sends a running program a signal: `INT`, `STOP`, `CONT`.
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(status.unwrap().success(), "kill -{name}");
 }
 
 /// Failed, with this to say.
@@ -61,6 +73,20 @@ impl Sandbox {
         copy_folder(&testkit::projector(name), &sandbox.path(name));
         fs::create_dir(sandbox.path("out")).unwrap();
         sandbox
+    }
+
+    /// A sandbox with the checkpoint `llama`, `base.gguf`, which it becomes in bf16, and a [text](Self::add_text).
+    pub fn with_base_and_text() -> Sandbox {
+        let sandbox = Sandbox::with_golden("llama");
+        succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
+        sandbox.add_text();
+        sandbox
+    }
+
+    /// Writes `text`, 11 kB: about 9,000 tokens of the tiny vocabularies.
+    pub fn add_text(&self) {
+        let license = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("LICENSE-APACHE");
+        fs::copy(license, self.path("text")).unwrap();
     }
 
     /// The same of `golden/vision/NAME`, a checkpoint with eyes.

@@ -198,12 +198,6 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         self.planned
     }
 
-    /// The same with the blocks of codecs alone, whatever the request says.
-    pub fn without_encoder(mut self) -> Self {
-        self.tasks.iter_mut().for_each(|task| task.encoder = None);
-        self
-    }
-
     /// Each tensor with the places where it goes.
     pub fn tasks(&self) -> &[TensorTask<'a>] {
         &self.tasks

@@ -32,6 +32,12 @@ pub trait Prober {
     /// Any, which ends the run.
     fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error>;
 
+    /// What a matrix costs, as soon as it is known.
+    ///
+    /// # Errors
+    /// Any, which ends the run.
+    fn found(&mut self, tensor: &str, cost: f64) -> Result<(), Error>;
+
     /// `done` of `of` matrices are probed. False ends the run.
     fn progress(&mut self, done: usize, of: usize) -> bool;
 }
@@ -47,7 +53,7 @@ struct Batch<'a> {
     between: Between,
 }
 
-/// The mean divergence, in nats, of each of `tensors` over the second halves of windows.
+/// Measures the mean divergence, in nats, that each of `tensors` makes over the second halves of windows; `prober` is told of each.
 ///
 /// # Errors
 /// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and what `prober` fails with.
@@ -56,23 +62,26 @@ pub fn probe(
     windows: &[Vec<u32>],
     tensors: &[String],
     prober: &mut dyn Prober,
-) -> Result<Vec<f64>, Error> {
+) -> Result<(), Error> {
     model.need_next_token()?;
+    if tensors.is_empty() {
+        return Ok(());
+    }
     let steps = Steps::new(model)?;
     let mut batches = batches(model, &steps, windows)?;
     for batch in &mut batches {
         batch.base = logits(&steps, model, batch, 0)?;
     }
     let at = |tensor: &str| step_of(model, tensor, steps.n_steps());
-    let (mut found, mut n_done) = (vec![0.0; tensors.len()], 0);
+    let mut n_done = 0;
     // One step more than there are: behind the last one only the output matrix is left.
     for step in 0..=steps.n_steps() {
-        for (tensor, found) in tensors.iter().zip(&mut found).filter(|(tensor, _)| at(tensor) == step) {
+        for tensor in tensors.iter().filter(|tensor| at(tensor) == step) {
             let Replacement { dtype, blocks } = prober.replacement(tensor)?;
             model.replace(tensor, dtype, blocks)?;
             let measured = divergence(&steps, model, &batches, step);
             model.restore();
-            *found = measured?;
+            prober.found(tensor, measured?)?;
             n_done += 1;
             if !prober.progress(n_done, tensors.len()) {
                 return Err(Error::Interrupted);
@@ -83,7 +92,7 @@ pub fn probe(
             batch.between = steps.run(step, &batch.windows, between, None)?;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The step that a tensor takes part in first. What belongs to no layer counts from the beginning, but for the output matrix.

@@ -22,7 +22,7 @@ use tensor::DType;
 
 use self::both::Sides;
 use crate::{
-    Error,
+    Error, Gram,
     moments::MomentsCache,
     probe::Replacement,
     rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error},
@@ -224,8 +224,7 @@ impl Refiner {
         weights: Option<&[f32]>,
         level: Level,
     ) -> Result<Replacement, Error> {
-        let missing = || eval::Error::MissingTensor { name: tensor.to_owned() };
-        let (file, info) = self.base.tensor(tensor).ok_or_else(missing)?;
+        let (file, info) = self.tensor(tensor)?;
         let named =
             |error: quant::CodecError| Error::At { tensor: tensor.to_owned(), error: Box::new(error.into()) };
         let bytes = file.data(info)?;
@@ -239,10 +238,7 @@ impl Refiner {
         let piece = |matrix: usize, rows: &[u8], out: &mut [u8]| {
             let mut values = vec![0.0; rows.len() / row_bytes.max(1) * n_columns];
             quant::decode(info.dtype, level, &file.endian().to_little(info.dtype, rows), &mut values)?;
-            let weights = weights.map(|all| {
-                let at = matrix % (all.len() / n_columns).max(1) * n_columns;
-                &all[at..at + n_columns]
-            });
+            let weights = weights.map(|all| weights_of(all, matrix, n_columns));
             quant::encode(dtype, level, quant::Rows { values: &values, row_elems: n_columns, weights }, out)
         };
         let matrices = bytes.par_chunks((rows_per_matrix * row_bytes).max(1));
@@ -258,7 +254,8 @@ impl Refiner {
     }
 
     /// Mean squares of the output's error that codecs make of a tensor at each of some types, on sampled rows: of a stack, of the
-    /// first matrix that tokens went through. None of a tensor whose input nobody knows.
+    /// first matrix that tokens went through. Of a tensor whose input nobody knows (token embeddings, whose rows are taken) mean squares
+    /// of the rows' own error.
     ///
     /// # Errors
     /// As [`Refiner::stock`]; moments that cannot be read.
@@ -268,26 +265,43 @@ impl Refiner {
         dtypes: &[DType],
         weights: Option<&[f32]>,
         level: Level,
-    ) -> Result<Option<Vec<f64>>, Error> {
-        let Some((_, info)) = self.base.tensor(tensor) else { return Ok(None) };
+    ) -> Result<Vec<f64>, Error> {
+        let (_, info) = self.tensor(tensor)?;
         let (n_columns, rows_per_matrix) = (info.shape.row_elems() as usize, info.shape.dim(1).max(1));
         let n_matrices = info.shape.n_elems() / (info.shape.row_elems() * rows_per_matrix).max(1);
+        let known = self.first_moments(tensor, n_matrices, n_columns)?;
+        let matrix = known.as_ref().map_or(0, |(matrix, _)| *matrix);
+        let weights = weights.map(|all| weights_of(all, matrix as usize, n_columns));
+        let error = |dtype: &DType| {
+            let rows = StockRows { tensor, dtype: *dtype, rows: 0..0, values: &[], weights, level };
+            let Sample { values, blocks } = self.sample(&rows, matrix, rows_per_matrix, n_columns)?;
+            match &known {
+                Some((_, fit)) => output_error(fit, *dtype, &values, &blocks, n_columns),
+                None => square_error(*dtype, level, &values, &blocks),
+            }
+        };
+        self.pool.install(|| dtypes.iter().map(error).collect())
+    }
+
+    /// A tensor of the base, which has to be there.
+    fn tensor(&self, name: &str) -> Result<(&gguf::File, &gguf::TensorInfo), Error> {
+        let missing = || eval::Error::MissingTensor { name: name.to_owned() };
+        Ok(self.base.tensor(name).ok_or_else(missing)?)
+    }
+
+    /// The first matrix of a tensor that tokens went through, and the moments of what did.
+    fn first_moments(
+        &self,
+        tensor: &str,
+        n_matrices: u64,
+        n_columns: usize,
+    ) -> Result<Option<(u64, Gram)>, Error> {
         for matrix in 0..n_matrices {
             let index = (n_matrices > 1).then_some(matrix as usize);
             let Some((fit, _)) = self.moments.gram(tensor, index)? else { continue };
-            if fit.n_tokens() == 0 || fit.n_columns() != n_columns {
-                continue;
+            if fit.n_tokens() > 0 && fit.n_columns() == n_columns {
+                return Ok(Some((matrix, fit)));
             }
-            let weights = weights.map(|all| {
-                let at = matrix as usize % (all.len() / n_columns).max(1) * n_columns;
-                &all[at..at + n_columns]
-            });
-            let error = |dtype: &DType| {
-                let rows = StockRows { tensor, dtype: *dtype, rows: 0..0, values: &[], weights, level };
-                let Sample { values, blocks } = self.sample(&rows, matrix, rows_per_matrix, n_columns)?;
-                output_error(&fit, *dtype, &values, &blocks, n_columns)
-            };
-            return self.pool.install(|| dtypes.iter().map(error).collect::<Result<_, _>>()).map(Some);
         }
         Ok(None)
     }
@@ -437,6 +451,20 @@ impl Refiner {
         })?;
         Ok(Sample { values, blocks })
     }
+}
+
+/// The importance weights of one matrix among those of a stack, or the only ones.
+fn weights_of(all: &[f32], matrix: usize, n_columns: usize) -> &[f32] {
+    let at = matrix % (all.len() / n_columns).max(1) * n_columns;
+    &all[at..at + n_columns]
+}
+
+/// The sum of squares of what is lost of `values` in `blocks`.
+fn square_error(dtype: DType, level: Level, values: &[f32], blocks: &[u8]) -> Result<f64, Error> {
+    let mut found = vec![0.0; values.len()];
+    quant::decode(dtype, level, blocks, &mut found)?;
+    let square = |(value, found): (&f32, &f32)| (f64::from(*value) - f64::from(*found)).powi(2);
+    Ok(values.iter().zip(&found).map(square).sum())
 }
 
 /// Rows of a matrix.

@@ -6,8 +6,7 @@ use std::{
 };
 
 use convert::{
-    CheckedConversion, Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions,
-    Unfinished, Watch,
+    Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions, Unfinished, Watch,
     recipes::{Recipe, TensorFacts},
 };
 
@@ -128,7 +127,7 @@ pub fn run_with<I: Input>(
     ui: &Ui,
 ) -> Result<(), Failure> {
     let failed = |error| failure(open.path, error);
-    let mut outputs = settings.outputs(recipes)?;
+    let mut outputs = settings.outputs(recipes.clone())?;
     outputs.extend(projector.map(OutputRequest::projector));
     // Names and shapes are the same for all types.
     let first_recipe = outputs.first().map(|output| output.recipe);
@@ -195,23 +194,24 @@ pub fn run_with<I: Input>(
     if let Some(calibration) = settings.calibration() {
         // What is left to do needs the files alone.
         calibration.done();
-        report.calibration = gains(calibration, checked, &files, open.path, args, ui)?;
+        let stock = Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes)?);
+        let stock = stock.request(settings.plain_request());
+        report.calibration = gains(calibration, &stock, &files, open.path, args, ui)?;
     }
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
 /// What calibration gained for each output. In a folder beside the first one lie, for as long as they run against the base, the files
-/// that codecs alone make: under the names of the outputs, since shards know each other by theirs.
+/// that codecs alone make of the types that were asked for: under the names of the outputs, since shards know each other by theirs.
 fn gains<I: Input>(
     calibration: &Calibration,
-    checked: CheckedConversion<'_, I>,
+    stock: &Conversion<'_, I>,
     files: &[(PathBuf, &PlannedFile)],
     input: &Path,
     args: &RunArgs<'_>,
     ui: &Ui,
 ) -> Result<Vec<Gained>, Failure> {
     let failed = |error| failure(input, error);
-    let stock = checked.without_encoder();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
     let folder = files.first().map_or_else(PathBuf::new, |(first, _)| {
         first.with_file_name(format!(".{}.stock", name(first).to_string_lossy()))
@@ -222,6 +222,8 @@ fn gains<I: Input>(
     if calibration.verifies() {
         std::fs::create_dir_all(&folder)
             .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
+        let planned = stock.plan().map_err(failed)?;
+        let stock = planned.check().map_err(failed)?;
         let cancel = cancel_on_interrupt();
         let progress = ui.progress(stock.input_bytes());
         let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use clap::Args;
@@ -284,10 +285,13 @@ impl Settings {
         ui: &Ui,
     ) -> Result<Settings, Failure> {
         let Some(calibration) = &self.calibration else { return Ok(self) };
-        let (dtypes, told) = calibration.choose_types(budget, recipe, &self, ui)?;
+        let began = Instant::now();
+        let Some((dtypes, told)) = calibration.choose_types(budget, recipe, &self, ui)? else {
+            return Ok(self);
+        };
         self.decided = Some(dtypes);
         if let Some(calibration) = &mut self.calibration {
-            calibration.chose(told);
+            calibration.chose(told, began.elapsed());
         }
         Ok(self)
     }
@@ -316,6 +320,29 @@ impl Settings {
             Ok(OutputRequest::decided(recipe, output.dtypes.clone()))
         };
         self.recipe_file.outputs.iter().map(replay).collect()
+    }
+
+    /// Whether types are given for each tensor, by a recipe file or by `--pure`.
+    pub fn has_fixed_types(&self) -> bool {
+        self.replayed || self.overrides.pure
+    }
+
+    /// What to make, whatever types were chosen under a budget.
+    ///
+    /// # Errors
+    /// As [`Settings::outputs`].
+    pub fn plain_outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Failure> {
+        match &self.decided {
+            Some(_) => Ok(given.into_iter().map(OutputRequest::by_rules).collect()),
+            None => self.outputs(given),
+        }
+    }
+
+    /// [`Settings::request`] for files that codecs alone make.
+    pub fn plain_request(&self) -> Request<'_> {
+        let mut request = self.request();
+        request.encoder = None;
+        request
     }
 
     /// What to request of the library for all outputs.

@@ -72,7 +72,7 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
         let checked = convert::check_unfinished(&paths, args.force, args.call.resume);
         checked.map_err(|error| conversion_run::failure(input, error))?;
     }
-    budget.check((&open.input, input), &recipes, &settings, &calibration.calibrate)?;
+    let budget = budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, ui)?;
     let out = paths.first().map_or(Path::new(""), |path| path);
     let folder = Folder::of(calibration.statistics.as_deref(), out);
     let write = || {
@@ -80,7 +80,7 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
         args.call = args.call.clone().argument("moments", gathered.fingerprint());
         let mut settings = settings.calibrated(gathered)?;
         if let (&[recipe], true) = (&recipes[..], budget.is_wanted()) {
-            settings = settings.with_budget(budget, recipe, ui)?;
+            settings = settings.with_budget(&budget, recipe, ui)?;
         }
         conversion_run::run(open, recipes, &settings, &args, ui)
     };

@@ -97,8 +97,7 @@ impl Vectors for Product<'_, '_> {
             return blocked(bytes::Bytes(token), self);
         }
         match S::f32s::LEN {
-            16 => blocked(Pairs::<S, 4, 2>(simd), self),
-            8 => blocked(Pairs::<S, 4, 2>(simd), self),
+            16 | 8 => blocked(Pairs::<S, 4, 2>(simd), self),
             _ => blocked(Pairs::<S, 4, 4>(simd), self),
         }
     }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use eval::{Part, importance::Collector};
-use gguf::{Array, DEFAULT_ALIGNMENT, Endian, File, Metadata, Output, Strings, TensorInfo, Value};
+use gguf::{Advice, Array, DEFAULT_ALIGNMENT, Endian, File, Metadata, Output, Strings, TensorInfo, Value};
 use tensor::{DType, Shape};
 
 use super::{
@@ -396,6 +396,8 @@ impl StepFile {
                 *sum = f32::from_le_bytes(*value);
             }
         }
+        // It is large, and hardly anyone reads it twice.
+        self.file.advise(tensor, Advice::DoneWith);
         if sums.iter().any(|sum| !sum.is_finite()) {
             return Err(broken("has values that are not finite"));
         }

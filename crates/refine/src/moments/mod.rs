@@ -3,8 +3,9 @@
 //! All of a text runs through one layer, then all of it through the next. What a layer is multiplied with is added up while it
 //! runs, in two sums of its own: over the tokens to learn from, and over those of windows that are held out, so that whoever
 //! rounds with the first can judge by the second. Memory holds the sums of one layer (of a part of it, if they are larger than
-//! [`Options::gram_bytes`]: the layer then runs several times), a batch of activations, and what every batch leaves between two
-//! layers, which goes to the disk beyond [`Options::state_bytes`]. [`Plan`] says how much that is before anything runs.
+//! [`Options::gram_bytes`]: the layer then runs several times, once for the widest input alone), a batch of activations, and what
+//! every batch leaves between two layers, which goes to the disk beyond [`Options::state_bytes`]. [`Plan`] says how much that is
+//! before anything runs.
 //!
 //! Matrices that are multiplied with the same rows share one sum; which they are is seen, not read from names.
 //!
@@ -41,8 +42,10 @@ pub const FEW_PER_COLUMN: f64 = 4.0;
 /// How moments are gathered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Bytes that sums may take at once.
+    /// Bytes that sums of several inputs may take at once.
     pub gram_bytes: u64,
+    /// Bytes that the sums of one input may take, which is then alone. Of wider ones no sums are made.
+    pub widest_bytes: u64,
     /// Bytes that what batches leave between two layers may take in memory.
     pub state_bytes: u64,
     /// Every window of so many is held out, the last of them; none where it is 0 or 1, one at least of two windows or more.
@@ -57,6 +60,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             gram_bytes: 1 << 30,
+            // 32,768 columns.
+            widest_bytes: 8 << 30,
             state_bytes: 512 << 20,
             held_every: 8,
             least_per_column: 0.25,

@@ -40,7 +40,7 @@ impl Plan {
         let steps = self.steps.iter().enumerate().map(|(index, step)| {
             let inputs = step.rounds.iter().flatten().chain(&step.too_wide);
             let outputs = inputs.flat_map(|input| &input.of).filter_map(rows);
-            planned(if index < last { outputs.collect() } else { Vec::new() }, options.gram_bytes)
+            planned(if index < last { outputs.collect() } else { Vec::new() }, options)
         });
         let steps: Vec<_> = steps.collect();
         let bytes = |round: &Vec<PlannedInput>| round.iter().map(PlannedInput::gram_bytes).sum::<u64>();

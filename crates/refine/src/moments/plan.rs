@@ -109,7 +109,7 @@ impl Plan {
             let mut probe = Probe::default();
             between = engine.run(index, &[&[0]], between, Some(&mut probe))?;
             token_bytes = between.n_bytes().max(token_bytes);
-            steps.push(planned(probe.inputs, options.gram_bytes));
+            steps.push(planned(probe.inputs, options));
         }
         let n_held: usize = (0..texts.windows().len())
             .filter(|window| is_held(*window, texts.windows().len(), options.held_every))
@@ -159,17 +159,17 @@ pub(super) fn is_held(window: usize, n_windows: usize, every: usize) -> bool {
     every > 1 && window % every == every - 1
 }
 
-/// Inputs in rounds of so many bytes, in order.
-pub(super) fn planned(inputs: Vec<PlannedInput>, gram_bytes: u64) -> PlannedStep {
-    let (fitting, too_wide): (Vec<_>, Vec<_>) =
-        inputs.into_iter().partition(|input| input.gram_bytes() <= gram_bytes);
-    let (mut rounds, mut room) = (vec![Vec::new()], gram_bytes);
+/// Inputs in rounds of so many bytes, in order; one that is larger has its own.
+pub(super) fn planned(inputs: Vec<PlannedInput>, options: &Options) -> PlannedStep {
+    let fits = |input: &PlannedInput| input.gram_bytes() <= options.widest_bytes;
+    let (fitting, too_wide): (Vec<_>, Vec<_>) = inputs.into_iter().partition(fits);
+    let (mut rounds, mut room) = (vec![Vec::new()], options.gram_bytes);
     for input in fitting {
-        if input.gram_bytes() > room {
+        if input.gram_bytes() > room && rounds.last().is_some_and(|round| !round.is_empty()) {
             rounds.push(Vec::new());
-            room = gram_bytes;
+            room = options.gram_bytes;
         }
-        room -= input.gram_bytes();
+        room = room.saturating_sub(input.gram_bytes());
         if let Some(round) = rounds.last_mut() {
             round.push(input);
         }
@@ -230,11 +230,19 @@ mod tests {
     #[test]
     fn rounds_are_no_larger_than_they_may_be() {
         let input = |n_columns| PlannedInput { of: vec![(format!("{n_columns}"), Part::Whole)], n_columns };
+        let widths = |step: &PlannedStep| -> Vec<Vec<usize>> {
+            step.rounds.iter().map(|round| round.iter().map(|input| input.n_columns).collect()).collect()
+        };
+        let options = Options { gram_bytes: 4000, widest_bytes: 7000, ..Options::default() };
         // 800, 3200, 968, 7200 and 800 bytes.
-        let step = planned(vec![input(10), input(20), input(11), input(30), input(10)], 4000);
-        let widths: Vec<Vec<usize>> =
-            step.rounds.iter().map(|round| round.iter().map(|input| input.n_columns).collect()).collect();
-        assert_eq!(widths, [vec![10, 20], vec![11, 10]]);
+        let inputs = || vec![input(10), input(20), input(11), input(30), input(10)];
+        let step = planned(inputs(), &options);
+        assert_eq!(widths(&step), [vec![10, 20], vec![11, 10]]);
         assert_eq!(step.too_wide, [input(30)]);
+        // What is larger than several may be is alone, first or not.
+        let step = planned(inputs(), &Options { widest_bytes: 7200, ..options.clone() });
+        assert_eq!(widths(&step), [vec![10, 20], vec![11], vec![30], vec![10]]);
+        let step = planned(vec![input(30), input(10)], &Options { widest_bytes: 7200, ..options });
+        assert_eq!(widths(&step), [vec![30], vec![10]]);
     }
 }

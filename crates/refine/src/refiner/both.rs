@@ -111,8 +111,7 @@ impl Refiner {
         wanted: &[usize],
         n_columns: usize,
     ) -> Result<(Vec<f32>, Vec<u8>), Error> {
-        let missing = || eval::Error::MissingTensor { name: rows.tensor.to_owned() };
-        let (file, info) = self.base.tensor(rows.tensor).ok_or_else(missing)?;
+        let (file, info) = self.tensor(rows.tensor)?;
         let bytes = file.data(info)?;
         let row_bytes = bytes.len() / (info.shape.dim(1).max(1) as usize);
         let mut values = vec![0.0; wanted.len() * n_columns];

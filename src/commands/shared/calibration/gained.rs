@@ -53,6 +53,9 @@ struct LeftAlone {
 pub struct Times {
     /// The model over the text.
     pub gathering: f64,
+    /// Probes of matrices and the choice of types, where types were chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<f64>,
     /// How each matrix is rounded, and factors.
     pub choosing: f64,
     /// Rows.
@@ -124,10 +127,11 @@ impl Gained {
             let expert = left.expert.map_or_else(String::new, |expert| format!(", expert {expert}"));
             text += &format!("as it was: {}{expert}: {}\n", printable(&left.tensor), left.reason);
         }
-        let Times { gathering, choosing, rounding, stock, verifying } = self.seconds;
+        let Times { gathering, types, choosing, rounding, stock, verifying } = self.seconds;
         let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
+        let types = types.map_or_else(String::new, |types| format!("{} to choose types, ", time(types)));
         text += &format!(
-            "time: {} to read the texts, {} to choose and to factor, {} to round, {} for the stock file, {} to verify\n",
+            "time: {} to read the texts, {types}{} to choose and to factor, {} to round, {} for the stock file, {} to verify\n",
             time(gathering),
             time(choosing),
             time(rounding),

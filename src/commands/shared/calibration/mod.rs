@@ -3,6 +3,7 @@
 mod gained;
 mod gathered;
 mod outputs;
+mod probed;
 mod texts;
 mod types;
 mod verify;
@@ -29,7 +30,7 @@ use tensor::DType;
 use self::{
     gathered::Gathered,
     texts::windows,
-    types::{Bench, ChosenTypes},
+    types::{Bench, Choice, ChosenTypes},
 };
 use crate::{
     commands::shared::{
@@ -56,8 +57,8 @@ const DIGITS: usize = 7;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Calibration: better blocks of the same size")]
 pub struct CalibrationArgs {
-    /// Run the model over these texts, and round its weights so that what it predicts changes least: the same types and
-    /// sizes, and an importance matrix too. Texts like what the model is used for do best.
+    /// Choose types and round weights by these texts, in a file no larger than a plain one. The model runs over them, and what
+    /// it predicts changes least. An importance matrix comes with it. Texts like what the model is used for do best.
     #[arg(long, value_name = "TEXT", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub calibrate: Vec<PathBuf>,
     /// Tokens to read of the texts, of each in turn.
@@ -111,8 +112,10 @@ pub struct Calibration {
     /// What was read.
     texts: Texts,
     folder: Folder,
-    /// The types that were chosen, where they were.
-    chosen: Option<ChosenTypes>,
+    /// Names model and texts.
+    gathered: String,
+    /// The types that were chosen, where they were, and how long that took.
+    chosen: Option<(ChosenTypes, Duration)>,
     level: Level,
     gathering: Duration,
     n_threads: usize,
@@ -185,6 +188,7 @@ impl Calibration {
             verify: windows.rest,
             texts: windows.calibration,
             folder,
+            gathered: fingerprint,
             chosen: None,
             level,
             gathering: began.elapsed(),
@@ -247,6 +251,7 @@ impl Calibration {
         let seconds = |time: Duration| time.as_secs_f64();
         let times = gained::Times {
             gathering: seconds(self.gathering),
+            types: self.chosen.as_ref().map(|(_, time)| seconds(*time)),
             choosing: seconds(spent.choosing),
             rounding: seconds(spent.rounding) / self.n_threads as f64,
             stock: seconds(stocking),
@@ -254,10 +259,10 @@ impl Calibration {
         };
         let mut outcomes = self.encoder.refiner.outcomes();
         outcomes.retain(|outcome| types.get(outcome.tensor.as_str()) == Some(&outcome.dtype));
-        Ok(Gained::new(path, &outcomes, (gain, self.chosen.clone()), times))
+        Ok(Gained::new(path, &outcomes, (gain, self.chosen.as_ref().map(|(types, _)| types.clone())), times))
     }
 
-    /// Chooses a type for each matrix that the recipe would quantize.
+    /// Chooses a type for each matrix that the recipe would quantize; none where that is no better and nobody asked for it.
     ///
     /// # Errors
     /// As [`BudgetArgs::choose`].
@@ -267,7 +272,7 @@ impl Calibration {
         recipe: &'static Recipe,
         settings: &Settings,
         ui: &Ui,
-    ) -> Result<(BTreeMap<String, DType>, ChosenTypes), Failure> {
+    ) -> Result<Option<Choice>, Failure> {
         let model = open(&self.base, self.n_threads)?;
         let bench = Bench {
             base: &self.base,
@@ -276,13 +281,14 @@ impl Calibration {
             imatrix: &self.imatrix,
             windows: self.texts.windows(),
             level: self.level,
+            kept: (&self.folder.path, &self.gathered),
         };
         budget.choose(recipe, settings, &bench, ui)
     }
 
-    /// Notes which types were chosen.
-    pub fn chose(&mut self, chosen: ChosenTypes) {
-        self.chosen = Some(chosen);
+    /// Notes which types were chosen, and how long that took.
+    pub fn chose(&mut self, chosen: ChosenTypes, took: Duration) {
+        self.chosen = Some((chosen, took));
     }
 
     /// Fails where a file is larger than what types were chosen for.
@@ -291,7 +297,7 @@ impl Calibration {
     /// It is.
     pub fn check_size(&self, path: &Path, n_bytes: u64) -> Result<(), Failure> {
         match &self.chosen {
-            Some(chosen) if n_bytes > chosen.budget => {
+            Some((chosen, _)) if n_bytes > chosen.budget => {
                 let message =
                     format!("{n_bytes} bytes are more than the {} that were asked for", chosen.budget);
                 Err(Failure::at(path, message))

@@ -19,20 +19,31 @@ use quant::Level;
 use refine::{
     Error, Prober, Refiner, Replacement,
     budget::{Chosen, Item, Offer, choose, predicted},
-    is_refinable, probe,
+    probe,
 };
 use serde::Serialize;
 use tensor::DType;
 
-use super::{calibration_key, failed, texts::WINDOW, unnamed};
+use super::{calibration_key, failed, probed::Probed, texts::WINDOW, unnamed};
 use crate::{
     commands::shared::{progress_line::ProgressLine, quantize_options::Settings, sizes::parse_size, values},
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
 
-/// Tokens that probes read at most: the measure is the same for all matrices, so that few positions tell them apart.
-const PROBE_TOKENS: usize = 8 * WINDOW;
+/// The version of what decides about what probes find.
+const PROBES: &str = "probes1";
+
+/// Bits a weight that the type of a probe has about.
+const PROBED_BITS: f64 = 4.5;
+
+/// Tokens that probes read, about, and of one window at most: the measure is the same for all matrices, so that few positions tell
+/// them apart.
+const PROBE_TOKENS: usize = WINDOW;
+const PROBE_WINDOW: usize = WINDOW / 2;
+
+/// What rounding by moments leaves of the divergence that codecs make, about (`docs/quality.md`).
+const REFINED: f64 = 0.6;
 
 /// Types that are chosen from where nobody says: those that every runtime has fast kernels for.
 const USUAL: &[DType] =
@@ -45,7 +56,7 @@ const USUAL_NARROW: &[DType] =
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Types under a budget, with --calibrate")]
 pub struct BudgetArgs {
-    /// Keep the types of TYPE, which is the default where no size is given.
+    /// Keep the types of TYPE. By default those that do best in a file of its size are chosen, where it is the only one.
     #[arg(long, requires = "calibrate", conflicts_with = "budget")]
     keep_types: bool,
     /// Choose the type of each matrix by what it costs, so that the file has at most this size: bytes, or K, M, G (1000 each).
@@ -61,6 +72,9 @@ pub struct BudgetArgs {
     /// Types to choose from, divided by commas; those with fast kernels everywhere by default.
     #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true)]
     allow_types: Vec<DType>,
+    /// Whether nobody asked for the budget, so that types may be kept instead.
+    #[arg(skip)]
+    is_default: bool,
 }
 
 fn parse_bits(text: &str) -> Result<f64, String> {
@@ -75,7 +89,7 @@ pub struct ChosenTypes {
     pub budget: u64,
     /// Bytes that it has.
     pub bytes: u64,
-    /// The divergence that is predicted of these types as codecs make them, in nats.
+    /// The divergence that is predicted of these types, matrices rounded by moments, in nats.
     pub predicted: f64,
     /// The same of the types of the recipe.
     pub predicted_of_recipe: f64,
@@ -99,6 +113,9 @@ impl ChosenTypes {
     }
 }
 
+/// The type of each tensor, and what is told of them.
+pub type Choice = (BTreeMap<String, DType>, ChosenTypes);
+
 /// What the choice is made of.
 pub struct Bench<'a> {
     pub base: &'a Path,
@@ -107,6 +124,8 @@ pub struct Bench<'a> {
     pub imatrix: &'a Imatrix,
     pub windows: &'a [Vec<u32>],
     pub level: Level,
+    /// Where probes are kept, and what names the model and the text.
+    pub kept: (&'a Path, &'a str),
 }
 
 /// A matrix whose type is chosen.
@@ -115,6 +134,18 @@ struct Candidate<'a> {
     /// Its type in the recipe.
     recipe_type: DType,
     dtypes: Vec<DType>,
+}
+
+impl Candidate<'_> {
+    /// Leaves the types that can be made with the importance weights that there are, or that of the recipe alone.
+    fn keep_made(&mut self, imatrix: &Imatrix) {
+        let has_weights = imatrix.entries.contains_key(self.facts.name);
+        let needs_weights = |dtype: &DType| quant::codec(*dtype).is_some_and(|codec| codec.needs_weights);
+        self.dtypes.retain(|dtype| has_weights || !needs_weights(dtype));
+        if self.dtypes.is_empty() {
+            self.dtypes.push(self.recipe_type);
+        }
+    }
 }
 
 /// What there is to choose from.
@@ -171,7 +202,41 @@ impl BudgetArgs {
         self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
     }
 
-    /// Chooses a type for each matrix that `recipe` would quantize, and says what was chosen.
+    /// What a call chooses by: the budget that was asked for, or the size of its one type, or none where types are kept. What no
+    /// types can reach is found out here, before anything is read.
+    ///
+    /// # Errors
+    /// A budget that is too small, or one for several files.
+    pub fn settle<I: Input>(
+        &self,
+        input: (&I, &Path),
+        recipes: &[&'static Recipe],
+        settings: &Settings,
+        texts: &[PathBuf],
+        ui: &Ui,
+    ) -> Result<BudgetArgs, Failure> {
+        if self.keep_types || self.is_wanted() {
+            return self.check(input, recipes, settings, texts).map(|()| self.clone());
+        }
+        let kept = BudgetArgs { keep_types: true, ..self.clone() };
+        // Where there is nothing to choose nothing is said.
+        if settings.has_fixed_types() || recipes.iter().all(|recipe| !recipe.default.is_quantized()) {
+            return Ok(kept);
+        }
+        let [recipe] = recipes else {
+            ui.note("types are kept: they are chosen for one TYPE at a time");
+            return Ok(kept);
+        };
+        let named = Some(recipe.name.to_owned());
+        let budget = BudgetArgs { no_larger_than_type: named, is_default: true, ..self.clone() };
+        budget.check(input, recipes, settings, texts).map(|()| budget).or_else(|failure| {
+            ui.note(&format!("types are kept: {}", failure.message));
+            Ok(kept)
+        })
+    }
+
+    /// Chooses a type for each matrix that `recipe` would quantize, and says what was chosen; none where nobody asked for it and
+    /// there is no better choice.
     ///
     /// # Errors
     /// A budget that is too small, a model that cannot be run, an interruption.
@@ -181,25 +246,34 @@ impl BudgetArgs {
         settings: &Settings,
         bench: &Bench<'_>,
         ui: &Ui,
-    ) -> Result<(BTreeMap<String, DType>, ChosenTypes), Failure> {
+    ) -> Result<Option<Choice>, Failure> {
+        if let (true, Err(error)) = (self.is_default, bench.model.need_next_token()) {
+            ui.note(&format!("types are kept: {error}"));
+            return Ok(None);
+        }
         let conversion = Conversion::open_gguf(bench.base).map_err(|error| Failure::at(bench.base, error))?;
         let request = settings.request();
         let choices = self.choices((conversion.input(), bench.base), recipe, &request)?;
         choices.check()?;
-        let Choices { file, tensors, candidates, fixed, budget } = choices;
+        let Choices { file, tensors, mut candidates, fixed, budget } = choices;
+        candidates.iter_mut().for_each(|it| it.keep_made(bench.imatrix));
         let (items, predicted_of_recipe) = measure(&candidates, bench, ui)?;
         let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Failure::new)?;
         let (dtypes, told) = told((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
+        if self.is_default && told.predicted >= told.predicted_of_recipe {
+            ui.note("types are kept: no others are predicted to do better");
+            return Ok(None);
+        }
         told.say(file.recipe.name, ui);
-        Ok((dtypes, told))
+        Ok(Some((dtypes, told)))
     }
 
-    /// Fails where no types make a file that is small enough, before anything is read for them: as [`BudgetArgs::choose`] would, by
-    /// a plan with an importance matrix that takes as much room in the file as the one of `texts`.
+    /// Fails where no types make a file that is small enough: as [`BudgetArgs::choose`] would, by a plan with an importance matrix
+    /// that takes as much room in the file as the one of `texts`.
     ///
     /// # Errors
     /// A budget that is too small, or one for several files.
-    pub fn check<I: Input>(
+    fn check<I: Input>(
         &self,
         (input, path): (&I, &Path),
         recipes: &[&'static Recipe],
@@ -255,8 +329,11 @@ impl BudgetArgs {
                 // As large as anyone's file of that type, with an importance matrix or without one, whichever is smaller.
                 let mut plain = request.clone();
                 plain.importance = None;
-                let lens = [plan_by(other, request)?, plan_by(other, &plain)?].map(|it| it.plan.file_len());
-                lens[0].min(lens[1])
+                let with_weights = plan_by(other, request)?.plan.file_len();
+                match other.needs_imatrix {
+                    true => with_weights,
+                    false => with_weights.min(plan_by(other, &plain)?.plan.file_len()),
+                }
             }
             _ => file.plan.file_len(),
         };
@@ -266,6 +343,13 @@ impl BudgetArgs {
     /// Matrices that the recipe quantizes, unless somebody named their type.
     fn candidates<'a>(&self, file: &PlannedFile, tensors: &[TensorFacts<'a>]) -> Vec<Candidate<'a>> {
         let mut candidates = Vec::new();
+        // What TYPE itself is made of is among those to choose from.
+        let mut of_recipe: Vec<DType> = Vec::new();
+        for choice in &file.choices {
+            if choice.dtype.is_quantized() && !of_recipe.contains(&choice.dtype) {
+                of_recipe.push(choice.dtype);
+            }
+        }
         for choice in &file.choices {
             let facts = tensors[choice.tensor];
             let is_named = matches!(
@@ -277,8 +361,11 @@ impl BudgetArgs {
             }
             let fits = |dtype: &&DType| facts.shape.row_elems().is_multiple_of(dtype.block_elems());
             let usual = if facts.shape.row_elems().is_multiple_of(256) { USUAL } else { USUAL_NARROW };
-            let allowed = if self.allow_types.is_empty() { usual } else { &self.allow_types };
-            let mut dtypes: Vec<DType> = allowed.iter().filter(fits).copied().collect();
+            let more = of_recipe.iter().filter(|dtype| !usual.contains(dtype));
+            let mut dtypes: Vec<DType> = match &self.allow_types[..] {
+                [] => usual.iter().chain(more).filter(fits).copied().collect(),
+                allowed => allowed.iter().filter(fits).copied().collect(),
+            };
             // Where none of the allowed ones fits, the recipe's stays.
             if dtypes.is_empty() {
                 dtypes.push(choice.dtype);
@@ -295,7 +382,7 @@ fn told(
     (items, chosen): (&[Item], &Chosen),
     predicted_of_recipe: f64,
     (budget, fixed): (u64, u64),
-) -> (BTreeMap<String, DType>, ChosenTypes) {
+) -> Choice {
     let of_recipe = file.choices.iter().map(|it| (tensors[it.tensor].name.to_owned(), it.dtype));
     let mut dtypes: BTreeMap<String, DType> = of_recipe.collect();
     let mut told = BTreeMap::new();
@@ -317,46 +404,30 @@ fn told(
 /// Measures what each matrix costs at one type, and predicts the others; and the sum over the recipe's own types.
 fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(Vec<Item>, f64), Failure> {
     let weights = |name: &str| bench.imatrix.entries.get(name).map(|entry| &entry.weights[..]);
-    // The type in the middle of those that there are: neither so fine that its divergence is lost in rounding, nor so coarse that
-    // it says little of finer ones.
+    // Neither so fine that its divergence is lost in rounding, nor so coarse that it says little of finer ones; the same for files
+    // of all sizes.
+    let distance = |dtype: &DType| (dtype.bits_per_elem() - PROBED_BITS).abs();
+    let nearest = |a: &&DType, b: &&DType| distance(a).total_cmp(&distance(b));
     let probed: Vec<DType> = candidates
         .iter()
-        .map(|it| {
-            let mut dtypes = it.dtypes.clone();
-            dtypes.sort_by(|a, b| a.bits_per_elem().total_cmp(&b.bits_per_elem()));
-            dtypes[(dtypes.len() - 1) / 2]
-        })
+        .map(|it| it.dtypes.iter().min_by(nearest).copied().unwrap_or(it.recipe_type))
         .collect();
-    let names: Vec<String> = candidates.iter().map(|it| it.facts.name.to_owned()).collect();
-    let types = names.iter().map(String::as_str).zip(probed.iter().copied()).collect();
-    let line = ProgressLine::new("matrices", names.len());
-    let mut prober = Stock { bench, types, line, ui };
-    // Chats are shorter than windows of a text, or their last windows are.
-    let mut room = PROBE_TOKENS;
-    let fits = |window: &&Vec<u32>| {
-        let rest = room.checked_sub(window.len());
-        room = rest.unwrap_or(0);
-        rest.is_some()
-    };
-    let windows: Vec<Vec<u32>> = bench.windows.iter().take_while(fits).cloned().collect();
-    let costs = probe(bench.model, &windows, &names, &mut prober).map_err(|error| match error {
-        Error::Interrupted => Failure::interrupted(),
-        error => failed(bench.base, error),
-    })?;
+    let costs = costs(candidates, &probed, bench, ui)?;
     let (mut items, mut of_recipe) = (Vec::with_capacity(candidates.len()), 0.0);
     for ((candidate, probed), cost) in candidates.iter().zip(&probed).zip(costs) {
         let Candidate { facts, dtypes, recipe_type } = candidate;
         let mut all = dtypes.clone();
-        if !all.contains(recipe_type) && is_refinable(*recipe_type) {
+        if !all.contains(recipe_type) {
             all.push(*recipe_type);
         }
         let errors = bench.refiner.stock_errors(facts.name, &all, weights(facts.name), bench.level);
         let errors = errors.map_err(|error| failed(bench.base, error))?;
-        let error_of = |dtype: DType| Some(errors.as_ref()?[all.iter().position(|it| *it == dtype)?]);
+        let error_of =
+            |dtype: DType| all.iter().position(|it| *it == dtype).map_or(f64::NAN, |at| errors[at]);
         let offer = |dtype: &DType| {
-            let errors = error_of(*dtype).zip(error_of(*probed));
-            let bits = (dtype.bits_per_elem(), probed.bits_per_elem());
-            Offer { dtype: *dtype, n_bytes: padded(facts, *dtype), cost: predicted(cost, errors, bits) }
+            let refined = if bench.refiner.wants(facts.name, *dtype) { REFINED } else { 1.0 };
+            let cost = refined * predicted(cost, error_of(*dtype), error_of(*probed));
+            Offer { dtype: *dtype, n_bytes: padded(facts, *dtype), cost }
         };
         of_recipe += offer(recipe_type).cost;
         items.push(Item { name: facts.name.to_owned(), offers: dtypes.iter().map(offer).collect() });
@@ -364,19 +435,58 @@ fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(
     Ok((items, of_recipe))
 }
 
+/// What the model with one matrix replaced by its type diverges from itself, for each of `candidates`: as an earlier run found it, or
+/// measured now.
+fn costs(
+    candidates: &[Candidate<'_>],
+    types: &[DType],
+    bench: &Bench<'_>,
+    ui: &Ui,
+) -> Result<Vec<f64>, Failure> {
+    let (folder, of) = bench.kept;
+    let known = Probed::open(folder, format!("{PROBES}, {PROBE_TOKENS} by {PROBE_WINDOW} tokens\n{of}"));
+    let names = || candidates.iter().map(|it| it.facts.name);
+    let is_new = |(name, dtype): &(&str, &DType)| known.cost(name, **dtype).is_none();
+    let new: Vec<String> = names().zip(types).filter(is_new).map(|(name, _)| name.to_owned()).collect();
+    let line = ProgressLine::new("matrices", new.len());
+    let mut prober = Stock { bench, types: names().zip(types.iter().copied()).collect(), known, line, ui };
+    let beginnings = || bench.windows.iter().map(|window| &window[..window.len().min(PROBE_WINDOW)]);
+    // As far apart in the texts as may be. Chats are short windows, of which there are more.
+    let n_tokens: usize = beginnings().map(<[u32]>::len).sum();
+    let windows: Vec<Vec<u32>> =
+        beginnings().step_by((n_tokens / PROBE_TOKENS).max(1)).map(<[u32]>::to_vec).collect();
+    probe(bench.model, &windows, &new, &mut prober).map_err(|error| match error {
+        Error::Interrupted => Failure::interrupted(),
+        error => failed(bench.base, error),
+    })?;
+    let cost = |(name, dtype): (&str, &DType)| prober.known.cost(name, *dtype).unwrap_or(f64::NAN);
+    Ok(names().zip(types).map(cost).collect())
+}
+
 /// Replaces matrices with what codecs make of them.
 struct Stock<'a> {
     bench: &'a Bench<'a>,
     types: BTreeMap<&'a str, DType>,
+    known: Probed,
     line: ProgressLine,
     ui: &'a Ui,
 }
 
+impl Stock<'_> {
+    fn dtype(&self, tensor: &str) -> DType {
+        self.types.get(tensor).copied().unwrap_or(DType::Q8_0)
+    }
+}
+
 impl Prober for Stock<'_> {
     fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error> {
-        let dtype = self.types.get(tensor).copied().unwrap_or(DType::Q8_0);
+        let dtype = self.dtype(tensor);
         let weights = self.bench.imatrix.entries.get(tensor).map(|entry| &entry.weights[..]);
         self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
+    }
+
+    fn found(&mut self, tensor: &str, cost: f64) -> Result<(), Error> {
+        Ok(self.known.note(tensor, self.dtype(tensor), cost)?)
     }
 
     fn progress(&mut self, done: usize, _: usize) -> bool {
