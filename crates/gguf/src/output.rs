@@ -14,6 +14,7 @@ use std::{
 
 use bytes::copy_range;
 pub(crate) use bytes::{read_exact_at, write_all_at};
+use locked::Unlocking;
 pub use locked::{LockedFile, Share, hidden_path, is_alive, this_process};
 pub use space::check_space;
 
@@ -36,7 +37,7 @@ pub struct Output {
     temporary_path: PathBuf,
     /// Lets a signal handler remove the temporary file.
     known: Option<Held>,
-    file: fs::File,
+    file: Unlocking,
     len: u64,
     force: bool,
     fate: Fate,
@@ -90,7 +91,7 @@ impl Output {
             target,
             known: know_temporary_file(&temporary_path),
             temporary_path,
-            file,
+            file: Unlocking(file),
             len,
             force,
             fate: Fate::Removed,
@@ -138,7 +139,7 @@ impl Output {
             target: final_path.to_owned(),
             temporary_path: final_path.to_owned(),
             known: None,
-            file,
+            file: Unlocking(file),
             len,
             force: false,
             fate: Fate::InPlace { replaced: true },

@@ -20,6 +20,28 @@ pub enum Share {
     Parts,
 }
 
+/// An open file whose lock, where it has one, ends when this goes.
+///
+/// `flock` alone ends with the last descriptor, and a child process that another thread is about to start has all
+/// descriptors of this process until it runs its own program.
+#[derive(Debug)]
+pub(super) struct Unlocking(pub(super) fs::File);
+
+impl std::ops::Deref for Unlocking {
+    type Target = fs::File;
+
+    fn deref(&self) -> &fs::File {
+        &self.0
+    }
+}
+
+impl Drop for Unlocking {
+    fn drop(&mut self) {
+        // A file without a lock, or on a file system without locks, has nothing to end.
+        let _unlocked = self.0.unlock();
+    }
+}
+
 /// A file that is open, locked, and there after a crash.
 ///
 /// The lock (`flock`) ends with the process, however that ends, so that a lock which can be taken means that nobody is
@@ -27,7 +49,7 @@ pub enum Share {
 #[derive(Debug)]
 pub struct LockedFile {
     path: PathBuf,
-    file: fs::File,
+    file: Unlocking,
     is_sure: bool,
     _known: Option<Held>,
 }
@@ -67,7 +89,12 @@ impl LockedFile {
             // Whoever had it may have renamed or removed it between the opening and the lock.
             if is_at(&file, path) {
                 let known = know_resumable_file(path);
-                return Ok(LockedFile { path: path.to_owned(), file, is_sure, _known: known });
+                return Ok(LockedFile {
+                    path: path.to_owned(),
+                    file: Unlocking(file),
+                    is_sure,
+                    _known: known,
+                });
             }
         }
     }
@@ -87,7 +114,7 @@ impl LockedFile {
         self.is_sure
     }
 
-    pub(super) fn into_file(self) -> (fs::File, Option<Held>) {
+    pub(super) fn into_file(self) -> (Unlocking, Option<Held>) {
         (self.file, self._known)
     }
 }

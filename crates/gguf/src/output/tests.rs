@@ -208,6 +208,18 @@ fn what_was_claimed_stays_until_it_is_finished_or_discarded() {
 }
 
 #[test]
+fn a_lock_ends_with_its_output_though_a_starting_child_has_the_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let claim = || Output::claim(&folder.path().join("x.gguf"), 3, false, Claim::GoOn);
+    let output = claim().unwrap();
+    // The same open file under a second descriptor, as a child has it between `fork` and `exec`.
+    let of_a_child = output.file.try_clone().unwrap();
+    drop(output);
+    claim().unwrap();
+    drop(of_a_child);
+}
+
+#[test]
 fn a_name_that_was_given_can_be_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
