@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gguf::Advice;
 use quant::Level;
 use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
 use tensor::DType;
@@ -250,6 +251,8 @@ impl Refiner {
         };
         let outs = blocks.par_chunks_mut((rows_per_matrix * out_bytes).max(1));
         self.pool.install(|| matrices.zip(outs).enumerate().try_for_each(encode)).map_err(named)?;
+        // Whoever runs the base has it in memory already.
+        file.advise(info, Advice::DoneWith);
         Ok(Replacement { dtype, blocks })
     }
 
@@ -445,6 +448,7 @@ impl Refiner {
             let stored = file.endian().to_little(info.dtype, &bytes[row * row_bytes..(row + 1) * row_bytes]);
             quant::decode(info.dtype, rows.level, &stored, out).map_err(named)?;
         }
+        file.advise(info, Advice::DoneWith);
         let blocks = self.encode(&values, n_columns, rows).map_err(|error| match error {
             Error::Codec(error) => named(error),
             error => error,
