@@ -88,8 +88,8 @@ impl Prober for Files<'_> {
         Ok(replacement(&self.others[at], tensor))
     }
 
-    fn found(&mut self, tensor: &str, cost: f64) -> Result<(), Error> {
-        self.found.insert(tensor.to_owned(), cost);
+    fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), Error> {
+        self.found.insert(tensors.join(", "), cost);
         Ok(())
     }
 
@@ -102,24 +102,35 @@ impl Prober for Files<'_> {
 #[test]
 fn probes_measure_what_files_measure() {
     let (_sandbox, base, others) = models("bf16", Activations::F32);
-    let tensors: Vec<String> = REPLACED.iter().map(|name| (*name).to_owned()).collect();
+    let mut probes: Vec<Vec<String>> = REPLACED.iter().map(|name| vec![(*name).to_owned()]).collect();
+    let together = REPLACED[1..].join(", ");
+    probes.push(REPLACED[1..].iter().map(|name| (*name).to_owned()).collect());
     // Chats are windows of any length.
     let uneven =
         [&windows()[0][..], &windows()[1][..1], &windows()[2][..23], &windows()[1]].map(<[u32]>::to_vec);
     for windows in [windows(), uneven.to_vec()] {
         let mut files = Files { others: &others, found: BTreeMap::new(), told: Vec::new(), most: usize::MAX };
-        probe(&base, &windows, &tensors, &mut files).unwrap();
-        assert_eq!(files.told, [(1, 3), (2, 3), (3, 3)]);
+        probe(&base, &windows, &probes, &mut files).unwrap();
+        assert_eq!(files.told, [(1, 4), (2, 4), (3, 4), (4, 4)]);
         let n_vocab = base.n_vocab();
         let of_base = logits(&base, &windows);
         // The second half of every window.
         let places = windows.iter().flat_map(|window| (0..window.len()).map(|at| at >= window.len() / 2));
         let rows: Vec<usize> =
             places.enumerate().filter(|(_, is_second)| *is_second).map(|(row, _)| row).collect();
-        assert_eq!(files.found.len(), 3);
-        for (tensor, other) in REPLACED.iter().zip(&others) {
-            let found = files.found[*tensor];
-            let of_other = logits(other, &windows);
+        assert_eq!(files.found.len(), 4);
+        let of_all = |at: &[usize]| {
+            for (tensor, other) in at.iter().map(|at| (REPLACED[*at], &others[*at])) {
+                let Replacement { dtype, blocks } = replacement(other, tensor);
+                base.replace(tensor, dtype, blocks).unwrap();
+            }
+            let found = logits(&base, &windows);
+            base.restore();
+            found
+        };
+        let singles = REPLACED.iter().zip(&others).map(|(name, other)| (*name, logits(other, &windows)));
+        for (tensor, of_other) in singles.chain([(&together[..], of_all(&[1, 2]))]) {
+            let found = files.found[tensor];
             let row = |all: &[f32], row: usize| all[row * n_vocab..(row + 1) * n_vocab].to_vec();
             let kl = |at: &usize| compare_logits(&row(&of_base, *at), &row(&of_other, *at), 0, 1).kl;
             let expected = rows.iter().map(kl).sum::<f64>() / rows.len() as f64;
@@ -128,11 +139,11 @@ fn probes_measure_what_files_measure() {
         }
     }
     let mut stopped = Files { others: &others, found: BTreeMap::new(), told: Vec::new(), most: 1 };
-    let ended = probe(&base, &windows(), &tensors, &mut stopped);
+    let ended = probe(&base, &windows(), &probes, &mut stopped);
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
     assert_eq!(stopped.found.len(), 1, "what was found before is told");
     for nothing in [vec![], vec![windows()[0].clone(), vec![]]] {
-        let ended = probe(&base, &nothing, &tensors, &mut stopped);
+        let ended = probe(&base, &nothing, &probes, &mut stopped);
         assert!(matches!(ended, Err(Error::NoTokens)), "{ended:?}");
     }
 }

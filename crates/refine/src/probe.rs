@@ -1,4 +1,4 @@
-//! What each matrix alone costs: the divergence of the model from itself with that matrix as a type makes it.
+//! What each matrix alone costs, or a few together: the divergence of the model from itself with them as a type makes them.
 //!
 //! The text runs a step at a time. What a matrix changes lies behind its step, so its probe begins with what the base left there:
 //! the mean over all layers is half of a run. The predictions of the base are kept for as many positions as fit into
@@ -32,13 +32,13 @@ pub trait Prober {
     /// Any, which ends the run.
     fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error>;
 
-    /// What a matrix costs, as soon as it is known.
+    /// What the matrices of a probe cost together, as soon as it is known.
     ///
     /// # Errors
     /// Any, which ends the run.
-    fn found(&mut self, tensor: &str, cost: f64) -> Result<(), Error>;
+    fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), Error>;
 
-    /// `done` of `of` matrices are probed. False ends the run.
+    /// `done` of `of` probes are made. False ends the run.
     fn progress(&mut self, done: usize, of: usize) -> bool;
 }
 
@@ -53,18 +53,19 @@ struct Batch<'a> {
     between: Between,
 }
 
-/// Measures the mean divergence, in nats, that each of `tensors` makes over the second halves of windows; `prober` is told of each.
+/// Measures the mean divergence, in nats, that the matrices of each of `probes` make together over the second halves of windows;
+/// `prober` is told of each.
 ///
 /// # Errors
 /// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and what `prober` fails with.
 pub fn probe(
     model: &Model,
     windows: &[Vec<u32>],
-    tensors: &[String],
+    probes: &[Vec<String>],
     prober: &mut dyn Prober,
 ) -> Result<(), Error> {
     model.need_next_token()?;
-    if tensors.is_empty() {
+    if probes.is_empty() {
         return Ok(());
     }
     let steps = Steps::new(model)?;
@@ -72,18 +73,22 @@ pub fn probe(
     for batch in &mut batches {
         batch.base = logits(&steps, model, batch, 0)?;
     }
-    let at = |tensor: &str| step_of(model, tensor, steps.n_steps());
+    let step_of = |tensor: &String| step_of(model, tensor, steps.n_steps());
+    let at = |tensors: &[String]| tensors.iter().map(step_of).min().unwrap_or(0);
     let mut n_done = 0;
     // One step more than there are: behind the last one only the output matrix is left.
     for step in 0..=steps.n_steps() {
-        for tensor in tensors.iter().filter(|tensor| at(tensor) == step) {
-            let Replacement { dtype, blocks } = prober.replacement(tensor)?;
-            model.replace(tensor, dtype, blocks)?;
-            let measured = divergence(&steps, model, &batches, step);
+        for tensors in probes.iter().filter(|tensors| at(tensors) == step) {
+            let mut replace = |tensor: &String| -> Result<(), Error> {
+                let Replacement { dtype, blocks } = prober.replacement(tensor)?;
+                Ok(model.replace(tensor, dtype, blocks)?)
+            };
+            let replaced = tensors.iter().try_for_each(&mut replace);
+            let measured = replaced.and_then(|()| divergence(&steps, model, &batches, step));
             model.restore();
-            prober.found(tensor, measured?)?;
+            prober.found(tensors, measured?)?;
             n_done += 1;
-            if !prober.progress(n_done, tensors.len()) {
+            if !prober.progress(n_done, probes.len()) {
                 return Err(Error::Interrupted);
             }
         }

@@ -309,6 +309,11 @@ impl Refiner {
         Ok(None)
     }
 
+    /// Lets go of what rows of the last matrices share: some hundreds of megabytes of wide ones. Rows that still come have it made anew.
+    pub fn release(&self) {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// What became of the matrices so far, by tensor and expert.
     pub fn outcomes(&self) -> Vec<Outcome> {
         let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -242,6 +242,7 @@ impl Calibration {
         let gain = match stock {
             None => None,
             Some(stock) => {
+                self.encoder.refiner.release();
                 let base = open(&self.base, self.n_threads)?;
                 let others = [open(stock, self.n_threads)?, open(path, self.n_threads)?];
                 Some(verify::compare(&base, &self.base, &others, &self.verify, ui)?)

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The version of what decides about what probes find.
-const PROBES: &str = "probes1";
+const PROBES: &str = "probes2";
 
 /// Bits a weight that the type of a probe has about.
 const PROBED_BITS: f64 = 4.5;
@@ -41,6 +41,11 @@ const PROBED_BITS: f64 = 4.5;
 /// them apart.
 const PROBE_TOKENS: usize = WINDOW;
 const PROBE_WINDOW: usize = WINDOW / 2;
+
+/// Matrices that are multiplied with the same vector, and whose products meet in one product: what is lost in them weighs about the
+/// same, so that they are probed together and each is taken for half of it.
+const TOGETHER: &[(&str, &str)] =
+    &[("attn_q.", "attn_k."), ("ffn_gate.", "ffn_up."), ("ffn_gate_exps.", "ffn_up_exps.")];
 
 /// What rounding by moments leaves of the divergence that codecs make, about (`docs/quality.md`).
 const REFINED: f64 = 0.6;
@@ -446,10 +451,13 @@ fn costs(
     let (folder, of) = bench.kept;
     let known = Probed::open(folder, format!("{PROBES}, {PROBE_TOKENS} by {PROBE_WINDOW} tokens\n{of}"));
     let names = || candidates.iter().map(|it| it.facts.name);
-    let is_new = |(name, dtype): &(&str, &DType)| known.cost(name, **dtype).is_none();
-    let new: Vec<String> = names().zip(types).filter(is_new).map(|(name, _)| name.to_owned()).collect();
-    let line = ProgressLine::new("matrices", new.len());
-    let mut prober = Stock { bench, types: names().zip(types.iter().copied()).collect(), known, line, ui };
+    let types: BTreeMap<&str, DType> = names().zip(types.iter().copied()).collect();
+    let is_new = |name: &String| types.get(&name[..]).is_none_or(|dtype| known.cost(name, *dtype).is_none());
+    let mut new = together(names());
+    // Where a run was stopped between two that are probed together, both are probed again: each is half of the same probe.
+    new.retain(|probe| probe.iter().any(is_new));
+    let line = ProgressLine::new("probes", new.len());
+    let mut prober = Stock { bench, types, known, line, ui };
     let beginnings = || bench.windows.iter().map(|window| &window[..window.len().min(PROBE_WINDOW)]);
     // As far apart in the texts as may be. Chats are short windows, of which there are more.
     let n_tokens: usize = beginnings().map(<[u32]>::len).sum();
@@ -459,8 +467,26 @@ fn costs(
         Error::Interrupted => Failure::interrupted(),
         error => failed(bench.base, error),
     })?;
-    let cost = |(name, dtype): (&str, &DType)| prober.known.cost(name, *dtype).unwrap_or(f64::NAN);
-    Ok(names().zip(types).map(cost).collect())
+    let cost = |name: &str| prober.known.cost(name, prober.dtype(name)).unwrap_or(f64::NAN);
+    Ok(names().map(cost).collect())
+}
+
+/// Probes of matrices: of each alone, but for [`TOGETHER`].
+fn together<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<String>> {
+    let mut probes: Vec<Vec<String>> = Vec::new();
+    for name in names {
+        let is_of =
+            |(a, b): &(&str, &str), other: &str| name.replace(a, b) == other.replace(a, b) && name != other;
+        let goes_with = |probe: &&mut Vec<String>| match &probe[..] {
+            [other] => TOGETHER.iter().any(|pair| is_of(pair, other)),
+            _ => false,
+        };
+        match probes.iter_mut().find(goes_with) {
+            Some(probe) => probe.push(name.to_owned()),
+            None => probes.push(vec![name.to_owned()]),
+        }
+    }
+    probes
 }
 
 /// Replaces matrices with what codecs make of them.
@@ -485,8 +511,11 @@ impl Prober for Stock<'_> {
         self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
     }
 
-    fn found(&mut self, tensor: &str, cost: f64) -> Result<(), Error> {
-        Ok(self.known.note(tensor, self.dtype(tensor), cost)?)
+    fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), Error> {
+        for tensor in tensors {
+            self.known.note(tensor, self.dtype(tensor), cost / tensors.len() as f64)?;
+        }
+        Ok(())
     }
 
     fn progress(&mut self, done: usize, _: usize) -> bool {
@@ -498,6 +527,18 @@ impl Prober for Stock<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queries_are_probed_with_keys_and_gates_with_what_they_let_through() {
+        let names =
+            ["token_embd", "blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"]
+                .map(|name| format!("{name}.weight"));
+        let probes = together(names.iter().map(String::as_str));
+        let told: Vec<String> = probes.iter().map(|probe| probe.join(" ").replace(".weight", "")).collect();
+        let expected =
+            ["token_embd", "blk.0.attn_q blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"];
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn bits() {
