@@ -3,14 +3,11 @@
 
 mod common;
 
-use std::{
-    fs,
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs;
 
-use common::{Output, Sandbox, signal, succeed};
+use common::{Output, Sandbox, succeed};
+#[cfg(unix)]
+use common::{come_so_far, finish, notes_rows, signal};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
@@ -109,18 +106,6 @@ fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 }
 
-/// Starts a run and waits until `is_there`.
-fn started(sandbox: &Sandbox, binary: &str, args: &[&str], is_there: impl Fn() -> bool) -> Child {
-    let mut child = sandbox.command(binary).args(args).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while !is_there() {
-        assert!(begun.elapsed() < Duration::from_secs(600), "it does not come so far");
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it came so far");
-        thread::sleep(Duration::from_millis(1));
-    }
-    child
-}
-
 #[cfg(unix)]
 #[test]
 fn an_interruption_says_where_statistics_are() {
@@ -130,11 +115,10 @@ fn an_interruption_says_where_statistics_are() {
     let args = [&args[..], &["--both-sides", "--calibration-tokens", "8192"]].concat();
     // A step is whole, others are not.
     let first = sandbox.path("out/.x.gguf.moments/step-00001.gguf");
-    let child = started(&sandbox, QUANTIZE, &args, || first.exists());
+    let child = come_so_far(sandbox.spawn(QUANTIZE, &args), 600, || first.exists());
     signal(&child, "INT");
-    let ended = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{stderr}");
+    let Output { code, stderr, .. } = finish(child);
+    assert_eq!(code, Some(130), "{stderr}");
     assert!(stderr.contains("`rm -r out/.x.gguf.moments` removes it"), "{stderr}");
     assert!(sandbox.path("out/.x.gguf.moments").is_dir());
 }
@@ -147,8 +131,7 @@ fn a_checkpoint_is_not_converted_again() {
     // Types of codebooks take longest: rows are noted before all are done.
     let args = [&["llama", "out/x.gguf", "-t", "iq3_xxs", "-j", "1"][..], TOKENS].concat();
     let journal = sandbox.path("out/.x.gguf.journal");
-    let has_rows = || fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\""));
-    let mut child = started(&sandbox, CONVERT, &args, has_rows);
+    let mut child = come_so_far(sandbox.spawn(CONVERT, &args), 600, || notes_rows(&journal));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());

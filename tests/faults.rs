@@ -12,10 +12,9 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
 };
 
-use common::{Output, Sandbox, sandbox_of_weights as sandbox, signal};
+use common::{Output, Sandbox, come_so_far, finish, notes_rows, sandbox_of_weights as sandbox, signal};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 
@@ -60,24 +59,15 @@ impl Drop for Mount {
 
 /// Runs until rows are noted, and holds.
 fn held_with_rows(sandbox: &Sandbox) -> Child {
-    let mut command = sandbox.command(CONVERT);
-    let mut child = command.args(SLOW).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
     let journal = sandbox.path("out/.x.gguf.journal");
-    while !fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\"")) {
-        assert!(begun.elapsed() < Duration::from_secs(120), "no rows are noted");
-        assert!(child.try_wait().unwrap().is_none(), "ended before rows were noted");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let child = come_so_far(sandbox.spawn(CONVERT, SLOW), 120, || notes_rows(&journal));
     signal(&child, "STOP");
     child
 }
 
-fn finish(child: Child) -> Output {
+fn go_on(child: Child) -> Output {
     signal(&child, "CONT");
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    finish(child)
 }
 
 /// The file that [`SLOW`] makes.
@@ -124,7 +114,7 @@ fn a_disk_that_fills_up_on_the_way_is_an_error_that_can_be_mended() {
     let mut dd = Command::new("dd");
     dd.args(["if=/dev/zero", "of=out/filler", "bs=1024"]).current_dir(sandbox.path("")).stderr(Stdio::null());
     assert!(!dd.status().unwrap().success(), "the disk is not full");
-    let ran = finish(child);
+    let ran = go_on(child);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(
         ran.stderr.starts_with("error: ") && ran.stderr.contains("No space left on device"),
@@ -225,7 +215,7 @@ fn folders_that_vanish_are_errors() {
     let sandbox = sandbox();
     let child = held_with_rows(&sandbox);
     fs::remove_dir_all(sandbox.path("out")).unwrap();
-    let ran = finish(child);
+    let ran = go_on(child);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: out/x.gguf: cannot "), "{}", ran.stderr);
     assert!(!sandbox.path("out").exists());
@@ -233,7 +223,7 @@ fn folders_that_vanish_are_errors() {
     fs::create_dir(sandbox.path("out")).unwrap();
     let child = held_with_rows(&sandbox);
     fs::rename(sandbox.path("tiny"), sandbox.path("away")).unwrap();
-    let ran = finish(child);
+    let ran = go_on(child);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     let line = "error: tiny/model.safetensors: changed while it was read: ";
     assert!(ran.stderr.starts_with(line), "{}", ran.stderr);
@@ -250,7 +240,7 @@ fn a_source_that_is_cut_leaves_nothing_to_go_on_with() {
         .unwrap()
         .set_len(8192)
         .unwrap();
-    let ran = finish(child);
+    let ran = go_on(child);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: tiny/model.safetensors: "), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());

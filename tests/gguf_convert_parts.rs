@@ -8,12 +8,12 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    process::{Child, Stdio},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Output, Sandbox, sandbox_of_weights as sandbox, signal, succeed};
+use common::{Sandbox, finish, notes_rows, sandbox_of_weights as sandbox, signal, succeed};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -25,30 +25,18 @@ fn fail(sandbox: &Sandbox, args: &[&str], says: &str) {
     assert!(!sandbox.path("out/x.gguf").exists(), "{args:?}");
 }
 
-fn spawn(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Child {
-    let mut command = sandbox.command(binary);
-    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-fn finish(child: Child) -> Output {
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-}
-
 /// A worker that has noted rows in its journal and then stands still, however busy the machine is: one that was done before it could
 /// be stopped is begun anew, without what it left.
 fn stopped_at_work(sandbox: &Sandbox, args: &[&str], journal: &Path) -> Child {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(300) {
-        let mut worker = spawn(sandbox, CONVERT, args);
-        let notes = |what: &str| fs::read_to_string(journal).is_ok_and(|text| text.contains(what));
-        while worker.try_wait().unwrap().is_none() && !notes("\"done\"") {
+        let mut worker = sandbox.spawn(CONVERT, args);
+        while worker.try_wait().unwrap().is_none() && !notes_rows(journal) {
             thread::sleep(Duration::from_millis(1));
         }
         if worker.try_wait().unwrap().is_none() {
             signal(&worker, "STOP");
-            if !notes("\"whole\"") {
+            if !fs::read_to_string(journal).is_ok_and(|text| text.contains("\"whole\"")) {
                 return worker;
             }
             signal(&worker, "CONT");
@@ -94,7 +82,7 @@ fn two_workers_at_once_make_the_files_of_one_run() {
             let part = |number| {
                 let part = format!("{number}/{count}");
                 let own: &[&str] = if own { &["--part-files"] } else { &[] };
-                spawn(&sandbox, binary, &[&["--plan", "plan.json", "--part", &part, "-j", "1"], own].concat())
+                sandbox.spawn(binary, &[&["--plan", "plan.json", "--part", &part, "-j", "1"], own].concat())
             };
             // Both at the same time.
             let workers: Vec<Child> = (1..=count).map(part).collect();

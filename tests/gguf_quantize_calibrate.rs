@@ -202,25 +202,13 @@ fn what_is_refused_and_what_is_warned_of() {
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
-    use std::{
-        process::Stdio,
-        thread,
-        time::{Duration, Instant},
-    };
-
     let sandbox = Sandbox::with_base_and_text();
     // Types of codebooks take longest: rows are noted before all are done.
     let args = ["base.gguf", "out/x.gguf", "iq3_xxs", "-q", "-j", "1", "--no-verify", "--statistics", "kept"];
     let args = [&args[..], &["--keep-types"], TOKENS].concat();
     let journal = sandbox.path("out/.x.gguf.journal");
-    let mut child = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
-    let mut child = child.args(&args).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while !fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\"")) {
-        assert!(begun.elapsed() < Duration::from_secs(600), "no rows are noted");
-        assert!(child.try_wait().unwrap().is_none(), "ended before rows were noted");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let child = sandbox.spawn(env!("CARGO_BIN_EXE_gguf-quantize"), &args);
+    let mut child = common::come_so_far(child, 600, || common::notes_rows(&journal));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());

@@ -8,12 +8,12 @@ use std::{
     fs,
     io::{Seek, SeekFrom, Write},
     path::Path,
-    process::{Child, Stdio},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Checkpoint, Output, Sandbox, signal};
+use common::{Checkpoint, Output, Sandbox, finish, signal};
 
 /// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
 const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
@@ -26,9 +26,7 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn new(sandbox: &'a Sandbox, args: &[&str]) -> Held<'a> {
-        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
-        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut held = Held { sandbox, child: command.spawn().unwrap() };
+        let mut held = Held { sandbox, child: sandbox.spawn(env!("CARGO_BIN_EXE_gguf-convert"), args) };
         let begun = Instant::now();
         // Names alone: digests of what is being written would take longer than the rest of the work.
         let is_begun = || {
@@ -45,13 +43,9 @@ impl<'a> Held<'a> {
 
     fn finish(self) -> Output {
         signal(&self.child, "CONT");
-        let output = self.child.wait_with_output().unwrap();
+        let output = finish(self.child);
         assert!(self.sandbox.path("tiny/model.safetensors").exists());
-        Output {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        output
     }
 }
 

@@ -14,40 +14,20 @@ mod hub_server;
 use std::{
     collections::BTreeMap,
     fs,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use common::{Numbers, Output, Sandbox, sandbox_of_weights as sandbox, signal};
+use common::{Numbers, Sandbox, come_so_far, finish, notes_rows, sandbox_of_weights as sandbox, signal};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
-fn finish(child: Child) -> Output {
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-}
-
-fn spawn(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Child {
-    sandbox.command(binary).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
 /// Runs until rows are noted, and kills. The leftovers are those of `out/x.gguf`.
 fn kill_with_rows(sandbox: &Sandbox, args: &[&str]) {
     let journal = sandbox.path("out/.x.gguf.journal");
-    let mut child = spawn(sandbox, CONVERT, args);
-    let begun = Instant::now();
-    while !fs::read_to_string(&journal).is_ok_and(|text| text.contains("\"done\"")) {
-        assert!(begun.elapsed() < Duration::from_secs(120), "no rows are noted");
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "ended before rows were noted: {}",
-            finish(child).stderr
-        );
-        thread::sleep(Duration::from_millis(1));
-    }
+    let mut child = come_so_far(sandbox.spawn(CONVERT, args), 120, || notes_rows(&journal));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
@@ -302,7 +282,7 @@ fn rows_are_compared_before_they_are_relied_on() {
 fn the_second_of_two_runs_says_who_has_the_output() {
     let sandbox = sandbox();
     let several = ["tiny", "out/{ftype}.gguf", "-t", "iq3_s,q8_0", "-j", "1", "-q"];
-    let mut first = spawn(&sandbox, CONVERT, &several);
+    let mut first = sandbox.spawn(CONVERT, &several);
     let begun = Instant::now();
     while !sandbox.path("out/.q8_0.gguf.partial").exists() {
         assert!(begun.elapsed() < Duration::from_secs(60) && first.try_wait().unwrap().is_none());

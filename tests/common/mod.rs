@@ -8,6 +8,8 @@ use std::{
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value as Json;
@@ -37,6 +39,31 @@ pub fn succeed(ran: Output) -> Output {
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.unwrap().success(), "kill -{name}");
+}
+
+/// What a running program gave, once it has ended.
+pub fn finish(child: Child) -> Output {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// A running program that has come so far, which takes so many seconds at most.
+pub fn come_so_far(mut child: Child, seconds: u64, is_there: impl Fn() -> bool) -> Child {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(seconds), "it does not come so far");
+        if child.try_wait().unwrap().is_some() {
+            panic!("it ended before it came so far: {}", finish(child).stderr);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+/// Whether a journal notes rows.
+pub fn notes_rows(journal: &Path) -> bool {
+    fs::read_to_string(journal).is_ok_and(|text| text.contains("\"done\""))
 }
 
 /// Failed, with this to say.
@@ -118,12 +145,12 @@ impl Sandbox {
     }
 
     pub fn run(&self, binary: &str, args: &[&str]) -> Output {
-        let output = self.command(binary).args(args).output().unwrap();
-        Output {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        finish(self.spawn(binary, args))
+    }
+
+    /// Starts a binary here; [`finish`] says what it gave.
+    pub fn spawn(&self, binary: &str, args: &[&str]) -> Child {
+        self.command(binary).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     pub fn convert(&self, args: &[&str]) -> Output {
