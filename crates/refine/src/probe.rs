@@ -73,12 +73,13 @@ pub fn probe(
     for batch in &mut batches {
         batch.base = logits(&steps, model, batch, 0)?;
     }
-    let step_of = |tensor: &String| step_of(model, tensor, steps.n_steps());
-    let at = |tensors: &[String]| tensors.iter().map(step_of).min().unwrap_or(0);
+    let step_of = steps_of(model, steps.n_steps());
+    let begins = |tensors: &Vec<String>| tensors.iter().map(|it| step_of(it)).min().unwrap_or(0);
+    let begins: Vec<usize> = probes.iter().map(begins).collect();
     let mut n_done = 0;
     // One step more than there are: behind the last one only the output matrix is left.
     for step in 0..=steps.n_steps() {
-        for tensors in probes.iter().filter(|tensors| at(tensors) == step) {
+        for (tensors, _) in probes.iter().zip(&begins).filter(|(_, begins)| **begins == step) {
             let mut replace = |tensor: &String| -> Result<(), Error> {
                 let Replacement { dtype, blocks } = prober.replacement(tensor)?;
                 Ok(model.replace(tensor, dtype, blocks)?)
@@ -101,15 +102,14 @@ pub fn probe(
 }
 
 /// The step that a tensor takes part in first. What belongs to no layer counts from the beginning, but for the output matrix.
-fn step_of(model: &Model, tensor: &str, n_steps: usize) -> usize {
+fn steps_of(model: &Model, n_steps: usize) -> impl Fn(&str) -> usize {
     let layer_of = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
     let layers = model.file().tensors().filter_map(|(_, info)| layer_of(&info.name));
     let n_layers = layers.max().map_or(0, |last| last + 1);
     // Before the layers and behind them there is a step each, where a graph is cut; else there is one.
-    if n_steps != n_layers + 2 {
-        return 0;
-    }
-    match layer_of(tensor) {
+    let is_cut = n_steps == n_layers + 2;
+    move |tensor| match layer_of(tensor) {
+        _ if !is_cut => 0,
         Some(layer) => layer + 1,
         None if tensor == "output.weight" => n_steps,
         None => 0,

@@ -275,9 +275,12 @@ impl Refiner {
         let known = self.first_moments(tensor, n_matrices, n_columns)?;
         let matrix = known.as_ref().map_or(0, |(matrix, _)| *matrix);
         let weights = weights.map(|all| weights_of(all, matrix as usize, n_columns));
+        let named = |error| Error::At { tensor: tensor.to_owned(), error: Box::new(error) };
+        let sampled = sampled(matrix, rows_per_matrix);
+        let values = self.decoded(tensor, &sampled, n_columns, level).map_err(named)?;
         let error = |dtype: &DType| {
-            let rows = StockRows { tensor, dtype: *dtype, rows: 0..0, values: &[], weights, level };
-            let Sample { values, blocks } = self.sample(&rows, matrix, rows_per_matrix, n_columns)?;
+            let rows = StockRows { tensor, dtype: *dtype, rows: 0..0, values: &values, weights, level };
+            let blocks = self.encode(&values, n_columns, &rows).map_err(named)?;
             match &known {
                 Some((_, fit)) => output_error(fit, *dtype, &values, &blocks, n_columns),
                 None => square_error(*dtype, level, &values, &blocks),
@@ -375,7 +378,9 @@ impl Refiner {
                 return Err(Error::MomentsDiffer { tensor, expected: n_columns, found });
             }
         }
-        let Sample { values, blocks } = self.sample(rows, expert, rows_per_matrix, n_columns)?;
+        let sampled = sampled(expert, rows_per_matrix);
+        let values = self.decoded(rows.tensor, &sampled, n_columns, rows.level).map_err(named)?;
+        let blocks = self.encode(&values, n_columns, rows).map_err(named)?;
         let chosen = choose(&fit, &held, rows.dtype, &values, &blocks, &self.candidates);
         match chosen {
             // Whatever is in columns that nothing ever came into, nothing comes out.
@@ -430,36 +435,33 @@ impl Refiner {
         Ok(blocks)
     }
 
-    /// Some rows of a matrix, and what the codec makes of them.
-    fn sample(
+    /// Rows of a tensor, counted over all matrices of a stack: (wanted, n_columns).
+    fn decoded(
         &self,
-        rows: &StockRows<'_>,
-        expert: u64,
-        rows_per_matrix: u64,
+        tensor: &str,
+        wanted: &[u64],
         n_columns: usize,
-    ) -> Result<Sample, Error> {
-        let Some((file, info)) = self.base.tensor(rows.tensor) else { return Ok(Sample::default()) };
-        let named = |error: quant::CodecError| Error::At {
-            tensor: rows.tensor.to_owned(),
-            error: Box::new(error.into()),
-        };
+        level: Level,
+    ) -> Result<Vec<f32>, Error> {
+        let (file, info) = self.tensor(tensor)?;
         let bytes = file.data(info)?;
-        let n_all = info.shape.n_elems() / info.shape.row_elems().max(1);
-        let row_bytes = bytes.len() / (n_all as usize).max(1);
-        let n_rows = rows_per_matrix.min(SAMPLE_ROWS);
-        let mut values = vec![0.0; n_rows as usize * n_columns];
-        for (index, out) in (0..n_rows).zip(values.chunks_exact_mut(n_columns.max(1))) {
-            let row = (expert * rows_per_matrix + index * rows_per_matrix / n_rows) as usize;
-            let stored = file.endian().to_little(info.dtype, &bytes[row * row_bytes..(row + 1) * row_bytes]);
-            quant::decode(info.dtype, rows.level, &stored, out).map_err(named)?;
+        let n_rows = info.shape.n_elems() / info.shape.row_elems().max(1);
+        let row_bytes = bytes.len() / (n_rows as usize).max(1);
+        let mut values = vec![0.0; wanted.len() * n_columns];
+        for (row, out) in wanted.iter().zip(values.chunks_exact_mut(n_columns.max(1))) {
+            let at = *row as usize * row_bytes;
+            let stored = file.endian().to_little(info.dtype, &bytes[at..at + row_bytes]);
+            quant::decode(info.dtype, level, &stored, out)?;
         }
         file.advise(info, Advice::DoneWith);
-        let blocks = self.encode(&values, n_columns, rows).map_err(|error| match error {
-            Error::Codec(error) => named(error),
-            error => error,
-        })?;
-        Ok(Sample { values, blocks })
+        Ok(values)
     }
+}
+
+/// The rows of a matrix of a stack that decide how it is rounded.
+fn sampled(matrix: u64, rows_per_matrix: u64) -> Vec<u64> {
+    let n_rows = rows_per_matrix.min(SAMPLE_ROWS);
+    (0..n_rows).map(|index| matrix * rows_per_matrix + index * rows_per_matrix / n_rows).collect()
 }
 
 /// The importance weights of one matrix among those of a stack, or the only ones.
@@ -474,15 +476,6 @@ fn square_error(dtype: DType, level: Level, values: &[f32], blocks: &[u8]) -> Re
     quant::decode(dtype, level, blocks, &mut found)?;
     let square = |(value, found): (&f32, &f32)| (f64::from(*value) - f64::from(*found)).powi(2);
     Ok(values.iter().zip(&found).map(square).sum())
-}
-
-/// Rows of a matrix.
-#[derive(Default)]
-struct Sample {
-    /// (n_rows, n_columns).
-    values: Vec<f32>,
-    /// What the codec makes of them.
-    blocks: Vec<u8>,
 }
 
 fn add(counter: &AtomicU64, began: Instant) {

@@ -75,7 +75,13 @@ impl Refiner {
         // Rows that are spread evenly, as if the matrix had no others.
         let n_sampled = n_rows.min(SAMPLE_ROWS);
         let sampled: Vec<usize> = (0..n_sampled).map(|index| index * n_rows / n_sampled).collect();
-        let (values, mut one) = self.encoded(rows, &sampled, n_columns)?;
+        let encoded = |wanted: &[usize]| -> Result<(Vec<f32>, Vec<u8>), Error> {
+            let wanted: Vec<u64> = wanted.iter().map(|row| *row as u64).collect();
+            let values = self.decoded(rows.tensor, &wanted, n_columns, rows.level)?;
+            let blocks = self.encode(&values, n_columns, rows)?;
+            Ok((values, blocks))
+        };
+        let (values, mut one) = encoded(&sampled)?;
         Rounding::for_type(&fit, &options, dtype)?.refine(dtype, &values, &mut one)?;
         let mut both = one.clone();
         let (fit_part, held_part) = (part_of(&fit_outputs, &sampled), part_of(&held_outputs, &sampled));
@@ -98,29 +104,10 @@ impl Refiner {
         inputs.add(&held);
         outputs.add(&held_outputs);
         drop((held, held_outputs));
-        let (values, mut blocks) = self.encoded(rows, &(0..n_rows).collect::<Vec<_>>(), n_columns)?;
+        let (values, mut blocks) = encoded(&(0..n_rows).collect::<Vec<_>>())?;
         Rounding::for_type(&inputs, &options, dtype)?.refine(dtype, &values, &mut blocks)?;
         BothSides::new(&inputs, &outputs, &options)?.refine(dtype, &values, &mut blocks)?;
         Ok(Some(Rounded { options, held_out, blocks }))
-    }
-
-    /// Some rows of a tensor of one matrix, and what the codec makes of them.
-    fn encoded(
-        &self,
-        rows: &StockRows<'_>,
-        wanted: &[usize],
-        n_columns: usize,
-    ) -> Result<(Vec<f32>, Vec<u8>), Error> {
-        let (file, info) = self.tensor(rows.tensor)?;
-        let bytes = file.data(info)?;
-        let row_bytes = bytes.len() / (info.shape.dim(1).max(1) as usize);
-        let mut values = vec![0.0; wanted.len() * n_columns];
-        for (row, out) in wanted.iter().zip(values.chunks_exact_mut(n_columns.max(1))) {
-            let stored = file.endian().to_little(info.dtype, &bytes[row * row_bytes..(row + 1) * row_bytes]);
-            quant::decode(info.dtype, rows.level, &stored, out)?;
-        }
-        let blocks = self.encode(&values, n_columns, rows)?;
-        Ok((values, blocks))
     }
 }
 

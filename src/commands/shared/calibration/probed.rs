@@ -45,12 +45,15 @@ impl Probed {
             .filter(|nats| nats.is_finite() && *nats >= 0.0)
     }
 
-    /// Keeps what was found.
+    /// Keeps what was found of each tensor of a probe.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn note(&mut self, tensor: &str, dtype: DType, nats: f64) -> Result<(), gguf::Error> {
-        self.found.nats.entry(tensor.to_owned()).or_default().insert(dtype.name().to_owned(), nats);
+    pub fn note(&mut self, tensors: &[(&str, DType)], nats: f64) -> Result<(), gguf::Error> {
+        for (tensor, dtype) in tensors {
+            let of_tensor = self.found.nats.entry((*tensor).to_owned()).or_default();
+            of_tensor.insert(dtype.name().to_owned(), nats);
+        }
         let text = serde_json::to_vec(&self.found).map_err(std::io::Error::from);
         let text = text.map_err(|source| gguf::Error::Io {
             action: "write",
@@ -73,13 +76,13 @@ mod tests {
         let mut probed = open("this");
         assert_eq!(probed.cost("a", DType::Q4_K), None);
         // No decimal of a few digits.
-        probed.note("a", DType::Q4_K, 0.1 + 0.2).unwrap();
-        probed.note("a", DType::Q4_0, 2.0).unwrap();
+        probed.note(&[("a", DType::Q4_K)], 0.1 + 0.2).unwrap();
+        probed.note(&[("a", DType::Q4_0)], 2.0).unwrap();
         let again = open("this");
         assert_eq!(again.cost("a", DType::Q4_K), Some(0.1 + 0.2));
         assert_eq!((again.cost("a", DType::Q4_0), again.cost("a", DType::Q5_0)), (Some(2.0), None));
         assert_eq!(open("that").cost("a", DType::Q4_K), None);
-        probed.note("b", DType::Q4_K, -1.0).unwrap();
+        probed.note(&[("b", DType::Q4_K)], -1.0).unwrap();
         assert_eq!(open("this").cost("b", DType::Q4_K), None);
         fs::write(folder.path().join("probes.json"), "{\"of\":\"this\"").unwrap();
         assert_eq!(open("this").cost("a", DType::Q4_K), None);

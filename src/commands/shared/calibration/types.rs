@@ -440,7 +440,7 @@ fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(
     Ok((items, of_recipe))
 }
 
-/// What the model with one matrix replaced by its type diverges from itself, for each of `candidates`: as an earlier run found it, or
+/// What the model with a matrix replaced by its type diverges from itself, for each of `candidates`: as an earlier run found it, or
 /// measured now.
 fn costs(
     candidates: &[Candidate<'_>],
@@ -452,10 +452,8 @@ fn costs(
     let known = Probed::open(folder, format!("{PROBES}, {PROBE_TOKENS} by {PROBE_WINDOW} tokens\n{of}"));
     let names = || candidates.iter().map(|it| it.facts.name);
     let types: BTreeMap<&str, DType> = names().zip(types.iter().copied()).collect();
-    let is_new = |name: &String| types.get(&name[..]).is_none_or(|dtype| known.cost(name, *dtype).is_none());
     let mut new = together(names());
-    // Where a run was stopped between two that are probed together, both are probed again: each is half of the same probe.
-    new.retain(|probe| probe.iter().any(is_new));
+    new.retain(|probe| probe.iter().any(|name| known.cost(name, types[&name[..]]).is_none()));
     let line = ProgressLine::new("probes", new.len());
     let mut prober = Stock { bench, types, known, line, ui };
     let beginnings = || bench.windows.iter().map(|window| &window[..window.len().min(PROBE_WINDOW)]);
@@ -467,24 +465,20 @@ fn costs(
         Error::Interrupted => Failure::interrupted(),
         error => failed(bench.base, error),
     })?;
-    let cost = |name: &str| prober.known.cost(name, prober.dtype(name)).unwrap_or(f64::NAN);
+    let cost = |name: &str| prober.known.cost(name, prober.types[name]).unwrap_or(f64::NAN);
     Ok(names().map(cost).collect())
 }
 
 /// Probes of matrices: of each alone, but for [`TOGETHER`].
 fn together<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<String>> {
-    let mut probes: Vec<Vec<String>> = Vec::new();
+    let (mut probes, mut places) = (Vec::new(), BTreeMap::new());
     for name in names {
-        let is_of =
-            |(a, b): &(&str, &str), other: &str| name.replace(a, b) == other.replace(a, b) && name != other;
-        let goes_with = |probe: &&mut Vec<String>| match &probe[..] {
-            [other] => TOGETHER.iter().any(|pair| is_of(pair, other)),
-            _ => false,
-        };
-        match probes.iter_mut().find(goes_with) {
-            Some(probe) => probe.push(name.to_owned()),
-            None => probes.push(vec![name.to_owned()]),
-        }
+        // What the first of both would be called.
+        let first =
+            TOGETHER.iter().fold(name.to_owned(), |name, (first, second)| name.replace(second, first));
+        let place = *places.entry(first).or_insert(probes.len());
+        probes.resize(probes.len().max(place + 1), Vec::new());
+        probes[place].push(name.to_owned());
     }
     probes
 }
@@ -498,24 +492,16 @@ struct Stock<'a> {
     ui: &'a Ui,
 }
 
-impl Stock<'_> {
-    fn dtype(&self, tensor: &str) -> DType {
-        self.types.get(tensor).copied().unwrap_or(DType::Q8_0)
-    }
-}
-
 impl Prober for Stock<'_> {
     fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error> {
-        let dtype = self.dtype(tensor);
+        let dtype = self.types[tensor];
         let weights = self.bench.imatrix.entries.get(tensor).map(|entry| &entry.weights[..]);
         self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
     }
 
     fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), Error> {
-        for tensor in tensors {
-            self.known.note(tensor, self.dtype(tensor), cost / tensors.len() as f64)?;
-        }
-        Ok(())
+        let of_types: Vec<_> = tensors.iter().map(|tensor| (&tensor[..], self.types[&tensor[..]])).collect();
+        Ok(self.known.note(&of_types, cost / tensors.len() as f64)?)
     }
 
     fn progress(&mut self, done: usize, _: usize) -> bool {
