@@ -93,7 +93,7 @@ fn the_same_types_and_sizes_with_less_error() {
     };
     assert_eq!(keys(&ours_model), keys(&stock_model));
     let name = ours_model.get("quantize.imatrix.file").and_then(gguf::Value::as_str).unwrap();
-    assert!(name.len() == "imatrix.gguf".len() && name.starts_with("cal2-"), "{name}");
+    assert!(name.len() == "imatrix.gguf".len() && name.starts_with("cal3-"), "{name}");
     for key in ["entries_count", "chunks_count", "dataset"] {
         let key = format!("quantize.imatrix.{key}");
         assert!(ours_model.get(&key).is_some(), "{key}");
@@ -106,7 +106,7 @@ fn the_same_types_and_sizes_with_less_error() {
     let both = gguf::Model::open(&sandbox.path("both.gguf")).unwrap();
     let text = |key: &str| both.get(key).and_then(gguf::Value::as_str).map(str::to_owned);
     assert_eq!(text("quantize.imatrix.file").as_deref(), Some("imatrix.gguf"));
-    assert!(text("gguf_tools.calibration").unwrap().starts_with("cal2-"));
+    assert!(text("gguf_tools.calibration").unwrap().starts_with("cal3-"));
 
     let (code, problems, _) = verify(&sandbox, &["ours.gguf"]);
     assert_eq!((code, problems.len()), (Some(0), 0), "{problems:?}");
@@ -345,6 +345,21 @@ fn types_are_chosen_by_default_and_probed_once() {
     }
 }
 
+/// An embedding that is the output matrix too is rounded for both of its uses: what is measured counts both.
+#[test]
+fn an_embedding_that_is_the_output_matrix_is_rounded() {
+    let sandbox = Sandbox::with_golden("llama-tied");
+    succeed(sandbox.convert(&["llama-tied", "base.gguf", "-t", "bf16", "-q"]));
+    sandbox.add_text();
+    let alone = ["--keep-types", "--tensor-type", "blk=bf16", "--token-embedding-type", "q4_0"];
+    let ran = calibrated(&sandbox, &[&["base.gguf", "ours.gguf", "q4_0", "--json"][..], &alone].concat());
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let gained = &json["calibration"][0];
+    let roles = gained["roles"].as_object().unwrap();
+    assert_eq!(roles.keys().collect::<Vec<_>>(), ["token_embd"]);
+    assert!(gained["verified"]["ratio"]["value"].as_f64().unwrap() < 0.9, "{gained}");
+}
+
 /// What is predicted of token embeddings, whose input nobody knows, goes by what the types lose of their rows; a type that cannot
 /// be made without importance weights is not chosen for them.
 #[test]
@@ -491,8 +506,8 @@ fn both_sides_at_any_number_of_threads_and_level() {
         let (_, model) = header_and_data(&sandbox, name);
         model.get("quantize.imatrix.file").and_then(gguf::Value::as_str).unwrap().to_owned()
     };
-    assert!(key("out/1.gguf").starts_with("cbs2-"));
-    assert!(key("one.gguf").starts_with("cal2-"));
+    assert!(key("out/1.gguf").starts_with("cbs3-"));
+    assert!(key("one.gguf").starts_with("cal3-"));
 }
 
 #[test]

@@ -72,6 +72,14 @@ impl Gram {
         true
     }
 
+    /// Adds `share` of the mean of the diagonal to the whole diagonal.
+    pub(crate) fn add_identity(&mut self, share: f32) {
+        let n = self.n_columns;
+        let squares = (0..n).map(|column| f64::from(self.sums[column * (n + 1)])).sum::<f64>();
+        let more = (squares / n.max(1) as f64) as f32 * share;
+        (0..n).for_each(|column| self.sums[column * (n + 1)] += more);
+    }
+
     /// Columns into which nothing but zeros went.
     pub fn dead_columns(&self) -> Vec<usize> {
         // A sum of squares is zero where each of them is, or below the smallest number of f32.
@@ -96,6 +104,13 @@ mod tests {
             }
         }
         assert_eq!(Gram::from_upper(3, 0, vec![0.0; 8]), None);
+    }
+
+    #[test]
+    fn a_share_of_the_mean_goes_to_the_diagonal() {
+        let mut gram = Gram::from_sums(2, 1, vec![1.0, 0.5, 0.5, 3.0]).unwrap();
+        gram.add_identity(0.25);
+        assert_eq!(gram.sums(), [1.5, 0.5, 0.5, 3.5]);
     }
 
     #[test]

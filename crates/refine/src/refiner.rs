@@ -35,9 +35,13 @@ const KEPT: usize = 2;
 /// Rows of a matrix that decide how it is rounded, evenly spread: enough that the mean of their errors is known to a few percent.
 const SAMPLE_ROWS: u64 = 64;
 
-/// The embedding of tokens, whose rows are taken and not multiplied, is left alone, also where it is the output matrix too: what is
-/// made good for one use is not for the other.
+/// The embedding of tokens. Where it is the output matrix too, its rows are multiplied with what leaves the last layer, and taken for
+/// what enters the first, where each column counts alike.
 const EMBEDDING: &str = "token_embd.weight";
+
+/// What an error in a column counts where rows are taken, as a share of what the mean column counts where they are multiplied. Files
+/// were as good at 0.1 and at 0.5 (`docs/quality.md`).
+const EMBEDDING_SHARE: f32 = 0.2;
 
 /// Rows that a thread encodes at once.
 const PIECE_ROWS: usize = 64;
@@ -166,7 +170,9 @@ impl Refiner {
 
     /// Whether there is something to do for a tensor that becomes `dtype`.
     pub fn wants(&self, tensor: &str, dtype: DType) -> bool {
-        tensor != EMBEDDING && is_refinable(dtype) && self.base.tensor(tensor).is_some()
+        // Of rows that are taken and never multiplied nothing is known.
+        let is_multiplied = tensor != EMBEDDING || self.moments.knows(tensor);
+        is_multiplied && is_refinable(dtype) && self.base.tensor(tensor).is_some()
     }
 
     /// Changes levels in `blocks`, which the codec made of `rows`.
@@ -295,6 +301,17 @@ impl Refiner {
         Ok(self.base.tensor(name).ok_or_else(missing)?)
     }
 
+    /// The moments of what goes into a matrix, over the tokens to learn from and over those held out. Of an embedding that is the output
+    /// matrix too both uses count.
+    fn moments_of(&self, tensor: &str, index: Option<usize>) -> Result<Option<(Gram, Gram)>, Error> {
+        let mut grams = self.moments.gram(tensor, index)?;
+        if let (EMBEDDING, Some((fit, held))) = (tensor, &mut grams) {
+            fit.add_identity(EMBEDDING_SHARE);
+            held.add_identity(EMBEDDING_SHARE);
+        }
+        Ok(grams)
+    }
+
     /// The first matrix of a tensor that tokens went through, and the moments of what did.
     fn first_moments(
         &self,
@@ -304,7 +321,7 @@ impl Refiner {
     ) -> Result<Option<(u64, Gram)>, Error> {
         for matrix in 0..n_matrices {
             let index = (n_matrices > 1).then_some(matrix as usize);
-            let Some((fit, _)) = self.moments.gram(tensor, index)? else { continue };
+            let Some((fit, _)) = self.moments_of(tensor, index)? else { continue };
             if fit.n_tokens() > 0 && fit.n_columns() == n_columns {
                 return Ok(Some((matrix, fit)));
             }
@@ -364,7 +381,7 @@ impl Refiner {
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
         };
-        let grams = self.moments.gram(rows.tensor, of_stack.then_some(expert as usize))?;
+        let grams = self.moments_of(rows.tensor, of_stack.then_some(expert as usize))?;
         // Of what nothing is known nothing is said: whoever gathered has said why.
         let Some((fit, held)) = grams else { return Ok(None) };
         if fit.n_tokens() == 0 || held.n_tokens() == 0 {

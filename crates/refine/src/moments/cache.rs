@@ -112,6 +112,11 @@ impl MomentsCache {
         Ok(Some((fit, held)))
     }
 
+    /// Whether there are moments of what goes into a tensor that is no stack of matrices.
+    pub fn knows(&self, tensor: &str) -> bool {
+        self.places.contains_key(&(tensor.to_owned(), None))
+    }
+
     /// Which model they are of: its [`fingerprint`].
     pub fn model(&self) -> &str {
         &self.identity.model

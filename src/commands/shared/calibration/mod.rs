@@ -47,9 +47,9 @@ pub use self::{
 };
 
 /// The version of what decides about blocks. Another one makes others of the same text.
-const METHOD: &str = "cal2";
+const METHOD: &str = "cal3";
 /// The same with gradients, by both sides.
-const BOTH_SIDES: &str = "cbs2";
+const BOTH_SIDES: &str = "cbs3";
 /// Digits that tell one calibration from another in a file.
 const DIGITS: usize = 7;
 
