@@ -351,12 +351,13 @@ fn an_embedding_that_is_the_output_matrix_is_rounded() {
     let sandbox = Sandbox::with_golden("llama-tied");
     succeed(sandbox.convert(&["llama-tied", "base.gguf", "-t", "bf16", "-q"]));
     sandbox.add_text();
-    let alone = ["--keep-types", "--tensor-type", "blk=bf16", "--token-embedding-type", "q4_0"];
+    // And four small matrices, which the importance matrix is about.
+    let alone = ["--keep-types", "--tensor-type", "ffn|blk.1=bf16", "--token-embedding-type", "q4_0"];
     let ran = calibrated(&sandbox, &[&["base.gguf", "ours.gguf", "q4_0", "--json"][..], &alone].concat());
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
     let gained = &json["calibration"][0];
     let roles = gained["roles"].as_object().unwrap();
-    assert_eq!(roles.keys().collect::<Vec<_>>(), ["token_embd"]);
+    assert_eq!(roles.keys().collect::<Vec<_>>(), ["attn_k", "attn_output", "attn_q", "attn_v", "token_embd"]);
     assert!(gained["verified"]["ratio"]["value"].as_f64().unwrap() < 0.9, "{gained}");
 }
 
