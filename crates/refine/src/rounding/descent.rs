@@ -32,7 +32,7 @@ pub fn sweep(
         let inverse = &metric.inverse_diagonal()[first..end];
         level.vectorize(
             #[inline(always)]
-            || sweep_panel(within, inverse, nearest, tile, first, gradients.view()),
+            || sweep_panel(level, within, inverse, nearest, tile, first, gradients.view()),
         );
     }
 }
@@ -40,6 +40,7 @@ pub fn sweep(
 /// The columns from `first` on, whose part of `H` is `h` (columns, columns) and whose gradients are (columns, n_lanes).
 #[inline(always)]
 fn sweep_panel(
+    level: Level,
     h: ArrayView2<'_, f32>,
     inverse_diagonal: &[f32],
     nearest: &impl Nearest,
@@ -76,7 +77,7 @@ fn sweep_panel(
             // Most columns of a later sweep stay as they are in all rows.
             if any {
                 let h = h.row(j);
-                add_products(to_come, &h.to_slice().expect("whole rows")[j + 1..], &change);
+                add_products(level, to_come, &h.to_slice().expect("whole rows")[j + 1..], &change);
             }
         }
     }

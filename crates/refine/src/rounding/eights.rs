@@ -269,6 +269,7 @@ pub fn feedback(level: Level, factor: &Factor, search: &Search, tile: &mut Eight
                     }
                     for at in (0..n).step_by(COLUMNS) {
                         feedback_of_eight(
+                            level,
                             factor,
                             search,
                             tile,
@@ -292,6 +293,7 @@ pub fn feedback(level: Level, factor: &Factor, search: &Search, tile: &mut Eight
 /// behind them; `put` takes their errors.
 #[inline(always)]
 fn feedback_of_eight(
+    level: Level,
     factor: &Factor,
     search: &Search,
     tile: &mut EightsTile,
@@ -335,7 +337,7 @@ fn feedback_of_eight(
         put(j, &errors);
         // Columns of the panel behind these eight.
         let of_column = &factor.within(place + j)[place % PANEL + COLUMNS..];
-        add_products(&mut sums[COLUMNS..], of_column, &errors);
+        add_products(level, &mut sums[COLUMNS..], of_column, &errors);
     }
 }
 
@@ -371,7 +373,7 @@ pub fn sweep(level: Level, metric: &Metric, inverses: &[Small], search: &Search,
                             let later = at + COLUMNS;
                             let h = metric.h().row(column + j);
                             let h = &h.to_slice().expect("row-major")[first + later..first + n];
-                            add_products(&mut sums[later..n], h, change);
+                            add_products(level, &mut sums[later..n], h, change);
                         }
                     }
                 }

@@ -35,7 +35,7 @@ pub fn round(level: Level, factor: &Factor, nearest: &impl Nearest, tile: &mut T
         let panel = rest.split_at(Axis(0), end - first).0;
         level.vectorize(
             #[inline(always)]
-            || round_panel(factor, nearest, tile, first, carried, panel),
+            || round_panel(level, factor, nearest, tile, first, carried, panel),
         );
     }
     // Back to the order of the file.
@@ -47,6 +47,7 @@ pub fn round(level: Level, factor: &Factor, nearest: &impl Nearest, tile: &mut T
 /// Rounds the columns from place `first` on: `carried` (columns, n_lanes) goes in, `errors` of the same shape come out.
 #[inline(always)]
 fn round_panel(
+    level: Level,
     factor: &Factor,
     nearest: &impl Nearest,
     tile: &mut Tile,
@@ -72,7 +73,7 @@ fn round_panel(
             let (found, error) = column.nearest(nearest, &wanted, points);
             *points = found;
             *lanes_mut(errors, j * n_lanes + lane) = error;
-            add_products(to_come, &factor.within(first + j)[j + 1..], &error);
+            add_products(level, to_come, &factor.within(first + j)[j + 1..], &error);
         }
     }
 }

@@ -113,7 +113,7 @@ pub fn sweep(
                 }
                 let chosen = level.vectorize(
                     #[inline(always)]
-                    || choose(&panel, nearest, tile, (group, lane), &scales, &mut sums),
+                    || choose(level, &panel, nearest, tile, (group, lane), &scales, &mut sums),
                 );
                 for row in 0..LANES {
                     let choice = chosen[row];
@@ -147,6 +147,7 @@ struct Panel<'a> {
 /// best, and carries the change of its errors into the gradients `sums` of the panel. Gives the index of what was taken.
 #[inline(always)]
 fn choose(
+    level: Level,
     panel: &Panel<'_>,
     nearest: &impl Nearest,
     tile: &mut Tile,
@@ -190,7 +191,9 @@ fn choose(
                     errors[j][i] = if take { left[i] } else { errors[j][i] };
                     cost[i] += change[i] * (2.0 * gradients[j][i] + h_row[from + j] * change[i]);
                 }
-                add_products(&mut gradients[..n], &h_row[from..from + n], &change);
+                // Behind the last pass nobody asks for gradients of columns that are done.
+                let next = if pass + 1 == PASSES { j + 1 } else { 0 };
+                add_products(level, &mut gradients[next..n], &h_row[from + next..from + n], &change);
             }
         }
         for i in 0..LANES {
@@ -212,7 +215,7 @@ fn choose(
         (*points, *errors) = (best_points[j], best_errors[j]);
         let later = from + n;
         let h_row = h_row(j);
-        add_products(&mut sums[later..h_row.len().min(h.nrows())], &h_row[later..], &change);
+        add_products(level, &mut sums[later..h_row.len().min(h.nrows())], &h_row[later..], &change);
     }
     chosen
 }
