@@ -1,5 +1,6 @@
 //! Which options are best on tokens that were not used.
 
+use rayon::prelude::*;
 use tensor::DType;
 
 use super::{Rounding, RoundingOptions, output_error};
@@ -20,6 +21,9 @@ pub struct Choice {
 /// learned from; text of another kind is further away, and wants more shrinkage than they do (`docs/quality.md`).
 const NEAR: f64 = 1.05;
 
+/// Columns whose factors may be in memory for all candidates at once: 34 MB for each at most.
+const SIDE_BY_SIDE: usize = 2048;
+
 /// Tries each of the candidates on a sample of rows: moments `fit` decide levels, moments `held` of other tokens measure them. None
 /// where the encoder's own levels are better than all. `weights` (n_rows, n_columns) and `stock` are some rows of a matrix and
 /// their encoding. Of those about as good as the best the one with the most shrinkage is taken, and the first of equals.
@@ -36,13 +40,17 @@ pub fn choose(
 ) -> Result<Option<Choice>, Error> {
     let n_columns = fit.n_columns();
     let stock_error = output_error(held, dtype, weights, stock, n_columns)?;
-    let mut choices = Vec::with_capacity(candidates.len());
-    for options in candidates {
+    let tried = |options: &RoundingOptions| -> Result<Choice, Error> {
         let mut blocks = stock.to_vec();
         Rounding::for_type(fit, options, dtype)?.refine(dtype, weights, &mut blocks)?;
         let error = output_error(held, dtype, weights, &blocks, n_columns)?;
-        choices.push(Choice { options: *options, stock_error, error });
-    }
+        Ok(Choice { options: *options, stock_error, error })
+    };
+    // The few rows of a sample are work for one thread. Factors of wide ones are large, and keep all threads busy by themselves.
+    let at_a_time = if n_columns <= SIDE_BY_SIDE { 1 } else { candidates.len() };
+    let choices: Result<Vec<Choice>, Error> =
+        candidates.par_iter().with_min_len(at_a_time).map(tried).collect();
+    let mut choices = choices?;
     let least = choices.iter().fold(f64::INFINITY, |least, choice| least.min(choice.error));
     choices.retain(|choice| choice.error < stock_error && choice.error <= NEAR * least);
     let shrinkage = |choice: &Choice| choice.options.shrinkage;
