@@ -114,10 +114,10 @@ fn probes_measure_what_files_measure() {
         assert_eq!(files.told, [(1, 4), (2, 4), (3, 4), (4, 4)]);
         let n_vocab = base.n_vocab();
         let of_base = logits(&base, &windows);
-        // The second half of every window.
-        let places = windows.iter().flat_map(|window| (0..window.len()).map(|at| at >= window.len() / 2));
+        // All of every window but its first eighth.
+        let places = windows.iter().flat_map(|window| (0..window.len()).map(|at| at >= window.len() / 8));
         let rows: Vec<usize> =
-            places.enumerate().filter(|(_, is_second)| *is_second).map(|(row, _)| row).collect();
+            places.enumerate().filter(|(_, is_compared)| *is_compared).map(|(row, _)| row).collect();
         assert_eq!(files.found.len(), 4);
         let of_all = |at: &[usize]| {
             for (tensor, other) in at.iter().map(|at| (REPLACED[*at], &others[*at])) {

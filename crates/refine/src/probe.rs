@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use eval::{Between, Model, Steps, stats::compare_logits};
+use eval::{Between, Model, Steps, stats::Prediction};
 use rayon::prelude::*;
 use tensor::DType;
 
@@ -42,19 +42,17 @@ pub trait Prober {
     fn progress(&mut self, done: usize, of: usize) -> bool;
 }
 
-/// A batch of windows, and the base's predictions for some of its rows.
+/// A batch of windows.
 struct Batch<'a> {
     windows: Vec<&'a [u32]>,
     /// Rows that are compared.
     rows: Vec<usize>,
-    /// (rows, n_vocab).
-    base: Vec<f32>,
     /// What the base left before the current step.
     between: Between,
 }
 
-/// Measures the mean divergence, in nats, that the matrices of each of `probes` make together over the second halves of windows;
-/// `prober` is told of each.
+/// Measures the mean divergence, in nats, that the matrices of each of `probes` make together over windows behind their first eighths,
+/// where little came before; `prober` is told of each.
 ///
 /// # Errors
 /// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and what `prober` fails with.
@@ -70,9 +68,13 @@ pub fn probe(
     }
     let steps = Steps::new(model)?;
     let mut batches = batches(model, &steps, windows)?;
-    for batch in &mut batches {
-        batch.base = logits(&steps, model, batch, 0)?;
-    }
+    let of_base = |batch: &Batch<'_>| logits(&steps, model, batch, 0);
+    let of_base: Vec<Vec<f32>> = batches.iter().map(of_base).collect::<Result<_, _>>()?;
+    // What all probes are compared with is worked out once.
+    let rows =
+        |logits| <[f32]>::par_chunks(logits, model.n_vocab()).map(|row| Prediction::of(row, 1)).collect();
+    let of_base: Vec<Vec<Prediction<'_>>> =
+        model.install(|| of_base.iter().map(|it| rows(&it[..])).collect());
     let step_of = steps_of(model, steps.n_steps());
     let begins = |tensors: &Vec<String>| tensors.iter().map(|it| step_of(it)).min().unwrap_or(0);
     let begins: Vec<usize> = probes.iter().map(begins).collect();
@@ -85,7 +87,7 @@ pub fn probe(
                 Ok(model.replace(tensor, dtype, blocks)?)
             };
             let replaced = tensors.iter().try_for_each(&mut replace);
-            let measured = replaced.and_then(|()| divergence(&steps, model, &batches, step));
+            let measured = replaced.and_then(|()| divergence(&steps, model, &batches, &of_base, step));
             model.restore();
             prober.found(tensors, measured?)?;
             n_done += 1;
@@ -120,20 +122,25 @@ fn batches<'a>(model: &Model, steps: &Steps<'_>, windows: &'a [Vec<u32>]) -> Res
     if windows.is_empty() || windows.iter().any(Vec::is_empty) {
         return Err(Error::NoTokens);
     }
-    // Every so-manyth position of the second halves, as many as there is memory for.
+    // Every so-manyth position, as many as there is memory for.
     let n_kept = (LOGIT_BYTES / (model.n_vocab().max(1) * size_of::<f32>())).max(1);
-    let n_positions: usize = windows.iter().map(|window| window.len() - window.len() / 2).sum();
+    let n_positions: usize = windows.iter().map(|window| compared(window).len()).sum();
     let stride = n_positions.div_ceil(n_kept);
     let batch = |of: Range<usize>| {
         let windows: Vec<&[u32]> = windows[of].iter().map(Vec::as_slice).collect();
         let (mut rows, mut first) = (Vec::new(), 0);
         for window in &windows {
-            rows.extend((first + window.len() / 2..first + window.len()).step_by(stride));
+            rows.extend(compared(window).step_by(stride).map(|row| first + row));
             first += window.len();
         }
-        Batch { windows, rows, base: Vec::new(), between: Between::default() }
+        Batch { windows, rows, between: Between::default() }
     };
     Ok(batches_of(windows, steps.rows_at_once()).into_iter().map(batch).collect())
+}
+
+/// Positions of a window whose predictions are compared.
+fn compared(window: &[u32]) -> Range<usize> {
+    window.len() / 8..window.len()
 }
 
 /// What the model predicts at the rows of a batch, run from a step on: (rows, n_vocab).
@@ -148,16 +155,21 @@ fn logits(steps: &Steps<'_>, model: &Model, batch: &Batch<'_>, from: usize) -> R
     Ok(out)
 }
 
-/// The mean divergence from the base of the model as it is now.
-fn divergence(steps: &Steps<'_>, model: &Model, batches: &[Batch<'_>], from: usize) -> Result<f64, Error> {
+/// The mean divergence from `of_base`, the base's predictions for each batch, of the model as it is now.
+fn divergence(
+    steps: &Steps<'_>,
+    model: &Model,
+    batches: &[Batch<'_>],
+    of_base: &[Vec<Prediction<'_>>],
+    from: usize,
+) -> Result<f64, Error> {
     let (mut sum, mut n_rows) = (0.0, 0);
-    for batch in batches {
+    for (batch, of_base) in batches.iter().zip(of_base) {
         let other = logits(steps, model, batch, from)?;
-        let n_vocab = model.n_vocab();
-        let rows = || batch.base.par_chunks(n_vocab).zip(other.par_chunks(n_vocab));
+        let rows = || of_base.par_iter().zip(other.par_chunks(model.n_vocab()));
         // In the order of the rows, whichever thread does them.
         let of_rows: Vec<f64> =
-            model.install(|| rows().map(|(base, other)| compare_logits(base, other, 0, 1).kl).collect());
+            model.install(|| rows().map(|(base, other)| base.compare(other, 0).kl).collect());
         sum += of_rows.iter().sum::<f64>();
         n_rows += of_rows.len();
     }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
 /// Windows that verification reads at most.
-pub const VERIFY_WINDOWS: usize = 20;
+pub const VERIFY_WINDOWS: usize = 10;
 /// Fewer windows than this tell nothing: one of them is held out.
 const LEAST_WINDOWS: usize = 4;
 

@@ -32,15 +32,15 @@ use crate::{
 };
 
 /// The version of what decides about what probes find.
-const PROBES: &str = "probes2";
+const PROBES: &str = "probes3";
 
 /// Bits a weight that the type of a probe has about.
 const PROBED_BITS: f64 = 4.5;
 
 /// Tokens that probes read, about, and of one window at most: the measure is the same for all matrices, so that few positions tell
 /// them apart.
-const PROBE_TOKENS: usize = WINDOW;
-const PROBE_WINDOW: usize = WINDOW / 2;
+const PROBE_TOKENS: usize = WINDOW / 2;
+const PROBE_WINDOW: usize = WINDOW / 4;
 
 /// Matrices that are multiplied with the same vector, and whose products meet in one product: what is lost in them weighs about the
 /// same, so that they are probed together and each is taken for half of it.
