@@ -3,7 +3,7 @@
 //! Plain loops over sixteen numbers, which the compiler makes vectors of where `Level::vectorize` calls them. No product is contracted
 //! with its sum, so the bits are the same with all of them.
 
-use fearless_simd::{Simd, SimdBase, f32x16};
+use fearless_simd::{Select, Simd, SimdBase, f32x16};
 use quant::{Level, Vectors, frozen::Points};
 
 /// Rows that are rounded side by side.
@@ -30,8 +30,14 @@ pub fn add_products(level: Level, sums: &mut [Lanes], factors: &[f32], x: &Lanes
     level.run(Products { sums, factors, x });
 }
 
-/// The one loop here that is written with vectors: of plain loops the compiler made vectors across columns, with gathers and scatters,
-/// which took twenty times as long.
+/// `to[k] = from[k]` in the lanes in which `cost` is less than `least`.
+#[inline(always)]
+pub fn take_where_less(level: Level, (cost, least): (&Lanes, &Lanes), from: &[Lanes], to: &mut [Lanes]) {
+    level.run(Taken { cost, least, from, to });
+}
+
+/// [`add_products`]. Loops over columns with sixteen lanes inside are written with vectors: of plain ones the compiler made vectors across
+/// columns, with gathers and scatters, which took twenty times as long.
 struct Products<'a> {
     sums: &'a mut [Lanes],
     factors: &'a [f32],
@@ -54,6 +60,35 @@ impl Vectors for Products<'_> {
         for (sums, factor) in self.sums.iter_mut().zip(self.factors) {
             for (sum, x) in sums.iter_mut().zip(self.x) {
                 *sum += factor * x;
+            }
+        }
+    }
+}
+
+/// [`take_where_less`].
+struct Taken<'a> {
+    cost: &'a Lanes,
+    least: &'a Lanes,
+    from: &'a [Lanes],
+    to: &'a mut [Lanes],
+}
+
+impl Vectors for Taken<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let is_less = f32x16::from_slice(simd, self.cost).simd_lt(f32x16::from_slice(simd, self.least));
+        for (from, to) in self.from.iter().zip(self.to) {
+            let taken = is_less.select(f32x16::from_slice(simd, from), f32x16::from_slice(simd, to));
+            taken.store_slice(to);
+        }
+    }
+
+    fn scalar(self) {
+        for (from, to) in self.from.iter().zip(self.to) {
+            for lane in (0..LANES).filter(|lane| self.cost[*lane] < self.least[*lane]) {
+                to[lane] = from[lane];
             }
         }
     }

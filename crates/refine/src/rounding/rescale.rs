@@ -15,7 +15,7 @@ use quant::{
 
 use super::{
     PANEL,
-    lanes::{Column, LANES, Lanes, Nearest, Scale, add_products, lanes},
+    lanes::{Column, LANES, Lanes, Nearest, Scale, add_products, lanes, take_where_less},
     metric::Metric,
     tile::Tile,
 };
@@ -196,14 +196,16 @@ fn choose(
                 add_products(level, &mut gradients[next..n], &h_row[from + next..from + n], &change);
             }
         }
+        if index == 0 {
+            (least, best_points, best_errors) = (cost, points, errors);
+            continue;
+        }
+        take_where_less(level, (&cost, &least), &points[..n], &mut best_points[..n]);
+        take_where_less(level, (&cost, &least), &errors[..n], &mut best_errors[..n]);
         for i in 0..LANES {
-            let better = index == 0 || cost[i] < least[i];
+            let better = cost[i] < least[i];
             least[i] = if better { cost[i] } else { least[i] };
             chosen[i] = if better { index } else { chosen[i] };
-            for j in 0..n {
-                best_points[j][i] = if better { points[j][i] } else { best_points[j][i] };
-                best_errors[j][i] = if better { errors[j][i] } else { best_errors[j][i] };
-            }
         }
     }
     for j in 0..n {
