@@ -1,7 +1,7 @@
 //! One column of sixteen rows at a time: a vector lane is a row.
 //!
-//! Plain loops over sixteen numbers, which the compiler makes vectors of where `Level::vectorize` calls them. No product is contracted
-//! with its sum, so the bits are the same with all of them.
+//! Plain loops over sixteen numbers, which the compiler makes vectors of where `Level::vectorize` calls them; loops over columns around them
+//! are written with vectors. No product is contracted with its sum, so the bits are the same with all of them.
 
 use fearless_simd::{Select, Simd, SimdBase, f32x16};
 use quant::{Level, Vectors, frozen::Points};
