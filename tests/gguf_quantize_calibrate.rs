@@ -512,15 +512,34 @@ fn both_sides_at_any_number_of_threads_and_level() {
 }
 
 #[test]
-fn without_a_way_back_one_side_is_used_and_that_is_said() {
+fn gradients_pass_through_experts_which_are_rounded_by_one_side() {
     let sandbox = Sandbox::with_golden("mixtral");
     succeed(sandbox.convert(&["mixtral", "base.gguf", "-t", "bf16", "-q"]));
+    sandbox.add_text();
+    let few = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--no-verify", "--json"];
+    let ran =
+        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let roles = json["calibration"][0]["roles"].as_object().unwrap();
+    let n_both = |is_of: fn(&str) -> bool| -> u64 {
+        let of = roles.iter().filter(|(role, _)| is_of(role));
+        of.map(|(_, found)| found["both_sides"].as_u64().unwrap()).sum()
+    };
+    assert!(n_both(|role| role.starts_with("attn")) >= 1, "{roles:?}");
+    assert!(roles.keys().any(|role| role.contains("exps")), "{roles:?}");
+    assert_eq!(n_both(|role| role.contains("exps")), 0, "{roles:?}");
+}
+
+#[test]
+fn without_a_way_back_one_side_is_used_and_that_is_said() {
+    let sandbox = Sandbox::with_golden("phimoe");
+    succeed(sandbox.convert(&["phimoe", "base.gguf", "-t", "bf16", "-q"]));
     sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let said = "rows are rounded by themselves: architecture `llama`: there is no way back for gradients through its experts";
+    let said = "rows are rounded by themselves: architecture `phimoe`: there is no way back for gradients through its experts";
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
     assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("both.gguf")).unwrap());
 }

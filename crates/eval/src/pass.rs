@@ -251,16 +251,9 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// Products of weights with the same input, shown to the observer.
     pub fn mul_mat(&mut self, x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
         if let Some(observer) = &mut self.observer {
-            let by = products.iter().map(|product| {
-                let weight = product.weight;
-                let (index, n) = (product.index, weight.n_stack);
-                let part = match weight.is_by_head {
-                    true => Part::Head { index, n },
-                    false if n > 1 => Part::Expert { index, n },
-                    false => Part::Whole,
-                };
-                (weight.name.as_str(), part)
-            });
+            let by = products
+                .iter()
+                .map(|product| (product.weight.name.as_str(), part_of(product.weight, product.index)));
             let by: Vec<(&str, Part)> = by.collect();
             let rows = x.as_slice().expect("the input of products is whole rows");
             let call = Multiplied { by: &by, rows, n_in: x.ncols(), tokens: self.routed.as_deref() };
@@ -283,17 +276,22 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// The way back through products with the same input: of each weight the gradients (n, n_out) of what came out, which the
     /// observer is shown, and together those of what went in: (n, n_in).
     pub fn mul_back(&mut self, products: &[(&Weight, &Rows)]) -> Rows {
+        self.mul_back_of(0, products)
+    }
+
+    /// The same with matrix `index` of each stack.
+    pub fn mul_back_of(&mut self, index: usize, products: &[(&Weight, &Rows)]) -> Rows {
         let (n_rows, n_in) =
             products.first().map_or((0, 0), |(weight, gradients)| (gradients.nrows(), weight.n_in));
         let mut out = self.scratch(n_rows, n_in);
         for (at, (weight, gradients)) in products.iter().enumerate() {
             if let Some(observer) = &mut self.observer {
                 // What goes into the transpose of the weight is as wide as the weight has rows.
-                let by = [(weight.name.as_str(), Part::Whole)];
-                let (rows, n_in) = (gradients.as_slice(), weight.n_out);
-                observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens: None });
+                let by = [(weight.name.as_str(), part_of(weight, index))];
+                let (rows, n_in, tokens) = (gradients.as_slice(), weight.n_out, self.routed.as_deref());
+                observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens });
             }
-            mul_back(gradients.view(), weight, at > 0, out.view_mut());
+            mul_back(gradients.view(), (weight, index), at > 0, out.view_mut());
         }
         out
     }
@@ -389,5 +387,14 @@ impl<'a, 'o> Pass<'a, 'o> {
         };
         let views: Vec<KvView<'_>> = self.spans.iter().map(view).collect();
         attention.run(query, &views, out)
+    }
+}
+
+/// What an observer calls matrix `index` of a stack, or the only one.
+fn part_of(weight: &Weight, index: usize) -> Part {
+    match weight.is_by_head {
+        true => Part::Head { index, n: weight.n_stack },
+        false if weight.n_stack > 1 => Part::Expert { index, n: weight.n_stack },
+        false => Part::Whole,
     }
 }

@@ -18,6 +18,8 @@
 //!
 //! Source: `llm_graph_context::build_moe_ffn` of llama.cpp (llama-cpp-python 0.3.36).
 
+mod back;
+
 use rayon::prelude::*;
 
 use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
@@ -234,16 +236,7 @@ impl Experts {
     pub fn run_routed_by(&self, routed_by: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Step 1: route. For each expert, the rows that go to it and their weights.
         let logits = self.router.run(routed_by, pass);
-        let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
-        // Rows are routed one by one, in any order; they are gathered in theirs.
-        let rows = logits.as_slice().par_chunks(logits.ncols().max(1)).with_min_len(16);
-        let chosen: Vec<_> = rows.map(|logits| self.routing.route(logits.to_vec())).collect();
-        for (row, chosen) in chosen.into_iter().enumerate() {
-            for (expert, weight) in chosen {
-                routed[expert].0.push(row);
-                routed[expert].1.push(weight);
-            }
-        }
+        let routed = self.routing.route_all(&logits);
         drop(logits);
 
         // Step 2: the shared expert, which sees every row.
@@ -296,58 +289,69 @@ impl Experts {
 
     /// One expert: `h (n_rows, n_embd) -> (n_rows, n_embd)`, with the equations of [`Mlp`].
     fn run_one(&self, expert: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let n_rows = h.nrows();
-        let mut up = pass.scratch(n_rows, self.up.weight.n_out);
-        let inner = match &self.gate {
-            None => {
-                let out = up.view_mut();
-                pass.mul_mat(h.view(), vec![Product { weight: &self.up.weight, index: expert, out }]);
-                self.up.scale_and_add_bias(expert, &mut up);
-                if self.is_fused {
-                    let mut inner = pass.scratch(n_rows, self.down.weight.n_in);
-                    self.activation.apply_halves(&up, true, &mut inner);
-                    inner
-                } else {
-                    self.activation.apply(&mut up);
-                    up
-                }
-            }
-            Some(gates) => {
-                let mut gate = pass.scratch(n_rows, gates.weight.n_out);
-                pass.mul_mat(
-                    h.view(),
-                    vec![
-                        Product { weight: &gates.weight, index: expert, out: gate.view_mut() },
-                        Product { weight: &self.up.weight, index: expert, out: up.view_mut() },
-                    ],
-                );
-                gates.scale_and_add_bias(expert, &mut gate);
-                self.up.scale_and_add_bias(expert, &mut up);
+        let (gate, up) = self.gate_and_up(expert, h, pass);
+        let inner = match gate {
+            Some(mut gate) => {
                 self.activation.apply_gated(&mut gate, &up);
                 gate
             }
+            None if self.is_fused => {
+                let mut inner = pass.scratch(h.nrows(), self.down.weight.n_in);
+                self.activation.apply_halves(&up, true, &mut inner);
+                inner
+            }
+            None => {
+                let mut up = up;
+                self.activation.apply(&mut up);
+                up
+            }
         };
-        let mut out = pass.scratch(n_rows, self.down.weight.n_out);
+        let mut out = pass.scratch(h.nrows(), self.down.weight.n_out);
         let product = Product { weight: &self.down.weight, index: expert, out: out.view_mut() };
         pass.mul_mat(inner.view(), vec![product]);
         self.down.scale_and_add_bias(expert, &mut out);
         out
     }
+
+    /// What the function of one expert reads: gates, where they have a matrix of their own, and what they let through.
+    fn gate_and_up(&self, expert: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> (Option<Rows>, Rows) {
+        let mut up = pass.scratch(h.nrows(), self.up.weight.n_out);
+        let mut gate = self.gate.as_ref().map(|gates| (gates, pass.scratch(h.nrows(), gates.weight.n_out)));
+        let of_gate = gate.as_mut().map(|(gates, out)| (&gates.weight, out.view_mut()));
+        let products = of_gate.into_iter().chain([(&self.up.weight, up.view_mut())]);
+        let products = products.map(|(weight, out)| Product { weight, index: expert, out });
+        pass.mul_mat(h.view(), products.collect());
+        if let Some((gates, gate)) = &mut gate {
+            gates.scale_and_add_bias(expert, gate);
+        }
+        self.up.scale_and_add_bias(expert, &mut up);
+        (gate.map(|(_, gate)| gate), up)
+    }
 }
 
 impl Routing {
+    /// For each expert the rows of `logits` (n, E) that go to it, and their weights.
+    fn route_all(&self, logits: &Rows) -> Vec<Routed> {
+        let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
+        // Rows are routed one by one, in any order; they are gathered in theirs.
+        let rows = logits.as_slice().par_chunks(logits.ncols().max(1)).with_min_len(16);
+        let chosen: Vec<_> = rows.map(|logits| self.route(logits.to_vec())).collect();
+        for (row, chosen) in chosen.into_iter().enumerate() {
+            for (expert, weight) in chosen {
+                routed[expert].0.push(row);
+                routed[expert].1.push(weight);
+            }
+        }
+        routed
+    }
+
     /// The chosen experts and their weights.
     fn route(&self, logits: Vec<f32>) -> Vec<(usize, f32)> {
         if self.gating == Gating::SparseMixer {
             return sparse_mixer(logits, self.n_used);
         }
         let mut probabilities = logits;
-        match self.gating {
-            Gating::Softmax | Gating::ByBias => softmax(&mut probabilities, None),
-            Gating::Sigmoid => probabilities.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
-            // The softmax of these comes after the choice: logits choose as well as their softmax would.
-            Gating::SoftmaxOfTopK | Gating::SparseMixer => {}
-        }
+        self.make_probabilities(&mut probabilities);
         // Scores choose; the weights are the probabilities without bias.
         let mut scores = probabilities.clone();
         if let Some(bias) = &self.bias {
@@ -362,11 +366,19 @@ impl Routing {
             softmax(&mut weights, None);
         }
         if self.norm_topk_prob {
-            // The smallest normal number of half precision keeps the quotient finite.
-            let sum = weights.iter().sum::<f32>().max(6.103_515_6e-5);
+            let sum = weights.iter().sum::<f32>().max(LEAST_SUM);
             weights.iter_mut().for_each(|weight| *weight /= sum);
         }
         order.into_iter().zip(weights).map(|(expert, weight)| (expert, weight * self.scale)).collect()
+    }
+
+    /// `p` of logits, but where the softmax comes after the choice: logits choose as well as their softmax would.
+    fn make_probabilities(&self, logits: &mut [f32]) {
+        match self.gating {
+            Gating::Softmax | Gating::ByBias => softmax(logits, None),
+            Gating::Sigmoid => logits.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
+            Gating::SoftmaxOfTopK | Gating::SparseMixer => {}
+        }
     }
 
     /// Leaves out the experts of all but the best groups.
@@ -390,6 +402,9 @@ impl Routing {
         }
     }
 }
+
+/// What probabilities that are normalized add up to at least: the smallest normal number of half precision keeps the quotient finite.
+const LEAST_SUM: f32 = 6.103_515_6e-5;
 
 /// Indexes, those of the largest values first.
 fn from_largest(values: &[f32]) -> Vec<usize> {

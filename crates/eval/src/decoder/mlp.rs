@@ -6,7 +6,6 @@
 //! ```
 
 use ndarray::ArrayViewMut1;
-use rayon::prelude::*;
 
 use super::linear::Linear;
 use crate::{
@@ -71,27 +70,17 @@ impl Mlp {
     pub fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let mut of_inner = pass.mul_back(&[(&self.down.weight, &gradients)]);
         drop(gradients);
-        let width = of_inner.ncols().max(1);
         let Some(gate) = &self.gate else {
             let mut up = pass.unseen(|pass| self.up.run(h, pass));
-            let rows = of_inner.as_mut_slice().par_chunks_mut(width);
             if !self.is_fused {
-                rows.zip(up.as_slice().par_chunks(width)).for_each(|(d, x)| self.activation.back(x, d));
+                self.activation.back(&up, &mut of_inner);
                 return pass.mul_back(&[(&self.up.weight, &of_inner)]);
             }
-            rows.zip(up.as_mut_slice().par_chunks_mut(2 * width)).for_each(|(d, both)| {
-                let (first, second) = both.split_at_mut(width);
-                let (gate, up) = if self.gate_first { (first, second) } else { (second, first) };
-                self.activation.back_gated(gate, up, d);
-                // The gate has its gradient in its own place already.
-                up.copy_from_slice(d);
-            });
+            self.activation.back_halves(&mut up, self.gate_first, &mut of_inner);
             return pass.mul_back(&[(&self.up.weight, &up)]);
         };
         let [mut of_gate, up] = pass.unseen(|pass| Linear::run_all([gate, &self.up], h, pass));
-        let rows = of_inner.as_mut_slice().par_chunks_mut(width).zip(up.as_slice().par_chunks(width));
-        rows.zip(of_gate.as_mut_slice().par_chunks_mut(width))
-            .for_each(|((d, up), gate)| self.activation.back_gated(gate, up, d));
+        self.activation.back_gated(&mut of_gate, &up, &mut of_inner);
         drop(up);
         pass.mul_back(&[(&gate.weight, &of_gate), (&self.up.weight, &of_inner)])
     }

@@ -104,21 +104,47 @@ impl Activation {
         })
     }
 
-    /// The way back through `y = f(gate) * up`: `gate` becomes the gradient of itself, `of_y` that of `up`. Without slopes both are
-    /// as they were.
-    pub fn back_gated(self, gate: &mut [f32], up: &[f32], of_y: &mut [f32]) {
+    /// The way back through [`Activation::apply_gated`]: `gate` becomes the gradient of itself, `of_y` that of `up`. Without slopes both
+    /// are as they were.
+    pub fn back_gated(self, gate: &mut Rows, up: &Rows, of_y: &mut Rows) {
+        let width = of_y.ncols().max(1);
+        let rows = of_y.as_mut_slice().par_chunks_mut(width).zip(up.as_slice().par_chunks(width));
+        rows.zip(gate.as_mut_slice().par_chunks_mut(width))
+            .for_each(|((of_y, up), gate)| self.back_combined(gate, up, of_y));
+    }
+
+    /// The way back through [`Activation::apply_halves`]: `both` (n, 2 n_ff) become the gradients of themselves; `of_y` (n, n_ff) is
+    /// overwritten.
+    pub fn back_halves(self, both: &mut Rows, gate_first: bool, of_y: &mut Rows) {
+        let width = of_y.ncols().max(1);
+        let rows = of_y.as_mut_slice().par_chunks_mut(width);
+        rows.zip(both.as_mut_slice().par_chunks_mut(2 * width)).for_each(|(of_y, both)| {
+            let (first, second) = both.split_at_mut(width);
+            let (gate, up) = if gate_first { (first, second) } else { (second, first) };
+            self.back_combined(gate, up, of_y);
+            // The gate has its gradient in its own place already.
+            up.copy_from_slice(of_y);
+        });
+    }
+
+    /// The way back through [`Activation::apply`] of `x`: `of_y` becomes the gradient of `x`.
+    pub fn back(self, x: &Rows, of_y: &mut Rows) {
+        let width = x.ncols().max(1);
+        let rows = of_y.as_mut_slice().par_chunks_mut(width).zip(x.as_slice().par_chunks(width));
+        rows.for_each(|(of_y, x)| {
+            for (of_y, x) in of_y.iter_mut().zip(x) {
+                if let Some((_, slope)) = self.value_and_slope(*x) {
+                    *of_y *= slope;
+                }
+            }
+        });
+    }
+
+    /// The way back through `y = f(gate) * up` of a row.
+    fn back_combined(self, gate: &mut [f32], up: &[f32], of_y: &mut [f32]) {
         for ((gate, up), of_y) in gate.iter_mut().zip(up).zip(of_y) {
             if let Some((value, slope)) = self.value_and_slope(*gate) {
                 (*gate, *of_y) = (*of_y * up * slope, *of_y * value);
-            }
-        }
-    }
-
-    /// The way back through `y = f(x)`: `of_y` becomes the gradient of `x`.
-    pub fn back(self, x: &[f32], of_y: &mut [f32]) {
-        for (x, of_y) in x.iter().zip(of_y) {
-            if let Some((_, slope)) = self.value_and_slope(*x) {
-                *of_y *= slope;
             }
         }
     }

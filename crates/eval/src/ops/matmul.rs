@@ -50,12 +50,13 @@ pub(crate) fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, 
 /// With so few rows of input, packing a tile for the kernels costs more than they save.
 const FEW_ROWS: usize = 3;
 
-/// The way back through a product: `gradients (n_rows, n_out) @ weight (n_out, n_in) -> out (n_rows, n_in)`, or added to it.
+/// The way back through a product with matrix `index` of a stack, or with the only one, 0:
+/// `gradients (n_rows, n_out) @ weight (n_out, n_in) -> out (n_rows, n_in)`, or added to it.
 ///
 /// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`products::BLOCK`]), so that no cut changes a bit.
 pub(crate) fn mul_back(
     gradients: ArrayView2<'_, f32>,
-    weight: &Weight,
+    (weight, index): (&Weight, usize),
     add: bool,
     mut out: ArrayViewMut2<'_, f32>,
 ) {
@@ -67,7 +68,7 @@ pub(crate) fn mul_back(
         let weights = &mut decoded[..(end - first) * n_in];
         // A few rows for each task: enough that a lock for each costs nothing.
         weights.par_chunks_mut(64 * n_in).enumerate().for_each(|(at, rows)| {
-            let from = first + 64 * at;
+            let from = index * weight.n_out + first + 64 * at;
             weight
                 .decode(level, from..from + rows.len() / n_in, rows)
                 .expect("a weight of a checked type and shape decodes");

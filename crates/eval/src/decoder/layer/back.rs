@@ -26,6 +26,7 @@ impl Layer {
             None => None,
             Some(FeedForward::Mlp(mlp)) if mlp.has_way_back() => None,
             Some(FeedForward::Mlp(_)) => Some("the function of its feed-forward parts"),
+            Some(FeedForward::Experts(experts)) if experts.has_way_back() => None,
             Some(_) => Some("its experts"),
         };
         let stream = self.stream_norm.is_some()
@@ -100,17 +101,22 @@ impl Layer {
         gradients: &Rows,
         pass: &mut Pass<'_, '_>,
     ) -> Rows {
-        let Some(FeedForward::Mlp(mlp)) = &self.feed_forward else {
+        let Some(part) = &self.feed_forward else {
             return pass.zeros(x.nrows(), x.ncols());
         };
         let h = normalized(norm, x, pass);
         // What came out is wanted where it was normalized.
-        let y = match (&self.mlp_post_norm, &self.feed_forward) {
-            (Some(_), Some(part)) => pass.unseen(|pass| part.run(index, x, &h, pass)),
-            _ => pass.zeros(0, 0),
+        let y = match &self.mlp_post_norm {
+            Some(_) => pass.unseen(|pass| part.run(index, x, &h, pass)),
+            None => pass.zeros(0, 0),
         };
         let of_y = self.of_part(self.mlp_post_norm.as_ref(), &y, gradients, pass);
-        let mut of_h = mlp.back(&h, of_y, pass);
+        let mut of_h = match part {
+            FeedForward::Mlp(mlp) => mlp.back(&h, of_y, pass),
+            FeedForward::Experts(experts) => experts.back(&h, of_y, pass),
+            // Nobody asks for a way back through these.
+            FeedForward::MlpBesideExperts(_) | FeedForward::ChannelMix(_) => pass.zeros(x.nrows(), x.ncols()),
+        };
         if let Some(norm) = norm {
             norm.back(x, &mut of_h);
         }

@@ -1,0 +1,203 @@
+//! The way back through a mixture of experts.
+//!
+//! Which experts a token goes to is taken for given: the choice jumps, and has no slope. With `g` the gradient of `y`:
+//!
+//! ```text
+//! to MLP_e:    w_e g                                 Llama 4: g, and what comes back is multiplied with w_e
+//! to w_e:      g . MLP_e(h)                          Llama 4: h . what comes back
+//! to logits:   through the quotient of the normalized weights, and the softmax or the sigmoids
+//! to MLP_shared and W_s:  sigmoid(W_s h) g,  s (1 - s) (g . MLP_shared(h))
+//! ```
+
+use rayon::prelude::*;
+
+use super::{Experts, Gating, LEAST_SUM, Mlp, Routed, Routing, softmax};
+use crate::{ops::Rows, pass::Pass};
+
+impl Experts {
+    /// Whether gradients find back through it.
+    pub fn has_way_back(&self) -> bool {
+        // SparseMixer's weights come of more than one choice. Of the rest nothing has been held against differences yet.
+        let mut stacks = [self.gate.as_ref(), Some(&self.up), Some(&self.down)].into_iter().flatten();
+        self.routing.gating != Gating::SparseMixer
+            && (self.gate.is_some() || self.is_fused)
+            && self.latent.is_none()
+            && stacks.all(|stack| stack.scale.is_none())
+            && self.activation.has_slope()
+            && self.shared.as_ref().is_none_or(Mlp::has_way_back)
+    }
+
+    /// The way back: `h` (n, n_embd) went in, and gradients of what came out become those of `h`. Everything is made again.
+    pub fn back(&self, h: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        if self.sum_scale != 1.0 {
+            *gradients *= self.sum_scale;
+        }
+        // Step 1: the chosen experts. Of each row the gradients of its weights lie where the logits are.
+        let logits = pass.unseen(|pass| self.router.run(h, pass));
+        let routed = self.routing.route_all(&logits);
+        let mut of_weights = pass.zeros(logits.nrows(), logits.ncols());
+        let mut of_h = self.back_routed(&routed, [h, &gradients], &mut of_weights, pass);
+        // Step 2: the router.
+        let width = logits.ncols().max(1);
+        let rows = of_weights.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
+        rows.for_each(|(of_row, logits)| self.routing.back(logits, of_row));
+        of_h += &pass.mul_back(&[(&self.router.weight, &of_weights)]);
+        // Step 3: the shared expert.
+        if let Some(shared) = &self.shared {
+            if let Some(gate) = &self.shared_gate {
+                let y = pass.unseen(|pass| shared.run(h, pass));
+                let mut of_gate = pass.unseen(|pass| gate.run(h, pass));
+                let rows = gradients.rows_mut().into_iter().zip(y.rows());
+                for (gate, (mut of_y, y)) in of_gate.iter_mut().zip(rows) {
+                    let s = 1.0 / (1.0 + libm::expf(-*gate));
+                    *gate = s * (1.0 - s) * of_y.dot(&y);
+                    of_y *= s;
+                }
+                of_h += &pass.mul_back(&[(&gate.weight, &of_gate)]);
+            }
+            of_h += &shared.back(h, gradients, pass);
+        }
+        of_h
+    }
+
+    /// Through the experts that rows were routed to: `h` went in, and gradients of the sum become those of `h`; those of the weights go
+    /// where they belong in `of_weights` (n, E).
+    fn back_routed(
+        &self,
+        routed: &[Routed],
+        [h, gradients]: [&Rows; 2],
+        of_weights: &mut Rows,
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
+        let mut of_h = pass.zeros(h.nrows(), h.ncols());
+        for (expert, (rows, weights)) in routed.iter().enumerate().filter(|(_, (rows, _))| !rows.is_empty()) {
+            let mut x = pass.select_rows(h, rows);
+            let mut of_y = pass.select_rows(gradients, rows);
+            let scaled = if self.scale_input { &mut x } else { &mut of_y };
+            scaled.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
+            pass.routed = Some(rows.clone());
+            let mut of_x = self.back_one(expert, &x, of_y, pass);
+            let met = match self.scale_input {
+                // What a weight was multiplied with is the row itself.
+                true => pass.select_rows(h, rows),
+                false => pass.unseen(|pass| self.run_one(expert, &x, pass)),
+            };
+            pass.routed = None;
+            for (at, (row, weight)) in rows.iter().zip(weights).enumerate() {
+                let meets = if self.scale_input { of_x.row(at) } else { gradients.row(*row) };
+                of_weights[[*row, expert]] = meets.dot(&met.row(at));
+                if self.scale_input {
+                    of_x.row_mut(at).mapv_inplace(|x| x * weight);
+                }
+            }
+            of_h.add_to_rows(rows, &vec![1.0; rows.len()], &of_x);
+        }
+        of_h
+    }
+
+    /// Through one expert: `x` went in, and gradients of what came out become those of `x`.
+    fn back_one(&self, expert: usize, x: &Rows, of_y: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut of_inner = pass.mul_back_of(expert, &[(&self.down.weight, &of_y)]);
+        drop(of_y);
+        let (gate, mut up) = pass.unseen(|pass| self.gate_and_up(expert, x, pass));
+        let (Some(gates), Some(mut gate)) = (&self.gate, gate) else {
+            self.activation.back_halves(&mut up, true, &mut of_inner);
+            return pass.mul_back_of(expert, &[(&self.up.weight, &up)]);
+        };
+        self.activation.back_gated(&mut gate, &up, &mut of_inner);
+        drop(up);
+        pass.mul_back_of(expert, &[(&gates.weight, &gate), (&self.up.weight, &of_inner)])
+    }
+}
+
+impl Routing {
+    /// Gradients of the weights of a row, 0 for experts that were not chosen, become those of its logits.
+    fn back(&self, logits: &[f32], gradients: &mut [f32]) {
+        let mut p = logits.to_vec();
+        self.make_probabilities(&mut p);
+        let chosen: Vec<usize> = self.route(logits.to_vec()).into_iter().map(|(expert, _)| expert).collect();
+        if self.gating == Gating::SoftmaxOfTopK {
+            let mut of_chosen: Vec<f32> = chosen.iter().map(|expert| p[*expert]).collect();
+            softmax(&mut of_chosen, None);
+            p.fill(0.0);
+            chosen.iter().zip(of_chosen).for_each(|(expert, of)| p[*expert] = of);
+        }
+        gradients.iter_mut().for_each(|gradient| *gradient *= self.scale);
+        if self.norm_topk_prob {
+            // w = p / sum; where the sum is too small a constant stands in its place.
+            let sum = chosen.iter().map(|expert| p[*expert]).sum::<f32>();
+            let met =
+                chosen.iter().map(|expert| gradients[*expert] * p[*expert]).sum::<f32>() / sum.max(LEAST_SUM);
+            let met = if sum > LEAST_SUM { met } else { 0.0 };
+            chosen
+                .iter()
+                .for_each(|expert| gradients[*expert] = (gradients[*expert] - met) / sum.max(LEAST_SUM));
+        }
+        match self.gating {
+            Gating::Sigmoid => {
+                gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient *= p * (1.0 - p))
+            }
+            // Those that were not chosen have no gradient of their own, but share the sum below a softmax of all.
+            _ => {
+                let met: f32 = gradients.iter().zip(&p).map(|(gradient, p)| gradient * p).sum();
+                gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient = p * (*gradient - met));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_of_weights_are_those_of_differences() {
+        let plain = |gating| Routing {
+            bias: None,
+            gating,
+            n_group: 1,
+            n_group_used: 1,
+            n_used: 3,
+            norm_topk_prob: false,
+            scale: 1.5,
+        };
+        let logits = [0.3f32, -0.8, 1.1, 0.55, -1.6, 0.9];
+        let met = [0.7f32, -1.2, 0.4, 2.0, 0.9, -0.3];
+        for gating in [Gating::Softmax, Gating::Sigmoid, Gating::SoftmaxOfTopK] {
+            let bias = Some(vec![0.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
+            let variants = [
+                plain(gating),
+                Routing { norm_topk_prob: true, ..plain(gating) },
+                Routing { bias, norm_topk_prob: true, ..plain(gating) },
+                Routing { n_group: 2, n_group_used: 1, ..plain(gating) },
+            ];
+            for (at, routing) in variants.iter().enumerate() {
+                let of = |logits: &[f32]| -> f64 {
+                    let chosen = routing.route(logits.to_vec());
+                    chosen
+                        .into_iter()
+                        .map(|(expert, weight)| f64::from(weight) * f64::from(met[expert]))
+                        .sum()
+                };
+                let mut gradients = [0.0f32; 6];
+                for (expert, _) in routing.route(logits.to_vec()) {
+                    gradients[expert] = met[expert];
+                }
+                routing.back(&logits, &mut gradients);
+                for (expert, found) in gradients.into_iter().enumerate() {
+                    let moved = |by: f32| {
+                        let mut logits = logits;
+                        logits[expert] += by;
+                        of(&logits)
+                    };
+                    // Wrong by a sixth of h^2 of the third derivative, below 2, and by last bits of 2 over 2 h.
+                    let expected = (moved(0.015_625) - moved(-0.015_625)) / 0.031_25;
+                    assert!(
+                        (f64::from(found) - expected).abs() < 2e-4,
+                        "{gating:?} {at} {expert}: {found} {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
