@@ -290,23 +290,27 @@ impl Experts {
     /// One expert: `h (n_rows, n_embd) -> (n_rows, n_embd)`, with the equations of [`Mlp`].
     fn run_one(&self, expert: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (gate, up) = self.gate_and_up(expert, h, pass);
+        self.give(expert, gate, up, pass)
+    }
+
+    /// What one expert gives, of what its function reads.
+    fn give(&self, expert: usize, gate: Option<Rows>, mut up: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let inner = match gate {
             Some(mut gate) => {
                 self.activation.apply_gated(&mut gate, &up);
                 gate
             }
             None if self.is_fused => {
-                let mut inner = pass.scratch(h.nrows(), self.down.weight.n_in);
+                let mut inner = pass.scratch(up.nrows(), self.down.weight.n_in);
                 self.activation.apply_halves(&up, true, &mut inner);
                 inner
             }
             None => {
-                let mut up = up;
                 self.activation.apply(&mut up);
                 up
             }
         };
-        let mut out = pass.scratch(h.nrows(), self.down.weight.n_out);
+        let mut out = pass.scratch(inner.nrows(), self.down.weight.n_out);
         let product = Product { weight: &self.down.weight, index: expert, out: out.view_mut() };
         pass.mul_mat(inner.view(), vec![product]);
         self.down.scale_and_add_bias(expert, &mut out);

@@ -76,30 +76,35 @@ impl Experts {
             let scaled = if self.scale_input { &mut x } else { &mut of_y };
             scaled.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
             pass.routed = Some(rows.clone());
-            let mut of_x = self.back_one(expert, &x, of_y, pass);
+            let (gate, up) = pass.unseen(|pass| self.gate_and_up(expert, &x, pass));
+            // What the weights were multiplied with: rows that went in, or what comes out of them.
             let met = match self.scale_input {
-                // What a weight was multiplied with is the row itself.
                 true => pass.select_rows(h, rows),
-                false => pass.unseen(|pass| self.run_one(expert, &x, pass)),
+                false => pass.unseen(|pass| self.give(expert, gate.clone(), up.clone(), pass)),
             };
+            let of_x = self.back_one(expert, gate, up, of_y, pass);
             pass.routed = None;
-            for (at, (row, weight)) in rows.iter().zip(weights).enumerate() {
+            for (at, row) in rows.iter().enumerate() {
                 let meets = if self.scale_input { of_x.row(at) } else { gradients.row(*row) };
                 of_weights[[*row, expert]] = meets.dot(&met.row(at));
-                if self.scale_input {
-                    of_x.row_mut(at).mapv_inplace(|x| x * weight);
-                }
             }
-            of_h.add_to_rows(rows, &vec![1.0; rows.len()], &of_x);
+            let ones = if self.scale_input { Vec::new() } else { vec![1.0; rows.len()] };
+            of_h.add_to_rows(rows, if self.scale_input { weights } else { &ones }, &of_x);
         }
         of_h
     }
 
-    /// Through one expert: `x` went in, and gradients of what came out become those of `x`.
-    fn back_one(&self, expert: usize, x: &Rows, of_y: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    /// Through one expert, by what its function read: gradients of what came out become those of what went in.
+    fn back_one(
+        &self,
+        expert: usize,
+        gate: Option<Rows>,
+        mut up: Rows,
+        of_y: Rows,
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
         let mut of_inner = pass.mul_back_of(expert, &[(&self.down.weight, &of_y)]);
         drop(of_y);
-        let (gate, mut up) = pass.unseen(|pass| self.gate_and_up(expert, x, pass));
         let (Some(gates), Some(mut gate)) = (&self.gate, gate) else {
             self.activation.back_halves(&mut up, true, &mut of_inner);
             return pass.mul_back_of(expert, &[(&self.up.weight, &up)]);
