@@ -4,7 +4,7 @@
 //! that names one stands here, one function for each library, in the place of theirs.
 
 use arch::{ArchError, vocab::VocabError};
-use convert::export::ExportError;
+use convert::{export::ExportError, merge::MergeError};
 
 /// About an error of the crate `convert`, or of one below it.
 pub fn convert(error: &convert::Error) -> Option<String> {
@@ -12,6 +12,12 @@ pub fn convert(error: &convert::Error) -> Option<String> {
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
         Error::Arch(error) => return arch(error),
+        Error::Merge { error, .. } => match &**error {
+            MergeError::Vocabulary { .. } | MergeError::Token { .. } => {
+                "if the adapter's folder has the tokenizer of this vocabulary, add --lora-tokenizer"
+            }
+            error => return error.hint(),
+        },
         Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and give it with --imatrix",
         Error::Requantize { .. } => {
             "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
@@ -37,6 +43,10 @@ pub fn arch(error: &ArchError) -> Option<String> {
         ArchError::NotAsThis { arch, .. } => {
             Some(format!("`--arch-as {arch}` converts it all the same, as a model that generates text"))
         }
+        ArchError::AdapterTarget { .. } => Some(
+            "`gguf-convert BASE --lora ADAPTER` merges it; with --with-mmproj, vision towers as well"
+                .to_owned(),
+        ),
         ArchError::NoTarget { .. } => {
             Some("`--target-model-dir DIR` names the folder of the model that it drafts for".to_owned())
         }

@@ -79,14 +79,14 @@ fn what_does_not_fit_is_named() {
 
     let sandbox = place_with("llama-head-dim");
     sandbox.edit("base/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#);
-    refused(&sandbox, BASE, "error: adapter: 7 tensor(s) without a place in this architecture: ");
+    refused(&sandbox, BASE, "error: adapter: 7 tensor(s) without a place in the base model: ");
 
     let sandbox = place_with("llama-head-dim");
     sandbox.edit("adapter/adapter_config.json", r#""peft_type": "LORA""#, r#""peft_type": "LOHA""#);
     refused(
         &sandbox,
         BASE,
-        "error: adapter: adapter_config.json: key `peft_type` is \"LOHA\", expected LORA\n",
+        "error: adapter: adapter_config.json: `peft_type` is LOHA: only LoRA adapters are read\n",
     );
 
     let sandbox = place_with("llama-head-dim");

@@ -162,7 +162,7 @@ fn kinds_that_are_not_merged_are_refused_by_name() {
         (
             r#""LORA""#,
             r#""LOHA""#,
-            "`peft_type` is LOHA: only LoRA adapters are merged\nhint: merge it with PEFT's",
+            "`peft_type` is LOHA: only LoRA adapters are read\nhint: merge it with PEFT's",
         ),
         (r#""LORA""#, r#"null"#, "missing key `peft_type`\n"),
         (

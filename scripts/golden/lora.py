@@ -24,8 +24,7 @@ ADAPTERS = {
         norms=True, dtype="float32"),
     "mixtral": dict(base="mixtral-old", targets=["q_proj", "w1", "w2", "w3", "block_sparse_moe.gate"]),
     "bert": dict(base="bert", targets=["query", "value", "attention.output.dense", "intermediate.dense"],
-        dtype="float16",
-                 more=dict(use_rslora=True)),
+        dtype="float16"),
     "internlm2": dict(base="internlm2", targets=["wqkv", "wo", "w1"], more=dict(alora_invocation_tokens=[5, 6, 7])),
 }
 

@@ -11,7 +11,7 @@ use convert::{
     merge::LoraAdapter,
     recipes::{FileType, Recipe},
 };
-use source::Folder;
+use source::{Checkpoint, Folder};
 use tensor::DType;
 
 use self::args::{ConvertArgs, EXAMPLES, Format, LoraArg};
@@ -251,6 +251,7 @@ fn to_gguf(
         folder: found.folder.clone(),
         name: adapter.clone(),
         scale: *scale,
+        takes_tokenizer: args.lora_tokenizer,
     });
     let adapters: Vec<LoraAdapter> = adapters.collect();
     let input =
@@ -263,6 +264,9 @@ fn to_gguf(
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
     let mut notes = Notes::of(&checkpoint.notes, &layouts);
+    if !args.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
+        notes.notes.push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
+    }
     notes.notes.extend(tell_unasked(layout, args.arch_as.is_some(), ui));
     let open = OpenInput {
         path: args.src(),
@@ -314,6 +318,12 @@ fn open(
     }
     let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, options)?;
     if args.with_mmproj { input.with_projector(options) } else { Ok(input) }
+}
+
+/// True if an adapter comes with a tokenizer or chat template that differs from the checkpoint's.
+fn has_own_tokenizer(adapters: &[LoraAdapter], checkpoint: &Checkpoint) -> bool {
+    let has = |adapter: &LoraAdapter| source::own_tokenizer(&adapter.folder, &checkpoint.files);
+    adapters.iter().any(|adapter| has(adapter).is_ok_and(|own| !own.is_empty()))
 }
 
 /// Whether the reference's converter writes files of this type itself.

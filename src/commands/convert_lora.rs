@@ -48,12 +48,16 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
         .map_err(|error| failure(base.path(), Error::Source(error)))?;
     let input = AdapterInput::new(job.folder.path(), adapter, &base, job.arch).map_err(failed)?;
     let (adapter, layout) = (input.adapter(), input.layout());
+    let mut notes = Notes::of(&adapter.notes, &[layout]);
+    if !layout.warnings.is_empty() {
+        notes.notes.push("`gguf-convert BASE --lora ADAPTER --with-mmproj` merges all pairs".to_owned());
+    }
     let open = OpenInput {
         path: job.input,
         files: Vec::new(),
         format: adapter.format,
         architecture: layout.architecture.to_owned(),
-        notes: Notes::of(&adapter.notes, &[layout]),
+        notes,
         dropped: layout.dropped.clone(),
         stored_as: layout.tensors.iter().map(|tensor| stored_as(adapter, &tensor.data)).collect(),
         repacked: Vec::new(),
@@ -68,11 +72,20 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
 
 /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
 fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<Folder, Failure> {
-    if let Some(base) = job.base {
-        return Ok(base.clone());
-    }
     let named =
         adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
+    if let Some(base) = job.base {
+        if !source::is_adapter(base.path()) || base.path().join("config.json").is_file() {
+            return Ok(base.clone());
+        }
+        let message = match named {
+            "" => format!("{}, expected its base model", adapter.format),
+            named => format!("{}, expected its base model `{named}`", adapter.format),
+        };
+        let fuse = adapter.format.contains("MLX").then_some("`mlx_lm.fuse` merges the two");
+        let hint = "give the base model's folder with --base; config.json is enough";
+        return Err(Failure::at(base.path(), message).hint([hint]).hint(fuse));
+    }
     let folder = PathBuf::from(named);
     if !named.is_empty() && folder.join("config.json").is_file() {
         return Ok(Folder::at(folder));

@@ -1,4 +1,7 @@
 //! Inputs from public bug reports, run as their users ran them. One module per area; each test names the kind of input.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod adapters;

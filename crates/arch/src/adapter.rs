@@ -10,51 +10,46 @@ use crate::general::{self, FileKind};
 use crate::keys::{Keys, to_u32};
 use crate::layout::Layout;
 use crate::resolve::{Resolved, context};
-use crate::tensors::{self, adapt};
+use crate::tensors::{self, Adapted, AdapterScale, adapt};
 use crate::{ArchError, Input, Options};
 
 const FILE: &str = "adapter_config.json";
 
-/// Resolves an adapter. `base` is the base model, with or without its tensors; the config of
-/// `adapter` is `adapter_config.json`.
+/// Resolves an adapter whose config the caller has checked. `base` is the base model, with or without its tensors; the
+/// config of `adapter` is `adapter_config.json`.
 ///
-/// What the adapter says of its scale beyond `lora_alpha` (`use_rslora`, `alpha_pattern`) has no
-/// place in the file; a note says so.
+/// An adapter file has a single alpha. If the pairs need different ones (rsLoRA with several ranks, `alpha_pattern`),
+/// B is multiplied by the quotient; the reference ignores both. Pairs of vision and audio towers are left out with a
+/// warning.
 ///
 /// # Errors
 ///
-/// Those of [`crate::resolve`] for the config of the base model; what [`ArchError`] says of
-/// adapters.
+/// Those of [`crate::resolve`] for the config of the base model; [`ArchError::NotLora`],
+/// [`ArchError::MissingTensors`], [`ArchError::NotInBase`], [`ArchError::TensorShape`], [`ArchError::AdapterTarget`].
 pub fn resolve_adapter(
     base: &Input<'_>,
     adapter: &Input<'_>,
+    scale: &AdapterScale<'_>,
     options: &Options,
 ) -> Result<Layout, ArchError> {
     let config = &adapter.config;
-    let kind = config.get("peft_type").filter(|kind| !kind.is_null());
-    if let Some(kind) = kind.filter(|kind| kind.as_str() != Some("LORA")) {
-        return Err(bad_in(FILE, "peft_type", kind, "LORA"));
-    }
-    // DoRA scales each column of the sum by a learned length, for which the file has no place.
-    if config.get("use_dora") == Some(&Json::Bool(true)) {
-        return Err(bad_in(FILE, "use_dora", &true.into(), "no weights beside pairs"));
-    }
     // Only the keys and the table of the base model are needed: its weights may not be at hand.
     let model = Resolved::new(base, &Options { vocab_only: true, ..options.clone() })?;
     let width = format!("{}.embedding_length", model.layout.architecture);
     let width = model.layout.metadata.get(&width).and_then(|value| value.as_u64());
     let context = context(model.arch, model.class, &model.hparams, base);
     let base_model = tensors::Base { tensors: &base.tensors, width };
-    let (tensors, dropped) = adapt(&context, &base_model, &adapter.tensors)?;
-
-    let mut notes = Vec::new();
-    for (key, plain) in
-        [("use_rslora", Json::Bool(false)), ("alpha_pattern", Json::Object(Default::default()))]
-    {
-        if config.get(key).is_some_and(|value| !value.is_null() && *value != plain) {
-            notes.push(format!("`{key}` of {FILE} has no place in the file: every pair is scaled by `lora_alpha` / rank, as in the reference"));
-        }
+    let Adapted { tensors, dropped, left_out, alpha } =
+        adapt(&context, &base_model, &adapter.tensors, scale)?;
+    let mut warnings = Vec::new();
+    if !left_out.is_empty() {
+        let names = tensor::list_names(&left_out);
+        warnings.push(format!(
+            "{} pair(s) left out, an adapter file holds the text model only: {names}",
+            left_out.len()
+        ));
     }
+    let mut notes = Vec::new();
     let mut keys = Keys::new(model.layout.architecture);
     // Its name comes from its own folder and card; its config is not one of a model.
     let described = Input {
@@ -65,11 +60,7 @@ pub fn resolve_adapter(
     };
     general::keys(&described, options, FileKind::Lora, &tensors, &mut keys)?;
     // llama.cpp adds alpha / rank * B A to the matrix.
-    let alpha = config.get("lora_alpha").filter(|alpha| !alpha.is_null());
-    let alpha = alpha.ok_or_else(|| ArchError::MissingKey { file: FILE, key: "lora_alpha".into() })?;
-    let number = alpha.as_f64().map(|alpha| alpha as f32).filter(|alpha| alpha.is_finite());
-    let number = number.ok_or_else(|| bad_in(FILE, "lora_alpha", alpha, "a number"))?;
-    keys.set("adapter.lora.alpha", Value::F32(number));
+    keys.set("adapter.lora.alpha", Value::F32(alpha));
     invocation(config, &mut keys)?;
     let keys = keys.finish();
     notes.extend(keys.notes);
@@ -83,7 +74,7 @@ pub fn resolve_adapter(
         metadata: keys.metadata,
         tensors,
         dropped,
-        warnings: Vec::new(),
+        warnings,
         notes,
         details: Vec::new(),
         unasked: Vec::new(),

@@ -156,6 +156,12 @@ pub enum ArchError {
         /// Their names.
         names: Vec<String>,
     },
+    /// Pairs of an adapter for matrices that the base model does not have.
+    #[error("{} tensor(s) without a place in the base model: {}", names.len(), list_names(names))]
+    NotInBase {
+        /// The names of the adapter's tensors.
+        names: Vec<String>,
+    },
     /// An adapter of a matrix for which there is none in a file.
     #[error("adapter of `{name}`: {reason}")]
     AdapterTarget {
@@ -207,6 +213,10 @@ impl ArchError {
             ArchError::NotLora { .. } => Some(
                 "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),
             ),
+            ArchError::NotInBase { .. } => Some(
+                "was the adapter trained on this base model? `base_model_name_or_path` of its config names it".into(),
+            ),
+            ArchError::AdapterTarget { .. } => Some("merge the adapter into its base model instead".into()),
             ArchError::UnusedTensors { names } => Some(
                 match () {
                     () if all_experts(names) => "config.json may state fewer experts than there are",

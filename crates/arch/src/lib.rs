@@ -49,6 +49,7 @@ mod resolve;
 mod resolve_projector;
 mod rope_llama3;
 mod row_map;
+mod spellings;
 mod tensors;
 mod text_keys;
 mod unasked;
@@ -74,5 +75,6 @@ pub use projector::{Projector, Tower, Towers, WRITTEN as PROJECTOR_ARCHITECTURE}
 pub use registry::{ARCHES, PROJECTORS};
 pub use resolve::{resolve, resolve_as, resolve_weights, row_of};
 pub use resolve_projector::resolve_projector;
-pub use tensors::rules;
+pub use spellings::{TensorNames, shared_name, spellings};
+pub use tensors::{AdapterScale, rules};
 pub use text_keys::text_keys;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use arch::{Layout, Options};
+use arch::{AdapterScale, Layout, Options};
 use gguf::{DEFAULT_ALIGNMENT, Mapped, Plan};
 use source::Checkpoint;
 use tensor::DType;
@@ -15,6 +15,7 @@ use crate::{
     checkpoint_input::{arch_input, converted_metadata, layout_tasks, layout_tensors},
     input::Input,
     job::TensorTask,
+    merge::config::{Config, Target},
     output::check_output,
     planned::{Choice, FileOf, PlannedFile},
     recipes::{Reason, Recipe, TensorFacts},
@@ -34,14 +35,18 @@ impl AdapterInput {
     /// there.
     ///
     /// # Errors
-    /// [`Error::Arch`], [`Error::Shape`].
+    /// [`Error::Adapter`] for kinds of adapters that an adapter file cannot hold; [`Error::Arch`], [`Error::Shape`].
     pub fn new(
         folder: &Path,
         adapter: Checkpoint,
         base: &Checkpoint,
         options: &Options,
     ) -> Result<AdapterInput, Error> {
-        let layout = arch::resolve_adapter(&arch_input(base)?, &arch_input(&adapter)?, options);
+        let config =
+            Config::new(&adapter.config, Target::File).map_err(|error| Error::Adapter(Box::new(error)))?;
+        let alpha_of = |module: &str, rank: u64| config.effective_alpha(module, rank);
+        let scale = AdapterScale { alpha: config.alpha(), alpha_of: &alpha_of };
+        let layout = arch::resolve_adapter(&arch_input(base)?, &arch_input(&adapter)?, &scale, options);
         Ok(AdapterInput { folder: folder.to_owned(), layout: layout.map_err(Error::Arch)?, adapter })
     }
 

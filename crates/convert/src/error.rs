@@ -21,6 +21,9 @@ pub enum Error {
         /// What is wrong.
         error: Box<crate::merge::MergeError>,
     },
+    /// An adapter cannot become an adapter file.
+    #[error(transparent)]
+    Adapter(Box<crate::merge::MergeError>),
     /// A file from before GGUF cannot be read.
     #[error(transparent)]
     Legacy(#[from] source::LegacyError),
@@ -322,7 +325,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),
-            Error::Merge { error, .. } => return error.hint(),
+            Error::Merge { error, .. } | Error::Adapter(error) => return error.hint(),
             Error::Legacy(error) => return error.hint().map(str::to_owned),
             Error::Read(source::ReadError::NotFetched { advice, .. }) => return advice.map(str::to_owned),
             Error::Arch(error) => return error.hint(),

@@ -1,10 +1,10 @@
-//! LoRA adapters as PEFT saves them: `adapter_config.json` beside `adapter_model.safetensors`, or before PEFT 0.7 beside
-//! `adapter_model.bin`.
+//! LoRA adapters: `adapter_config.json` with `adapter_model.safetensors`, with `adapter_model.bin` (PEFT before 0.7) or with
+//! `adapters.safetensors` (mlx-lm).
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use crate::{
-    Checkpoint, Error, Folder, Listing, Weights, safetensors,
+    Checkpoint, Error, Folder, Listing, Tensor, Weights, mlx_adapter, safetensors,
     small_files::{card_of, read_object, read_small_files},
     torch,
 };
@@ -20,20 +20,33 @@ pub fn is_adapter(dir: &Path) -> bool {
 
 /// Opens an adapter: its config in the place of a model's, its tensors in the order in which they
 /// lie in the file, which is that of the reference (`safetensors.torch.load_file` 0.8), or that of the pickled
-/// dictionary.
+/// dictionary. Names have no adapter names in them, as PEFT saves them; an adapter of mlx-lm gets config, names and shapes
+/// of PEFT.
 ///
 /// # Errors
 /// [`Error`]: what is missing or wrong, with the file's name.
 pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let (dir, listing) = (folder.path(), folder.listing()?);
-    let Weights { parts, tensors, notes: more } = match listing.has(WEIGHTS) {
-        true => open_safetensors(dir, &listing)?,
+    let is_mlx = !listing.has(WEIGHTS) && !listing.has(PICKLE) && listing.has(mlx_adapter::WEIGHTS);
+    let Weights { parts, mut tensors, notes: more } = match listing.has(WEIGHTS) {
+        true => open_safetensors(dir, &listing, WEIGHTS)?,
         false if listing.has(PICKLE) => torch::open_file(dir, &listing, PICKLE)?,
+        false if is_mlx => open_safetensors(dir, &listing, mlx_adapter::WEIGHTS)?,
         false => return Err(Error::MissingFile { file: WEIGHTS.to_owned() }),
     };
-    let config = read_object(dir, CONFIG)?;
+    let mut config = read_object(dir, CONFIG)?;
     let mut notes = Vec::new();
+    if is_mlx {
+        config = mlx_adapter::config(&config, &tensors, &mut notes)?;
+        tensors = mlx_adapter::tensors(tensors)?;
+    }
+    let empty = |tensor: &&Tensor| tensor.shape.contains(&0);
+    let empty: Vec<String> = tensors.iter().filter(empty).map(|tensor| tensor.name.clone()).collect();
+    if !empty.is_empty() {
+        return Err(Error::EmptyTensors { names: empty });
+    }
+    strip_adapter_names(&mut tensors, &mut notes)?;
     let card = card_of(dir, &listing, &mut notes)?;
     if listing.has(WEIGHTS) && listing.has(PICKLE) {
         notes.push(format!("weights are read from `{WEIGHTS}`; left aside: `{PICKLE}`"));
@@ -41,7 +54,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     notes.extend(more);
     Ok(Checkpoint {
         folder_name: folder.name(),
-        format: "a LoRA adapter",
+        format: if is_mlx { "an MLX LoRA adapter" } else { "a LoRA adapter" },
         config,
         generation_config: None,
         files: Vec::new(),
@@ -52,6 +65,52 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         method: None,
         settled: false,
     })
+}
+
+/// Parts of PEFT's names that the name of an adapter follows in a model's own state dict.
+const NAMED: &[&str] = &[
+    ".lora_A.",
+    ".lora_B.",
+    ".lora_embedding_A.",
+    ".lora_embedding_B.",
+    ".lora_magnitude_vector.",
+    ".modules_to_save.",
+    ".token_adapter.trainable_tokens_delta.",
+];
+
+/// Takes the name of the adapter out of the names of tensors, as `save_pretrained` does.
+///
+/// # Errors
+/// [`Error::SeveralAdapters`].
+fn strip_adapter_names(tensors: &mut [Tensor], notes: &mut Vec<String>) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for tensor in tensors.iter_mut() {
+        for part in NAMED {
+            let Some((module, rest)) = tensor.name.split_once(part) else { continue };
+            let (name, end) = match rest.split_once('.') {
+                Some((name, end)) => (name, format!("{part}{end}")),
+                // `lora_embedding_A.default` is a parameter itself; `lora_A.weight` is without a name.
+                None if !matches!(rest, "weight" | "bias") => (rest, part.trim_end_matches('.').to_owned()),
+                None => continue,
+            };
+            // Names within a module that is saved whole (`modules_to_save.dense.weight`) are not adapters'.
+            if *part == ".modules_to_save." && name != "default" {
+                continue;
+            }
+            names.insert(name.to_owned());
+            tensor.name = format!("{module}{end}");
+            break;
+        }
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    match &names[..] {
+        [] => {}
+        [name] => notes.push(format!(
+            "tensors have the adapter name `{name}`, which `save_pretrained` of PEFT removes; it is ignored"
+        )),
+        _ => return Err(Error::SeveralAdapters { names }),
+    }
+    Ok(())
 }
 
 /// Files of tokenizers and chat templates, by what their names begin with.
@@ -68,13 +127,26 @@ const TOKENIZERS: &[&str] = &[
     "tiktoken.model",
 ];
 
+/// Whether a file is part of a tokenizer or a chat template.
+pub fn is_tokenizer_file(name: &str) -> bool {
+    TOKENIZERS.iter().any(|start| name.starts_with(start))
+}
+
+/// The tokenizer files and chat templates of an adapter's folder: names and contents, sorted by name.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn tokenizer_of(folder: &Folder) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let files = read_small_files(folder.path(), &folder.listing()?)?;
+    Ok(files.into_iter().filter(|(name, _)| is_tokenizer_file(name)).collect())
+}
+
 /// The tokenizer files and chat templates in an adapter's folder that are not those of the base model, of which `base`
 /// holds the small files: names. JSON files that say the same are the same.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn own_tokenizer(folder: &Folder, base: &[(String, Vec<u8>)]) -> Result<Vec<String>, Error> {
-    let is_one = |name: &str| TOKENIZERS.iter().any(|start| name.starts_with(start));
     let parsed = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
     let is_same = |name: &str, bytes: &[u8]| {
         base.iter().find(|(other, _)| other == name).is_some_and(|(_, other)| {
@@ -82,17 +154,16 @@ pub fn own_tokenizer(folder: &Folder, base: &[(String, Vec<u8>)]) -> Result<Vec<
                 || name.ends_with(".json") && parsed(other).is_some_and(|other| Some(other) == parsed(bytes))
         })
     };
-    let files = read_small_files(folder.path(), &folder.listing()?)?;
-    let own = files.into_iter().filter(|(name, bytes)| is_one(name) && !is_same(name, bytes));
+    let own = tokenizer_of(folder)?.into_iter().filter(|(name, bytes)| !is_same(name, bytes));
     Ok(own.map(|(name, _)| name).collect())
 }
 
 /// The tensors in the order in which they lie in the file.
-fn open_safetensors(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    let part = listing.open(dir, WEIGHTS)?;
+fn open_safetensors(dir: &Path, listing: &Listing, file: &str) -> Result<Weights, Error> {
+    let part = listing.open(dir, file)?;
     let mut tensors = safetensors::parse(&part)?;
     if tensors.is_empty() {
-        return Err(Error::NoTensors { file: WEIGHTS.to_owned() });
+        return Err(Error::NoTensors { file: file.to_owned() });
     }
     tensors.sort_by_key(|tensor| tensor.begin);
     Ok(Weights { parts: vec![part], tensors, notes: Vec::new() })

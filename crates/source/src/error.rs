@@ -159,6 +159,24 @@ pub enum Error {
         /// What is there.
         found: i64,
     },
+    /// Tensors of an adapter that have no elements.
+    #[error("{} empty tensor(s): {}; the adapter was saved under DeepSpeed ZeRO-3 without gathering its weights", names.len(), list_names(names))]
+    EmptyTensors {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// An adapter of mlx-lm that has no counterpart in PEFT.
+    #[error("an MLX adapter: {problem}")]
+    MlxAdapter {
+        /// What is different.
+        problem: String,
+    },
+    /// Tensors of more than one adapter in a file.
+    #[error("tensors of {} adapters in one file: {}", names.len(), list_names(names))]
+    SeveralAdapters {
+        /// The names of the adapters.
+        names: Vec<String>,
+    },
     /// A file that every checkpoint of this format has.
     #[error("`{file}` is missing")]
     MissingFile {
@@ -436,6 +454,16 @@ impl Error {
             ),
             Error::LinkOutside { .. } => {
                 Some("copy the file into the folder; only links to the Hub's cache are followed")
+            }
+            Error::EmptyTensors { .. } => Some(
+                "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its result, or train with \
+                 `stage3_gather_16bit_weights_on_model_save`",
+            ),
+            Error::MlxAdapter { .. } => Some(
+                "merge it with `mlx_lm.fuse`, dequantized if the base model is quantized, and convert the result",
+            ),
+            Error::SeveralAdapters { .. } => {
+                Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
             }
             Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
             _ => None,

@@ -34,6 +34,7 @@ mod links;
 mod listing;
 mod memory;
 mod methods;
+mod mlx_adapter;
 mod part;
 mod pickle_error;
 mod read_error;
@@ -48,7 +49,7 @@ mod weights;
 mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};
-pub use adapter::{is_adapter, open_adapter, own_tokenizer};
+pub use adapter::{is_adapter, is_tokenizer_file, open_adapter, own_tokenizer, tokenizer_of};
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use dtype::Dtype;
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! Tensors whose values do not lie in a file one after the other: codes with scales, columns, pieces of several files.
 
-use std::{fmt, ops::Range};
+use std::{fmt, ops::Range, sync::Arc};
 
 use tensor::DType;
 
@@ -29,6 +29,12 @@ pub trait Stored: fmt::Debug + Send + Sync {
 
     /// The type of the codes, where each value is one of them times a scale.
     fn codes(&self) -> Option<Dtype> {
+        None
+    }
+
+    /// The same values for weights files that come after `n` others, if they lie in weights files by number.
+    fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
+        let _ = n;
         None
     }
 

@@ -79,6 +79,16 @@ impl View<'_> {
 }
 
 impl Tensor {
+    /// The same tensor in a list of weights files that begins with `n` others.
+    #[must_use]
+    pub fn after_parts(mut self, n: usize) -> Tensor {
+        self.part += n;
+        if let Some(moved) = self.stored.as_ref().and_then(|stored| stored.after_parts(n)) {
+            self.stored = Some(moved);
+        }
+        self
+    }
+
     /// The shape as ggml counts it, row length first.
     ///
     /// # Errors

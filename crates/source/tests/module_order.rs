@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["rows", "small_files", "weights"],
     &["shards"],
     &["safetensors", "torch"],
-    &["codes", "dense"],
+    &["codes", "dense", "mlx_adapter"],
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
     &["checkpoint"],

@@ -156,10 +156,16 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "vocab_only", "via", "recipe"])]
     pub base: Option<PathBuf>,
     /// Merge a LoRA or DoRA adapter of PEFT (adapter_config.json, adapter_model.safetensors) into the weights while
-    /// they are read, SCALE times (1 by default); several are merged in their order. Also hf://OWNER/ADAPTER[@REVISION].
-    /// Weights are rounded once, to their type in the file. Metadata and tokenizer stay those of the checkpoint.
+    /// they are read, SCALE times (1 by default); several are merged in their order. Also hf://OWNER/ADAPTER[@REVISION],
+    /// and LoRA adapters of mlx-lm (adapters.safetensors). Weights are rounded once, to their type in the file. Metadata and
+    /// tokenizer stay those of the checkpoint, see --lora-tokenizer.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter, conflicts_with_all = ["base", "to", "vocab_only"])]
     pub lora: Vec<LoraArg>,
+    /// With --lora: use the adapter's tokenizer and chat template, and its embeddings if it resized the vocabulary, as
+    /// `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained` would. Of several adapters the last
+    /// tokenizer counts.
+    #[arg(long, requires = "lora")]
+    pub lora_tokenizer: bool,
     /// Write the projector only: the towers that make embeddings of images or sound, for `--mmproj` of llama.cpp.
     #[arg(long, conflicts_with_all = ["with_mmproj", "to", "vocab_only", "base", "lora", "fp8_as", "repack", "arch_as", "recipe", "save_recipe"])]
     pub mmproj: bool,

@@ -5,6 +5,7 @@
 //! of A, stay where they are. So the table of the base model says everything.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use super::context::Context;
 use super::index::Found;
@@ -13,7 +14,25 @@ use super::rules::{self, RowRule};
 use super::{drops, transposed};
 use crate::error::shape_of;
 use crate::layout::{Data, Dropped, ElementMap, FloatType, OutTensor, RowMap};
+use crate::spellings::{TensorNames, spellings};
 use crate::{ArchError, SourceTensor};
+
+/// Scale of an adapter's pairs.
+///
+/// A pair changes its matrix by `alpha / rank * B @ A`, with the alpha of [`AdapterScale::alpha_of`].
+#[derive(Clone, Copy)]
+pub struct AdapterScale<'a> {
+    /// The adapter's general alpha, which the file holds if the pairs need different ones.
+    pub alpha: f64,
+    /// Alpha of one pair, by the name of its module in the adapter and its rank.
+    pub alpha_of: &'a dyn Fn(&str, u64) -> f64,
+}
+
+impl fmt::Debug for AdapterScale<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdapterScale").field("alpha", &self.alpha).finish_non_exhaustive()
+    }
+}
 
 /// What is known of the matrices of the base model.
 pub struct Base<'a> {
@@ -38,8 +57,28 @@ struct Both<'a> {
     b: &'a SourceTensor,
 }
 
-/// Experts of a layer that wait for the rest: by output pattern and expert.
-type Stack<'a> = HashMap<(&'static str, u64), Both<'a>>;
+/// Experts of a layer that wait for the rest, with the factors of B: by output pattern and expert.
+type Stack<'a> = HashMap<(&'static str, u64), (Both<'a>, f32)>;
+
+/// An adapter in terms of the file.
+pub struct Adapted {
+    /// Its tensors.
+    pub tensors: Vec<OutTensor>,
+    /// Weights that are left out because they are the base model's own.
+    pub dropped: Vec<Dropped>,
+    /// Matrices of vision and audio towers, whose pairs are left out.
+    pub left_out: Vec<String>,
+    /// The alpha of the file.
+    pub alpha: f32,
+}
+
+/// A pair with its place in the base model.
+struct Placed<'a> {
+    target: String,
+    both: Both<'a>,
+    all: Vec<Found>,
+    alpha: f64,
+}
 
 /// Applies the table of a base model to an adapter.
 ///
@@ -50,48 +89,68 @@ type Stack<'a> = HashMap<(&'static str, u64), Both<'a>>;
 ///
 /// # Errors
 ///
-/// [`ArchError::NotLora`], [`ArchError::MissingTensors`], [`ArchError::UnusedTensors`],
+/// [`ArchError::NotLora`], [`ArchError::MissingTensors`], [`ArchError::NotInBase`],
 /// [`ArchError::TensorShape`], [`ArchError::AdapterTarget`].
 pub fn adapt(
     context: &Context<'_>,
     base: &Base<'_>,
     sources: &[SourceTensor],
-) -> Result<(Vec<OutTensor>, Vec<Dropped>), ArchError> {
+    scale: &AdapterScale<'_>,
+) -> Result<Adapted, ArchError> {
     let (n_layers, n_experts) = (context.hparams.n_layers()?, context.hparams.n_experts()?);
     let by_name: HashMap<&str, &SourceTensor> =
         base.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let mut names = TensorNames::new(base.tensors.iter().map(|tensor| tensor.name.as_str()));
     let (pairs, whole, dropped) = sort_out(sources)?;
     let mut tensors = Vec::with_capacity(sources.len());
-    let mut unused = Vec::new();
+    let (mut unused, mut left_out) = (Vec::new(), Vec::new());
     for (target, source) in whole {
-        match place(context, &target, n_layers).as_deref() {
+        match place(context, &mut names, &target, n_layers).1.as_deref() {
             Some([found, ..]) => tensors.push(context.one(found, source)?),
             _ => unused.push(source.name.clone()),
         }
     }
-    let mut stacks: HashMap<u64, Stack<'_>> = HashMap::new();
+    let mut placed = Vec::with_capacity(pairs.len());
     for (target, both) in pairs {
-        let reason = drops::reason(&target).or_else(|| (context.drops)(context.hparams, &target));
-        if let Some(reason) = reason {
-            return Err(ArchError::AdapterTarget { name: target, reason });
+        let (resolved, all) = place(context, &mut names, &target, n_layers);
+        let reason = drops::reason(&resolved).or_else(|| (context.drops)(context.hparams, &resolved));
+        if reason.is_some() {
+            left_out.push(target);
+            continue;
         }
-        let Some(all) = place(context, &target, n_layers) else {
+        let Some(all) = all else {
             unused.push(both.a.name.clone());
             continue;
         };
-        base.check(by_name.get(target.as_str()).copied(), &all, both)?;
+        base.check(by_name.get(resolved.as_str()).copied(), &all, both)?;
+        let module = target.strip_suffix(".weight").unwrap_or(&target);
+        let alpha = (scale.alpha_of)(module, both.b.shape.row_elems());
+        placed.push(Placed { target, both, all, alpha });
+    }
+    if !unused.is_empty() {
+        return Err(ArchError::NotInBase { names: unused });
+    }
+    if placed.is_empty() && !left_out.is_empty() {
+        let reason = "part of a vision or audio tower, for which an adapter file has no place";
+        return Err(ArchError::AdapterTarget { name: left_out.swap_remove(0), reason });
+    }
+    let alpha = file_alpha(&placed, scale.alpha);
+    let factor_of = |placed: &Placed<'_>| (placed.alpha / f64::from(alpha)) as f32;
+    let mut stacks: HashMap<u64, Stack<'_>> = HashMap::new();
+    for placed in &placed {
+        let (all, factor) = (&placed.all, factor_of(placed));
         // Pairs of all experts become two tensors of three dimensions, when the last of them is there.
         if matches!(all[0].rule.rows, RowRule::StackExperts) {
             let stack = stacks.entry(all[0].bid).or_default();
-            stack.insert((all[0].rule.gguf, all[0].xid), both);
+            stack.insert((all[0].rule.gguf, all[0].xid), (placed.both, factor));
             if stack.len() as u64 == n_experts.saturating_mul(context.stacked().count() as u64) {
                 let stack = stacks.remove(&all[0].bid).unwrap_or_default();
                 stacked(context, all[0].bid, n_experts, &stack, &mut tensors)?;
             }
             continue;
         }
-        for found in &all {
-            pair(context, found, &target, both, &mut tensors)?;
+        for found in all {
+            pair(context, found, placed, factor, &mut tensors)?;
         }
     }
     let mut layers: Vec<(u64, Stack<'_>)> = stacks.into_iter().collect();
@@ -99,11 +158,24 @@ pub fn adapt(
     for (bid, stack) in layers {
         stacked(context, bid, n_experts, &stack, &mut tensors)?;
     }
-    if !unused.is_empty() {
-        return Err(ArchError::UnusedTensors { names: unused });
-    }
     check_same_output(&tensors)?;
-    Ok((tensors, dropped))
+    Ok(Adapted { tensors, dropped, left_out, alpha })
+}
+
+/// The alpha of the file: that of all pairs if they agree, else the adapter's general one. Runtimes take an alpha of 0
+/// for a missing one and do not scale.
+fn file_alpha(placed: &[Placed<'_>], general: f64) -> f32 {
+    let mut alphas = placed.iter().map(|placed| placed.alpha as f32);
+    let shared = alphas.next().filter(|first| alphas.all(|alpha| alpha == *first));
+    match shared.unwrap_or(general as f32) {
+        0.0 => 1.0,
+        alpha => alpha,
+    }
+}
+
+/// Multiplies the elements of B by the part of its scale that the alpha of the file does not hold.
+fn scaled(factor: f32) -> ElementMap {
+    if factor == 1.0 { ElementMap::Identity } else { ElementMap::Scale([factor, 1.0]) }
 }
 
 type Sorted<'a> = (Vec<(String, Both<'a>)>, Vec<(String, &'a SourceTensor)>, Vec<Dropped>);
@@ -119,7 +191,7 @@ fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
         let is_a = name.contains(".lora_A.weight") || name.contains(".lora_embedding_A");
         let is_b = name.contains(".lora_B.weight") || name.contains(".lora_embedding_B");
         if !is_a && !is_b {
-            if name.contains(".base_layer.weight") {
+            if name.contains(".base_layer.weight") || name.contains(".original_module.") {
                 let reason = "a weight of the base model";
                 dropped.push(Dropped { name: source.name.clone(), reason });
             } else if name.contains("_layernorm") || name.contains(".norm") {
@@ -168,21 +240,36 @@ fn target_of(name: &str) -> String {
     target
 }
 
-fn place(context: &Context<'_>, target: &str, n_layers: u64) -> Option<Vec<Found>> {
-    let all = context.find(target);
-    let fits = all.first().is_some_and(|found| found.bid < n_layers);
-    fits.then_some(all)
+/// The base model's name of a tensor, and its rows of the table: by the base model's own names if these are known, else by
+/// every spelling that the table may have.
+fn place(
+    context: &Context<'_>,
+    names: &mut TensorNames<'_>,
+    target: &str,
+    n_layers: u64,
+) -> (String, Option<Vec<Found>>) {
+    let known = names.find(target).map(str::to_owned);
+    let candidates = known.into_iter().chain(spellings(target));
+    let fitting = |name: String| {
+        let all = context.find(&name);
+        all.first().is_some_and(|found| found.bid < n_layers).then_some((name, all))
+    };
+    match candidates.into_iter().find_map(fitting) {
+        Some((name, all)) => (name, Some(all)),
+        None => (names.find(target).unwrap_or(target).to_owned(), None),
+    }
 }
 
 /// A and B of one matrix, or of a part of it.
 fn pair(
     context: &Context<'_>,
     found: &Found,
-    target: &str,
-    both: Both<'_>,
+    placed: &Placed<'_>,
+    factor: f32,
     tensors: &mut Vec<OutTensor>,
 ) -> Result<(), ArchError> {
-    let refuse = |reason| Err(ArchError::AdapterTarget { name: target.to_owned(), reason });
+    let both = placed.both;
+    let refuse = |reason| Err(ArchError::AdapterTarget { name: placed.target.clone(), reason });
     let rule = found.rule;
     let is_plain = matches!(
         rule.rows,
@@ -194,7 +281,10 @@ fn pair(
     if rule.element_of.is_some() || rule.element != ElementMap::Identity {
         return refuse("the values of the matrix are changed on the way into the file");
     }
-    let whole = context.one(found, both.b)?;
+    let mut whole = context.one(found, both.b)?;
+    if let Data::Rows { element, .. } | Data::Columns { element, .. } = &mut whole.data {
+        *element = scaled(factor);
+    }
     let is_embedding = whole.name == "token_embd.weight";
     let a = if is_embedding {
         // Rows of tokens are looked up in A, so that they must be rows there.
@@ -204,7 +294,7 @@ fn pair(
         let data = Data::Columns { source, matrix, rows, element };
         (shape, data)
     } else {
-        (both.a.shape, rows(&[both.a]))
+        (both.a.shape, rows(&[both.a], ElementMap::Identity))
     };
     for (half, (shape, data)) in [("a", a), ("b", (whole.shape, whole.data))] {
         let name = format!("{}.lora_{half}", whole.name);
@@ -235,12 +325,19 @@ fn stacked(
         return Err(ArchError::MissingTensors { names });
     }
     for rule in context.stacked() {
-        let all: Vec<Both<'_>> =
-            (0..n_experts).filter_map(|xid| stack.get(&(rule.gguf, xid)).copied()).collect();
+        let (all, factors): (Vec<Both<'_>>, Vec<f32>) =
+            (0..n_experts).filter_map(|xid| stack.get(&(rule.gguf, xid)).copied()).unzip();
         let name = rules::fill(rule.gguf, bid, 0) + ".weight";
-        let halves: [(&str, Vec<&SourceTensor>); 2] =
-            [("a", all.iter().map(|both| both.a).collect()), ("b", all.iter().map(|both| both.b).collect())];
-        for (half, sources) in halves {
+        let Some(factor) = factors.first().copied() else { continue };
+        if factors.iter().any(|other| *other != factor) {
+            let reason = "experts of one layer have different scales";
+            return Err(ArchError::AdapterTarget { name: spelled(rule, 0), reason });
+        }
+        let halves: [(&str, Vec<&SourceTensor>, ElementMap); 2] = [
+            ("a", all.iter().map(|both| both.a).collect(), ElementMap::Identity),
+            ("b", all.iter().map(|both| both.b).collect(), scaled(factor)),
+        ];
+        for (half, sources, element) in halves {
             let Some(first) = sources.first() else { continue };
             if let Some(other) = sources.iter().find(|source| source.shape != first.shape) {
                 return Err(wrong(other, format!("{} as of `{}`", first.shape, first.name)));
@@ -251,7 +348,7 @@ fn stacked(
             tensors.push(OutTensor {
                 name,
                 shape,
-                data: rows(&sources),
+                data: rows(&sources, element),
                 float: FloatType::OfFile,
                 kept: None,
             });
@@ -260,11 +357,11 @@ fn stacked(
     Ok(())
 }
 
-fn rows(sources: &[&SourceTensor]) -> Data {
+fn rows(sources: &[&SourceTensor], element: ElementMap) -> Data {
     Data::Rows {
         sources: sources.iter().map(|source| source.name.clone()).collect(),
         rows: RowMap::Concat,
-        element: ElementMap::Identity,
+        element,
     }
 }
 

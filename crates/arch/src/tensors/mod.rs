@@ -15,5 +15,5 @@ mod transposed;
 
 pub use context::{Context, TowerLayers, computed};
 pub use index::{CORRECTION_BIAS, Found, Index};
-pub use lora::{Base, adapt};
+pub use lora::{Adapted, AdapterScale, Base, adapt};
 pub use mapping::map;

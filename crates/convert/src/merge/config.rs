@@ -1,4 +1,4 @@
-//! What `adapter_config.json` says of how a LoRA adapter is merged.
+//! Mathematics of a LoRA adapter by its `adapter_config.json`: what can be merged, and what an adapter file can hold.
 //!
 //! Source: `LoraConfig` in `tuners/lora/config.py`, `LoraModel._create_and_replace` in `tuners/lora/model.py` and
 //! `get_pattern_key` in `utils/other.py` of peft 0.21.2.
@@ -7,6 +7,25 @@ use regex::Regex;
 use serde_json::{Map, Value as Json};
 
 use super::MergeError;
+
+/// What becomes of an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// It is merged into its base model.
+    Merged,
+    /// It is written to an adapter file.
+    File,
+}
+
+/// Keys whose values a merge understands and an adapter file cannot hold.
+const NOT_IN_FILES: &[(&str, &str)] = &[
+    ("use_dora", "an adapter file has no magnitudes"),
+    ("target_parameters", "an adapter file has no place for pairs of single parameters"),
+    ("trainable_token_indices", "an adapter file has no place for rows of trained tokens"),
+    ("lora_bias", "an adapter file has no place for the biases of pairs"),
+];
+/// Keys that make an adapter depend on the text, which an adapter file can express.
+const ACTIVATED: &str = "alora_invocation_tokens";
 
 /// Keys whose values make another kind of adapter of it, and why that is not merged.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -26,7 +45,7 @@ const PLAIN_STARTS: &[&str] = &["gaussian", "eva", "orthogonal"];
 
 /// How a LoRA adapter is merged.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(crate) struct Config {
     rank: u64,
     alpha: f64,
     ranks: Vec<(Regex, u64)>,
@@ -43,19 +62,25 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads the config, and refuses what it says of kinds that are not merged.
-    pub(super) fn new(config: &Json) -> Result<Config, MergeError> {
+    /// Reads the config.
+    ///
+    /// # Errors
+    /// [`MergeError::Unsupported`] for kinds of adapters that cannot become `target`; [`MergeError::Config`],
+    /// [`MergeError::MissingKey`], [`MergeError::Pattern`].
+    pub(crate) fn new(config: &Json, target: Target) -> Result<Config, MergeError> {
         let empty = Map::new();
         let keys = config.as_object().unwrap_or(&empty);
         match keys.get("peft_type").and_then(Json::as_str) {
             Some("LORA") => {}
             Some(other) => {
-                let reason = "only LoRA adapters are merged";
+                let reason = "only LoRA adapters are read";
                 return Err(MergeError::Unsupported { key: "peft_type", found: other.to_owned(), reason });
             }
             None => return Err(MergeError::MissingKey { key: "peft_type" }),
         }
-        for (key, reason) in UNSUPPORTED {
+        let unsupported = UNSUPPORTED.iter().filter(|(key, _)| target == Target::Merged || *key != ACTIVATED);
+        let not_in_file = NOT_IN_FILES.iter().filter(|_| target == Target::File);
+        for (key, reason) in unsupported.chain(not_in_file) {
             if let Some(value) = keys.get(*key).filter(|value| is_set(value)) {
                 return Err(MergeError::Unsupported { key, found: value.to_string(), reason });
             }
@@ -84,7 +109,7 @@ impl Config {
     /// The last parts of the names of a module's parameters that have pairs: each pair is of one of them.
     ///
     /// Source: `BaseTuner._inject_parameters` in `tuners/tuners_utils.py`.
-    pub(super) fn parameters_of(&self, module: &str) -> Vec<&str> {
+    pub(crate) fn parameters_of(&self, module: &str) -> Vec<&str> {
         let mut of_module = Vec::new();
         for target in &self.parameters {
             let last = target.rsplit('.').next().unwrap_or(target);
@@ -100,22 +125,39 @@ impl Config {
     /// The trained tokens of an embedding, in the order of their rows.
     ///
     /// Source: `set_additional_trainable_modules` in `utils/other.py`.
-    pub(super) fn tokens_of(&self, module: &str) -> Option<&[u64]> {
+    pub(crate) fn tokens_of(&self, module: &str) -> Option<&[u64]> {
         self.tokens.iter().find(|(end, _)| module.ends_with(end)).map(|(_, tokens)| &tokens[..])
     }
 
     /// The rank of a module's pair.
-    pub(super) fn rank_of(&self, module: &str) -> u64 {
+    pub(crate) fn rank_of(&self, module: &str) -> u64 {
         self.ranks.iter().find(|(pattern, _)| pattern.is_match(module)).map_or(self.rank, |(_, rank)| *rank)
+    }
+
+    /// The general alpha.
+    pub(crate) fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The alpha of a module's pair that divided by its rank gives PEFT's factor.
+    pub(crate) fn effective_alpha(&self, module: &str, rank: u64) -> f64 {
+        let alpha = self.alpha_of(module);
+        if self.use_rslora { alpha * (rank as f64).sqrt() } else { alpha }
+    }
+
+    fn alpha_of(&self, module: &str) -> f64 {
+        self.alphas
+            .iter()
+            .find(|(pattern, _)| pattern.is_match(module))
+            .map_or(self.alpha, |(_, alpha)| *alpha)
     }
 
     /// What `B @ A` of a module is multiplied with, for an adapter that is taken `scale` times: alpha / r, or
     /// alpha / sqrt(r). Computed in f64 and rounded once, as torch takes a Python float to an f32 tensor.
     ///
     /// Source: `LoraLayer.set_scale`.
-    pub(super) fn scaling_of(&self, module: &str, scale: f64) -> f32 {
-        let found = self.alphas.iter().find(|(pattern, _)| pattern.is_match(module));
-        let alpha = found.map_or(self.alpha, |(_, alpha)| *alpha);
+    pub(crate) fn scaling_of(&self, module: &str, scale: f64) -> f32 {
+        let alpha = self.alpha_of(module);
         let rank = self.rank_of(module) as f64;
         (scale * alpha / if self.use_rslora { rank.sqrt() } else { rank }) as f32
     }

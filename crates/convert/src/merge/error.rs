@@ -87,6 +87,21 @@ pub enum MergeError {
         /// Its shape.
         target_shape: Vec<u64>,
     },
+    /// An embedding or output matrix of another number of tokens than the base model's.
+    #[error("tensor `{tensor}`: {found} tokens, expected {expected}, those of `{target}`")]
+    Vocabulary {
+        /// The tensor.
+        tensor: String,
+        /// Its number of tokens.
+        found: u64,
+        /// The tensor of the base model.
+        target: String,
+        /// Its number of tokens.
+        expected: u64,
+    },
+    /// An adapter whose tokenizer is wanted and missing.
+    #[error("no tokenizer in the adapter's folder")]
+    NoTokenizer,
     /// A tensor that belongs to another rank than its config has.
     #[error("tensor `{tensor}`: rank {found}, expected {expected} by adapter_config.json")]
     Rank {
@@ -149,10 +164,22 @@ impl MergeError {
             MergeError::NoPlace { .. } | MergeError::Rank { .. } => {
                 "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
             }
-            MergeError::Shape { .. } | MergeError::Token { .. } => {
-                "was the adapter trained on this base model? one whose vocabulary has grown needs the base model with \
-                 that vocabulary"
+            MergeError::Shape { .. } => {
+                "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
             }
+            MergeError::Vocabulary { .. } | MergeError::Token { .. } => {
+                "the vocabulary was resized for this adapter: resize the base model with `resize_token_embeddings` and save it \
+                 with the adapter's tokenizer first"
+            }
+            MergeError::Unsupported { key: "init_lora_weights", .. } => {
+                "convert it to a plain LoRA with PEFT's `save_pretrained(path_initial_model_for_weight_conversion=...)`, or merge \
+                 it with `merge_and_unload` and convert the result"
+            }
+            MergeError::Unsupported {
+                key: "use_dora" | "trainable_token_indices" | "lora_bias" | "target_parameters",
+                reason,
+                ..
+            } if reason.starts_with("an adapter file") => "merge the adapter into its base model instead",
             MergeError::Unsupported { .. } => {
                 "merge it with PEFT's `merge_and_unload` and convert the result"
             }

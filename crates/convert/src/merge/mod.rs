@@ -8,11 +8,12 @@
 //!
 //! Source: `LoraModel` in `tuners/lora/`, `get_peft_model_state_dict` in `utils/save_and_load.py` of peft 0.21.2.
 
-mod config;
+pub(crate) mod config;
 mod error;
 mod low_rank;
 mod modules;
 mod parameters;
+mod vocabulary;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,9 +25,10 @@ use serde_json::Value as Json;
 use source::{Checkpoint, Dtype, Folder, Tensor, Tensors};
 
 use self::{
-    config::Config,
+    config::{Config, Target},
     low_rank::{Change, Dora, Factor, Merged},
     modules::{Module, Names, Sorted},
+    vocabulary::{OUTPUT, Vocabulary, without_tied_copy},
 };
 pub use error::MergeError;
 use error::shape_error;
@@ -40,6 +42,9 @@ pub struct LoraAdapter {
     pub name: PathBuf,
     /// How many times it is taken: 1 is what it was trained as. Whole tensors and rows of tokens are not scaled.
     pub scale: f64,
+    /// Whether the result has its tokenizer and chat template, and embeddings of another vocabulary size if it holds them
+    /// whole, as after `resize_token_embeddings` of transformers.
+    pub takes_tokenizer: bool,
 }
 
 /// Merges adapters into a checkpoint, in their order. No weight is read; every shape is checked.
@@ -57,11 +62,15 @@ pub fn merge(
         unmerged: HashMap::new(),
         changed: HashSet::new(),
         tokens: HashMap::new(),
+        vocabulary: Vocabulary::default(),
         tensors: checkpoint.tensors.to_vec(),
         checkpoint,
     };
     for adapter in adapters {
-        merging.take(adapter).map_err(|error| (adapter.name.clone(), Box::new(error)))?;
+        let taken = merging
+            .take(adapter)
+            .and_then(|()| merging.vocabulary.settle(&merging.tensors, &mut merging.checkpoint.config));
+        taken.map_err(|error| (adapter.name.clone(), Box::new(error)))?;
     }
     let Merging { mut checkpoint, tensors, .. } = merging;
     checkpoint.tensors = Tensors::from(tensors);
@@ -79,10 +88,9 @@ struct Merging {
     changed: HashSet<String>,
     /// Tokens that an adapter has trained, by the name of the embedding.
     tokens: HashMap<String, HashSet<u64>>,
+    /// Embeddings that an adapter has resized.
+    vocabulary: Vocabulary,
 }
-
-/// The output matrix, as transformers names it.
-const OUTPUT: &str = "lm_head.weight";
 
 /// Models whose layers are transformers' `Conv1D`, with inputs as rows, and the last parts of the names of those layers.
 /// PEFT goes by the class of the layer; of a square matrix nothing else says which dimension is which.
@@ -96,12 +104,14 @@ impl Merging {
             return Err(MergeError::Scale { scale: *scale });
         }
         let opened = source::open_adapter(folder.clone()).map_err(MergeError::Source)?;
-        let config = Config::new(&opened.config)?;
+        let config = Config::new(&opened.config, Target::Merged)?;
         let first_part = self.checkpoint.parts.len();
         // The adapter's weights files are files of the checkpoint now.
-        let mut own = opened.tensors.to_vec();
-        own.iter_mut().for_each(|tensor| tensor.part += first_part);
+        let own: Vec<Tensor> =
+            opened.tensors.iter().map(|tensor| tensor.clone().after_parts(first_part)).collect();
         let Sorted { modules, whole, tokens } = modules::sort_out(&own)?;
+
+        let whole = without_tied_copy(whole, &opened, self.is_tied());
 
         // Every place is known before anything is changed: names that have none are one error.
         let tensors = Tensors::from(self.tensors.clone());
@@ -159,7 +169,7 @@ impl Merging {
         let mut counts = Counts::default();
         for (at, tensor) in whole {
             let Some(at) = at else { continue };
-            self.replace(at, tensor)?;
+            self.replace(at, tensor, adapter.takes_tokenizer)?;
             counts.replaced += 1;
         }
         for (module, weight, bias) in places {
@@ -185,11 +195,26 @@ impl Merging {
             self.untie(tensor)?;
             counts.replaced += 1;
         }
+        let notes = opened.notes.iter().map(|note| format!("adapter `{}`: {note}", adapter.name.display()));
+        self.checkpoint.notes.extend(notes);
         self.checkpoint.parts.extend(opened.parts);
         self.checkpoint.notes.push(counts.note(adapter, &config));
         let own = source::own_tokenizer(folder, &self.checkpoint.files).map_err(MergeError::Source)?;
-        if !own.is_empty() {
-            let (name, own) = (adapter.name.display(), tensor::list_names(&own));
+        let name = adapter.name.display();
+        if adapter.takes_tokenizer {
+            let files = source::tokenizer_of(folder).map_err(MergeError::Source)?;
+            if files.is_empty() {
+                return Err(MergeError::NoTokenizer);
+            }
+            vocabulary::take_files(&mut self.checkpoint.files, files);
+            if !own.is_empty() {
+                let own = tensor::list_names(&own);
+                self.checkpoint
+                    .notes
+                    .push(format!("adapter `{name}`: its tokenizer and chat template are used: {own}"));
+            }
+        } else if !own.is_empty() {
+            let own = tensor::list_names(&own);
             let note =
                 format!("adapter `{name}`: a tokenizer or chat template of its own is left aside: {own}");
             self.checkpoint.notes.push(note);
@@ -219,8 +244,7 @@ impl Merging {
 
     /// The place of the embedding.
     fn embedding(&self) -> Option<usize> {
-        let is_embedding = |name: &str| name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
-        self.tensors.iter().position(|tensor| is_embedding(&tensor.name))
+        self.tensors.iter().position(|tensor| vocabulary::is_embedding(&tensor.name))
     }
 
     /// Adds an output matrix that was trained apart from the embedding, and says so in the config.
@@ -253,10 +277,21 @@ impl Merging {
     }
 
     /// Puts a whole tensor of the adapter in the place of one of the base model.
-    fn replace(&mut self, at: usize, tensor: &Tensor) -> Result<(), MergeError> {
+    fn replace(&mut self, at: usize, tensor: &Tensor, may_resize: bool) -> Result<(), MergeError> {
         let target = &self.tensors[at];
         if tensor.shape != target.shape {
-            return Err(shape_error(tensor, "the same", target));
+            if !vocabulary::is_resized(tensor, target) {
+                return Err(shape_error(tensor, "the same", target));
+            }
+            if !may_resize {
+                return Err(MergeError::Vocabulary {
+                    tensor: tensor.name.clone(),
+                    found: tensor.n_rows(),
+                    target: target.name.clone(),
+                    expected: target.n_rows(),
+                });
+            }
+            self.vocabulary.resized.insert(target.n_rows());
         }
         if !self.changed.insert(target.name.clone()) {
             return Err(MergeError::Replaced { tensor: tensor.name.clone(), target: target.name.clone() });

@@ -4,8 +4,9 @@
 //! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for whole weights of
 //! `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved beside its pair.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use arch::TensorNames;
 use source::{Dtype, Tensor};
 
 use super::MergeError;
@@ -36,6 +37,9 @@ pub(super) type Whole<'a> = (String, String, &'a Tensor);
 /// Rows of trained tokens: the embedding's module, and the tensor.
 pub(super) type Tokens<'a> = (String, &'a Tensor);
 
+/// What PEFT puts into the names of modules that are saved whole.
+const SAVED: &str = ".modules_to_save.";
+
 /// The end of their names.
 const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
 
@@ -54,6 +58,11 @@ pub(super) struct Sorted<'a> {
 /// [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
 pub(super) fn sort_out(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     let Sorted { mut modules, mut whole, mut tokens } = Sorted::default();
+    let saved: HashSet<String> = tensors
+        .iter()
+        .filter(|tensor| tensor.name.contains(SAVED))
+        .map(|tensor| tensor.name.replace(SAVED, "."))
+        .collect();
     let mut unknown = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     for tensor in tensors {
@@ -66,8 +75,16 @@ pub(super) fn sort_out(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
             continue;
         }
         let Some(at) = name.find(".lora_") else {
+            // The untrained copy of a module that is saved whole.
+            if name.contains(".original_module.") {
+                continue;
+            }
+            // A newer PEFT saves the trained weights a second time under the plain name.
+            if saved.contains(&tensor.name) {
+                continue;
+            }
             // PEFT's own layers are no part of the base model's names.
-            let plain = name.replace(".base_layer.", ".").replace(".modules_to_save.", ".");
+            let plain = name.replace(".token_adapter.", ".").replace(".base_layer.", ".").replace(SAVED, ".");
             match plain.rsplit_once('.') {
                 Some((module, last)) => whole.push((module.to_owned(), last.to_owned(), tensor)),
                 None => unknown.push(tensor.name.clone()),
@@ -120,45 +137,20 @@ fn missing_halves(module: &Module<'_>) -> Vec<String> {
     halves.iter().filter(|(_, half)| half.is_none()).map(|(name, _)| spelled(name)).collect()
 }
 
-/// Other spellings of the same place: modules of models that see images, in transformers 4 and 5.
-const RESPELLED: &[[&str; 2]] =
-    &[["model.language_model.", "language_model.model."], ["language_model.model.", "model.language_model."]];
-
 /// Names of the base model's tensors, looked up by the adapter's modules.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     tensors: &'a source::Tensors,
-    /// What had to be put before names that were found.
-    prefixes: Vec<String>,
+    names: TensorNames<'a>,
 }
 
 impl<'a> Names<'a> {
     pub(super) fn new(tensors: &'a source::Tensors) -> Names<'a> {
-        Names { tensors, prefixes: Vec::new() }
+        Names { tensors, names: TensorNames::new(tensors.iter().map(|tensor| tensor.name.as_str())) }
     }
 
-    /// The base model's tensor `last` of a module: under its own name; without the first part of it or with parts
-    /// before it, where adapter and checkpoint were saved by a model with and one without its head.
+    /// The base model's tensor `last` of a module, in any spelling of its name.
     pub(super) fn find(&mut self, module: &str, last: &str) -> Option<&'a Tensor> {
-        let name = format!("{module}.{last}");
-        let without_first = name.split_once('.').map(|(_, rest)| rest);
-        let respelled =
-            RESPELLED.iter().filter_map(|[from, to]| Some(format!("{to}{}", name.strip_prefix(from)?)));
-        let known = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
-        let spellings: Vec<String> = [name.clone()].into_iter().chain(respelled).chain(known).collect();
-        let found =
-            spellings.iter().map(String::as_str).chain(without_first).find_map(|name| self.tensors.get(name));
-        if found.is_some() {
-            return found;
-        }
-        // One tensor alone may end like this: of two, nothing says which.
-        let end = format!(".{name}");
-        let mut ending = self.tensors.iter().filter(|tensor| tensor.name.ends_with(&end));
-        let (found, other) = (ending.next()?, ending.next());
-        if other.is_some() {
-            return None;
-        }
-        self.prefixes.push(found.name[..found.name.len() - name.len()].to_owned());
-        Some(found)
+        self.names.find(&format!("{module}.{last}")).and_then(|name| self.tensors.get(name))
     }
 }

@@ -1,0 +1,126 @@
+//! LoRA adapters of mlx-lm, read as those of PEFT.
+//!
+//! ```text
+//! mlx-lm: y = W x + scale * lora_b^T lora_a^T x    lora_a (in, r), lora_b (r, out)
+//! PEFT:   y = W x + alpha / r * B A x              A (r, in), B (out, r)
+//! ```
+//!
+//! Source: `LoRALinear`, `LoRAEmbedding` in `mlx_lm/tuner/lora.py` and `load_adapters` in `mlx_lm/tuner/utils.py`.
+
+use std::{ops::Range, sync::Arc};
+
+use serde_json::{Value as Json, json};
+
+use crate::{Dtype, Error, Part, ReadError, Span, Stored, Tensor, read_columns};
+
+/// The weights file.
+pub(crate) const WEIGHTS: &str = "adapters.safetensors";
+
+/// Rows of a transposed tensor that are read together.
+const PANEL_ROWS: u64 = 256;
+
+/// The PEFT config that means the same. `tensors` are those of the file.
+///
+/// # Errors
+/// [`Error::MlxAdapter`] for kinds other than LoRA and for a scale that is missing.
+pub(crate) fn config(config: &Json, tensors: &[Tensor], notes: &mut Vec<String>) -> Result<Json, Error> {
+    let refuse = |problem: String| Err(Error::MlxAdapter { problem });
+    match config.get("fine_tune_type").and_then(Json::as_str) {
+        None | Some("lora") => {}
+        Some(kind) => return refuse(format!("`fine_tune_type` is {kind}, expected lora")),
+    }
+    if config.get("use_dora").and_then(Json::as_bool) == Some(true) {
+        return refuse("`use_dora` is true".to_owned());
+    }
+    let number = |key: &str| config.pointer(&format!("/lora_parameters/{key}")).and_then(Json::as_f64);
+    let Some(scale) = number("scale").filter(|scale| scale.is_finite()) else {
+        return refuse("`lora_parameters.scale` of adapter_config.json is missing".to_owned());
+    };
+    let rank = tensors
+        .iter()
+        .find(|tensor| tensor.name.ends_with(".lora_a") && tensor.shape.len() == 2)
+        .map(Tensor::row_elems);
+    let Some(rank) = rank.filter(|rank| *rank > 0) else {
+        return refuse(format!("no pairs of `lora_a` and `lora_b` in `{WEIGHTS}`"));
+    };
+    let mut alpha = scale * rank as f64;
+    if let Some(old) = number("alpha") {
+        // Releases of early 2024 multiplied both.
+        alpha = scale * old;
+        notes.push(format!(
+            "`lora_parameters` has a scale and an alpha: the scale is {scale} x {old} / {rank}"
+        ));
+    }
+    let base = config.get("model").cloned().unwrap_or_default();
+    Ok(json!({"peft_type": "LORA", "r": rank, "lora_alpha": alpha, "base_model_name_or_path": base}))
+}
+
+/// The tensors as PEFT names and stores them.
+///
+/// # Errors
+/// [`Error::MlxAdapter`] with the first tensor that is not half of a pair of matrices.
+pub(crate) fn tensors(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+    tensors.into_iter().map(peft_tensor).collect()
+}
+
+fn peft_tensor(tensor: Tensor) -> Result<Tensor, Error> {
+    let half = [(".lora_a", "A"), (".lora_b", "B")];
+    let half = half.iter().find_map(|(end, half)| Some((tensor.name.strip_suffix(end)?, *half)));
+    let (Some((module, half)), &[n_rows, n_columns]) = (half, &tensor.shape[..]) else {
+        let problem =
+            format!("tensor `{}` of shape {:?} is not half of a pair of matrices", tensor.name, tensor.shape);
+        return Err(Error::MlxAdapter { problem });
+    };
+    // Both libraries look up rows of an embedding's first matrix, which PEFT transposes like all others.
+    let is_embedding = ["embed_tokens", "wte"].iter().any(|end| module.ends_with(end));
+    let name = match is_embedding {
+        true => format!("base_model.model.{module}.lora_embedding_{half}"),
+        false => format!("base_model.model.{module}.lora_{half}.weight"),
+    };
+    let mut transposed = tensor.clone();
+    transposed.name = name;
+    transposed.shape = vec![n_columns, n_rows];
+    // Values keep their type: it is that of a float, as for plain tensors.
+    if matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+        transposed.dtype = Dtype::F32;
+    }
+    transposed.stored = Some(Arc::new(Transposed(tensor)));
+    Ok(transposed)
+}
+
+/// A matrix whose rows are the columns of another one.
+#[derive(Debug)]
+struct Transposed(Tensor);
+
+impl Stored for Transposed {
+    fn read(
+        &self,
+        parts: &[Part],
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        let (n_rows, n_columns) = ((rows.end - rows.start) as usize, (columns.end - columns.start) as usize);
+        // (columns, rows)
+        let mut values = vec![0.0; out.len()];
+        read_columns(parts, &self.0, columns, rows, &mut values)?;
+        for (row, out) in out.chunks_exact_mut(n_columns.max(1)).enumerate() {
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = values[column * n_rows + row];
+            }
+        }
+        Ok(())
+    }
+
+    fn spans(&self, _: Range<u64>) -> Vec<Span> {
+        vec![self.0.span()]
+    }
+
+    fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
+        Some(Arc::new(Transposed(self.0.clone().after_parts(n))))
+    }
+
+    fn panel_rows(&self) -> u64 {
+        PANEL_ROWS
+    }
+}

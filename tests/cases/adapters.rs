@@ -1,0 +1,499 @@
+//! LoRA adapters: configs that cannot be used, scales, names of other releases, other tools, other vocabularies.
+
+use std::{collections::BTreeMap, fs};
+
+use serde_json::{Value as Json, json};
+
+use crate::common::{Output, Sandbox, copy_folder, succeed};
+
+/// Tensors of a safetensors file: type, shape and bytes by name.
+type Tensors = BTreeMap<String, (String, Vec<u64>, Vec<u8>)>;
+
+const WEIGHTS: &str = "adapter/adapter_model.safetensors";
+const CONFIG: &str = "adapter/adapter_config.json";
+const QUERY: &str = "base_model.model.model.layers.0.self_attn.q_proj";
+const VALUE: &str = "base_model.model.model.layers.0.self_attn.v_proj";
+
+fn read_tensors(sandbox: &Sandbox, file: &str) -> Tensors {
+    let bytes = fs::read(sandbox.path(file)).unwrap();
+    let (length, rest) = bytes.split_at(8);
+    let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+    let header: BTreeMap<String, Json> = serde_json::from_slice(header).unwrap();
+    let tensors = header.into_iter().filter(|(name, _)| name != "__metadata__");
+    let read = |(name, entry): (String, Json)| {
+        let numbers = |key: &str| -> Vec<u64> { serde_json::from_value(entry[key].clone()).unwrap() };
+        let offsets = numbers("data_offsets");
+        let data = data[offsets[0] as usize..offsets[1] as usize].to_vec();
+        (name, (entry["dtype"].as_str().unwrap().to_owned(), numbers("shape"), data))
+    };
+    tensors.map(read).collect()
+}
+
+fn write_tensors(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, (dtype, shape, bytes)) in tensors {
+        let offsets = [data.len(), data.len() + bytes.len()];
+        header.insert(name.clone(), json!({"dtype": dtype, "shape": shape, "data_offsets": offsets}));
+        data.extend(bytes);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat();
+    fs::create_dir_all(sandbox.path(file).parent().unwrap()).unwrap();
+    fs::write(sandbox.path(file), bytes).unwrap();
+}
+
+/// A tensor of f32 with random values of `seed`.
+fn floats(seed: u64, shape: &[u64]) -> (String, Vec<u64>, Vec<u8>) {
+    let n_elems = shape.iter().product::<u64>();
+    let bytes = (0..n_elems).flat_map(|at| testkit::normal(seed, at).to_le_bytes()).collect();
+    ("F32".to_owned(), shape.to_vec(), bytes)
+}
+
+/// The pair of a module `[n_outputs, n_inputs]`, with its name in front of `.lora_A.weight`. The values depend on the last part
+/// of the name alone.
+fn pair(name: &str, rank: u64, [n_outputs, n_inputs]: [u64; 2]) -> Tensors {
+    let seed = name.rsplit('.').next().unwrap().bytes().map(u64::from).sum::<u64>() + rank;
+    Tensors::from([
+        (format!("{name}.lora_A.weight"), floats(seed, &[rank, n_inputs])),
+        (format!("{name}.lora_B.weight"), floats(seed + 1, &[n_outputs, rank])),
+    ])
+}
+
+fn write_json(sandbox: &Sandbox, file: &str, value: &Json) {
+    fs::create_dir_all(sandbox.path(file).parent().unwrap()).unwrap();
+    fs::write(sandbox.path(file), serde_json::to_vec(value).unwrap()).unwrap();
+}
+
+/// A LoRA config of rank 4 and alpha 16 with further keys.
+fn config(more: &Json) -> Json {
+    let mut config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 16, "init_lora_weights": true});
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    config
+}
+
+/// A Llama as `base` and an adapter of two of its matrices, (96, 64) and (48, 64).
+fn llama(more: &Json) -> Sandbox {
+    let sandbox = Sandbox::new();
+    copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    let mut tensors = pair(QUERY, 4, [96, 64]);
+    tensors.extend(pair(VALUE, 4, [48, 64]));
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    write_json(&sandbox, CONFIG, &config(more));
+    sandbox
+}
+
+fn merge(sandbox: &Sandbox, more: &[&str]) -> Output {
+    sandbox.convert(&[&["base", "out/merged.gguf", "-t", "f32", "--lora", "adapter", "-f"], more].concat())
+}
+
+fn adapter_file(sandbox: &Sandbox) -> Output {
+    sandbox.convert(&["adapter", "out/adapter.gguf", "--base", "base", "-f"])
+}
+
+/// The tensors of a GGUF file, as f32.
+fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
+    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    let read = |tensor: &gguf::TensorInfo| {
+        let bytes = file.data(tensor).unwrap();
+        let values = bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
+        (tensor.name.clone(), values)
+    };
+    file.tensors().iter().map(read).collect()
+}
+
+fn alpha(sandbox: &Sandbox) -> f32 {
+    let file = gguf::File::open(&sandbox.path("out/adapter.gguf")).unwrap();
+    match file.metadata().get("adapter.lora.alpha") {
+        Some(gguf::Value::F32(alpha)) => *alpha,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(ran: &Output, parts: &[&str]) {
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    for part in parts {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn adapters_of_changed_bases_are_refused_by_both_commands() {
+    for start in ["pissa", "pissa_niter_16", "olora", "corda", "loftq", "lora_ga"] {
+        let sandbox = llama(&json!({"init_lora_weights": start}));
+        for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+            refused(&ran, &["`init_lora_weights` is ", start, "path_initial_model_for_weight_conversion"]);
+        }
+        assert!(sandbox.outputs().is_empty());
+    }
+    for more in [
+        json!({"layer_replication": [[0, 1]]}),
+        json!({"use_qalora": true}),
+        json!({"arrow_config": {"top_k": 2}}),
+        json!({"peft_type": "LOHA"}),
+        json!({"alpha_pattern": {"(q_proj": 1}}),
+    ] {
+        let sandbox = llama(&more);
+        let key = more.as_object().unwrap().keys().next().unwrap();
+        for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+            refused(&ran, &["adapter_config.json: ", key]);
+        }
+    }
+    for start in [json!(true), json!(false), json!("gaussian"), json!("eva"), json!("orthogonal")] {
+        let sandbox = llama(&json!({"init_lora_weights": start}));
+        succeed(merge(&sandbox, &["-q"]));
+        assert_eq!(succeed(adapter_file(&sandbox)).code, Some(0));
+    }
+}
+
+#[test]
+fn adapters_that_only_merge_point_to_the_merge() {
+    for more in [
+        json!({"use_dora": true}),
+        json!({"target_parameters": ["mlp.experts.down_proj"]}),
+        json!({"trainable_token_indices": [3]}),
+    ] {
+        let sandbox = llama(&more);
+        let key = more.as_object().unwrap().keys().next().unwrap();
+        refused(&adapter_file(&sandbox), &[key, "hint: merge the adapter into its base model instead"]);
+    }
+}
+
+/// `alpha / rank * B` of a file is PEFT's scaling times B: the scale that runtimes apply.
+#[track_caller]
+fn assert_scaled(sandbox: &Sandbox, matrix: &str, module: &str, rank: u64, scaling: f32) {
+    let source = read_tensors(sandbox, WEIGHTS);
+    let expected: Vec<f32> = source[&format!("{module}.lora_B.weight")]
+        .2
+        .chunks_exact(4)
+        .map(|four| f32::from_le_bytes(four.try_into().unwrap()) * scaling)
+        .collect();
+    let have = &values(sandbox, "out/adapter.gguf")[&format!("{matrix}.lora_b")];
+    let have: Vec<f32> = have.iter().map(|value| value * (alpha(sandbox) / rank as f32)).collect();
+    assert_eq!(have, expected, "{matrix}");
+}
+
+#[test]
+fn adapter_file_alpha_is_pefts_scale() {
+    const VALUE_ROWS: &str = "blk.0.attn_v.weight";
+    // rsLoRA: lora_alpha / sqrt(r).
+    let sandbox = llama(&json!({"use_rslora": true}));
+    assert!(!succeed(adapter_file(&sandbox)).stderr.contains("rslora"));
+    assert_eq!(alpha(&sandbox), 32.0);
+    assert_scaled(&sandbox, VALUE_ROWS, VALUE, 4, 8.0);
+    // A pattern for some matrices, for all, and one for another matrix.
+    let sandbox = llama(&json!({"alpha_pattern": {"v_proj": 64}}));
+    succeed(adapter_file(&sandbox));
+    assert_eq!(alpha(&sandbox), 16.0);
+    assert_scaled(&sandbox, VALUE_ROWS, VALUE, 4, 16.0);
+    let sandbox = llama(&json!({"alpha_pattern": {"v_proj": 64, "q_proj": 64}}));
+    succeed(adapter_file(&sandbox));
+    assert_eq!(alpha(&sandbox), 64.0);
+    assert_scaled(&sandbox, VALUE_ROWS, VALUE, 4, 16.0);
+    let sandbox = llama(&json!({"alpha_pattern": {"k_proj": 64}}));
+    succeed(adapter_file(&sandbox));
+    assert_eq!(alpha(&sandbox), 16.0);
+    // An alpha of 0 is a missing one for runtimes.
+    let sandbox = llama(&json!({"lora_alpha": 0}));
+    succeed(adapter_file(&sandbox));
+    assert_ne!(alpha(&sandbox), 0.0);
+    assert_scaled(&sandbox, VALUE_ROWS, VALUE, 4, 0.0);
+    // Ranks of both, alone and with rsLoRA and an alpha of its own.
+    for (more, plain, scaling) in [
+        (json!({"rank_pattern": {"v_proj": 16}}), 16.0, 1.0),
+        (json!({"rank_pattern": {"v_proj": 16}, "use_rslora": true}), 16.0, 4.0),
+        (
+            json!({"rank_pattern": {"v_proj": 16}, "use_rslora": true, "alpha_pattern": {"v_proj": 2}}),
+            16.0,
+            0.5,
+        ),
+    ] {
+        let sandbox = llama(&more);
+        let mut tensors = pair(QUERY, 4, [96, 64]);
+        tensors.extend(pair(VALUE, 16, [48, 64]));
+        write_tensors(&sandbox, WEIGHTS, &tensors);
+        succeed(adapter_file(&sandbox));
+        assert_eq!(alpha(&sandbox), plain, "{more}");
+        assert_scaled(&sandbox, VALUE_ROWS, VALUE, 16, scaling);
+    }
+}
+
+/// Renames the tensors of a safetensors file.
+fn rename(sandbox: &Sandbox, file: &str, from: &str, to: &str) {
+    let tensors = read_tensors(sandbox, file);
+    assert!(tensors.keys().any(|name| name.contains(from)), "{from}");
+    let renamed = tensors.into_iter().map(|(name, tensor)| (name.replacen(from, to, 1), tensor)).collect();
+    write_tensors(sandbox, file, &renamed);
+}
+
+#[test]
+fn adapter_names_of_every_release_resolve_in_both_commands() {
+    let sandbox = llama(&json!({}));
+    succeed(merge(&sandbox, &["-q"]));
+    succeed(adapter_file(&sandbox));
+    let expected = ["out/merged.gguf", "out/adapter.gguf"].map(|file| values(&sandbox, file));
+    for name in [
+        "model.language_model.layers",
+        "language_model.model.layers",
+        "layers",
+        "model.model.layers",
+        "_orig_mod.model.layers",
+    ] {
+        let sandbox = llama(&json!({}));
+        rename(&sandbox, WEIGHTS, "base_model.model.model.layers", &format!("base_model.model.{name}"));
+        succeed(merge(&sandbox, &["-q"]));
+        succeed(adapter_file(&sandbox));
+        let have = ["out/merged.gguf", "out/adapter.gguf"].map(|file| values(&sandbox, file));
+        assert_eq!(have, expected, "{name}");
+        // By its config alone.
+        fs::remove_file(sandbox.path("base/model.safetensors")).unwrap();
+        succeed(adapter_file(&sandbox));
+        assert_eq!(values(&sandbox, "out/adapter.gguf"), expected[1], "{name}");
+    }
+    // The adapter name that `save_pretrained` removes.
+    let sandbox = llama(&json!({}));
+    for half in ["lora_A", "lora_B"] {
+        let tensors = read_tensors(&sandbox, WEIGHTS);
+        let named = |name: String| name.replace(&format!("{half}.weight"), &format!("{half}.default.weight"));
+        let tensors = tensors.into_iter().map(|(name, tensor)| (named(name), tensor)).collect();
+        write_tensors(&sandbox, WEIGHTS, &tensors);
+    }
+    for (ran, file, expected) in [
+        (merge(&sandbox, &[]), "out/merged.gguf", &expected[0]),
+        (adapter_file(&sandbox), "out/adapter.gguf", &expected[1]),
+    ] {
+        assert!(ran.code == Some(0) && ran.stderr.contains("adapter name `default`"), "{}", ran.stderr);
+        assert_eq!(&values(&sandbox, file), expected);
+    }
+    rename(&sandbox, WEIGHTS, "q_proj.lora_A.default", "q_proj.lora_A.second");
+    for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+        refused(&ran, &["tensors of 2 adapters in one file: `default`, `second`"]);
+    }
+}
+
+/// Gemma 3 with its vision tower, and an adapter of a text and of a vision matrix under the given names.
+fn gemma3(text: &str, vision: &str) -> Sandbox {
+    let sandbox = Sandbox::with_projector("gemma3");
+    fs::rename(sandbox.path("gemma3"), sandbox.path("base")).unwrap();
+    let base = read_tensors(&sandbox, "base/model.safetensors");
+    let mut tensors = Tensors::new();
+    for (end, name) in [("language_model.model.layers.0.mlp.up_proj.weight", text), (VISION, vision)] {
+        let shape = &base.iter().find(|(name, _)| name.ends_with(end)).unwrap().1.1;
+        tensors.extend(pair(&format!("base_model.model.{name}"), 4, [shape[0], shape[1]]));
+    }
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    write_json(&sandbox, CONFIG, &config(&json!({})));
+    sandbox
+}
+
+const VISION: &str = "vision_tower.encoder.layers.0.self_attn.q_proj.weight";
+
+#[test]
+fn vision_pairs_merge_in_every_spelling() {
+    let merged = |text: &str, vision: &str, published: bool| {
+        let sandbox = gemma3(text, vision);
+        if published {
+            rename(&sandbox, "base/model.safetensors", "vision_tower.", "vision_tower.vision_model.");
+        }
+        let projector = merge(&sandbox, &["--with-mmproj", "-q"]);
+        assert_eq!(projector.code, Some(0), "{text} {vision}: {}", projector.stderr);
+        let mut files = sandbox.outputs();
+        files.sort();
+        assert_eq!(files.len(), 2);
+        files.iter().map(|file| values(&sandbox, &format!("out/{file}"))).collect::<Vec<_>>()
+    };
+    let text = "language_model.model.layers.0.mlp.up_proj";
+    let vision = VISION.trim_end_matches(".weight");
+    let expected = merged(text, vision, false);
+    let older = "model.vision_tower.vision_model.encoder.layers.0.self_attn.q_proj";
+    for (text, vision) in [
+        (text, older),
+        ("model.language_model.layers.0.mlp.up_proj", vision),
+        ("model.layers.0.mlp.up_proj", "model.vision_tower.encoder.layers.0.self_attn.q_proj"),
+    ] {
+        for published in [false, true] {
+            assert!(merged(text, vision, published) == expected, "{text} {vision} {published}");
+        }
+    }
+}
+
+#[test]
+fn vision_pairs_of_an_adapter_file_are_left_out_by_name() {
+    let name = "model.vision_tower.encoder.layers.0.self_attn.q_proj";
+    let sandbox = gemma3("model.language_model.layers.0.mlp.up_proj", name);
+    let ran = adapter_file(&sandbox);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warning =
+        format!("warning: 1 pair(s) left out, an adapter file holds the text model only: `{name}.weight`\n");
+    assert!(ran.stderr.contains(&warning) && ran.stderr.contains("--with-mmproj"), "{}", ran.stderr);
+    let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
+    assert_eq!(names, ["blk.0.ffn_up.weight.lora_a", "blk.0.ffn_up.weight.lora_b"]);
+    // Nothing would be left.
+    let tensors = read_tensors(&sandbox, WEIGHTS);
+    let tensors = tensors.into_iter().filter(|(name, _)| name.contains("vision")).collect();
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    refused(&adapter_file(&sandbox), &["part of a vision or audio tower", "--with-mmproj"]);
+}
+
+/// A matrix of f32 turned.
+fn transposed((dtype, shape, bytes): &(String, Vec<u64>, Vec<u8>)) -> (String, Vec<u64>, Vec<u8>) {
+    let (n_rows, n_columns) = (shape[0] as usize, shape[1] as usize);
+    let places = (0..n_columns).flat_map(|column| (0..n_rows).map(move |row| row * n_columns + column));
+    let bytes = places.flat_map(|at| bytes[4 * at..4 * at + 4].to_vec()).collect();
+    (dtype.clone(), vec![shape[1], shape[0]], bytes)
+}
+
+#[test]
+fn mlx_adapters_are_those_of_peft_turned() {
+    let sandbox = llama(&json!({"lora_alpha": 80}));
+    succeed(merge(&sandbox, &["-q"]));
+    succeed(adapter_file(&sandbox));
+    let expected = ["out/merged.gguf", "out/adapter.gguf"].map(|file| values(&sandbox, file));
+    let expected_alpha = alpha(&sandbox);
+    let of_mlx = |name: &str| {
+        let name = name.trim_start_matches("base_model.model.");
+        name.replace(".lora_A.weight", ".lora_a").replace(".lora_B.weight", ".lora_b")
+    };
+    let tensors = read_tensors(&sandbox, WEIGHTS);
+    let tensors: Tensors = tensors.iter().map(|(name, tensor)| (of_mlx(name), transposed(tensor))).collect();
+    fs::remove_file(sandbox.path(WEIGHTS)).unwrap();
+    write_tensors(&sandbox, "adapter/adapters.safetensors", &tensors);
+    let of_mlx = json!({"fine_tune_type": "lora", "lora_parameters": {"rank": 4, "scale": 20.0, "dropout": 0.0},
+        "model": "org/base"});
+    write_json(&sandbox, CONFIG, &of_mlx);
+    succeed(merge(&sandbox, &["-q"]));
+    succeed(adapter_file(&sandbox));
+    assert_eq!(["out/merged.gguf", "out/adapter.gguf"].map(|file| values(&sandbox, file)), expected);
+    assert_eq!(alpha(&sandbox), expected_alpha);
+    // Its own folder instead of the base model's.
+    let ran = sandbox.convert(&["adapter", "out/x.gguf", "--base", "adapter"]);
+    refused(&ran, &["an MLX LoRA adapter, expected its base model `org/base`", "`mlx_lm.fuse`"]);
+    for (config, says) in [
+        (json!({"fine_tune_type": "dora", "lora_parameters": {"scale": 20.0}}), "`fine_tune_type` is dora"),
+        (json!({"fine_tune_type": "full"}), "`fine_tune_type` is full"),
+        (
+            json!({"lora_parameters": {"rank": 4}}),
+            "`lora_parameters.scale` of adapter_config.json is missing",
+        ),
+    ] {
+        write_json(&sandbox, CONFIG, &config);
+        for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+            refused(&ran, &["an MLX adapter: ", says, "hint: merge it with `mlx_lm.fuse`"]);
+        }
+    }
+}
+
+#[test]
+fn empty_adapter_tensors_name_zero3() {
+    let sandbox = llama(&json!({}));
+    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    let name = "base_model.model.model.embed_tokens.weight";
+    tensors.insert(name.to_owned(), ("F32".to_owned(), vec![0], Vec::new()));
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+        refused(&ran, &[&format!("1 empty tensor(s): `{name}`"), "ZeRO-3", "`zero_to_fp32.py`"]);
+    }
+}
+
+/// The copies that PEFT writes of a module that is saved whole.
+fn saved_copies(tensors: &mut Tensors, module: &str, trained: &(String, Vec<u64>, Vec<u8>)) {
+    let untrained = floats(99, &trained.1);
+    for (end, tensor) in
+        [("weight", trained), ("modules_to_save.weight", trained), ("original_module.weight", &untrained)]
+    {
+        tensors.insert(format!("base_model.model.{module}.{end}"), tensor.clone());
+    }
+}
+
+#[test]
+fn copies_of_saved_modules_are_read_once() {
+    let sandbox = llama(&json!({"modules_to_save": ["embed_tokens", "lm_head"]}));
+    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    let [embedding, output] = [11, 12].map(|seed| floats(seed, &[384, 64]));
+    saved_copies(&mut tensors, "model.embed_tokens", &embedding);
+    saved_copies(&mut tensors, "lm_head", &output);
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    succeed(merge(&sandbox, &["-q"]));
+    let merged = values(&sandbox, "out/merged.gguf");
+    for (name, tensor) in [("token_embd.weight", &embedding), ("output.weight", &output)] {
+        let expected: Vec<f32> =
+            tensor.2.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
+        assert_eq!(merged[name], expected, "{name}");
+    }
+}
+
+/// A base model with a tokenizer that has one token more, and an adapter with embeddings of 385 rows.
+fn grown(saves_copies: bool) -> Sandbox {
+    let sandbox = llama(&json!({}));
+    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    for (module, seed) in [("model.embed_tokens", 21), ("lm_head", 22)] {
+        let tensor = floats(seed, &[386, 64]);
+        if saves_copies {
+            saved_copies(&mut tensors, module, &tensor);
+        } else {
+            tensors.insert(format!("base_model.model.{module}.weight"), tensor);
+        }
+    }
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    let files = fs::read_dir(sandbox.path("base")).unwrap();
+    for file in files.map(|file| file.unwrap().file_name().into_string().unwrap()) {
+        if file.contains("token") {
+            fs::copy(sandbox.path("base").join(&file), sandbox.path("adapter").join(&file)).unwrap();
+        }
+    }
+    fs::write(sandbox.path("adapter/added_tokens.json"), r#"{"<tool>": 384, "</tool>": 385}"#).unwrap();
+    fs::write(sandbox.path("adapter/chat_template.jinja"), "{{ messages[0].content }}").unwrap();
+    sandbox
+}
+
+#[test]
+fn vocabulary_of_an_adapter_equals_a_resized_base() {
+    for saves_copies in [true, false] {
+        let sandbox = grown(saves_copies);
+        let ran = merge(&sandbox, &[]);
+        refused(&ran, &["386 tokens, expected 384", "add --lora-tokenizer"]);
+        succeed(merge(&sandbox, &["--lora-tokenizer", "-q"]));
+        let have = fs::read(sandbox.path("out/merged.gguf")).unwrap();
+        let ran = merge(&sandbox, &["--lora-tokenizer"]);
+        assert!(ran.stderr.contains("its tokenizer and chat template are used"), "{}", ran.stderr);
+
+        // What transformers leaves after `resize_token_embeddings` and `save_pretrained` of model and tokenizer.
+        let mut base = read_tensors(&sandbox, "base/model.safetensors");
+        let mut tensors = read_tensors(&sandbox, WEIGHTS);
+        for module in ["model.embed_tokens", "lm_head"] {
+            let name = format!("base_model.model.{module}.weight");
+            base.insert(format!("{module}.weight"), tensors[&name].clone());
+        }
+        tensors.retain(|name, _| name.contains("lora_"));
+        write_tensors(&sandbox, WEIGHTS, &tensors);
+        write_tensors(&sandbox, "base/model.safetensors", &base);
+        sandbox.edit("base/config.json", "\"vocab_size\": 384", "\"vocab_size\": 386");
+        for file in ["added_tokens.json", "chat_template.jinja"] {
+            fs::rename(sandbox.path("adapter").join(file), sandbox.path("base").join(file)).unwrap();
+        }
+        succeed(merge(&sandbox, &["-q"]));
+        assert!(have == fs::read(sandbox.path("out/merged.gguf")).unwrap(), "{saves_copies}");
+    }
+    let sandbox = llama(&json!({}));
+    refused(&merge(&sandbox, &["--lora-tokenizer"]), &["no tokenizer in the adapter's folder"]);
+    let ran = sandbox.convert(&["base", "out/x.gguf", "-t", "f32", "--lora-tokenizer"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
+#[test]
+fn tokens_trained_on_a_resized_base_are_merged() {
+    let sandbox = grown(false);
+    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    let embedding = tensors.remove("base_model.model.model.embed_tokens.weight").unwrap();
+    let module = "base_model.model.model.embed_tokens.token_adapter";
+    let trained = floats(31, &[2, 64]);
+    tensors.insert(format!("{module}.base_layer.weight"), embedding.clone());
+    tensors.insert(format!("{module}.trainable_tokens_delta"), trained.clone());
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    write_json(&sandbox, CONFIG, &config(&json!({"trainable_token_indices": {"embed_tokens": [384, 385]}})));
+    succeed(merge(&sandbox, &["--lora-tokenizer", "-q"]));
+    let expected = [&embedding.2[..384 * 64 * 4], &trained.2].concat();
+    let have = &values(&sandbox, "out/merged.gguf")["token_embd.weight"];
+    assert!(have.iter().flat_map(|value| value.to_le_bytes()).eq(expected));
+}
