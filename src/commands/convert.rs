@@ -264,6 +264,14 @@ fn to_gguf(
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
     let mut notes = Notes::of(&checkpoint.notes, &layouts);
+    let unwritten = merged_and_dropped(checkpoint, &dropped(&layouts));
+    if !adapters.is_empty() && !unwritten.is_empty() {
+        notes.warnings.push(format!(
+            "{} tensor(s) that the adapter changes are not written, add --with-mmproj if they are a tower's: {}",
+            unwritten.len(),
+            tensor::list_names(&unwritten)
+        ));
+    }
     if !args.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
         notes.notes.push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
     }
@@ -318,6 +326,16 @@ fn open(
     }
     let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, options)?;
     if args.with_mmproj { input.with_projector(options) } else { Ok(input) }
+}
+
+/// Names of tensors that an adapter has changed and that no file holds.
+fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[arch::Dropped]) -> Vec<String> {
+    let is_merged = |name: &str| {
+        let stored = checkpoint.tensor(name).and_then(|tensor| tensor.stored.as_ref());
+        let description = stored.and_then(|stored| stored.description()).unwrap_or_default();
+        description.ends_with("+lora") || description.ends_with("+dora")
+    };
+    dropped.iter().map(|dropped| dropped.name.clone()).filter(|name| is_merged(name)).collect()
 }
 
 /// True if an adapter comes with a tokenizer or chat template that differs from the checkpoint's.

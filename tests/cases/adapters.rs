@@ -325,7 +325,7 @@ fn vision_pairs_of_an_adapter_file_are_left_out_by_name() {
     let ran = adapter_file(&sandbox);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let warning =
-        format!("warning: 1 pair(s) left out, an adapter file holds the text model only: `{name}.weight`\n");
+        format!("warning: 1 pair(s) left out, an adapter file has no place for them: `{name}.weight`\n");
     assert!(ran.stderr.contains(&warning) && ran.stderr.contains("--with-mmproj"), "{}", ran.stderr);
     let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
     assert_eq!(names, ["blk.0.ffn_up.weight.lora_a", "blk.0.ffn_up.weight.lora_b"]);
@@ -496,4 +496,50 @@ fn tokens_trained_on_a_resized_base_are_merged() {
     let expected = [&embedding.2[..384 * 64 * 4], &trained.2].concat();
     let have = &values(&sandbox, "out/merged.gguf")["token_embd.weight"];
     assert!(have.iter().flat_map(|value| value.to_le_bytes()).eq(expected));
+}
+
+/// `W + alpha / r * b @ a` of the file is the merged matrix: transposed matrices, moved columns, scaled values.
+#[test]
+fn adapter_file_changes_what_a_merge_changes() {
+    for (base, modules) in [
+        ("gpt2", &["transformer.h.0.attn.c_attn", "h.0.mlp.c_proj"][..]),
+        ("qwen3.5", &["model.layers.0.linear_attn.out_proj", "model.layers.0.linear_attn.in_proj_qkv"]),
+        ("falcon-h1", &["model.layers.0.feed_forward.down_proj", "model.layers.0.mamba.in_proj"]),
+        ("phimoe", &["model.layers.0.mlp.router"]),
+    ] {
+        let sandbox = Sandbox::with_golden(base);
+        fs::rename(sandbox.path(base), sandbox.path("base")).unwrap();
+        let weights = read_tensors(&sandbox, "base/model.safetensors");
+        let mut tensors = Tensors::new();
+        for module in modules {
+            // phimoe's router is `block_sparse_moe.gate` in files.
+            let end = if *module == "model.layers.0.mlp.router" { "moe.gate" } else { module };
+            let end = format!("{}.weight", end.trim_start_matches("model."));
+            let shape = &weights.iter().find(|(name, _)| name.ends_with(&end)).unwrap().1.1;
+            let shape = if base == "gpt2" { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
+            tensors.extend(pair(&format!("base_model.model.{module}"), 2, shape));
+        }
+        write_tensors(&sandbox, WEIGHTS, &tensors);
+        let more = json!({"r": 2, "use_rslora": true, "alpha_pattern": {(modules[0]): 3}});
+        write_json(&sandbox, CONFIG, &config(&more));
+        succeed(sandbox.convert(&["base", "out/base.gguf", "-t", "f32", "-q", "--pre", "gpt-2"]));
+        succeed(merge(&sandbox, &["-q", "--pre", "gpt-2"]));
+        succeed(adapter_file(&sandbox));
+        let [plain, merged, adapter] =
+            ["base", "merged", "adapter"].map(|file| values(&sandbox, &format!("out/{file}.gguf")));
+        let scale = alpha(&sandbox) / 2.0;
+        let changed = plain.iter().filter(|(name, values)| merged[*name] != **values).count();
+        assert_eq!((changed, adapter.len()), (modules.len(), 2 * modules.len()), "{base}");
+        for (name, b) in &adapter {
+            let Some(matrix) = name.strip_suffix(".lora_b") else { continue };
+            let a = &adapter[&format!("{matrix}.lora_a")];
+            let n_inputs = a.len() / 2;
+            for (at, (plain, merged)) in plain[matrix].iter().zip(&merged[matrix]).enumerate() {
+                let (row, column) = (at / n_inputs, at % n_inputs);
+                let sum = b[2 * row] * a[column] + b[2 * row + 1] * a[n_inputs + column];
+                let difference = (plain + scale * sum - merged).abs();
+                assert!(difference < 1e-3 * merged.abs().max(1.0), "{base} {matrix} {at}");
+            }
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub fn resolve_adapter(
     if !left_out.is_empty() {
         let names = tensor::list_names(&left_out);
         warnings.push(format!(
-            "{} pair(s) left out, an adapter file holds the text model only: {names}",
+            "{} pair(s) left out, an adapter file has no place for them: {names}",
             left_out.len()
         ));
     }

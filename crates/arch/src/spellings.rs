@@ -24,6 +24,7 @@ const LEADING: &[&str] = &[
     "backbone",
     "thinker",
     "llm",
+    "ernie",
     "base_model",
     "module",
 ];
@@ -32,8 +33,20 @@ const WRAPPERS: &[&str] = &["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wr
 /// Towers, whose own model some releases name inside them.
 const TOWERS: &[&str] = &["vision_tower", "vision_model", "audio_tower", "audio_model"];
 const INSIDE_TOWERS: &[&str] = &["vision_model", "audio_model", "model"];
+/// Modules around others that only transformers 5 has.
+const INSERTED: &[&str] = &["multimodal_embedder", "forget_gate"];
 /// Modules with two names: (in some checkpoints, in transformers 5).
-const RENAMED: &[[&str; 2]] = &[["block_sparse_moe", "mlp"], ["embed_out", "lm_head"]];
+const RENAMED: &[[&str; 2]] = &[
+    ["block_sparse_moe", "mlp"],
+    ["embed_out", "lm_head"],
+    ["router", "gate"],
+    ["shared_expert", "shared_experts"],
+    ["shared_mlp", "shared_experts"],
+    ["g_proj", "gate_proj"],
+    ["vit", "vision_tower"],
+    ["vision_embedder", "embed_vision"],
+    ["mlp_AR", "projector"],
+];
 /// What checkpoints and tables have before shared names.
 const PREFIXES: &[&str] = &[
     "model.",
@@ -59,7 +72,7 @@ pub fn shared_name(name: &str) -> String {
         shared.push(tower);
         while parts.next_if(|part| INSIDE_TOWERS.contains(part)).is_some() {}
     }
-    shared.extend(parts.map(|part| {
+    shared.extend(parts.filter(|part| !INSERTED.contains(part)).map(|part| {
         let renamed = RENAMED.iter().find(|[from, _]| *from == part);
         renamed.map_or(part, |[_, to]| *to)
     }));
@@ -166,6 +179,13 @@ mod tests {
         &["thinker.model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight"],
         &["model.layers.0.block_sparse_moe.gate.weight", "model.layers.0.mlp.gate.weight"],
         &["transformer.h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight"],
+        &["model.layers.1.block_sparse_moe.gate.weight", "model.layers.1.mlp.router.weight"],
+        &[
+            "model.layers.1.mlp.shared_expert.up_proj.weight",
+            "model.layers.1.mlp.shared_experts.up_proj.weight",
+        ],
+        &["model.layers.1.self_attn.f_a_proj.weight", "model.layers.1.self_attn.forget_gate.f_a_proj.weight"],
+        &["vit.layers.1.mlp.fc1.weight", "model.vision_tower.layers.1.mlp.fc1.weight"],
     ];
 
     #[test]

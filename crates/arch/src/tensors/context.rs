@@ -406,7 +406,7 @@ pub fn computed(name: &str, dims: &[u64], values: Vec<f32>) -> Result<OutTensor,
 
 /// The shape of what a map takes of a source: that of the source, with fewer rows where it takes
 /// a part. What was expected where the source does not have such a part.
-fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
+pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
     let mut dims = source.dims().to_vec();
     // Rows are the second dimension; a vector's are its only one. Dimensions are row length first.
     let outer = dims.len().saturating_sub(1).min(1);

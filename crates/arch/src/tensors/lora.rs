@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::context::Context;
+use super::context::{Context, part_shape};
 use super::index::Found;
 use super::missing::check_same_output;
 use super::rules::{self, RowRule};
@@ -173,9 +173,19 @@ fn file_alpha(placed: &[Placed<'_>], general: f64) -> f32 {
     }
 }
 
-/// Multiplies the elements of B by the part of its scale that the alpha of the file does not hold.
-fn scaled(factor: f32) -> ElementMap {
-    if factor == 1.0 { ElementMap::Identity } else { ElementMap::Scale([factor, 1.0]) }
+/// What happens to the elements of B: what happens to those of its matrix, which must be linear, and the part of the scale
+/// that the alpha of the file does not hold.
+fn scaled(element: ElementMap, factor: f32) -> Option<ElementMap> {
+    Some(match element {
+        ElementMap::Identity if factor == 1.0 => ElementMap::Identity,
+        ElementMap::Identity => ElementMap::Scale([factor, 1.0]),
+        ElementMap::Scale(scale) if factor == 1.0 => ElementMap::Scale(scale),
+        ElementMap::Scale([first, second]) => ElementMap::Scale([first * second, factor]),
+        ElementMap::ScaleBands { factor: own, bands } => {
+            ElementMap::ScaleBands { factor: own * factor, bands }
+        }
+        _ => return None,
+    })
 }
 
 type Sorted<'a> = (Vec<(String, Both<'a>)>, Vec<(String, &'a SourceTensor)>, Vec<Dropped>);
@@ -273,31 +283,49 @@ fn pair(
     let rule = found.rule;
     let is_plain = matches!(
         rule.rows,
-        RowRule::Copy | RowRule::First | RowRule::PermuteQ | RowRule::PermuteK | RowRule::Part(_)
+        RowRule::Copy
+            | RowRule::First
+            | RowRule::PermuteQ
+            | RowRule::PermuteK
+            | RowRule::Part(_)
+            | RowRule::Columns(_)
     );
     if !is_plain || rule.shape.is_some() {
         return refuse("the rows of the matrix are in another order in the file than in the checkpoint");
     }
-    if rule.element_of.is_some() || rule.element != ElementMap::Identity {
-        return refuse("the values of the matrix are changed on the way into the file");
-    }
-    let mut whole = context.one(found, both.b)?;
-    if let Data::Rows { element, .. } | Data::Columns { element, .. } = &mut whole.data {
-        *element = scaled(factor);
-    }
-    let is_embedding = whole.name == "token_embd.weight";
-    let a = if is_embedding {
+    let name = rules::fill(rule.gguf, found.bid, found.xid) + found.suffix;
+    let plain = |half: &SourceTensor| (half.shape, rows(&[half], ElementMap::Identity));
+    let mapped = |half: &SourceTensor| context.one(found, half).map(|out| (out.shape, out.data));
+    let (a, mut b) = match rule.rows {
         // Rows of tokens are looked up in A, so that they must be rows there.
-        let (shape, matrix) =
-            transposed::transposed(&both.a.shape).map_err(|expected| wrong(both.a, expected))?;
-        let (source, rows, element) = (both.a.name.clone(), RowMap::Concat, ElementMap::Identity);
-        let data = Data::Columns { source, matrix, rows, element };
-        (shape, data)
-    } else {
-        (both.a.shape, rows(&[both.a], ElementMap::Identity))
+        _ if name == "token_embd.weight" => {
+            let (shape, matrix) =
+                transposed::transposed(&both.a.shape).map_err(|expected| wrong(both.a, expected))?;
+            let (source, rows, element) = (both.a.name.clone(), RowMap::Concat, ElementMap::Identity);
+            ((shape, Data::Columns { source, matrix, rows, element }), mapped(both.b)?)
+        }
+        // Columns of the matrix are columns of A.
+        RowRule::Part(part)
+            if matches!(part(context.hparams, &both.a.shape), Ok(RowMap::TileColumns { .. })) =>
+        {
+            (mapped(both.a)?, plain(both.b))
+        }
+        // PEFT has the outputs of a transposed matrix as rows of B.
+        RowRule::Columns(map) => {
+            let shape = part_shape(&map, &both.b.shape).map_err(|expected| wrong(both.b, expected))?;
+            let (sources, element) = (vec![both.b.name.clone()], ElementMap::Identity);
+            (plain(both.a), (shape, Data::Rows { sources, rows: map, element }))
+        }
+        _ => (plain(both.a), mapped(both.b)?),
     };
-    for (half, (shape, data)) in [("a", a), ("b", (whole.shape, whole.data))] {
-        let name = format!("{}.lora_{half}", whole.name);
+    if let Data::Rows { element, .. } | Data::Columns { element, .. } = &mut b.1 {
+        let Some(composed) = scaled(*element, factor) else {
+            return refuse("the values of the matrix are changed on the way into the file");
+        };
+        *element = composed;
+    }
+    for (half, (shape, data)) in [("a", a), ("b", b)] {
+        let name = format!("{name}.lora_{half}");
         tensors.push(OutTensor { name, shape, data, float: FloatType::OfFile, kept: None });
     }
     Ok(())
@@ -333,9 +361,10 @@ fn stacked(
             let reason = "experts of one layer have different scales";
             return Err(ArchError::AdapterTarget { name: spelled(rule, 0), reason });
         }
+        let element = scaled(ElementMap::Identity, factor).unwrap_or(ElementMap::Identity);
         let halves: [(&str, Vec<&SourceTensor>, ElementMap); 2] = [
             ("a", all.iter().map(|both| both.a).collect(), ElementMap::Identity),
-            ("b", all.iter().map(|both| both.b).collect(), scaled(factor)),
+            ("b", all.iter().map(|both| both.b).collect(), element),
         ];
         for (half, sources, element) in halves {
             let Some(first) = sources.first() else { continue };
@@ -385,7 +414,11 @@ impl Base<'_> {
         let is_embedding = all.iter().any(|found| found.rule.gguf == "token_embd");
         let (inner, outer) = if is_embedding { (outer, inner) } else { (inner, outer) };
         let (of_inner, of_outer) = if is_embedding { (both.b, both.a) } else { (both.a, both.b) };
+        let is_transposed = all.iter().any(|found| matches!(found.rule.rows, RowRule::Columns(_)));
         let stated = weight.and_then(|weight| match weight.shape.dims() {
+            &[outer, inner] if is_transposed => {
+                Some((Some(inner), Some(outer), format!("those of `{}`, {}", weight.name, weight.shape)))
+            }
             &[inner, outer] => {
                 Some((Some(inner), Some(outer), format!("those of `{}`, {}", weight.name, weight.shape)))
             }
