@@ -4,10 +4,17 @@
 //! trimmed, loop controls, `raise_exception`, and the methods of Python's strings and dictionaries.
 
 mod conversation;
+mod date;
+mod expression;
+mod filters;
+mod methods;
+mod operators;
+mod python;
 mod python_json;
+mod reading;
+mod source;
 
 use std::{
-    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,9 +22,11 @@ use std::{
     thread,
 };
 
-use minijinja::{Environment, ErrorKind, context, value::Value};
+use minijinja::{Environment, ErrorKind, value::Value};
 
 pub use conversation::{Conversation, Tool, ToolCall, Turn};
+pub use date::Date;
+pub use reading::Chat;
 
 /// Why a template cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -55,14 +64,32 @@ pub fn prompt(
     render(template, &Conversation::of(messages), bos, eos)
 }
 
-/// Steps of a template, after which it is stopped: the longest ones take some thousands for a message.
-const FUEL: u64 = 250_000;
+/// Steps that a template may take for an empty chat.
+const FUEL: u64 = 500_000;
+/// Further steps for each byte of a chat, and for each pair of its messages: templates look back over all messages.
+const FUEL_PER_BYTE: u64 = 200;
+const FUEL_PER_PAIR: u64 = 500;
 
-/// Bytes of the stack of a template, of which most are never touched. With each step it can put a list into a list, and the
-/// engine forgets and prints these by functions that call themselves: 2 kB for each step.
-const STACK_BYTES: usize = 512 << 20;
+/// Bytes of the stack of a template for each step; most are never touched. With each step it can put a list into a list, and the engine
+/// drops these by functions that call themselves.
+const STACK_BYTES_PER_STEP: u64 = 2048;
+/// Limits of the stack.
+const STACK_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 
-/// The text that a template makes of a conversation, the beginning of the model's own turn behind it.
+/// What a template gets besides the chat.
+#[derive(Debug, Clone)]
+pub struct Settings<'a> {
+    /// Text of the token that begins a text.
+    pub bos: &'a str,
+    /// Text of the token that ends a text.
+    pub eos: &'a str,
+    /// Adds the beginning of the model's own turn.
+    pub generation_prompt: bool,
+    /// The day that `strftime_now` prints.
+    pub date: Date,
+}
+
+/// The text that a template makes of a conversation, with the beginning of the model's own turn, on [`Date::FIXED`].
 ///
 /// # Errors
 /// [`ChatError::Syntax`], [`ChatError::Refused`], [`ChatError::Template`]; the last also for a template that does not come to an
@@ -73,7 +100,8 @@ pub fn render(
     bos: &str,
     eos: &str,
 ) -> Result<String, ChatError> {
-    render_apart(template, conversation, bos, eos, true)
+    let settings = Settings { bos, eos, generation_prompt: true, date: Date::FIXED };
+    render_chat(template, &Chat::of(conversation), &settings)
 }
 
 /// The text of a conversation that is over, as models are trained on: without the beginning of a further turn.
@@ -86,97 +114,73 @@ pub fn transcript(
     bos: &str,
     eos: &str,
 ) -> Result<String, ChatError> {
-    render_apart(template, conversation, bos, eos, false)
+    let settings = Settings { bos, eos, generation_prompt: false, date: Date::FIXED };
+    render_chat(template, &Chat::of(conversation), &settings)
 }
 
-/// On a thread whose stack is large enough.
-fn render_apart(
-    template: &str,
-    conversation: &Conversation<'_>,
-    bos: &str,
-    eos: &str,
-    goes_on: bool,
-) -> Result<String, ChatError> {
+/// The text that a template makes of a chat.
+///
+/// # Errors
+/// As [`render`].
+///
+/// # Examples
+/// ```
+/// use eval::chat::{Chat, Date, Settings, render_chat};
+/// let chat = Chat::parse(r#"[{"role": "user", "content": "Hi"}]"#).unwrap();
+/// let settings = Settings { bos: "<s>", eos: "</s>", generation_prompt: true, date: Date::FIXED };
+/// assert_eq!(render_chat("{{ bos_token }}{{ messages[0].content }}", &chat, &settings).unwrap(), "<s>Hi");
+/// ```
+pub fn render_chat(template: &str, chat: &Chat, settings: &Settings<'_>) -> Result<String, ChatError> {
+    let (n_bytes, n_messages) = chat.size();
+    let fuel = FUEL + FUEL_PER_BYTE * n_bytes + FUEL_PER_PAIR * n_messages.saturating_mul(n_messages);
+    let stack = (fuel * STACK_BYTES_PER_STEP).clamp(*STACK_BYTES.start(), *STACK_BYTES.end());
+    // On a thread whose stack is large enough.
     thread::scope(|scope| {
-        let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        let run = || render_here(template, conversation, bos, eos, goes_on);
-        let running = thread.spawn_scoped(scope, run);
+        let thread = thread::Builder::new().stack_size(usize::try_from(stack).unwrap_or(512 << 20));
+        let running = thread.spawn_scoped(scope, || render_here(template, chat, settings, fuel));
         let running = running.map_err(|error| ChatError::Template(format!("no thread for it: {error}")))?;
-        // Found by mutation: the engine itself has faults (2.24.0: an empty text that is turned around), which end no program.
         running.join().unwrap_or_else(|_| Err(ChatError::Template("the engine fails on it".to_owned())))
     })
 }
 
-/// [`render`] or [`transcript`], on the stack that it is called on.
-fn render_here(
-    template: &str,
-    conversation: &Conversation<'_>,
-    bos: &str,
-    eos: &str,
-    goes_on: bool,
-) -> Result<String, ChatError> {
+/// [`render_chat`] on the stack that it is called on.
+fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) -> Result<String, ChatError> {
+    let template = source::rewritten(template).map_err(ChatError::Syntax)?;
     let mut environment = Environment::new();
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(fuel));
     // As transformers sets up Jinja: `trim_blocks` and `lstrip_blocks`, without which every template prints other blanks.
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_formatter(|output, _, value| {
+        output.write_str(&python::text(value)?).map_err(|_| python::invalid("the text cannot be written"))
+    });
     let refused = Arc::new(AtomicBool::new(false));
     let says_so = Arc::clone(&refused);
-    environment.add_function("raise_exception", move |text: String| -> Result<Value, minijinja::Error> {
+    environment.add_function("raise_exception", move |text: Value| -> Result<Value, minijinja::Error> {
         says_so.store(true, Ordering::Relaxed);
-        Err(minijinja::Error::new(ErrorKind::InvalidOperation, text))
+        Err(minijinja::Error::new(ErrorKind::InvalidOperation, python::text(&text)?))
     });
-    // A fixed day, so that the same prompt gives the same text.
-    environment.add_function("strftime_now", |_format: String| "01 Jan 2026");
-    environment.add_filter("tojson", python_json::filter);
+    let date = settings.date;
+    environment.add_function("strftime_now", move |format: String| date.format(&format));
+    environment.add_function("dict", operators::dictionary);
+    operators::add_to(&mut environment);
+    filters::add_to(&mut environment);
     // The text of `raise_exception` is the detail of its error; other errors are described as a whole.
-    let problem = |error: minijinja::Error| error.detail().map_or_else(|| error.to_string(), str::to_owned);
-    let template = without_generation_blocks(template);
+    let problem = |error: minijinja::Error| match error.kind() {
+        ErrorKind::OutOfFuel => {
+            format!(
+                "the limit of {fuel} steps was reached: the template may never end, or the chat is too long for it"
+            )
+        }
+        _ => error.detail().map_or_else(|| error.to_string(), str::to_owned),
+    };
     let compiled =
         environment.template_from_str(&template).map_err(|error| ChatError::Syntax(problem(error)))?;
-    // Templates ask whether there are tools at all, as in transformers, where none are `None`.
-    let tools: Vec<Value> = conversation.tools.iter().map(Tool::value).collect();
-    let tools = (!tools.is_empty()).then_some(tools);
-    let messages: Vec<Value> = conversation.messages.iter().map(Turn::value).collect();
-    let values = context! {
-        messages => messages,
-        tools => tools,
-        add_generation_prompt => goes_on,
-        bos_token => bos,
-        eos_token => eos,
-    };
-    compiled.render(values).map_err(|error| match refused.load(Ordering::Relaxed) {
+    compiled.render(chat.values(settings)).map_err(|error| match refused.load(Ordering::Relaxed) {
         true => ChatError::Refused(problem(error)),
         false => ChatError::Template(problem(error)),
     })
-}
-
-/// The template with `{% generation %}` made a block that is always there: transformers marks with it what the model says itself, and
-/// prints the same.
-fn without_generation_blocks(template: &str) -> Cow<'_, str> {
-    if !template.contains("generation") {
-        return Cow::Borrowed(template);
-    }
-    let mut made = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some(at) = rest.find("{%") {
-        // Behind the sign: `{%}` is no whole block.
-        let Some(len) = rest[at + 2..].find("%}").map(|len| len + 2) else { break };
-        let block = &rest[at + 2..at + len];
-        // Signs that trim blanks stay where they are.
-        let word = block.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
-        let stands_for = match word {
-            "generation" => Some("if true"),
-            "endgeneration" => Some("endif"),
-            _ => None,
-        };
-        made += &rest[..at + 2];
-        made += &stands_for.map_or(Cow::Borrowed(block), |it| Cow::Owned(block.replace(word, it)));
-        rest = &rest[at + len..];
-    }
-    made += rest;
-    Cow::Owned(made)
 }
 
 #[cfg(test)]
@@ -213,8 +217,8 @@ mod tests {
             "{{% set n = namespace(x=1) %}}{{% for i in range(3500) %}}{{% set n.x = {open}n.x{close} %}}{{% endfor %}}"
         );
         assert_eq!(prompt(Some(&nested), &[], "", "").unwrap(), "");
-        let printed = prompt(Some(&format!("{nested}{{{{ n.x }}}}")), &[], "", "").unwrap();
-        assert_eq!(printed.len(), 2 * 64 * 3500 + 1);
+        let printed = prompt(Some(&format!("{nested}{{{{ n.x }}}}")), &[], "", "").unwrap_err();
+        assert_eq!(printed.to_string(), "`tokenizer.chat_template`: lists nested deeper than 990");
         // Python says so too, of a thousand.
         let as_json = prompt(Some(&format!("{nested}{{{{ n.x | tojson }}}}")), &[], "", "").unwrap_err();
         assert_eq!(as_json.to_string(), "`tokenizer.chat_template`: lists nested deeper than 990");

@@ -1,8 +1,6 @@
 //! Conversations as templates see them.
 
-use std::sync::Arc;
-
-use minijinja::value::{Enumerator, Object, Value};
+use minijinja::value::Value;
 
 /// What a template makes a prompt of.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,41 +50,22 @@ pub struct Tool<'a> {
     pub arguments: Vec<(&'a str, &'a str)>,
 }
 
-/// A dictionary of Python, which keeps its order where a map of the template engine sorts its keys.
-#[derive(Debug)]
-struct Dictionary(Vec<(&'static str, Value)>, Vec<(String, Value)>);
-
-impl Object for Dictionary {
-    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let key = key.as_str()?;
-        let fixed = self.0.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
-        fixed.or_else(|| self.1.iter().find(|(name, _)| name == key).map(|(_, value)| value)).cloned()
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        let fixed = self.0.iter().map(|(name, _)| Value::from(*name));
-        Enumerator::Values(fixed.chain(self.1.iter().map(|(name, _)| Value::from(name.clone()))).collect())
-    }
-}
-
-/// A dictionary of keys that are known here.
-fn dictionary(items: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
-    Value::from_object(Dictionary(items.into_iter().collect(), Vec::new()))
-}
-
-/// A dictionary of keys that the conversation has.
-fn by_name<'a>(items: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
-    let items = items.into_iter().map(|(name, value)| (name.to_owned(), value));
-    Value::from_object(Dictionary(Vec::new(), items.collect()))
+/// A dictionary in this order.
+fn dictionary<'a>(items: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    items.into_iter().map(|(name, value)| (Value::from(name), value)).collect()
 }
 
 impl Turn<'_> {
     /// The message as a template sees it: keys without a value are not there.
     pub(super) fn value(&self) -> Value {
         let mut items = vec![("role", Value::from(self.role)), ("content", Value::from(self.content))];
-        items.extend(self.reasoning_content.map(|text| ("reasoning_content", Value::from(text))));
+        if let Some(text) = self.reasoning_content.map(Value::from) {
+            // Both names, as in transformers.
+            items.insert(0, ("thinking", text.clone()));
+            items.push(("reasoning_content", text));
+        }
         if let Some(ToolCall { id, name, arguments }) = &self.tool_call {
-            let arguments = by_name(arguments.iter().map(|(name, value)| (*name, Value::from(*value))));
+            let arguments = dictionary(arguments.iter().map(|(name, value)| (*name, Value::from(*value))));
             let function = dictionary([("name", Value::from(*name)), ("arguments", arguments)]);
             let call =
                 dictionary([("type", "function".into()), ("id", Value::from(*id)), ("function", function)]);
@@ -106,7 +85,10 @@ impl Tool<'_> {
             |meaning: &str| dictionary([("type", "string".into()), ("description", Value::from(meaning))]);
         let parameters = dictionary([
             ("type", "object".into()),
-            ("properties", by_name(self.arguments.iter().map(|(name, meaning)| (*name, property(meaning))))),
+            (
+                "properties",
+                dictionary(self.arguments.iter().map(|(name, meaning)| (*name, property(meaning)))),
+            ),
             ("required", self.arguments.iter().map(|(name, _)| Value::from(*name)).collect()),
         ]);
         let function = dictionary([

@@ -1,112 +1,161 @@
 //! The filter `tojson` of chat templates: `json.dumps` of Python.
 //!
-//! Source: `tojson` in `_compile_jinja_template` of transformers 5.23, which keeps characters as they are and escapes no HTML; Python's
-//! default separators.
+//! Source: `tojson` in `utils/chat_template_utils.py` of transformers 5.24, which escapes no HTML; Python's `json` module.
 
 use std::fmt::Write;
 
 use minijinja::{
-    Error, ErrorKind,
-    value::{Kwargs, Value, ValueKind},
+    Error,
+    value::{Kwargs, Rest, Value, ValueKind, from_args},
 };
 
-/// The filter. Of its arguments `indent` counts; `ensure_ascii`, `separators` and `sort_keys` are taken and change nothing here.
-pub(super) fn filter(value: Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    for name in ["ensure_ascii", "separators", "sort_keys"] {
-        // Asking for it is what keeps it from being an unknown argument.
-        let _known: Option<Value> = options.get(name)?;
-    }
-    options.assert_all_used()?;
+use super::python::{MAX_DEPTH, float, invalid};
+
+/// The parameters of `tojson`.
+struct Style {
+    ensure_ascii: bool,
+    /// Text in front of a line, once for each level.
+    indent: Option<String>,
+    between_items: String,
+    after_key: String,
+    sort_keys: bool,
+}
+
+/// The filter.
+pub(super) fn filter(value: Value, options: Rest<Value>) -> Result<String, Error> {
+    type Options = (Option<Value>, Option<Value>, Option<Value>, Option<Value>, Kwargs);
+    let (ensure_ascii, indent, separators, sort_keys, names): Options = from_args(&options)?;
+    let named = |given: Option<Value>, name: &str| match given {
+        Some(given) => Ok(Some(given)),
+        None => names.get::<Option<Value>>(name),
+    };
+    let ensure_ascii = named(ensure_ascii, "ensure_ascii")?.is_some_and(|value| value.is_true());
+    let sort_keys = named(sort_keys, "sort_keys")?.is_some_and(|value| value.is_true());
+    let indent = match named(indent, "indent")?.filter(|indent| !indent.is_none()) {
+        Some(indent) => Some(match (indent.as_str(), indent.as_i64()) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(n)) => " ".repeat(usize::try_from(n).unwrap_or(0).min(64)),
+            (None, None) => return Err(invalid("`indent` of `tojson` must be a number or a string")),
+        }),
+        None => None,
+    };
+    let separators = named(separators, "separators")?.filter(|separators| !separators.is_none());
+    names.assert_all_used()?;
+    let (between_items, after_key) = match separators {
+        Some(pair) => {
+            let part = |at| -> Result<String, Error> {
+                let part = pair.get_item_by_index(at)?;
+                part.as_str().map(str::to_owned).ok_or_else(|| invalid("`separators` must be two strings"))
+            };
+            (part(0)?, part(1)?)
+        }
+        None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
+    };
     let mut text = String::new();
-    write(&value, indent, 0, &mut text)?;
+    Style { ensure_ascii, indent, between_items, after_key, sort_keys }.write(&value, 0, &mut text)?;
     Ok(text)
 }
 
-/// Lists in lists beyond which Python gives up.
-const MAX_DEPTH: usize = 990;
-
-fn write(value: &Value, indent: Option<usize>, depth: usize, text: &mut String) -> Result<(), Error> {
-    if depth > MAX_DEPTH {
-        let problem = format!("lists nested deeper than {MAX_DEPTH}");
-        return Err(Error::new(ErrorKind::InvalidOperation, problem));
-    }
-    match value.kind() {
-        ValueKind::None | ValueKind::Undefined => *text += "null",
-        ValueKind::Map => {
-            let keys: Vec<Value> = value.try_iter()?.collect();
-            between(('{', '}'), indent, depth, text, &keys, |key, text| {
-                quote(&key.to_string(), text);
-                *text += ": ";
-                write(&value.get_item(key)?, indent, depth + 1, text)
-            })?;
+impl Style {
+    fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(invalid(format!("lists nested deeper than {MAX_DEPTH}")));
         }
-        ValueKind::Seq | ValueKind::Iterable => {
-            let items: Vec<Value> = value.try_iter()?.collect();
-            between(('[', ']'), indent, depth, text, &items, |item, text| {
-                write(item, indent, depth + 1, text)
-            })?;
-        }
-        ValueKind::String => quote(value.as_str().unwrap_or_default(), text),
-        ValueKind::Bool => *text += if value.is_true() { "true" } else { "false" },
-        // A number is spelled as it is printed.
-        _ => *text += &value.to_string(),
-    }
-    Ok(())
-}
-
-/// Items between brackets, on a line each where there is an indent.
-fn between(
-    (open, close): (char, char),
-    indent: Option<usize>,
-    depth: usize,
-    text: &mut String,
-    items: &[Value],
-    mut write_item: impl FnMut(&Value, &mut String) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let new_line = |depth: usize, text: &mut String| {
-        if let (Some(indent), false) = (indent, items.is_empty()) {
-            text.push('\n');
-            text.extend(std::iter::repeat_n(' ', indent.min(16) * depth));
-        }
-    };
-    text.push(open);
-    for (index, item) in items.iter().enumerate() {
-        // Python puts no space behind a comma that ends a line.
-        *text += if index == 0 {
-            ""
-        } else if indent.is_some() {
-            ","
-        } else {
-            ", "
-        };
-        new_line(depth + 1, text);
-        write_item(item, text)?;
-    }
-    new_line(depth, text);
-    text.push(close);
-    Ok(())
-}
-
-fn quote(string: &str, text: &mut String) {
-    text.push('"');
-    for c in string.chars() {
-        match c {
-            '"' => *text += "\\\"",
-            '\\' => *text += "\\\\",
-            '\n' => *text += "\\n",
-            '\r' => *text += "\\r",
-            '\t' => *text += "\\t",
-            '\u{8}' => *text += "\\b",
-            '\u{c}' => *text += "\\f",
-            c if (c as u32) < 0x20 => {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "\\u{:04x}", c as u32);
+        match value.kind() {
+            ValueKind::None => *text += "null",
+            ValueKind::Map => {
+                let mut keys: Vec<Value> = value.try_iter()?.collect();
+                if self.sort_keys {
+                    keys.sort();
+                }
+                self.between(('{', '}'), depth, text, &keys, |key, text| {
+                    self.key(key, text)?;
+                    *text += &self.after_key;
+                    self.write(&value.get_item(key)?, depth + 1, text)
+                })?;
             }
-            c => text.push(c),
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items: Vec<Value> = value.try_iter()?.collect();
+                self.between(('[', ']'), depth, text, &items, |item, text| {
+                    self.write(item, depth + 1, text)
+                })?;
+            }
+            ValueKind::String => self.quote(value.as_str().unwrap_or_default(), text),
+            ValueKind::Bool => *text += if value.is_true() { "true" } else { "false" },
+            ValueKind::Number => *text += &number(value)?,
+            kind => return Err(invalid(format!("`tojson` of a value of type {kind}"))),
         }
+        Ok(())
     }
-    text.push('"');
+
+    /// A key: numbers and constants become strings.
+    fn key(&self, key: &Value, text: &mut String) -> Result<(), Error> {
+        let spelled = match key.kind() {
+            ValueKind::String => key.as_str().unwrap_or_default().to_owned(),
+            ValueKind::None => "null".to_owned(),
+            ValueKind::Bool => if key.is_true() { "true" } else { "false" }.to_owned(),
+            ValueKind::Number => number(key)?,
+            kind => return Err(invalid(format!("`tojson` of a key of type {kind}"))),
+        };
+        self.quote(&spelled, text);
+        Ok(())
+    }
+
+    /// Items between brackets, on a line each if there is an indent.
+    fn between(
+        &self,
+        (open, close): (char, char),
+        depth: usize,
+        text: &mut String,
+        items: &[Value],
+        mut write_item: impl FnMut(&Value, &mut String) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let new_line = |depth: usize, text: &mut String| {
+            if let (Some(indent), false) = (&self.indent, items.is_empty()) {
+                text.push('\n');
+                text.extend(std::iter::repeat_n(&indent[..], depth));
+            }
+        };
+        text.push(open);
+        for (index, item) in items.iter().enumerate() {
+            *text += if index == 0 { "" } else { &self.between_items };
+            new_line(depth + 1, text);
+            write_item(item, text)?;
+        }
+        new_line(depth, text);
+        text.push(close);
+        Ok(())
+    }
+
+    fn quote(&self, string: &str, text: &mut String) {
+        text.push('"');
+        for c in string.chars() {
+            match c {
+                '"' => *text += "\\\"",
+                '\\' => *text += "\\\\",
+                '\n' => *text += "\\n",
+                '\r' => *text += "\\r",
+                '\t' => *text += "\\t",
+                '\u{8}' => *text += "\\b",
+                '\u{c}' => *text += "\\f",
+                c if (c as u32) < 0x20 || self.ensure_ascii && c > '~' => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        // Writing to a string cannot fail.
+                        let _ = write!(text, "\\u{unit:04x}");
+                    }
+                }
+                c => text.push(c),
+            }
+        }
+        text.push('"');
+    }
+}
+
+fn number(value: &Value) -> Result<String, Error> {
+    Ok(match value.is_integer() {
+        true => value.to_string(),
+        false => float(f64::try_from(value.clone())?, ["Infinity", "-Infinity", "NaN"]),
+    })
 }
 
 #[cfg(test)]
@@ -114,9 +163,8 @@ mod tests {
     use super::*;
 
     fn dumps(value: Value, indent: Option<usize>) -> String {
-        let mut text = String::new();
-        write(&value, indent, 0, &mut text).unwrap();
-        text
+        let options = indent.map(|indent| Kwargs::from_iter([("indent", Value::from(indent))]).into());
+        filter(value, Rest(options.into_iter().collect())).unwrap()
     }
 
     /// Each beside what Python 3.11's `json.dumps(value, ensure_ascii=False)` prints.

@@ -1,0 +1,645 @@
+//! Expressions of Jinja, rewritten for the template engine.
+//!
+//! The engine has its own rules for operators on Python's values, for strings as sequences, for tuples and for names that are both keys
+//! and methods. The rewritten expression calls functions (see [`super::operators`]) for these and leaves the rest to the engine.
+//!
+//! Source: the grammar of `jinja2/parser.py` and `jinja2/lexer.py` 3.1.6.
+
+use std::fmt::Write;
+
+/// Part of an expression.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token {
+    Name(String),
+    Text(String),
+    Number(String),
+    Sign(&'static str),
+}
+
+/// Signs, longest first.
+const SIGNS: [&str; 27] = [
+    "==", "!=", "<=", ">=", "**", "//", "+", "-", "*", "/", "%", "~", "(", ")", "[", "]", "{", "}", "<", ">",
+    "=", ",", ":", ".", "|", ";", "!",
+];
+
+/// Deepest nesting of an expression.
+const MAX_DEPTH: usize = 400;
+
+/// Splits the text after the begin of a tag, up to `end` (`%}` or `}}`). Returns the tokens, the sign in front of the end (`-` or `+`), and the
+/// length of it all.
+pub(super) fn tokens(text: &str, end: &str) -> Result<(Vec<Token>, &'static str, usize), String> {
+    let (mut tokens, mut at, mut depth) = (Vec::new(), 0, 0usize);
+    loop {
+        let rest = &text[at..];
+        let Some(first) = rest.chars().next() else { return Err(format!("missing `{end}`")) };
+        if depth == 0 {
+            for sign in ["", "-", "+"] {
+                if rest.strip_prefix(sign).is_some_and(|rest| rest.starts_with(end)) {
+                    return Ok((tokens, sign, at + sign.len() + end.len()));
+                }
+            }
+        }
+        if first.is_whitespace() {
+            at += first.len_utf8();
+        } else if first == '"' || first == '\'' {
+            let (string, len) = literal(rest, first)?;
+            tokens.push(Token::Text(string));
+            at += len;
+        } else if first.is_ascii_digit() {
+            let (number, len) = number(rest)?;
+            tokens.push(Token::Number(number));
+            at += len;
+        } else if first.is_alphanumeric() || first == '_' {
+            let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            tokens.push(Token::Name(rest[..len].to_owned()));
+            at += len;
+        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            match *sign {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => {
+                    depth = depth.checked_sub(1).ok_or_else(|| format!("unexpected `{sign}`"))?;
+                }
+                _ => {}
+            }
+            tokens.push(Token::Sign(sign));
+            at += sign.len();
+        } else {
+            return Err(format!("unexpected character `{}`", first.escape_debug()));
+        }
+    }
+}
+
+/// A string literal and its length: the escapes of Python, of which unknown ones stand for themselves.
+fn literal(text: &str, quote: char) -> Result<(String, usize), String> {
+    let mut string = String::new();
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        if c == quote {
+            return Ok((string, at + 1));
+        }
+        if c != '\\' {
+            string.push(c);
+            continue;
+        }
+        let Some((at, escaped)) = chars.next() else { break };
+        let mut skip = 0;
+        match escaped {
+            '\n' => {}
+            'n' => string.push('\n'),
+            't' => string.push('\t'),
+            'r' => string.push('\r'),
+            'a' => string.push('\u{7}'),
+            'b' => string.push('\u{8}'),
+            'f' => string.push('\u{c}'),
+            'v' => string.push('\u{b}'),
+            '\\' | '\'' | '"' => string.push(escaped),
+            'x' | 'u' | 'U' => {
+                let len = match escaped {
+                    'x' => 2,
+                    'u' => 4,
+                    _ => 8,
+                };
+                let value = text.get(at + 1..at + 1 + len).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+                string.push(value.and_then(char::from_u32).ok_or("invalid escape in a string")?);
+                skip = len;
+            }
+            '0'..='7' => {
+                let len = text[at..].bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+                let value = u32::from_str_radix(&text[at..at + len], 8).ok().and_then(char::from_u32);
+                string.push(value.ok_or("invalid escape in a string")?);
+                skip = len - 1;
+            }
+            other => string.extend(['\\', other]),
+        }
+        for _ in 0..skip {
+            chars.next();
+        }
+    }
+    Err("missing end of a string".to_owned())
+}
+
+/// A number as the engine reads it, and its length.
+fn number(text: &str) -> Result<(String, usize), String> {
+    let bytes = text.as_bytes();
+    let radix = match bytes.get(..2) {
+        Some(b"0x" | b"0X") => 16,
+        Some(b"0o" | b"0O") => 8,
+        Some(b"0b" | b"0B") => 2,
+        _ => 10,
+    };
+    if radix != 10 {
+        let len = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        let value = i128::from_str_radix(&text[2..len].replace('_', ""), radix);
+        return value.map(|value| (value.to_string(), len)).map_err(|_| "invalid number".to_owned());
+    }
+    let digits = |from: usize| {
+        let rest = bytes.get(from..).unwrap_or_default();
+        rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'_').count()
+    };
+    let mut len = digits(0);
+    if bytes.get(len) == Some(&b'.') && bytes.get(len + 1).is_some_and(u8::is_ascii_digit) {
+        len += 1 + digits(len + 1);
+    }
+    if matches!(bytes.get(len), Some(b'e' | b'E')) {
+        let signed = usize::from(matches!(bytes.get(len + 1), Some(b'+' | b'-')));
+        if bytes.get(len + 1 + signed).is_some_and(u8::is_ascii_digit) {
+            len += 1 + signed + digits(len + 1 + signed);
+        }
+    }
+    Ok((text[..len].replace('_', ""), len))
+}
+
+/// A string literal of the engine.
+fn quoted(string: &str) -> String {
+    format!("\"{}\"", string.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Reader of an expression.
+pub(super) struct Parser {
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+}
+
+/// What was read: its text for the engine, and what it was.
+struct Part {
+    text: String,
+    kind: PartKind,
+}
+
+enum PartKind {
+    /// A name.
+    Name,
+    /// `object.name`, with both.
+    Attribute(String, String),
+    Other,
+}
+
+fn other(text: String) -> Part {
+    Part { text, kind: PartKind::Other }
+}
+
+/// Operands of one operator. A long chain nests no deeper than a short one.
+fn joined(mut items: Vec<String>, operator: &str) -> String {
+    match items.len() {
+        1 => items.remove(0),
+        _ => format!("({})", items.join(operator)),
+    }
+}
+
+/// Methods of a dictionary, which attributes find before its keys.
+pub(super) const DICTIONARY_METHODS: [&str; 5] = ["items", "keys", "values", "get", "copy"];
+
+impl Parser {
+    /// A reader of these tokens.
+    pub(super) fn new(tokens: Vec<Token>) -> Parser {
+        Parser { tokens, at: 0, depth: 0 }
+    }
+
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at)
+    }
+
+    fn is_sign(&self, sign: &str) -> bool {
+        matches!(self.peek(), Some(Token::Sign(found)) if *found == sign)
+    }
+
+    /// True if the next token is this name.
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        matches!(self.peek(), Some(Token::Name(found)) if found == name)
+    }
+
+    /// Skips a sign if it is next.
+    pub(super) fn sign(&mut self, sign: &str) -> bool {
+        let found = self.is_sign(sign);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Skips a name if it is next.
+    pub(super) fn name(&mut self, name: &str) -> bool {
+        let found = self.is_name(name);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn unexpected(&self) -> String {
+        match self.peek() {
+            Some(Token::Name(text) | Token::Number(text)) => format!("unexpected `{text}`"),
+            Some(Token::Text(text)) => format!("unexpected string `{text}`"),
+            Some(Token::Sign(sign)) => format!("unexpected `{sign}`"),
+            None => "unexpected end of a tag".to_owned(),
+        }
+    }
+
+    /// Skips a sign that must be next.
+    pub(super) fn expect(&mut self, sign: &str) -> Result<(), String> {
+        if self.sign(sign) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// Any name.
+    pub(super) fn any_name(&mut self) -> Result<String, String> {
+        match self.peek() {
+            Some(Token::Name(name)) => {
+                let name = name.clone();
+                self.at += 1;
+                Ok(name)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Ends the reading: everything must be used up.
+    pub(super) fn finish(&self) -> Result<(), String> {
+        if self.at == self.tokens.len() { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// True if nothing is left.
+    pub(super) fn is_done(&self) -> bool {
+        self.at == self.tokens.len()
+    }
+
+    /// The target of an assignment or a loop, up to `=` or `in`.
+    pub(super) fn target(&mut self) -> Result<String, String> {
+        let mut text = String::new();
+        while !self.is_done() && !self.is_sign("=") && !self.is_name("in") && !self.is_sign("|") {
+            match self.peek() {
+                Some(Token::Name(name)) => text += name,
+                Some(Token::Sign(sign @ ("," | "(" | ")" | "."))) => text += sign,
+                _ => return Err(self.unexpected()),
+            }
+            self.at += 1;
+        }
+        Ok(text)
+    }
+
+    /// The tokens that are left, as they are.
+    pub(super) fn rest(&mut self) -> String {
+        let mut text = String::new();
+        for token in self.tokens.iter().skip(self.at) {
+            let _ = match token {
+                Token::Name(name) | Token::Number(name) => write!(text, " {name}"),
+                Token::Text(string) => write!(text, "{}", quoted(string)),
+                Token::Sign(sign) => write!(text, "{sign}"),
+            };
+        }
+        self.at = self.tokens.len();
+        text
+    }
+
+    /// An expression, or several between commas, which make a tuple.
+    pub(super) fn tuple(&mut self, with_condition: bool) -> Result<String, String> {
+        let read = |parser: &mut Parser| match with_condition {
+            true => parser.expression(),
+            false => parser.or(),
+        };
+        let first = read(self)?;
+        if !self.is_sign(",") {
+            return Ok(first);
+        }
+        let mut items = vec![first];
+        while self.sign(",") {
+            if self.is_done() || self.is_sign(")") {
+                break;
+            }
+            items.push(read(self)?);
+        }
+        Ok(format!("__tuple({})", items.join(",")))
+    }
+
+    /// An expression.
+    pub(super) fn expression(&mut self) -> Result<String, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("expressions nested deeper than {MAX_DEPTH}"));
+        }
+        let mut text = self.or()?;
+        while self.name("if") {
+            let condition = self.or()?;
+            text = match self.name("else") {
+                true => format!("({text} if {condition} else {})", self.expression()?),
+                false => format!("({text} if {condition})"),
+            };
+        }
+        self.depth -= 1;
+        Ok(text)
+    }
+
+    fn or(&mut self) -> Result<String, String> {
+        let mut items = vec![self.and()?];
+        while self.name("or") {
+            items.push(self.and()?);
+        }
+        Ok(joined(items, " or "))
+    }
+
+    fn and(&mut self) -> Result<String, String> {
+        let mut items = vec![self.not()?];
+        while self.name("and") {
+            items.push(self.not()?);
+        }
+        Ok(joined(items, " and "))
+    }
+
+    fn not(&mut self) -> Result<String, String> {
+        let mut n_signs = 0;
+        while self.name("not") {
+            n_signs += 1;
+        }
+        let mut text = self.comparison()?;
+        for _ in 0..n_signs {
+            text = format!("(not {text})");
+        }
+        Ok(text)
+    }
+
+    fn comparison(&mut self) -> Result<String, String> {
+        let mut left = self.sum()?;
+        let mut text: Option<String> = None;
+        loop {
+            let sign = ["==", "!=", "<=", ">=", "<", ">"].into_iter().find(|sign| self.is_sign(sign));
+            let next_is_in = matches!(self.tokens.get(self.at + 1), Some(Token::Name(name)) if name == "in");
+            let sign = if let Some(sign) = sign {
+                self.at += 1;
+                sign
+            } else if self.name("in") {
+                "in"
+            } else if self.is_name("not") && next_is_in {
+                self.at += 2;
+                "not in"
+            } else {
+                return Ok(text.unwrap_or(left));
+            };
+            let right = self.sum()?;
+            let this = match sign {
+                "in" => format!("__in({left},{right})"),
+                "not in" => format!("(not __in({left},{right}))"),
+                sign => format!("({left} {sign} {right})"),
+            };
+            text = Some(match text {
+                Some(before) => format!("({before} and {this})"),
+                None => this,
+            });
+            left = right;
+        }
+    }
+
+    fn sum(&mut self) -> Result<String, String> {
+        let mut items = vec![self.concatenation()?];
+        let sum = |items: Vec<String>| match &items[..] {
+            [one] => one.clone(),
+            _ => format!("__add({})", items.join(",")),
+        };
+        loop {
+            if self.sign("+") {
+                items.push(self.concatenation()?);
+            } else if self.sign("-") {
+                items = vec![format!("({} - {})", sum(items), self.concatenation()?)];
+            } else {
+                return Ok(sum(items));
+            }
+        }
+    }
+
+    fn concatenation(&mut self) -> Result<String, String> {
+        let first = self.product()?;
+        if !self.is_sign("~") {
+            return Ok(first);
+        }
+        let mut items = vec![first];
+        while self.sign("~") {
+            items.push(self.product()?);
+        }
+        Ok(format!("__concat({})", items.join(",")))
+    }
+
+    fn product(&mut self) -> Result<String, String> {
+        let mut text = self.power()?;
+        loop {
+            if self.sign("%") {
+                text = format!("__mod({text},{})", self.power()?);
+                continue;
+            }
+            let Some(sign) = ["*", "//", "/"].into_iter().find(|sign| self.is_sign(sign)) else {
+                return Ok(text);
+            };
+            self.at += 1;
+            text = format!("({text} {sign} {})", self.power()?);
+        }
+    }
+
+    fn power(&mut self) -> Result<String, String> {
+        let mut text = self.unary(true)?;
+        while self.sign("**") {
+            text = format!("({text} ** {})", self.unary(true)?);
+        }
+        Ok(text)
+    }
+
+    fn unary(&mut self, with_filters: bool) -> Result<String, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("expressions nested deeper than {MAX_DEPTH}"));
+        }
+        let part = if self.sign("-") {
+            other(format!("(-{})", self.unary(false)?))
+        } else if self.sign("+") {
+            other(self.unary(false)?)
+        } else {
+            self.primary()?
+        };
+        let part = self.postfix(part)?;
+        let text = if with_filters { self.filters(part.text)? } else { part.text };
+        self.depth -= 1;
+        Ok(text)
+    }
+
+    fn primary(&mut self) -> Result<Part, String> {
+        let token = self.peek().cloned().ok_or_else(|| self.unexpected())?;
+        self.at += 1;
+        match token {
+            Token::Name(name) => Ok(match &name[..] {
+                "True" | "true" => other("true".to_owned()),
+                "False" | "false" => other("false".to_owned()),
+                "None" | "none" => other("none".to_owned()),
+                _ => Part { text: name, kind: PartKind::Name },
+            }),
+            Token::Text(mut string) => {
+                while let Some(Token::Text(more)) = self.peek() {
+                    string += more;
+                    self.at += 1;
+                }
+                Ok(other(quoted(&string)))
+            }
+            Token::Number(number) => Ok(other(number)),
+            Token::Sign("(") => {
+                if self.sign(")") {
+                    return Ok(other("__tuple()".to_owned()));
+                }
+                let text = self.tuple(true)?;
+                self.expect(")")?;
+                Ok(other(format!("({text})")))
+            }
+            Token::Sign("[") => {
+                let mut items = Vec::new();
+                while !self.sign("]") {
+                    items.push(self.expression()?);
+                    if !self.is_sign("]") {
+                        self.expect(",")?;
+                    }
+                }
+                Ok(other(format!("[{}]", items.join(","))))
+            }
+            Token::Sign("{") => {
+                let mut items = Vec::new();
+                while !self.sign("}") {
+                    let key = self.expression()?;
+                    self.expect(":")?;
+                    items.push(format!("{key}: {}", self.expression()?));
+                    if !self.is_sign("}") {
+                        self.expect(",")?;
+                    }
+                }
+                Ok(other(format!("{{{}}}", items.join(","))))
+            }
+            Token::Sign(_) => {
+                self.at -= 1;
+                Err(self.unexpected())
+            }
+        }
+    }
+
+    fn postfix(&mut self, mut part: Part) -> Result<Part, String> {
+        loop {
+            if self.sign(".") {
+                part = match self.peek().cloned() {
+                    Some(Token::Name(name)) => {
+                        self.at += 1;
+                        let text = match DICTIONARY_METHODS.contains(&&name[..]) {
+                            true => format!("__attribute({},\"{name}\")", part.text),
+                            false => format!("{}.{name}", part.text),
+                        };
+                        Part { text, kind: PartKind::Attribute(part.text, name) }
+                    }
+                    Some(Token::Number(number)) => {
+                        self.at += 1;
+                        other(format!("__item({},{number})", part.text))
+                    }
+                    _ => return Err(self.unexpected()),
+                };
+            } else if self.sign("[") {
+                part = self.subscript(&part.text)?;
+            } else if self.is_sign("(") {
+                let arguments = self.arguments()?;
+                part = other(match part.kind {
+                    // Functions of the engine, with the state of the loop.
+                    PartKind::Attribute(object, name) if object == "loop" || object == "self" => {
+                        format!("{object}.{name}({arguments})")
+                    }
+                    PartKind::Attribute(object, name) => {
+                        let comma = if arguments.is_empty() { "" } else { "," };
+                        format!("__method({object},\"{name}\"{comma}{arguments})")
+                    }
+                    PartKind::Name | PartKind::Other => format!("{}({arguments})", part.text),
+                });
+            } else {
+                return Ok(part);
+            }
+        }
+    }
+
+    fn subscript(&mut self, object: &str) -> Result<Part, String> {
+        let mut bounds: Vec<Option<String>> = vec![None];
+        let mut is_slice = false;
+        while !self.sign("]") {
+            if self.sign(":") {
+                is_slice = true;
+                bounds.push(None);
+            } else if let Some(last @ None) = bounds.last_mut() {
+                let _: &mut Option<String> = last;
+                let text = self.tuple(true)?;
+                if let Some(last) = bounds.last_mut() {
+                    *last = Some(text);
+                }
+            } else {
+                return Err(self.unexpected());
+            }
+        }
+        if !is_slice {
+            let key = bounds.pop().flatten().ok_or("missing key between brackets")?;
+            return Ok(other(format!("__item({object},{key})")));
+        }
+        bounds.resize(3, None);
+        let bounds: Vec<String> =
+            bounds.into_iter().map(|bound| bound.unwrap_or_else(|| "none".to_owned())).collect();
+        Ok(other(format!("__slice({object},{})", bounds.join(","))))
+    }
+
+    /// Arguments of a call, from its `(` to its `)`.
+    fn arguments(&mut self) -> Result<String, String> {
+        self.expect("(")?;
+        let mut items = Vec::new();
+        while !self.sign(")") {
+            let stars = if self.sign("**") {
+                "**"
+            } else if self.sign("*") {
+                "*"
+            } else {
+                ""
+            };
+            let is_named = matches!(self.tokens.get(self.at + 1), Some(Token::Sign("=")));
+            items.push(match self.peek().cloned() {
+                Some(Token::Name(name)) if is_named => {
+                    self.at += 2;
+                    format!("{name}={}", self.expression()?)
+                }
+                _ => format!("{stars}{}", self.expression()?),
+            });
+            if !self.is_sign(")") {
+                self.expect(",")?;
+            }
+        }
+        Ok(items.join(","))
+    }
+
+    /// Filters and tests behind an expression.
+    fn filters(&mut self, mut text: String) -> Result<String, String> {
+        loop {
+            if self.sign("|") {
+                let mut name = self.any_name()?;
+                while self.sign(".") {
+                    name = format!("{name}.{}", self.any_name()?);
+                }
+                let arguments = match self.is_sign("(") {
+                    true => format!("({})", self.arguments()?),
+                    false => String::new(),
+                };
+                text = format!("({text}|{name}{arguments})");
+            } else if self.name("is") {
+                let negated = self.name("not");
+                let name = self.any_name()?;
+                let arguments = match self.peek() {
+                    Some(Token::Sign("(")) => format!("({})", self.arguments()?),
+                    Some(Token::Text(_) | Token::Number(_) | Token::Sign("[" | "{")) => {
+                        let part = self.primary()?;
+                        format!("({})", self.postfix(part)?.text)
+                    }
+                    Some(Token::Name(next))
+                        if !["else", "or", "and", "is", "if", "not", "in", "recursive"]
+                            .contains(&&next[..]) =>
+                    {
+                        let part = self.primary()?;
+                        format!("({})", self.postfix(part)?.text)
+                    }
+                    _ => String::new(),
+                };
+                text = format!("({text} is {name}{arguments})");
+                if negated {
+                    text = format!("(not {text})");
+                }
+            } else {
+                return Ok(text);
+            }
+        }
+    }
+}

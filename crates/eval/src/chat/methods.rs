@@ -1,0 +1,382 @@
+//! Methods of Python's strings and dictionaries.
+//!
+//! Source: the documentation of `str` and `dict` of Python 3.12.
+
+use minijinja::{
+    Error, ErrorKind,
+    value::{Kwargs, Value, ValueKind, from_args},
+};
+
+use super::python::{invalid, text, tuple};
+
+/// `str.isspace` of one character.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// The text of a value with HTML escaped, except if it is `safe`.
+pub(super) fn escaped(value: &Value) -> Result<String, Error> {
+    let text = text(value)?;
+    if value.is_safe() {
+        return Ok(text);
+    }
+    let mut made = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => made += "&amp;",
+            '<' => made += "&lt;",
+            '>' => made += "&gt;",
+            '\'' => made += "&#39;",
+            '"' => made += "&#34;",
+            c => made.push(c),
+        }
+    }
+    Ok(made)
+}
+
+/// `str.title`: a letter is a capital if none is in front of it.
+pub(super) fn title(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut is_inside = false;
+    for c in text.chars() {
+        match is_inside {
+            true => made.extend(c.to_lowercase()),
+            false => made.extend(c.to_uppercase()),
+        }
+        is_inside = c.is_lowercase() || c.is_uppercase();
+    }
+    made
+}
+
+/// `str.capitalize`.
+pub(super) fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    first.to_uppercase().chain(chars.as_str().to_lowercase().chars()).collect()
+}
+
+/// `str.strip` of the sides that are named.
+pub(super) fn stripped<'a>(text: &'a str, chars: Option<&str>, left: bool, right: bool) -> &'a str {
+    let strips = |c: char| chars.map_or_else(|| is_space(c), |chars| chars.contains(c));
+    let text = if left { text.trim_start_matches(strips) } else { text };
+    if right { text.trim_end_matches(strips) } else { text }
+}
+
+/// `str.splitlines`.
+pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
+    let (mut lines, mut rest) = (Vec::new(), text);
+    let is_end = |c: char| {
+        matches!(
+            c,
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        )
+    };
+    while !rest.is_empty() {
+        let Some(at) = rest.find(is_end) else {
+            lines.push(rest);
+            break;
+        };
+        let len = if rest[at..].starts_with("\r\n") {
+            2
+        } else {
+            rest[at..].chars().next().map_or(0, char::len_utf8)
+        };
+        lines.push(&rest[..if keep_ends { at + len } else { at }]);
+        rest = &rest[at + len..];
+    }
+    lines
+}
+
+/// Pieces of a text at white space, from the left or from the right.
+fn words(text: &str, n_splits: Option<usize>, from_right: bool) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), stripped(text, None, !from_right, from_right));
+    while !rest.is_empty() {
+        let at = match from_right {
+            _ if n_splits == Some(pieces.len()) => None,
+            false => rest.find(is_space),
+            true => rest.rfind(is_space),
+        };
+        let Some(at) = at else {
+            // The last piece keeps blanks at its far end, except if there was no limit.
+            pieces.push(stripped(rest, None, from_right, !from_right && n_splits != Some(pieces.len())));
+            break;
+        };
+        let after = at + rest[at..].chars().next().map_or(0, char::len_utf8);
+        let (piece, remaining) =
+            if from_right { (&rest[after..], &rest[..at]) } else { (&rest[..at], &rest[after..]) };
+        pieces.push(piece);
+        rest = stripped(remaining, None, !from_right, from_right);
+    }
+    if from_right {
+        pieces.reverse();
+    }
+    pieces
+}
+
+/// `str.split` and `str.rsplit`.
+fn split<'a>(
+    text: &'a str,
+    separator: Option<&str>,
+    n_splits: Option<usize>,
+    from_right: bool,
+) -> Result<Vec<&'a str>, Error> {
+    let Some(separator) = separator else { return Ok(words(text, n_splits, from_right)) };
+    if separator.is_empty() {
+        return Err(invalid("empty separator"));
+    }
+    let n_pieces = n_splits.map_or(usize::MAX, |n| n.saturating_add(1));
+    Ok(match from_right {
+        false => text.splitn(n_pieces, separator).collect(),
+        true => {
+            let mut pieces: Vec<&str> = text.rsplitn(n_pieces, separator).collect();
+            pieces.reverse();
+            pieces
+        }
+    })
+}
+
+/// The part of a text from character `start` to `stop`, and the byte that it begins at.
+fn part(text: &str, start: Option<i64>, stop: Option<i64>) -> Option<(&str, usize)> {
+    let n_chars = i64::try_from(text.chars().count()).ok()?;
+    let clamp = |bound: i64| if bound < 0 { (bound + n_chars).max(0) } else { bound.min(n_chars) };
+    if start.is_some_and(|start| start > n_chars) {
+        return None;
+    }
+    let (start, stop) = (start.map_or(0, clamp), stop.map_or(n_chars, clamp));
+    let byte = |at: i64| {
+        let at = usize::try_from(at).unwrap_or(0);
+        text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte)
+    };
+    let (start, stop) = (byte(start), byte(stop));
+    (start <= stop).then(|| (&text[start..stop], start))
+}
+
+/// A string, or the strings of a tuple.
+fn alternatives(value: &Value) -> Result<Vec<String>, Error> {
+    let texts = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(|| invalid("expected a string"));
+    match value.as_str() {
+        Some(text) => Ok(vec![text.to_owned()]),
+        None => value.try_iter()?.map(|item| texts(&item)).collect(),
+    }
+}
+
+/// Calls a method of a string. `None`: there is no such method here.
+pub(super) fn of_text(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
+    let text = value.as_str().unwrap_or_default();
+    let no_arguments = || from_args::<()>(arguments);
+    let all = |test: fn(char) -> bool| Value::from(!text.is_empty() && text.chars().all(test));
+    let cased = |is_wanted: fn(char) -> bool, is_other: fn(char) -> bool| {
+        Value::from(text.chars().any(is_wanted) && !text.chars().any(is_other))
+    };
+    let made = match name {
+        "strip" | "lstrip" | "rstrip" => {
+            let (chars,): (Option<String>,) = from_args(arguments)?;
+            stripped(text, chars.as_deref(), name != "rstrip", name != "lstrip").into()
+        }
+        "split" | "rsplit" => {
+            let (separator, n_splits, names): (Option<String>, Option<i64>, Kwargs) = from_args(arguments)?;
+            let separator = match separator {
+                Some(separator) => Some(separator),
+                None => names.get::<Option<String>>("sep")?,
+            };
+            let n_splits = match n_splits {
+                Some(n_splits) => Some(n_splits),
+                None => names.get::<Option<i64>>("maxsplit")?,
+            };
+            names.assert_all_used()?;
+            let n_splits = n_splits.and_then(|n| usize::try_from(n).ok());
+            let pieces = split(text, separator.as_deref(), n_splits, name == "rsplit")?;
+            pieces.into_iter().map(Value::from).collect::<Vec<_>>().into()
+        }
+        "partition" | "rpartition" => {
+            let (separator,): (String,) = from_args(arguments)?;
+            if separator.is_empty() {
+                return Err(invalid("empty separator"));
+            }
+            let (found, otherwise) = match name {
+                "partition" => (text.split_once(&separator), [text, "", ""]),
+                _ => (text.rsplit_once(&separator), ["", "", text]),
+            };
+            let parts = found.map_or(otherwise, |(before, after)| [before, &separator, after]);
+            tuple(parts.into_iter().map(Value::from).collect())
+        }
+        "removeprefix" | "removesuffix" => {
+            let (affix,): (String,) = from_args(arguments)?;
+            let rest = match name {
+                "removeprefix" => text.strip_prefix(&affix),
+                _ => text.strip_suffix(&affix),
+            };
+            rest.unwrap_or(text).into()
+        }
+        "find" | "rfind" | "index" | "rindex" | "count" => {
+            let (needle, start, stop): (String, Option<i64>, Option<i64>) = from_args(arguments)?;
+            let found = part(text, start, stop);
+            if name == "count" {
+                let n_found = found.map_or(0, |(part, _)| match needle.is_empty() {
+                    true => part.chars().count() + 1,
+                    false => part.matches(&needle).count(),
+                });
+                return Ok(Some(Value::from(n_found)));
+            }
+            let byte = found.and_then(|(part, from)| {
+                let at = if name.starts_with('r') { part.rfind(&needle) } else { part.find(&needle) };
+                at.map(|at| at + from)
+            });
+            match byte {
+                Some(byte) => Value::from(text[..byte].chars().count()),
+                None if name.ends_with("index") => return Err(invalid("substring not found")),
+                None => Value::from(-1),
+            }
+        }
+        "startswith" | "endswith" => {
+            let (affix, start, stop): (Value, Option<i64>, Option<i64>) = from_args(arguments)?;
+            let affixes = alternatives(&affix)?;
+            let found = part(text, start, stop);
+            let fits = |affix: &String| {
+                found.is_some_and(|(part, _)| match name {
+                    "startswith" => part.starts_with(affix),
+                    _ => part.ends_with(affix),
+                })
+            };
+            affixes.iter().any(fits).into()
+        }
+        "replace" => {
+            let (old, new, n, names): (String, String, Option<i64>, Kwargs) = from_args(arguments)?;
+            let n = match n {
+                Some(n) => Some(n),
+                None => names.get::<Option<i64>>("count")?,
+            };
+            names.assert_all_used()?;
+            match n.and_then(|n| usize::try_from(n).ok()) {
+                Some(n) => text.replacen(&old, &new, n).into(),
+                None => text.replace(&old, &new).into(),
+            }
+        }
+        "join" => {
+            let (items,): (Value,) = from_args(arguments)?;
+            let items: Vec<String> = match items.as_str() {
+                Some(text) => text.chars().map(String::from).collect(),
+                None => items
+                    .try_iter()?
+                    .map(|item| {
+                        item.as_str().map(str::to_owned).ok_or_else(|| invalid("`join` expects strings"))
+                    })
+                    .collect::<Result<_, Error>>()?,
+            };
+            items.join(text).into()
+        }
+        "splitlines" => {
+            let (keep_ends, names): (Option<bool>, Kwargs) = from_args(arguments)?;
+            let keep_ends = match keep_ends {
+                Some(keep_ends) => keep_ends,
+                None => names.get::<Option<bool>>("keepends")?.unwrap_or(false),
+            };
+            names.assert_all_used()?;
+            lines(text, keep_ends).into_iter().map(Value::from).collect::<Vec<_>>().into()
+        }
+        "zfill" => {
+            let (width,): (usize,) = from_args(arguments)?;
+            let (sign, digits) = match text.strip_prefix(['-', '+']) {
+                Some(digits) => text.split_at(text.len() - digits.len()),
+                None => ("", text),
+            };
+            let n_zeros = checked_width(width)?.saturating_sub(text.chars().count());
+            format!("{sign}{}{digits}", "0".repeat(n_zeros)).into()
+        }
+        "ljust" | "rjust" | "center" => {
+            let (width, fill): (usize, Option<char>) = from_args(arguments)?;
+            let fill = fill.unwrap_or(' ').to_string();
+            let n_fill = checked_width(width)?.saturating_sub(text.chars().count());
+            let left = match name {
+                "ljust" => 0,
+                "rjust" => n_fill,
+                _ => n_fill / 2 + (n_fill & width & 1),
+            };
+            format!("{}{text}{}", fill.repeat(left), fill.repeat(n_fill - left)).into()
+        }
+        "expandtabs" => {
+            let (width,): (Option<usize>,) = from_args(arguments)?;
+            let width = checked_width(width.unwrap_or(8))?;
+            let (mut made, mut column) = (String::new(), 0);
+            for c in text.chars() {
+                if c == '\t' {
+                    let n = width.checked_sub(column % width.max(1)).unwrap_or(0);
+                    made.extend(std::iter::repeat_n(' ', n));
+                    column += n;
+                } else {
+                    made.push(c);
+                    column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
+                }
+            }
+            made.into()
+        }
+        "upper" => no_arguments().map(|()| text.to_uppercase().into())?,
+        "lower" | "casefold" => no_arguments().map(|()| text.to_lowercase().into())?,
+        "title" => no_arguments().map(|()| title(text).into())?,
+        "capitalize" => no_arguments().map(|()| capitalized(text).into())?,
+        "swapcase" => {
+            let swapped = text.chars().map(|c| match c.is_uppercase() {
+                true => c.to_lowercase().to_string(),
+                false => c.to_uppercase().to_string(),
+            });
+            no_arguments().map(|()| swapped.collect::<String>().into())?
+        }
+        "isspace" => no_arguments().map(|()| all(is_space))?,
+        "isalpha" => no_arguments().map(|()| all(char::is_alphabetic))?,
+        "isalnum" => no_arguments().map(|()| all(char::is_alphanumeric))?,
+        "isdigit" | "isdecimal" | "isnumeric" => no_arguments().map(|()| all(char::is_numeric))?,
+        "isascii" => no_arguments().map(|()| text.is_ascii().into())?,
+        "islower" => no_arguments().map(|()| cased(char::is_lowercase, char::is_uppercase))?,
+        "isupper" => no_arguments().map(|()| cased(char::is_uppercase, char::is_lowercase))?,
+        _ => return Ok(None),
+    };
+    Ok(Some(made))
+}
+
+/// A width that a template may ask for.
+fn checked_width(width: usize) -> Result<usize, Error> {
+    const MAX_WIDTH: usize = 1 << 20;
+    if width <= MAX_WIDTH {
+        Ok(width)
+    } else {
+        Err(invalid(format!("width {width} is larger than {MAX_WIDTH}")))
+    }
+}
+
+/// Calls a method of a dictionary. `None`: there is no such method here.
+pub(super) fn of_dictionary(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
+    let made = match name {
+        "items" => from_args::<()>(arguments).and_then(|()| items(value))?,
+        "keys" => {
+            from_args::<()>(arguments).and_then(|()| Ok(value.try_iter()?.collect::<Vec<_>>().into()))?
+        }
+        "values" => {
+            let () = from_args(arguments)?;
+            value.try_iter()?.map(|key| value.get_item(&key)).collect::<Result<Vec<_>, Error>>()?.into()
+        }
+        "copy" => from_args::<()>(arguments).map(|()| value.clone())?,
+        "get" => {
+            let (key, default): (Value, Option<Value>) = from_args(arguments)?;
+            // A key may be there without a value.
+            match value.try_iter()?.any(|found| found == key) {
+                true => value.get_item(&key)?,
+                false => default.unwrap_or_else(|| Value::from(())),
+            }
+        }
+        "pop" | "update" | "setdefault" | "clear" | "popitem" => {
+            let problem = format!("method `{name}` of a dictionary is not allowed in a sandbox");
+            return Err(Error::new(ErrorKind::InvalidOperation, problem));
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(made))
+}
+
+/// Pairs of a dictionary, as tuples.
+pub(super) fn items(value: &Value) -> Result<Value, Error> {
+    if value.kind() != ValueKind::Map {
+        return Err(invalid("`items` expects a dictionary"));
+    }
+    let pairs = value.try_iter()?.map(|key| Ok(tuple(vec![key.clone(), value.get_item(&key)?])));
+    pairs.collect::<Result<Vec<_>, Error>>().map(Value::from)
+}

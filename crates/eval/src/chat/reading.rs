@@ -1,0 +1,202 @@
+//! Chats in JSON, as files and programming interfaces have them.
+
+use minijinja::value::{Value, ValueKind};
+
+use super::{Conversation, Settings, Tool, Turn};
+
+/// A chat as a template gets it: messages, tools, and further variables.
+#[derive(Debug, Clone)]
+pub struct Chat {
+    messages: Vec<Value>,
+    tools: Option<Vec<Value>>,
+    variables: Vec<(String, Value)>,
+}
+
+/// Names of the reasoning of a message; the first that has a value counts (`_REASONING_FIELDS` of transformers 5.24).
+const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
+/// Roles of ShareGPT.
+const ROLES: [(&str, &str); 6] = [
+    ("human", "user"),
+    ("gpt", "assistant"),
+    ("chatgpt", "assistant"),
+    ("bot", "assistant"),
+    ("function_call", "assistant"),
+    ("observation", "tool"),
+];
+
+/// A value of a key that is there and not null.
+fn field(value: &Value, name: &str) -> Option<Value> {
+    let found = value.get_attr(name).ok()?;
+    (!found.is_undefined() && !found.is_none()).then_some(found)
+}
+
+impl Chat {
+    /// A conversation of the fixed kind.
+    pub fn of(conversation: &Conversation<'_>) -> Chat {
+        let tools: Vec<Value> = conversation.tools.iter().map(Tool::value).collect();
+        Chat {
+            messages: conversation.messages.iter().map(Turn::value).collect(),
+            // Templates ask if there are tools at all, as in transformers, which gives `None` without any.
+            tools: (!tools.is_empty()).then_some(tools),
+            variables: Vec::new(),
+        }
+    }
+
+    /// Reads a chat: a list of messages, or an object with them under `messages` or `conversations` (ShareGPT), and tools under `tools`.
+    ///
+    /// # Errors
+    /// A description of what is wrong.
+    pub fn parse(json: &str) -> Result<Chat, String> {
+        let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let list = match value.kind() {
+            ValueKind::Seq => Some(value.clone()),
+            ValueKind::Map => field(&value, "messages").or_else(|| field(&value, "conversations")),
+            _ => None,
+        };
+        let list = list.filter(|list| list.kind() == ValueKind::Seq);
+        let list = list.ok_or("missing `messages` or `conversations`")?;
+        let mut messages = Vec::new();
+        for item in list.try_iter().map_err(|error| error.to_string())? {
+            messages.push(
+                message(&item).map_err(|problem| format!("message {}: {problem}", messages.len() + 1))?,
+            );
+        }
+        if messages.is_empty() {
+            return Err("the chat has no messages".to_owned());
+        }
+        // Data sets keep tools as JSON in a string, too.
+        let system = field(&value, "system").filter(|_| value.kind() == ValueKind::Map);
+        if let (Some(system), Some(false)) = (system, messages.first().map(|first| is_role(first, "system")))
+        {
+            messages.insert(0, [("role", Value::from("system")), ("content", system)].into_iter().collect());
+        }
+        let mut chat = Chat { messages, tools: None, variables: Vec::new() };
+        if let Some(tools) = field(&value, "tools").filter(|_| value.kind() == ValueKind::Map) {
+            chat.set_tools(tools)?;
+        }
+        Ok(chat)
+    }
+
+    /// Sets the tools from JSON: a list of functions.
+    ///
+    /// # Errors
+    /// JSON that is not a list.
+    pub fn with_tools(mut self, json: &str) -> Result<Chat, String> {
+        self.set_tools(serde_json::from_str(json).map_err(|error| error.to_string())?)?;
+        Ok(self)
+    }
+
+    /// Sets further variables of the template from a JSON object, for example `{"enable_thinking": false}`.
+    ///
+    /// # Errors
+    /// JSON that is not an object.
+    pub fn with_variables(mut self, json: &str) -> Result<Chat, String> {
+        let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        if value.kind() != ValueKind::Map {
+            return Err("expected a JSON object".to_owned());
+        }
+        for key in value.try_iter().map_err(|error| error.to_string())? {
+            let item = value.get_item(&key).map_err(|error| error.to_string())?;
+            self.variables.push((key.to_string(), item));
+        }
+        Ok(self)
+    }
+
+    fn set_tools(&mut self, tools: Value) -> Result<(), String> {
+        let tools = match tools.as_str() {
+            Some(text) => serde_json::from_str(text).map_err(|error| format!("`tools`: {error}"))?,
+            None => tools,
+        };
+        self.tools = match tools.kind() {
+            ValueKind::None => None,
+            ValueKind::Seq => {
+                let tools: Vec<Value> = tools.try_iter().map_err(|error| error.to_string())?.collect();
+                (!tools.is_empty()).then_some(tools)
+            }
+            _ => return Err("`tools` is not a list".to_owned()),
+        };
+        Ok(())
+    }
+
+    /// Bytes of all texts, and number of messages.
+    pub(super) fn size(&self) -> (u64, u64) {
+        fn bytes(value: &Value, depth: usize) -> u64 {
+            if depth > 128 {
+                return 0;
+            }
+            let of = |value: &Value| bytes(value, depth + 1);
+            let items = || value.try_iter().ok().into_iter().flatten();
+            match value.kind() {
+                ValueKind::String => value.as_str().map_or(0, |text| text.len() as u64),
+                ValueKind::Seq => 8 + items().map(|item| of(&item)).sum::<u64>(),
+                ValueKind::Map => {
+                    8 + items()
+                        .map(|key| of(&key) + value.get_item(&key).map_or(0, |item| of(&item)))
+                        .sum::<u64>()
+                }
+                _ => 8,
+            }
+        }
+        let tools = self.tools.iter().flatten();
+        (self.messages.iter().chain(tools).map(|value| bytes(value, 0)).sum(), self.messages.len() as u64)
+    }
+
+    /// The variables of a template.
+    pub(super) fn values(&self, settings: &Settings<'_>) -> Value {
+        let tools = self.tools.clone().map_or(Value::from(()), Value::from);
+        let fixed = [
+            ("messages", Value::from(self.messages.clone())),
+            ("tools", tools),
+            ("documents", Value::from(())),
+            ("add_generation_prompt", Value::from(settings.generation_prompt)),
+            ("bos_token", Value::from(settings.bos)),
+            ("eos_token", Value::from(settings.eos)),
+        ];
+        let fixed = fixed.into_iter().map(|(name, value)| (Value::from(name), value));
+        let further = self.variables.iter().map(|(name, value)| (Value::from(&name[..]), value.clone()));
+        fixed.chain(further).collect()
+    }
+}
+
+fn is_role(message: &Value, role: &str) -> bool {
+    field(message, "role").is_some_and(|found| found.as_str() == Some(role))
+}
+
+/// A message with the names of OpenAI's interface, and both names of reasoning.
+fn message(value: &Value) -> Result<Value, String> {
+    if value.kind() != ValueKind::Map {
+        return Err("expected an object".to_owned());
+    }
+    let role = field(value, "role").or_else(|| field(value, "from")).ok_or("missing `role`")?;
+    let role = role.as_str().ok_or("`role` is not a string")?;
+    let is_share_gpt = field(value, "role").is_none();
+    let role = ROLES.iter().find(|(name, _)| is_share_gpt && *name == role).map_or(role, |(_, role)| role);
+    let reasoning = REASONING.iter().find_map(|name| field(value, name));
+    let mut items: Vec<(Value, Value)> = Vec::new();
+    if let Some(reasoning) = &reasoning {
+        let thinking = field(value, "thinking").unwrap_or_else(|| reasoning.clone());
+        items.push(("thinking".into(), thinking));
+    }
+    for key in value.try_iter().map_err(|error| error.to_string())? {
+        let item = value.get_item(&key).map_err(|error| error.to_string())?;
+        match key.as_str().unwrap_or_default() {
+            "role" | "from" => items.push(("role".into(), role.into())),
+            "value" if is_share_gpt => items.push(("content".into(), item)),
+            // Added in front or at the end.
+            "thinking" | "reasoning_content" if reasoning.is_some() => {
+                let item = if key.as_str() == Some("thinking") { continue } else { reasoning.clone() };
+                items.extend(item.map(|item| (key, item)));
+            }
+            _ => items.push((key, item)),
+        }
+    }
+    let has = |name: &str| items.iter().any(|(key, _)| key.as_str() == Some(name));
+    if !has("content") && !has("tool_calls") && reasoning.is_none() {
+        return Err("missing `content`".to_owned());
+    }
+    if let (Some(reasoning), false) = (reasoning, has("reasoning_content")) {
+        items.push(("reasoning_content".into(), reasoning));
+    }
+    Ok(items.into_iter().collect())
+}

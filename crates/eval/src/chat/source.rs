@@ -1,0 +1,127 @@
+//! The source of a template, rewritten for the template engine: line ends, `{% generation %}`, and expressions.
+//!
+//! Source: `newline_re` of `jinja2/lexer.py` 3.1.6; `AssistantTracker` in `utils/chat_template_utils.py` of transformers 5.24.
+
+use super::expression::{Parser, Token, tokens};
+
+/// A template that means to the engine what `template` means to Jinja.
+///
+/// # Errors
+/// What is wrong with its syntax.
+pub(super) fn rewritten(template: &str) -> Result<String, String> {
+    let template = template.replace("\r\n", "\n").replace('\r', "\n");
+    let mut made = String::with_capacity(template.len() * 2);
+    let mut rest = &template[..];
+    while let Some(at) = rest.find('{') {
+        made += &rest[..at];
+        rest = &rest[at..];
+        if rest.starts_with("{#") {
+            let len = rest[2..].find("#}").ok_or("missing end of a comment")? + 4;
+            made += &rest[..len];
+            rest = &rest[len..];
+        } else if rest.starts_with("{{") || rest.starts_with("{%") {
+            let (begin, end) = if rest.starts_with("{{") { ("{{", "}}") } else { ("{%", "%}") };
+            let sign = ["-", "+"].into_iter().find(|sign| rest[2..].starts_with(sign)).unwrap_or("");
+            let body = &rest[2 + sign.len()..];
+            let (found, end_sign, len) = tokens(body, end)?;
+            let (begin, end) = (format!("{begin}{sign}"), format!("{end_sign}{end}"));
+            rest = &body[len..];
+            if begin.starts_with("{{") {
+                let mut parser = Parser::new(found);
+                let text = parser.tuple(true)?;
+                parser.finish()?;
+                made += &format!("{begin} {text} {end}");
+            } else if found == [Token::Name("raw".to_owned())] {
+                made += &format!("{begin} raw {end}");
+                let (inner, after) = raw(rest)?;
+                made += inner;
+                rest = after;
+            } else {
+                made += &statement(found, &begin, &end)?;
+            }
+        } else {
+            made.push('{');
+            rest = &rest[1..];
+        }
+    }
+    made += rest;
+    Ok(made)
+}
+
+/// Text up to the end of the tag `endraw`, and what comes after it.
+fn raw(text: &str) -> Result<(&str, &str), String> {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("{%").map(|at| at + from) {
+        let inner = text[at + 2..].trim_start_matches(['-', '+']).trim_start();
+        if let Some(after) = inner.strip_prefix("endraw") {
+            let after = after.trim_start().trim_start_matches(['-', '+']);
+            if let Some(after) = after.strip_prefix("%}") {
+                return Ok(text.split_at(text.len() - after.len()));
+            }
+        }
+        from = at + 2;
+    }
+    Err("missing `endraw`".to_owned())
+}
+
+/// A tag with a statement.
+fn statement(tokens: Vec<Token>, begin: &str, end: &str) -> Result<String, String> {
+    let mut parser = Parser::new(tokens);
+    let word = parser.any_name()?;
+    let text = match &word[..] {
+        // Marks what the model writes. It has a scope of its own.
+        "generation" => "with __generation=0".to_owned(),
+        "endgeneration" => "endwith".to_owned(),
+        "if" | "elif" => format!("{word} {}", parser.tuple(true)?),
+        "for" => {
+            let target = parser.target()?;
+            if !parser.name("in") {
+                return Err("missing `in` of a loop".to_owned());
+            }
+            let mut text = format!("for {target} in __iter({})", parser.tuple(false)?);
+            if parser.name("if") {
+                text += &format!(" if {}", parser.expression()?);
+            }
+            if parser.name("recursive") {
+                text += " recursive";
+            }
+            text
+        }
+        "set" => {
+            let target = parser.target()?;
+            match parser.sign("=") {
+                true => format!("set {target} = {}", parser.tuple(true)?),
+                false => format!("set {target}{}", parser.rest()),
+            }
+        }
+        "macro" => return macro_tag(parser, begin, end),
+        _ => format!("{word}{}", parser.rest()),
+    };
+    parser.finish()?;
+    Ok(format!("{begin} {text} {end}"))
+}
+
+/// The begin of a macro. Defaults may name arguments before them, so they are assigned inside of it.
+fn macro_tag(mut parser: Parser, begin: &str, end: &str) -> Result<String, String> {
+    let name = parser.any_name()?;
+    parser.expect("(")?;
+    let (mut arguments, mut defaults) = (Vec::new(), Vec::new());
+    while !parser.sign(")") {
+        let argument = parser.any_name()?;
+        if parser.sign("=") {
+            let default = parser.expression()?;
+            defaults.push(format!("set {argument} = ({default} if {argument} is undefined else {argument})"));
+        }
+        arguments.push(argument);
+        if !parser.sign(",") {
+            parser.expect(")")?;
+            break;
+        }
+    }
+    parser.finish()?;
+    let mut made = format!("{begin} macro {name}({}) ", arguments.join(","));
+    for default in defaults {
+        made += &format!("%}}{{% {default} ");
+    }
+    Ok(made + end)
+}
