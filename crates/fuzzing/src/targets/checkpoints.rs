@@ -100,7 +100,12 @@ pub(super) fn lora(bytes: &[u8]) -> bool {
         pieces::split(bytes).into_iter().filter(|(name, _)| allowed.contains(name)).collect();
     let base = seeds::lora_base();
     with_files("lora", &files, |folder| {
-        let adapter = LoraAdapter { folder: Folder::at(folder), name: folder.to_owned(), scale: 1.0 };
+        let adapter = LoraAdapter {
+            folder: Folder::at(folder),
+            name: folder.to_owned(),
+            scale: 1.0,
+            takes_tokenizer: false,
+        };
         let converted = source::open_adapter(folder).is_ok_and(|adapter| {
             AdapterInput::new(folder, adapter, &base, &arch::Options::default()).is_ok()
         });
