@@ -170,7 +170,10 @@ fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Re
         let rendered = guarded(move || {
             let system = system.iter().map(|text| ("system", text.as_str()));
             let messages: Vec<chat::Message<'_>> = system.chain([("user", asked.as_str())]).collect();
-            chat::prompt(template.as_deref(), &messages, &first, &eos)
+            let chat = chat::Chat::of(&chat::Conversation::of(&messages));
+            let (bos, eos) = (&first[..], &eos[..]);
+            let settings = chat::Settings { bos, eos, generation_prompt: true, date: chat::Date::now() };
+            chat::render_chat(template.as_deref().ok_or(chat::ChatError::Absent)?, &chat, &settings)
         })?;
         let text = rendered.map_err(|error| {
             Failure::at(&args.file, error).hint(["without --chat the prompt is continued as it is"])

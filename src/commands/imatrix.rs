@@ -1,6 +1,7 @@
 //! `gguf-eval imatrix FILE --text F -o IM`: makes importance matrices, and adds them.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -16,12 +17,15 @@ use imatrix::{Format, Sums};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::shared::{
-    digest::sha256_of,
-    eval_model::{RunArgs, at, open, tokens, warn_of_length},
-    outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartFile},
-    progress_line::ProgressLine,
+use super::{
+    publish::texts::chats,
+    shared::{
+        digest::sha256_of,
+        eval_model::{RunArgs, at, open, tokens, warn_of_length},
+        outputs::{check_outputs, write_result},
+        part_file::{self, NewPart, PartFile},
+        progress_line::ProgressLine,
+    },
 };
 use crate::{
     commands::Command,
@@ -65,7 +69,7 @@ struct ImatrixArgs {
     /// A GGUF file, as exact as there is; of a split model, one of its shards.
     #[arg(required_unless_present = "merge", requires = "text")]
     file: Option<PathBuf>,
-    /// The text, as a file.
+    /// Text file. A `.jsonl` file holds chats, one per line, which are rendered with the model's chat template.
     #[arg(short = 'f', long, value_name = "FILE", requires = "file")]
     text: Option<PathBuf>,
     /// The importance matrix to write.
@@ -135,7 +139,14 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return report(&args, &start, &[], ui);
     };
     let model = open(file, &args.run, ui)?;
-    let tokens = tokens(&model, text)?;
+    let is_chats = text.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"));
+    let tokens = match is_chats {
+        true => {
+            let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
+            chats(&model, &bytes, ui).map_err(|problem| Failure::at(text, problem))?
+        }
+        false => tokens(&model, text)?,
+    };
     let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
     let settings = Settings { context, n_chunks, stride: None };
     let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;

@@ -8,11 +8,13 @@ mod date;
 mod expression;
 mod filters;
 mod methods;
+mod named;
 mod operators;
 mod python;
 mod python_json;
 mod reading;
 mod source;
+mod transcripts;
 
 use std::{
     sync::{
@@ -27,6 +29,7 @@ use minijinja::{Environment, ErrorKind, value::Value};
 pub use conversation::{Conversation, Tool, ToolCall, Turn};
 pub use date::Date;
 pub use reading::Chat;
+pub use transcripts::{Transcripts, transcripts};
 
 /// Why a template cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +38,9 @@ pub enum ChatError {
     /// The file has none.
     #[error("`tokenizer.chat_template` is absent")]
     Absent,
+    /// It is the name of a template of llama.cpp that is not known here.
+    #[error("`tokenizer.chat_template`: `{0}` is a name, not a template, and not one of the known names")]
+    Named(String),
     /// It does not parse.
     #[error("`tokenizer.chat_template`: {0}")]
     Syntax(String),
@@ -145,7 +151,8 @@ pub fn render_chat(template: &str, chat: &Chat, settings: &Settings<'_>) -> Resu
 
 /// [`render_chat`] on the stack that it is called on.
 fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) -> Result<String, ChatError> {
-    let template = source::rewritten(template).map_err(ChatError::Syntax)?;
+    let template = named::source(template)?;
+    let template = source::rewritten(&template).map_err(ChatError::Syntax)?;
     let mut environment = Environment::new();
     environment.set_fuel(Some(fuel));
     // As transformers sets up Jinja: `trim_blocks` and `lstrip_blocks`, without which every template prints other blanks.

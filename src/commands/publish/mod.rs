@@ -13,7 +13,7 @@ mod importance;
 mod ladder;
 mod measure;
 mod results;
-mod texts;
+pub mod texts;
 mod work;
 mod write;
 
@@ -113,7 +113,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let importance = match args.no_imatrix {
         true => None,
         false => {
-            let mut text = texts::read(&model, &args.calibration, For::Calibration, args.context())?;
+            let mut text = texts::read(&model, &args.calibration, For::Calibration, args.context(), ui)?;
             text.windows.truncate(args.imatrix_windows.map_or(usize::MAX, |n| n as usize));
             if args.calibration.is_empty() {
                 tell_small(&text, "importance is that of", "--calibration", ui);
@@ -135,7 +135,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let matrix = importance.as_ref().map(|_| importance::read(&out.join(importance::NAME))).transpose()?;
     let of_files = json!([base.fingerprint, importance.as_ref().map(|(_, digest)| digest)]);
-    let mut text = texts::read(&model, args.eval.as_slice(), For::Evaluation, args.context())?;
+    let mut text = texts::read(&model, args.eval.as_slice(), For::Evaluation, args.context(), ui)?;
     text.windows.truncate(args.windows as usize);
     if args.eval.is_empty() {
         tell_small(&text, "figures are of", "--eval", ui);

@@ -46,12 +46,21 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
             check.push(Finding::error("template", format!("`{key}` is empty")));
             continue;
         }
-        let mut failures = Vec::new();
+        let (mut failures, mut n_without_text) = (Vec::new(), 0);
         for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &bos, &eos)?) {
             match rendered {
-                Ok(_) => n_rendered += 1,
+                Ok(text) => {
+                    n_rendered += 1;
+                    let asked = conversation.messages.iter().filter(|message| message.role == "user");
+                    n_without_text +=
+                        usize::from(!asked.last().is_none_or(|last| text.contains(last.content.trim())));
+                }
                 Err(error) => failures.push((conversation, error)),
             }
+        }
+        if n_without_text > 0 {
+            let message = format!("`{key}`: {n_without_text} prompts do not contain the text of the user");
+            check.push(Finding::error("template_without_text", message));
         }
         check.findings.extend(judge(key, conversations.len(), failures));
     }

@@ -119,6 +119,53 @@ impl Chat {
         Ok(())
     }
 
+    /// The chat with text parts joined to strings. `None`: it has no parts, or others than texts.
+    pub(super) fn with_joined_parts(&self) -> Option<Chat> {
+        let mut joined = self.clone();
+        let mut n_joined = 0;
+        for message in &mut joined.messages {
+            let Some(parts) = field(message, "content").filter(|content| content.kind() == ValueKind::Seq)
+            else {
+                continue;
+            };
+            let texts = parts.try_iter().ok()?.map(|part| part_text(&part)).collect::<Option<String>>()?;
+            let items = message.try_iter().ok()?.map(|key| {
+                let item = if key.as_str() == Some("content") {
+                    Ok(Value::from(&texts[..]))
+                } else {
+                    message.get_item(&key)
+                };
+                item.map(|item| (key, item))
+            });
+            *message = items.collect::<Result<Vec<_>, _>>().ok()?.into_iter().collect();
+            n_joined += 1;
+        }
+        (n_joined > 0).then_some(joined)
+    }
+
+    /// True if a rendered text holds text parts as text, not as lists of Python.
+    pub(super) fn parts_are_in(&self, rendered: &str) -> bool {
+        let contents = self.messages.iter().filter_map(|message| field(message, "content"));
+        let parts = contents.filter(|content| content.kind() == ValueKind::Seq);
+        let mut texts =
+            parts.filter_map(|parts| parts.try_iter().ok()).flatten().filter_map(|part| part_text(&part));
+        !rendered.contains("{'type': 'text'") && texts.all(|text| rendered.contains(text.trim()))
+    }
+
+    /// True if names of tools, names of called functions, and reasoning are all in a rendered text.
+    pub(super) fn is_complete_in(&self, rendered: &str) -> bool {
+        let has = |text: Option<Value>| {
+            text.as_ref().and_then(Value::as_str).is_none_or(|text| rendered.contains(text.trim()))
+        };
+        let function =
+            |value: &Value| field(&field(value, "function").unwrap_or_else(|| value.clone()), "name");
+        let calls = self.messages.iter().filter_map(|message| field(message, "tool_calls"));
+        let mut calls = calls.filter_map(|calls| calls.try_iter().ok()).flatten();
+        self.tools.iter().flatten().all(|tool| has(function(tool)))
+            && calls.all(|call| has(function(&call)))
+            && self.messages.iter().all(|message| has(field(message, "reasoning_content")))
+    }
+
     /// Bytes of all texts, and number of messages.
     pub(super) fn size(&self) -> (u64, u64) {
         fn bytes(value: &Value, depth: usize) -> u64 {
@@ -156,6 +203,14 @@ impl Chat {
         let fixed = fixed.into_iter().map(|(name, value)| (Value::from(name), value));
         let further = self.variables.iter().map(|(name, value)| (Value::from(&name[..]), value.clone()));
         fixed.chain(further).collect()
+    }
+}
+
+/// The text of a part of a message, if it is one.
+fn part_text(part: &Value) -> Option<String> {
+    match part.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None => field(part, "text")?.as_str().map(str::to_owned),
     }
 }
 

@@ -120,29 +120,10 @@ impl Tokenizer {
         self.vocab.ids.get(text.as_bytes()).copied()
     }
 
-    /// The tokens that end a text or a turn: the one that the keys name, and those whose texts are in use
-    /// for it (`llama_vocab::impl::load` looks for the same texts).
+    /// The tokens that end a text or a turn: those of the keys for EOS, EOT and EOM, and those with texts in use for it, as in
+    /// `llama_vocab::impl::load`.
     pub fn ends(&self) -> Vec<u32> {
-        const TEXTS: [&str; 15] = [
-            "<|eot_id|>",
-            "<|im_end|>",
-            "<|end|>",
-            "<end_of_turn>",
-            "<|endoftext|>",
-            "<|eom_id|>",
-            "<EOT>",
-            "_<EOT>",
-            "[EOT]",
-            "[EOS]",
-            "<|end_of_text|>",
-            "<|END_OF_TURN_TOKEN|>",
-            "<|return|>",
-            "<|call|>",
-            "<end_of_utterance>",
-        ];
-        let mut ends: Vec<u32> = self.eos().into_iter().collect();
-        ends.extend(TEXTS.iter().filter_map(|text| self.id(text)));
-        ends
+        self.vocab.ends.clone()
     }
 
     /// Whether texts begin with [`Tokenizer::bos`].

@@ -72,6 +72,8 @@ pub(super) struct Vocab {
     pub eos: Option<u32>,
     pub unknown: Option<u32>,
     pub separator: Option<u32>,
+    /// Tokens that end a text or a turn, in order.
+    pub ends: Vec<u32>,
     pub add_bos: bool,
     pub add_eos: bool,
     /// Whether a separator token is put between two texts.
@@ -130,6 +132,7 @@ impl Vocab {
             eos,
             unknown,
             separator,
+            ends: Vec::new(),
             add_bos: matches!(model, Model::Spm | Model::WordPiece),
             add_eos: model == Model::Unigram,
             add_separator: model == Model::WordPiece,
@@ -313,8 +316,21 @@ impl Vocab {
 
     /// Tokens that the reference takes for control tokens by their text, whatever their type.
     fn mark_by_text(&mut self, keys: &Metadata) {
+        let n_tokens = self.tokens.len() as u64;
+        let by_key = |key: &str| {
+            let id = keys.get(key).and_then(Value::as_u64).filter(|id| *id < n_tokens)?;
+            u32::try_from(id).ok()
+        };
+        let mut ends: Vec<u32> = self.eos.into_iter().collect();
+        ends.extend(
+            ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"].into_iter().filter_map(by_key),
+        );
         for (key, old_key, texts) in FILL_IN {
             let named = [key, old_key].iter().any(|key| keys.get(key).is_some());
+            let is_end = ENDING_FILL_IN.contains(&key);
+            let id = by_key(key)
+                .or_else(|| texts.iter().filter_map(|text| self.ids.get(text.as_bytes())).min().copied());
+            ends.extend(id.filter(|_| is_end));
             let first = texts.iter().filter_map(|text| self.ids.get(text.as_bytes())).min().copied();
             if let (false, Some(id)) = (named, first) {
                 self.tokens[id as usize].attr |= attr::CONTROL;
@@ -322,6 +338,7 @@ impl Vocab {
         }
         for text in END_OF_GENERATION {
             self.mark(text, attr::CONTROL);
+            ends.extend(self.ids.get(text.as_bytes()));
         }
         for text in ["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"] {
             self.set(text, attr::USER_DEFINED);
@@ -334,12 +351,19 @@ impl Vocab {
             call && (has("<|return|>") || has("<|flush|>")),
             has("<|tool_response>") || has("<|plamo:eos|>"),
         );
+        let mut is_no_end = Vec::new();
         if end_is_no_end {
             self.set("<|end|>", attr::USER_DEFINED);
+            is_no_end.extend(self.ids.get(&b"<|end|>"[..]));
         }
         if s_is_normal {
             self.set("</s>", attr::NORMAL);
+            is_no_end.extend(self.ids.get(&b"</s>"[..]));
         }
+        ends.retain(|id| !is_no_end.contains(id));
+        ends.sort_unstable();
+        ends.dedup();
+        self.ends = ends;
     }
 
     /// Which special tokens take whitespace with them: not in any key, so the reference goes by
@@ -440,6 +464,10 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
     ),
     ("tokenizer.ggml.fim_sep_token_id", "", &["<|file_sep|>"]),
 ];
+
+/// Fill-in-the-middle tokens that end a generation.
+const ENDING_FILL_IN: [&str; 3] =
+    ["tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"];
 
 /// Texts that end a generation.
 const END_OF_GENERATION: [&str; 22] = [

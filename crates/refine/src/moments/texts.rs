@@ -1,7 +1,6 @@
 //! What statistics are gathered from: windows of tokens.
 
 use eval::{Model, chat, chunks};
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::{Error, fingerprint::hex};
@@ -11,20 +10,7 @@ use crate::{Error, fingerprint::hex};
 pub struct Texts {
     windows: Vec<Vec<u32>>,
     digests: Vec<String>,
-}
-
-/// A line of a file of chats.
-#[derive(Deserialize)]
-struct Line {
-    messages: Vec<Message>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    role: String,
-    content: String,
-    #[serde(default)]
-    reasoning_content: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl Texts {
@@ -36,7 +22,7 @@ impl Texts {
             window.iter().for_each(|token| digest.update(token.to_le_bytes()));
         }
         let digests = vec![hex(&digest.finalize())];
-        Texts { windows, digests }
+        Texts { windows, digests, warnings: Vec::new() }
     }
 
     /// A text cut as for an importance matrix (`gguf-eval imatrix`).
@@ -49,7 +35,7 @@ impl Texts {
         Ok(Texts::of_windows(chunks.into_iter().map(|chunk| chunk.tokens).collect()))
     }
 
-    /// Chats in JSON, one a line, `{"messages": [{"role": .., "content": ..}, ..]}`, as the template of the model writes them. Each
+    /// Chats in JSON, one a line (see [`chat::Chat::parse`]), as the template of the model writes them. Each
     /// chat begins a window; one that is longer than `context` tokens goes on in further ones.
     ///
     /// # Errors
@@ -65,40 +51,31 @@ impl Texts {
             String::from_utf8_lossy(bytes).into_owned()
         };
         let (bos, eos) = (text_of(tokenizer.bos()), text_of(tokenizer.eos()));
+        let chats = chat::transcripts(template, &bos, &eos, lines)
+            .map_err(|(line, problem)| Error::Chat { line, problem })?;
         let mut windows = Vec::new();
-        for (index, line) in lines.split(|byte| *byte == b'\n').enumerate() {
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let wrong = |problem: String| Error::Chat { line: index + 1, problem };
-            let line: Line = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
-            let messages = line.messages.iter().map(|message| chat::Turn {
-                role: &message.role,
-                content: &message.content,
-                reasoning_content: message.reasoning_content.as_deref(),
-                tool_call: None,
-                answers: None,
-            });
-            let conversation =
-                chat::Conversation { name: "a chat", messages: messages.collect(), tools: Vec::new() };
-            let template = template.ok_or_else(|| wrong(chat::ChatError::Absent.to_string()))?;
-            let text = chat::transcript(template, &conversation, &bos, &eos)
-                .map_err(|error| wrong(error.to_string()))?;
+        for text in &chats.texts {
             // The template writes the token that begins texts itself, as in transformers.
             let tokens = tokenizer.encode(text, false, true).map_err(eval::Error::from)?;
             windows.extend(tokens.chunks(context).map(<[u32]>::to_vec));
         }
-        Ok(Texts::of_windows(windows))
+        Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::of_windows(windows) })
     }
 
     /// The windows of several texts, one after the other.
     pub fn joined(texts: impl IntoIterator<Item = Texts>) -> Texts {
-        let mut all = Texts { windows: Vec::new(), digests: Vec::new() };
+        let mut all = Texts { windows: Vec::new(), digests: Vec::new(), warnings: Vec::new() };
         for text in texts {
             all.windows.extend(text.windows);
             all.digests.extend(text.digests);
+            all.warnings.extend(text.warnings);
         }
         all
+    }
+
+    /// What was lost when the texts were made, in sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The windows.

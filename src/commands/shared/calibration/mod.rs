@@ -147,7 +147,7 @@ impl Calibration {
         let n_threads = useful_threads(threads);
         let model = open(base, n_threads)?;
         warn_of_base(&model, base, ui);
-        let mut windows = windows(&model, &args.calibrate, args.calibration_tokens as usize)?;
+        let mut windows = windows(&model, &args.calibrate, args.calibration_tokens as usize, ui)?;
         let n_tokens = windows.calibration.n_tokens();
         if n_tokens < args.calibration_tokens as usize {
             let wanted = args.calibration_tokens;
@@ -156,7 +156,7 @@ impl Calibration {
             ));
         }
         if let Some(text) = &args.verify_text {
-            windows.rest = texts::chunks_of(&model, text)?;
+            windows.rest = texts::chunks_of(&model, text, ui)?;
         }
         windows.rest.truncate(texts::VERIFY_WINDOWS);
         if windows.rest.is_empty() && !args.no_verify {

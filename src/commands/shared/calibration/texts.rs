@@ -9,7 +9,7 @@ use eval::{
 use refine::{Error, moments::Texts};
 
 use super::failed;
-use crate::failure::Failure;
+use crate::{failure::Failure, ui::Ui};
 
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
@@ -32,10 +32,15 @@ pub struct Windows {
 ///
 /// # Errors
 /// A text that cannot be read or has less than two windows; texts that are too short together.
-pub fn windows(model: &Model, texts: &[impl AsRef<Path>], n_tokens: usize) -> Result<Windows, Failure> {
+pub fn windows(
+    model: &Model,
+    texts: &[impl AsRef<Path>],
+    n_tokens: usize,
+    ui: &Ui,
+) -> Result<Windows, Failure> {
     let mut of_texts = Vec::with_capacity(texts.len());
     for text in texts {
-        of_texts.push(windows_of(model, text.as_ref())?.into_iter());
+        of_texts.push(windows_of(model, text.as_ref(), ui)?.into_iter());
     }
     let (mut taken, mut n_taken) = (Vec::new(), 0);
     while n_taken < n_tokens {
@@ -66,14 +71,14 @@ pub fn windows(model: &Model, texts: &[impl AsRef<Path>], n_tokens: usize) -> Re
 ///
 /// # Errors
 /// It cannot be read, or has less than two of them.
-pub fn chunks_of(model: &Model, text: &Path) -> Result<Vec<Chunk>, Failure> {
-    Ok(windows_of(model, text)?.into_iter().filter_map(chunk).collect())
+pub fn chunks_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Chunk>, Failure> {
+    Ok(windows_of(model, text, ui)?.into_iter().filter_map(chunk).collect())
 }
 
 /// Windows of a text, or of chats, a file that ends in `.jsonl`.
-fn windows_of(model: &Model, text: &Path) -> Result<Vec<Vec<u32>>, Failure> {
+fn windows_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Vec<u32>>, Failure> {
     let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
-    let made = match text.extension().is_some_and(|extension| extension == "jsonl") {
+    let made = match text.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl")) {
         true => Texts::of_chats(model, &bytes, WINDOW),
         false => Texts::of_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
     };
@@ -81,6 +86,7 @@ fn windows_of(model: &Model, text: &Path) -> Result<Vec<Vec<u32>>, Failure> {
         Error::Eval(error) => crate::commands::shared::eval_model::at(text, error),
         error => failed(text, error),
     })?;
+    made.warnings().iter().for_each(|warning| ui.warning(&format!("{}: {warning}", text.display())));
     Ok(made.windows().to_vec())
 }
 
