@@ -5,3 +5,4 @@
 mod common;
 
 mod adapters;
+mod prompts;

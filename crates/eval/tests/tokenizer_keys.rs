@@ -171,3 +171,25 @@ fn plamo_needs_all_bytes() {
     keys.set("tokenizer.ggml.model", "plamo2");
     assert_eq!(refused(&keys, Reading::Model).unwrap().to_string(), "byte 0x00 has no token");
 }
+
+/// Source: `llama_vocab::impl::load` of llama.cpp b11312.
+#[test]
+fn end_tokens_follow_keys_texts_and_exceptions() {
+    let ends = |tokens: &[&str], further: &[(&str, u32)]| {
+        let mut keys = bpe();
+        let all: Vec<&str> =
+            ["a", "b", "ab", "\u{120}", "\u{120}a", "e"].iter().chain(tokens).copied().collect();
+        keys.set("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![1; all.len()])));
+        keys.set("tokenizer.ggml.tokens", texts(&all));
+        keys.set("tokenizer.ggml.eos_token_id", Value::U32(5));
+        keys.extend(further.iter().map(|(key, id)| (format!("tokenizer.ggml.{key}"), Value::U32(*id))));
+        Tokenizer::from_metadata(&keys).unwrap().ends()
+    };
+    assert_eq!(ends(&["x"], &[]), [5]);
+    assert_eq!(ends(&["x", "y"], &[("eot_token_id", 6), ("eom_token_id", 7)]), [5, 6, 7]);
+    assert_eq!(ends(&["<turn|>", "<|fim_pad|>", "<|fim_prefix|>", "[e~["], &[]), [5, 6, 7, 9]);
+    assert_eq!(ends(&["<|end|>"], &[]), [5, 6]);
+    assert_eq!(ends(&["<|end|>", "<|return|>", "<|call|>"], &[]), [5, 7, 8]);
+    assert_eq!(ends(&["<|end|>", "<|flush|>", "<|calls|>"], &[]), [5, 7, 8]);
+    assert_eq!(ends(&["</s>", "<|tool_response>"], &[]), [5, 7]);
+}
