@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::ChatError;
+use super::settings::ChatError;
 
 /// The source of a template: what is given, or the template of that name.
 ///
@@ -78,37 +78,4 @@ fn llama2(begin: &str, end: &str, bos: &str, filter: &str) -> String {
          {{% elif m.role == 'user' %}}{{{{ text ~ ' [/INST]' }}}}\
          {{% else %}}{{{{ text ~ '</s>' }}}}{{% set n.inside = false %}}{{% endif %}}{{% endfor %}}"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{ChatError, prompt};
-
-    /// Expected texts follow `llm_chat_apply_template` by hand.
-    #[test]
-    fn named_templates_render_as_in_llama_cpp() {
-        let chat = [("system", "S"), ("user", "Hi"), ("assistant", " Yes "), ("user", "Bye")];
-        for (name, expected) in [
-            ("mistral-v1", " [INST] S\n\nHi [/INST]  Yes </s> [INST] Bye [/INST]"),
-            ("mistral-v3", "[INST] S\n\nHi[/INST] Yes</s>[INST] Bye[/INST]"),
-            ("mistral-v3-tekken", "[INST]S\n\nHi[/INST] Yes </s>[INST]Bye[/INST]"),
-            ("mistral-v7", "[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] Hi[/INST]  Yes </s>[INST] Bye[/INST]"),
-            ("mistral-v7-tekken", "[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Hi[/INST] Yes </s>[INST]Bye[/INST]"),
-            ("llama2-sys-bos", "[INST] <<SYS>>\nS\n<</SYS>>\n\nHi [/INST] Yes </s><s>[INST] Bye [/INST]"),
-            (
-                "llama3",
-                "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n\
-                 Hi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nYes<|eot_id|>\
-                 <|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>\
-                 <|start_header_id|>assistant<|end_header_id|>\n\n",
-            ),
-        ] {
-            assert_eq!(prompt(Some(name), &chat, "", "").unwrap(), expected, "{name}");
-        }
-        let chatml = prompt(Some("chatml"), &[("user", "Hi")], "", "").unwrap();
-        assert_eq!(chatml, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
-        assert!(
-            matches!(prompt(Some("vicuna"), &chat, "", ""), Err(ChatError::Named(name)) if name == "vicuna")
-        );
-    }
 }

@@ -2,7 +2,10 @@
 
 use minijinja::value::{Value, ValueKind};
 
-use super::{Conversation, Settings, Tool, Turn};
+use super::{
+    conversation::{Conversation, Tool, Turn},
+    settings::Settings,
+};
 
 /// A chat as a template gets it: messages, tools, and further variables.
 #[derive(Debug, Clone)]

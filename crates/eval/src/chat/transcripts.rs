@@ -1,6 +1,11 @@
 //! Files of chats, as texts to calibrate with.
 
-use super::{Chat, ChatError, Date, Settings, render_chat};
+use super::{
+    date::Date,
+    reading::Chat,
+    rendering::render_chat,
+    settings::{ChatError, Settings},
+};
 
 /// The texts of the chats of a file, and how many of them lost something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,0 +1,37 @@
+//! What a template gets besides the chat, and why it fails.
+
+use super::date::Date;
+
+/// Why a template cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChatError {
+    /// The file has none.
+    #[error("`tokenizer.chat_template` is absent")]
+    Absent,
+    /// It is the name of a template of llama.cpp that is not known here.
+    #[error("`tokenizer.chat_template`: `{0}` is a name, not a template, and not one of the known names")]
+    Named(String),
+    /// It does not parse.
+    #[error("`tokenizer.chat_template`: {0}")]
+    Syntax(String),
+    /// It says itself that it does not take these messages.
+    #[error("`tokenizer.chat_template`: {0}")]
+    Refused(String),
+    /// It fails on these messages.
+    #[error("`tokenizer.chat_template`: {0}")]
+    Template(String),
+}
+
+/// What a template gets besides the chat.
+#[derive(Debug, Clone)]
+pub struct Settings<'a> {
+    /// Text of the token that begins a text.
+    pub bos: &'a str,
+    /// Text of the token that ends a text.
+    pub eos: &'a str,
+    /// Adds the beginning of the model's own turn.
+    pub generation_prompt: bool,
+    /// The day that `strftime_now` prints.
+    pub date: Date,
+}
