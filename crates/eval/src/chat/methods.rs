@@ -300,7 +300,7 @@ pub(super) fn of_text(value: &Value, name: &str, arguments: &[Value]) -> Result<
             let (mut made, mut column) = (String::new(), 0);
             for c in text.chars() {
                 if c == '\t' {
-                    let n = width.checked_sub(column % width.max(1)).unwrap_or(0);
+                    let n = width.saturating_sub(column % width.max(1));
                     made.extend(std::iter::repeat_n(' ', n));
                     column += n;
                 } else {

@@ -130,8 +130,8 @@ fn quote(string: &str, text: &mut String) {
                 let code = u32::from(c);
                 // Writing to a string cannot fail.
                 let _ = match code {
-                    ..0x100 => write!(text, "\\x{code:02x}"),
-                    ..0x1_0000 => write!(text, "\\u{code:04x}"),
+                    ..=0xff => write!(text, "\\x{code:02x}"),
+                    0x100..=0xffff => write!(text, "\\u{code:04x}"),
                     _ => write!(text, "\\U{code:08x}"),
                 };
             }
