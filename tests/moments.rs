@@ -479,7 +479,7 @@ fn chats_are_written_as_the_template_says() {
         other => panic!("{other:?}"),
     };
     assert_eq!(wrong("{\"messages\": []}\n{").0, 2);
-    assert!(wrong("{\"text\": \"x\"}").1.contains("missing field `messages`"));
+    assert!(wrong("{\"text\": \"x\"}").1.contains("missing `messages`"));
     assert!(wrong("{\"messages\": [{\"role\": \"user\"}]}").1.contains("missing field `content`"));
     let (_other, without) = converted("bert", 1);
     let absent = Texts::of_chats(&without, lines.as_bytes(), 8).unwrap_err();
