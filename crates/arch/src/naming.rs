@@ -1,6 +1,6 @@
-//! The default name of an output file.
+//! The default name of an output file. Metadata is untrusted: [`gguf::safe_file_name`] keeps the name in its folder.
 
-use gguf::{Kind, Metadata, NameParts, Sidecar, naming_convention};
+use gguf::{Kind, Metadata, NameParts, Sidecar, safe_file_name};
 
 /// The file name that the reference gives when the output is a folder: by the naming
 /// convention, from `general.*` keys and the name of the file type (`Q4_K_M`, in any case).
@@ -13,7 +13,7 @@ pub fn default_file_name(metadata: &Metadata, file_type: &str) -> String {
         output_type: Some(file_type),
         ..parts(metadata, None)
     };
-    naming_convention(&parts) + ".gguf"
+    safe_file_name(&parts)
 }
 
 /// The file name of a projector, which begins with `mmproj-` and has no size.
@@ -25,7 +25,7 @@ pub fn projector_file_name(metadata: &Metadata, file_type: &str) -> String {
         sidecar: Some(Sidecar::Projector),
         ..parts(metadata, None)
     };
-    naming_convention(&parts) + ".gguf"
+    safe_file_name(&parts)
 }
 
 /// The file name of layers that predict more than the next token, alone: `mtp-` and a name without a size.
@@ -37,12 +37,12 @@ pub fn prediction_file_name(metadata: &Metadata, file_type: &str) -> String {
         sidecar: Some(Sidecar::Prediction),
         ..parts(metadata, None)
     };
-    naming_convention(&parts) + ".gguf"
+    safe_file_name(&parts)
 }
 
 /// The file name of a file of metadata only, which has neither size nor type.
 pub fn vocab_file_name(metadata: &Metadata) -> String {
-    naming_convention(&parts(metadata, Some(Kind::Vocab))) + ".gguf"
+    safe_file_name(&parts(metadata, Some(Kind::Vocab)))
 }
 
 /// The file name of an adapter.
@@ -52,7 +52,7 @@ pub fn adapter_file_name(metadata: &Metadata, file_type: &str) -> String {
         output_type: Some(file_type),
         ..parts(metadata, Some(Kind::Lora))
     };
-    naming_convention(&parts) + ".gguf"
+    safe_file_name(&parts)
 }
 
 fn parts(metadata: &Metadata, kind: Option<Kind>) -> NameParts<'_> {

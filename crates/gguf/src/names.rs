@@ -193,6 +193,77 @@ pub fn naming_convention(parts: &NameParts<'_>) -> String {
     name
 }
 
+/// Longest file name in bytes without `.gguf`. File systems allow 255; a shard number, the prefix of a sidecar and the
+/// suffix of a temporary file need the rest.
+const MAX_STEM_BYTES: usize = 200;
+
+/// File name, `.gguf` included, for a model that these parts describe. It is [`naming_convention`]'s name made safe:
+/// metadata is untrusted, and the name must stay in its folder and be valid on Linux, macOS and Windows.
+///
+/// Separators, characters that Windows forbids, control characters and invisible format characters become `-`. Leading
+/// dots, dashes and blanks and trailing dots and blanks are removed, device names (`CON`, `COM1`) get a leading `_`,
+/// and the longest parts are cut at a character boundary until the name has at most 200 bytes.
+///
+/// ```
+/// use gguf::{NameParts, safe_file_name};
+/// let parts = NameParts { base_name: Some("..\\..\\evil: 2"), output_type: Some("q4_0"), ..Default::default() };
+/// assert_eq!(safe_file_name(&parts), "evil--2-Q4_0.gguf");
+/// ```
+///
+/// Source of the rules: Microsoft, "Naming Files, Paths, and Namespaces".
+pub fn safe_file_name(parts: &NameParts<'_>) -> String {
+    let base = parts.base_name.or(parts.model_name).map(clean);
+    // The convention trims the parts; a base name of nothing but separators counts as missing.
+    let mut cleaned = [base, parts.fine_tune.map(clean), parts.version.map(clean), parts.size_label.map(clean)];
+    for part in &mut cleaned {
+        *part = part.take().map(|text| text.trim_matches(is_edge).to_owned()).filter(|text| !text.is_empty());
+    }
+    let encoding = parts.output_type.map(clean);
+    loop {
+        let [base_name, fine_tune, version, size_label] = cleaned.each_ref().map(Option::as_deref);
+        let output_type = encoding.as_deref();
+        let safe = NameParts { model_name: None, base_name, fine_tune, version, size_label, output_type, ..*parts };
+        let name = naming_convention(&safe);
+        let longest = cleaned.iter_mut().flatten().max_by_key(|part| part.len());
+        match longest {
+            Some(part) if name.len() > MAX_STEM_BYTES && part.len() > 1 => {
+                // The next length is shorter by the excess, so that one or two rounds do.
+                let excess = name.len() - MAX_STEM_BYTES;
+                part.truncate(part.floor_char_boundary(part.len().saturating_sub(excess).max(part.len() / 2).max(1)));
+            }
+            _ => return without_device_name(name.trim_end_matches(['.', ' '])) + ".gguf",
+        }
+    }
+}
+
+/// Replaces every character that can end a file name, leave its folder or hide what it says.
+fn clean(text: &str) -> String {
+    let is_unsafe = |c: char| {
+        matches!(c, '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
+            || c.is_control()
+            // Zero-width characters, line separators and marks that reverse the direction of text.
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|c| if is_unsafe(c) { '-' } else { c }).collect()
+}
+
+/// True for what a part of a name must not begin or end with: a name that begins with a dot is hidden, one that begins
+/// with a dash is taken for an option.
+fn is_edge(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '.' | '-')
+}
+
+/// Puts `_` before a name that Windows takes for a device, whatever its extension is.
+fn without_device_name(name: &str) -> String {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
+    let is_numbered = ["COM", "LPT"].iter().any(|device| {
+        let number = stem.strip_prefix(device).unwrap_or_default();
+        matches!(number, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "¹" | "²" | "³")
+    });
+    let is_device = is_numbered || matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$");
+    if is_device { format!("_{name}") } else { name.to_owned() }
+}
+
 /// The size label of a model: `8x7B` with experts, else `135M`.
 ///
 /// Counts are of parameters: of all tensors (negative when a LoRA makes that a guess), of
@@ -339,5 +410,53 @@ mod tests {
         let named =
             NameParts { model_name: Some("a/b c"), output_type: Some("{ftype}"), ..NameParts::default() };
         assert_eq!(naming_convention(&named), "a-b-c-{FTYPE}");
+    }
+
+    #[test]
+    fn hostile_metadata_gives_a_name_in_the_folder() {
+        let parts = |base, fine_tune| NameParts {
+            base_name: Some(base),
+            fine_tune,
+            size_label: Some("3.0M"),
+            output_type: Some("q4_0"),
+            ..NameParts::default()
+        };
+        for (base, fine_tune, expected) in [
+            ("Tiny", Some("chat v2"), "Tiny-3.0M-chat-v2-Q4_0.gguf"),
+            ("a\\..\\..\\x:y*?\"<>|", None, "a-..-..-x-y-3.0M-Q4_0.gguf"),
+            ("C:\\evil", None, "C--evil-3.0M-Q4_0.gguf"),
+            ("foo", Some("/../../outside"), "foo-3.0M-outside-Q4_0.gguf"),
+            ("../../etc/passwd", None, "etc-passwd-3.0M-Q4_0.gguf"),
+            ("--force", None, "force-3.0M-Q4_0.gguf"),
+            ("con\nnew\0", None, "con-new-3.0M-Q4_0.gguf"),
+            ("con.x", None, "_con.x-3.0M-Q4_0.gguf"),
+            ("model\u{202e}fugg", None, "model-fugg-3.0M-Q4_0.gguf"),
+            ("..", None, "ggml-model-3.0M-Q4_0.gguf"),
+        ] {
+            assert_eq!(safe_file_name(&parts(base, fine_tune)), expected, "{base:?}");
+        }
+        let only = |base| NameParts { base_name: Some(base), ..NameParts::default() };
+        assert_eq!(safe_file_name(&only("NUL")), "_NUL.gguf");
+        assert_eq!(safe_file_name(&only("com1")), "_com1.gguf");
+        assert_eq!(safe_file_name(&only("Com¹")), "_Com¹.gguf");
+        assert_eq!(safe_file_name(&only("COMMON")), "COMMON.gguf");
+        let version = NameParts { version: Some("v1. "), size_label: Some("a/b"), ..only("x") };
+        assert_eq!(safe_file_name(&version), "x-a-b-v1.gguf");
+    }
+
+    #[test]
+    fn long_names_are_cut_and_keep_their_type() {
+        let long = "ä".repeat(400);
+        let parts = NameParts {
+            base_name: Some(&long),
+            fine_tune: Some(&long),
+            version: Some(&long),
+            size_label: Some(&long),
+            output_type: Some("q8_0"),
+            ..NameParts::default()
+        };
+        let name = safe_file_name(&parts);
+        assert!(name.len() <= 205 && name.len() > 150, "{} bytes", name.len());
+        assert!(name.ends_with("-Q8_0.gguf"), "{name}");
     }
 }
