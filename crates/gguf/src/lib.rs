@@ -38,7 +38,9 @@ pub use error::Error;
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped, SparseFile, exit_on_bus_error, remove_temporary_files};
 pub use metadata::{KeyError, Metadata};
-pub use names::{FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, safe_file_name, size_label};
+pub use names::{
+    FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, safe_file_name, size_label,
+};
 pub use output::{
     Claim, Leftover, LockedFile, Output, Share, check_space, hidden_path, is_alive, kept_name, this_process,
 };

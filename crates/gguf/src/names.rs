@@ -214,7 +214,8 @@ const MAX_STEM_BYTES: usize = 200;
 pub fn safe_file_name(parts: &NameParts<'_>) -> String {
     let base = parts.base_name.or(parts.model_name).map(clean);
     // The convention trims the parts; a base name of nothing but separators counts as missing.
-    let mut cleaned = [base, parts.fine_tune.map(clean), parts.version.map(clean), parts.size_label.map(clean)];
+    let mut cleaned =
+        [base, parts.fine_tune.map(clean), parts.version.map(clean), parts.size_label.map(clean)];
     for part in &mut cleaned {
         *part = part.take().map(|text| text.trim_matches(is_edge).to_owned()).filter(|text| !text.is_empty());
     }
@@ -222,14 +223,17 @@ pub fn safe_file_name(parts: &NameParts<'_>) -> String {
     loop {
         let [base_name, fine_tune, version, size_label] = cleaned.each_ref().map(Option::as_deref);
         let output_type = encoding.as_deref();
-        let safe = NameParts { model_name: None, base_name, fine_tune, version, size_label, output_type, ..*parts };
+        let safe =
+            NameParts { model_name: None, base_name, fine_tune, version, size_label, output_type, ..*parts };
         let name = naming_convention(&safe);
         let longest = cleaned.iter_mut().flatten().max_by_key(|part| part.len());
         match longest {
             Some(part) if name.len() > MAX_STEM_BYTES && part.len() > 1 => {
                 // The next length is shorter by the excess, so that one or two rounds do.
                 let excess = name.len() - MAX_STEM_BYTES;
-                part.truncate(part.floor_char_boundary(part.len().saturating_sub(excess).max(part.len() / 2).max(1)));
+                part.truncate(
+                    part.floor_char_boundary(part.len().saturating_sub(excess).max(part.len() / 2).max(1)),
+                );
             }
             _ => return without_device_name(name.trim_end_matches(['.', ' '])) + ".gguf",
         }
@@ -260,7 +264,8 @@ fn without_device_name(name: &str) -> String {
         let number = stem.strip_prefix(device).unwrap_or_default();
         matches!(number, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "¹" | "²" | "³")
     });
-    let is_device = is_numbered || matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$");
+    let is_device =
+        is_numbered || matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$");
     if is_device { format!("_{name}") } else { name.to_owned() }
 }
 
