@@ -228,12 +228,12 @@ pub fn safe_file_name(parts: &NameParts<'_>) -> String {
         let name = naming_convention(&safe);
         let longest = cleaned.iter_mut().flatten().max_by_key(|part| part.len());
         match longest {
-            Some(part) if name.len() > MAX_STEM_BYTES && part.len() > 1 => {
+            Some(part) if name.len() > MAX_STEM_BYTES && !part.is_empty() => {
                 // The next length is shorter by the excess, so that one or two rounds do.
                 let excess = name.len() - MAX_STEM_BYTES;
-                part.truncate(
-                    part.floor_char_boundary(part.len().saturating_sub(excess).max(part.len() / 2).max(1)),
-                );
+                let most = part.len().saturating_sub(excess).max(part.len() / 2);
+                let end = part.char_indices().map(|(at, _)| at).take_while(|at| *at <= most).last();
+                part.truncate(end.unwrap_or(0));
             }
             _ => return without_device_name(name.trim_end_matches(['.', ' '])) + ".gguf",
         }
