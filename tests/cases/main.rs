@@ -5,4 +5,5 @@
 mod common;
 
 mod adapters;
+mod names;
 mod prompts;
