@@ -498,6 +498,17 @@ fn tokens_trained_on_a_resized_base_are_merged() {
     assert!(have.iter().flat_map(|value| value.to_le_bytes()).eq(expected));
 }
 
+#[test]
+fn pairs_of_a_rerankers_output_are_refused() {
+    let sandbox = Sandbox::with_golden("qwen3-reranker-untied");
+    // A folder without `reranker` in its name is an ordinary Qwen 3.
+    let shape = &read_tensors(&sandbox, "qwen3-reranker-untied/model.safetensors")["lm_head.weight"].1;
+    write_tensors(&sandbox, WEIGHTS, &pair("base_model.model.lm_head", 4, [shape[0], shape[1]]));
+    write_json(&sandbox, CONFIG, &config(&json!({})));
+    let ran = sandbox.convert(&["adapter", "out/x.gguf", "--base", "qwen3-reranker-untied"]);
+    refused(&ran, &["adapter of `lm_head.weight`: the file holds two rows", "--lora ADAPTER"]);
+}
+
 /// `W + alpha / r * b @ a` of the file is the merged matrix: transposed matrices, moved columns, scaled values.
 #[test]
 fn adapter_file_changes_what_a_merge_changes() {

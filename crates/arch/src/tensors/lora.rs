@@ -310,6 +310,10 @@ fn pair(
         {
             (mapped(both.a)?, plain(both.b))
         }
+        // The rows are found by the tokenizer, and runtimes apply no pair to such an output.
+        RowRule::Part(part) if matches!(part(context.hparams, &both.b.shape), Ok(RowMap::Pick { .. })) => {
+            return refuse("the file holds two rows of the matrix only");
+        }
         // PEFT has the outputs of a transposed matrix as rows of B.
         RowRule::Columns(map) => {
             let shape = part_shape(&map, &both.b.shape).map_err(|expected| wrong(both.b, expected))?;
@@ -416,10 +420,8 @@ impl Base<'_> {
         let (of_inner, of_outer) = if is_embedding { (both.b, both.a) } else { (both.a, both.b) };
         let is_transposed = all.iter().any(|found| matches!(found.rule.rows, RowRule::Columns(_)));
         let stated = weight.and_then(|weight| match weight.shape.dims() {
-            &[outer, inner] if is_transposed => {
-                Some((Some(inner), Some(outer), format!("those of `{}`, {}", weight.name, weight.shape)))
-            }
-            &[inner, outer] => {
+            &[first, second] => {
+                let (inner, outer) = if is_transposed { (second, first) } else { (first, second) };
                 Some((Some(inner), Some(outer), format!("those of `{}`, {}", weight.name, weight.shape)))
             }
             _ => None,
