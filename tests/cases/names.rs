@@ -31,7 +31,8 @@ fn hostile_metadata_names_a_file_in_the_current_folder() {
         }
         let out = format!("{folder}/");
         succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &[&file, &out, "q8_0", "-q"]));
-        let names: Vec<String> = sandbox.listing(&folder).into_keys().filter(|name| name != "in.gguf").collect();
+        let names: Vec<String> =
+            sandbox.listing(&folder).into_keys().filter(|name| name != "in.gguf").collect();
         let [name] = names.as_slice() else { panic!("{key}={value:?}: {names:?}") };
         let is_forbidden = |c: char| c.is_control() || r#"/\:*?"<>|"#.contains(c);
         assert!(!name.contains(is_forbidden) && name.len() < 240, "{key}={value:?}: {name:?}");

@@ -432,7 +432,7 @@ mod tests {
             ("C:\\evil", None, "C--evil-3.0M-Q4_0.gguf"),
             ("foo", Some("/../../outside"), "foo-3.0M-outside-Q4_0.gguf"),
             ("../../etc/passwd", None, "etc-passwd-3.0M-Q4_0.gguf"),
-            ("--force", None, "force-3.0M-Q4_0.gguf"),
+            ("-f", None, "f-3.0M-Q4_0.gguf"),
             ("con\nnew\0", None, "con-new-3.0M-Q4_0.gguf"),
             ("con.x", None, "_con.x-3.0M-Q4_0.gguf"),
             ("model\u{202e}fugg", None, "model-fugg-3.0M-Q4_0.gguf"),

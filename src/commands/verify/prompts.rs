@@ -8,6 +8,8 @@ use crate::{commands::shared::template_guard::render_fixed, failure::Failure};
 
 /// The key of the template, and the beginning of the keys of named ones.
 const TEMPLATE: &str = "tokenizer.chat_template";
+/// The key of a reranker's prompt.
+const RERANK: &str = "tokenizer.chat_template.rerank";
 
 /// All templates of a file: key and text.
 fn templates(metadata: &Metadata) -> impl Iterator<Item = (&str, &Value)> {
@@ -35,7 +37,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
     let mut check = Check::new("template");
     let (bos, eos) = ends(metadata);
     let conversations = Conversation::fixed();
-    let (mut n_templates, mut n_rendered) = (0, 0);
+    let (mut n_templates, mut n_plain, mut n_rendered) = (0, 0, 0);
     for (key, value) in templates(metadata) {
         n_templates += 1;
         let Some(template) = value.as_str() else {
@@ -46,14 +48,19 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
             check.push(Finding::error("template", format!("`{key}` is empty")));
             continue;
         }
+        // Rerankers have a plain text with two places to fill, which no template engine reads.
+        if key == RERANK && ["{query}", "{document}"].iter().all(|place| template.contains(place)) {
+            n_plain += 1;
+            continue;
+        }
         let (mut failures, mut n_without_text) = (Vec::new(), 0);
         for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &bos, &eos)?) {
             match rendered {
                 Ok(text) => {
                     n_rendered += 1;
-                    let asked = conversation.messages.iter().filter(|message| message.role == "user");
+                    let asked = conversation.messages.iter().rev().find(|message| message.role == "user");
                     n_without_text +=
-                        usize::from(!asked.last().is_none_or(|last| text.contains(last.content.trim())));
+                        usize::from(!asked.is_none_or(|last| text.contains(last.content.trim())));
                 }
                 Err(error) => failures.push((conversation, error)),
             }
@@ -64,10 +71,11 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
         }
         check.findings.extend(judge(key, conversations.len(), failures));
     }
-    if n_templates == 0 {
+    if n_templates == n_plain {
         return Ok(check.skipped("the file has no chat template"));
     }
-    check.summary = format!("{n_rendered} of {} prompts rendered", n_templates * conversations.len());
+    check.summary =
+        format!("{n_rendered} of {} prompts rendered", (n_templates - n_plain) * conversations.len());
     Ok(check)
 }
 
