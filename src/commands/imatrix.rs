@@ -17,15 +17,13 @@ use imatrix::{Format, Sums};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{
-    publish::texts::chats,
-    shared::{
-        digest::sha256_of,
-        eval_model::{RunArgs, at, open, tokens, warn_of_length},
-        outputs::{check_outputs, write_result},
-        part_file::{self, NewPart, PartFile},
-        progress_line::ProgressLine,
-    },
+use super::shared::{
+    chats,
+    digest::sha256_of,
+    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    outputs::{check_outputs, write_result},
+    part_file::{self, NewPart, PartFile},
+    progress_line::ProgressLine,
 };
 use crate::{
     commands::Command,
@@ -139,11 +137,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return report(&args, &start, &[], ui);
     };
     let model = open(file, &args.run, ui)?;
-    let is_chats = text.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"));
-    let tokens = match is_chats {
+    let tokens = match chats::is_file_of_chats(text) {
         true => {
             let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
-            chats(&model, &bytes, ui).map_err(|problem| Failure::at(text, problem))?
+            chats::tokens(&model, &bytes, ui).map_err(|problem| Failure::at(text, problem))?
         }
         false => tokens(&model, text)?,
     };

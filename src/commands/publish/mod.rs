@@ -13,7 +13,7 @@ mod importance;
 mod ladder;
 mod measure;
 mod results;
-pub mod texts;
+mod texts;
 mod work;
 mod write;
 

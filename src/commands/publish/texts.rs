@@ -4,14 +4,13 @@ use std::{fs, path::PathBuf};
 
 use eval::{
     Model,
-    chat::transcripts,
     chunks::{Chunk, Settings, chunks_of_text},
 };
 use sha2::{Digest, Sha256};
 
 use super::work::hex;
 use crate::{
-    commands::shared::{eval_model::at, template_guard::guarded},
+    commands::shared::{chats, eval_model::at},
     failure::Failure,
     ui::{Ui, printable},
 };
@@ -54,9 +53,8 @@ pub fn read(
     for file in files {
         names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
         let bytes = fs::read(file).map_err(|error| Failure::cannot_open(file, error))?;
-        let is_chats = file.extension().is_some_and(|it| it.eq_ignore_ascii_case("jsonl"));
-        let read = match is_chats {
-            true => chats(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?,
+        let read = match chats::is_file_of_chats(file) {
+            true => chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?,
             false => {
                 model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(file, error))?
             }
@@ -77,34 +75,6 @@ pub fn read(
     let windows = chunks_of_text(model, &tokens, &settings)
         .map_err(|error| at(&PathBuf::from(printable(&names.join(", "))), error))?;
     Ok(Text { names, digest: hex(&hasher.finalize()), windows })
-}
-
-/// Tokens of a file of chats (see [`eval::chat::Chat::parse`]).
-///
-/// # Errors
-/// A line that holds no chat, or that the template does not take.
-pub fn chats(model: &Model, bytes: &[u8], ui: &Ui) -> Result<Vec<u32>, String> {
-    let tokenizer = model.tokenizer();
-    let text_of = |id: Option<u32>| {
-        let text = id.and_then(|id| tokenizer.token_text(id));
-        text.map_or_else(String::new, |text| String::from_utf8_lossy(text).into_owned())
-    };
-    let (bos, eos) = (text_of(tokenizer.bos()), text_of(tokenizer.eos()));
-    let template = model.file().metadata().text("tokenizer.chat_template").ok().flatten();
-    let template = template.ok_or("the model has no chat template to render it with")?;
-    let (template, lines) = (template.to_owned(), bytes.to_vec());
-    let made = guarded(move || transcripts(Some(&template), &bos, &eos, &lines));
-    let made = made.map_err(|failure| failure.message)?;
-    let made = made.map_err(|(line, problem)| format!("line {line}: {problem}"))?;
-    if let Some(warning) = made.warning() {
-        ui.warning(&warning);
-    }
-    let mut tokens = Vec::new();
-    for text in &made.texts {
-        // Special tokens are the template's own, so that none is put in front of them.
-        tokens.extend(tokenizer.encode(text, false, true).map_err(|error| error.to_string())?);
-    }
-    Ok(tokens)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub(super) mod calibration;
 pub(super) mod call;
 pub(super) mod call_advice;
+pub(super) mod chats;
 pub(super) mod conversion_run;
 pub(super) mod copy_files;
 pub(super) mod coverage_report;
