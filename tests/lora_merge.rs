@@ -332,6 +332,22 @@ fn trained_tokens_that_do_not_fit_are_refused() {
     assert!(error.contains("token 1 is one that an adapter before it has trained\n"), "{error}");
 }
 
+/// PEFT writes bare names for `all-linear` of a model with experts: `down_proj` is a parameter of the experts, and no other
+/// module has one of that name.
+#[test]
+fn bare_parameter_targets_leave_plain_pairs_alone() {
+    let (sandbox, args) = place("parameters", &Golden::read("parameters"));
+    let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
+    let bare = config.replace("\"mlp.experts.", "\"");
+    assert_ne!(bare, config);
+    fs::write(sandbox.path(CONFIG), bare).unwrap();
+    let ran =
+        sandbox.convert(&[&args.iter().map(String::as_str).collect::<Vec<_>>()[..], &["-t", "f32"]].concat());
+    assert_eq!(ran.stderr, "");
+    let expected = &Golden::read("parameters").files[0];
+    assert_eq!(sha256(&fs::read(sandbox.path("out/f32.gguf")).unwrap()), expected.1);
+}
+
 #[test]
 fn pairs_of_parameters_that_do_not_fit_are_refused() {
     let name = "base_model.model.model.layers.0.mlp.experts";

@@ -140,7 +140,12 @@ fn adapters_of_changed_bases_are_refused_by_both_commands() {
             refused(&ran, &["adapter_config.json: ", key]);
         }
     }
-    for start in [json!(true), json!(false), json!("gaussian"), json!("eva"), json!("orthogonal")] {
+    // PEFT lowers the case of some names. MiCA takes B from the base model's weights and leaves these alone.
+    for start in ["gaussian", "Gaussian", "eva", "orthogonal", "mica", "MiCA"]
+        .map(Json::from)
+        .into_iter()
+        .chain([json!(true), json!(false)])
+    {
         let sandbox = llama(&json!({"init_lora_weights": start}));
         succeed(merge(&sandbox, &["-q"]));
         assert_eq!(succeed(adapter_file(&sandbox)).code, Some(0));
@@ -382,6 +387,28 @@ fn mlx_adapters_are_those_of_peft_turned() {
             refused(&ran, &["an MLX adapter: ", says, "hint: merge it with `mlx_lm.fuse`"]);
         }
     }
+}
+
+#[test]
+fn lfs_pointers_are_named_as_such() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345678\n";
+    for name in ["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"] {
+        let sandbox = llama(&json!({}));
+        fs::remove_file(sandbox.path(WEIGHTS)).unwrap();
+        fs::write(sandbox.path("adapter").join(name), pointer).unwrap();
+        for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+            refused(
+                &ran,
+                &[&format!("`{name}` is a Git LFS pointer"), "hint: run `git lfs pull` in the folder"],
+            );
+        }
+    }
+    let sandbox = llama(&json!({}));
+    fs::write(sandbox.path("base/model.safetensors"), pointer).unwrap();
+    refused(
+        &merge(&sandbox, &[]),
+        &["error: base: `model.safetensors` is a Git LFS pointer", "hint: run `git lfs pull`"],
+    );
 }
 
 #[test]

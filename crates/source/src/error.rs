@@ -19,6 +19,12 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
+    /// A weights file that Git LFS has not downloaded.
+    #[error("`{file}` is a Git LFS pointer, expected the file that it stands for")]
+    LfsPointer {
+        /// The file.
+        file: String,
+    },
     /// The source is not a folder.
     #[error("not a folder")]
     NotAFolder,
@@ -465,6 +471,7 @@ impl Error {
             Error::SeveralAdapters { .. } => {
                 Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
             }
+            Error::LfsPointer { .. } => Some("run `git lfs pull` in the folder, or download the file again"),
             Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
             _ => None,
         }

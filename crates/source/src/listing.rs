@@ -6,6 +6,18 @@ use gguf::Mapped;
 
 use crate::{Error, Part, links, part::Fetched};
 
+/// First bytes of the text file that Git LFS leaves in place of a large file.
+///
+/// Source: `docs/spec.md` of git-lfs.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+/// Upper limit on the length of such a file, in bytes.
+const LFS_POINTER_BYTES: usize = 1024;
+
+/// True for the contents of a Git LFS pointer.
+fn is_lfs_pointer(bytes: &[u8]) -> bool {
+    bytes.len() < LFS_POINTER_BYTES && bytes.starts_with(LFS_POINTER)
+}
+
 /// The names of the plain files in a folder, sorted.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
@@ -48,14 +60,18 @@ impl Listing {
     /// Opens a weights file of the folder `dir` that was listed.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::LinkOutside`].
+    /// [`Error::Io`], [`Error::LinkOutside`], [`Error::LfsPointer`].
     pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Part, Error> {
         if let Some(fetched) = self.fetched.get(name) {
             return Ok(Part::fetched(name.to_owned(), Arc::clone(fetched)));
         }
         links::check(dir, name)?;
         let io = |error| Error::Io { file: name.to_owned(), error };
-        Ok(Part::mapped(name.to_owned(), Mapped::open(&dir.join(name)).map_err(io)?))
+        let mapped = Mapped::open(&dir.join(name)).map_err(io)?;
+        if is_lfs_pointer(&mapped) {
+            return Err(Error::LfsPointer { file: name.to_owned() });
+        }
+        Ok(Part::mapped(name.to_owned(), mapped))
     }
 
     /// The names, sorted by code points.

@@ -41,7 +41,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 
 /// Ways to begin that leave the base model's weights as they were. Others (PiSSA, CorDA, OLoRA, LoftQ, LoRA-GA) take
 /// something out of them first, which is done again when PEFT opens such an adapter.
-const PLAIN_STARTS: &[&str] = &["gaussian", "eva", "orthogonal"];
+const PLAIN_STARTS: &[&str] = &["gaussian", "eva", "orthogonal", "mica"];
 
 /// How a LoRA adapter is merged.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Config {
             }
         }
         match keys.get("init_lora_weights") {
-            Some(Json::String(start)) if !PLAIN_STARTS.contains(&start.as_str()) => {
+            Some(Json::String(start)) if !PLAIN_STARTS.contains(&start.to_lowercase().as_str()) => {
                 let reason = "it changes the base model's weights before the first step";
                 let (key, found) = ("init_lora_weights", start.clone());
                 return Err(MergeError::Unsupported { key, found, reason });
