@@ -390,6 +390,65 @@ fn mlx_adapters_are_those_of_peft_turned() {
 }
 
 #[test]
+fn pairs_of_one_matrix_twice_are_refused() {
+    let sandbox = llama(&json!({}));
+    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    tensors.extend(pair(&QUERY.replace("layers", "language_model.layers"), 4, [96, 64]));
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    refused(
+        &merge(&sandbox, &[]),
+        &["both change `model.layers.0.self_attn.q_proj.weight`", "hint: the file holds"],
+    );
+    refused(&adapter_file(&sandbox), &["both become `blk.0.attn_q.weight.lora_a`"]);
+    assert!(sandbox.outputs().is_empty());
+}
+
+/// PEFT refuses such an adapter, and neither rank gives a scale that is known to be right.
+#[test]
+fn ranks_of_another_config_are_refused_by_both_commands() {
+    for more in [json!({"r": 8}), json!({"rank_pattern": {"v_proj": 2}})] {
+        let sandbox = llama(&more);
+        for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
+            refused(
+                &ran,
+                &["rank 4, expected ", " by adapter_config.json", "hint: the config and the weights"],
+            );
+        }
+    }
+}
+
+/// llama.cpp skips `*_norm.weight` of an adapter file and refuses a file with other tensors that are not pairs.
+#[test]
+fn norms_that_runtimes_do_not_apply_are_named() {
+    let sandbox = llama(&json!({"modules_to_save": ["input_layernorm"]}));
+    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    tensors.insert("base_model.model.model.layers.0.input_layernorm.weight".to_owned(), floats(7, &[64]));
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    let ran = succeed(adapter_file(&sandbox));
+    assert!(
+        ran.stderr.contains("note: 1 norm(s) are in the file, but llama.cpp applies only pairs"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("`model.layers.0.input_layernorm.weight`"), "{}", ran.stderr);
+    assert!(values(&sandbox, "out/adapter.gguf").contains_key("blk.0.attn_norm.weight"));
+
+    let sandbox = Sandbox::with_golden("starcoder2");
+    fs::rename(sandbox.path("starcoder2"), sandbox.path("base")).unwrap();
+    let base = read_tensors(&sandbox, "base/model.safetensors");
+    let shape = &base["model.layers.0.self_attn.q_proj.weight"].1;
+    let mut tensors = pair(QUERY, 4, [shape[0], shape[1]]);
+    let bias = "model.layers.0.input_layernorm.bias";
+    tensors.insert(format!("base_model.model.{bias}"), floats(8, &base[bias].1));
+    write_tensors(&sandbox, WEIGHTS, &tensors);
+    write_json(&sandbox, CONFIG, &config(&json!({})));
+    let ran = succeed(adapter_file(&sandbox));
+    assert!(ran.stderr.contains("warning: 1 tensor(s) of norms left out"), "{}", ran.stderr);
+    let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
+    assert_eq!(names, ["blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"]);
+}
+
+#[test]
 fn lfs_pointers_are_named_as_such() {
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345678\n";
     for name in ["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"] {

@@ -20,7 +20,7 @@ const FILE: &str = "adapter_config.json";
 ///
 /// An adapter file has a single alpha. If the pairs need different ones (rsLoRA with several ranks, `alpha_pattern`),
 /// B is multiplied by the quotient; the reference ignores both. Pairs of vision and audio towers are left out with a
-/// warning.
+/// warning, and so are biases of norms, with which llama.cpp refuses an adapter file. It skips weights of norms.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn resolve_adapter(
     let width = model.layout.metadata.get(&width).and_then(|value| value.as_u64());
     let context = context(model.arch, model.class, &model.hparams, base);
     let base_model = tensors::Base { tensors: &base.tensors, width };
-    let Adapted { tensors, dropped, left_out, alpha } =
+    let Adapted { tensors, dropped, left_out, norms, left_out_norms, alpha } =
         adapt(&context, &base_model, &adapter.tensors, scale)?;
     let mut warnings = Vec::new();
     if !left_out.is_empty() {
@@ -49,7 +49,20 @@ pub fn resolve_adapter(
             left_out.len()
         ));
     }
+    if !left_out_norms.is_empty() {
+        let names = tensor::list_names(&left_out_norms);
+        warnings.push(format!(
+            "{} tensor(s) of norms left out, an adapter file has no place for them: {names}",
+            left_out_norms.len()
+        ));
+    }
     let mut notes = Vec::new();
+    if !norms.is_empty() {
+        let (n_norms, names) = (norms.len(), tensor::list_names(&norms));
+        notes.push(format!(
+            "{n_norms} norm(s) are in the file, but llama.cpp applies only pairs; merge the adapter to keep them: {names}"
+        ));
+    }
     let mut keys = Keys::new(model.layout.architecture);
     // Its name comes from its own folder and card; its config is not one of a model.
     let described = Input {

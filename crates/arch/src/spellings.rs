@@ -46,6 +46,9 @@ const RENAMED: &[[&str; 2]] = &[
     ["vit", "vision_tower"],
     ["vision_embedder", "embed_vision"],
     ["mlp_AR", "projector"],
+    ["dense_h_to_4h", "fc1"],
+    ["dense_4h_to_h", "fc2"],
+    ["perceive", "patch_merger"],
 ];
 /// What checkpoints and tables have before shared names.
 const PREFIXES: &[&str] = &[
@@ -186,6 +189,9 @@ mod tests {
         ],
         &["model.layers.1.self_attn.f_a_proj.weight", "model.layers.1.self_attn.forget_gate.f_a_proj.weight"],
         &["vit.layers.1.mlp.fc1.weight", "model.vision_tower.layers.1.mlp.fc1.weight"],
+        // HunYuan VL.
+        &["vit.layers.1.mlp.dense_4h_to_h.weight", "model.vision_tower.layers.1.mlp.fc2.weight"],
+        &["vit.perceive.mlp.weight", "model.vision_tower.patch_merger.mlp.weight"],
     ];
 
     #[test]

@@ -42,8 +42,9 @@ impl AdapterInput {
         base: &Checkpoint,
         options: &Options,
     ) -> Result<AdapterInput, Error> {
-        let config =
-            Config::new(&adapter.config, Target::File).map_err(|error| Error::Adapter(Box::new(error)))?;
+        let refused = |error| Error::Adapter(Box::new(error));
+        let config = Config::new(&adapter.config, Target::File).map_err(refused)?;
+        config.check_ranks(&adapter.tensors).map_err(refused)?;
         let alpha_of = |module: &str, rank: u64| config.effective_alpha(module, rank);
         let scale = AdapterScale { alpha: config.alpha(), alpha_of: &alpha_of };
         let layout = arch::resolve_adapter(&arch_input(base)?, &arch_input(&adapter)?, &scale, options);

@@ -68,6 +68,10 @@ pub struct Adapted {
     pub dropped: Vec<Dropped>,
     /// Matrices of vision and audio towers, whose pairs are left out.
     pub left_out: Vec<String>,
+    /// Whole norms in the file, by their names in the adapter.
+    pub norms: Vec<String>,
+    /// Other tensors of norms, with which llama.cpp does not load an adapter file.
+    pub left_out_norms: Vec<String>,
     /// The alpha of the file.
     pub alpha: f32,
 }
@@ -104,17 +108,30 @@ pub fn adapt(
     let (pairs, whole, dropped) = sort_out(sources)?;
     let mut tensors = Vec::with_capacity(sources.len());
     let (mut unused, mut left_out) = (Vec::new(), Vec::new());
+    let (mut norms, mut left_out_norms) = (Vec::new(), Vec::new());
+    let is_dropped = |resolved: &str| {
+        drops::reason(resolved).or_else(|| (context.drops)(context.hparams, resolved)).is_some()
+    };
     for (target, source) in whole {
-        match place(context, &mut names, &target, n_layers).1.as_deref() {
-            Some([found, ..]) => tensors.push(context.one(found, source)?),
+        let (resolved, all) = place(context, &mut names, &target, n_layers);
+        match all.as_deref() {
+            _ if is_dropped(&resolved) => left_out_norms.push(target),
+            Some([found, ..]) => {
+                let out = context.one(found, source)?;
+                if out.name.ends_with("_norm.weight") {
+                    norms.push(target);
+                    tensors.push(out);
+                } else {
+                    left_out_norms.push(target);
+                }
+            }
             _ => unused.push(source.name.clone()),
         }
     }
     let mut placed = Vec::with_capacity(pairs.len());
     for (target, both) in pairs {
         let (resolved, all) = place(context, &mut names, &target, n_layers);
-        let reason = drops::reason(&resolved).or_else(|| (context.drops)(context.hparams, &resolved));
-        if reason.is_some() {
+        if is_dropped(&resolved) {
             left_out.push(target);
             continue;
         }
@@ -159,7 +176,7 @@ pub fn adapt(
         stacked(context, bid, n_experts, &stack, &mut tensors)?;
     }
     check_same_output(&tensors)?;
-    Ok(Adapted { tensors, dropped, left_out, alpha })
+    Ok(Adapted { tensors, dropped, left_out, norms, left_out_norms, alpha })
 }
 
 /// The alpha of the file: that of all pairs if they agree, else the adapter's general one. Runtimes take an alpha of 0

@@ -5,8 +5,9 @@
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};
+use source::Tensor;
 
-use super::MergeError;
+use super::{MergeError, modules::PREFIX};
 
 /// What becomes of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +133,24 @@ impl Config {
     /// The rank of a module's pair.
     pub(crate) fn rank_of(&self, module: &str) -> u64 {
         self.ranks.iter().find(|(pattern, _)| pattern.is_match(module)).map_or(self.rank, |(_, rank)| *rank)
+    }
+
+    /// Checks that pairs have the ranks of the config.
+    ///
+    /// # Errors
+    /// [`MergeError::Rank`] with the first that has another one.
+    pub(crate) fn check_ranks(&self, tensors: &[Tensor]) -> Result<(), MergeError> {
+        for tensor in tensors {
+            let name = tensor.name.strip_prefix(PREFIX).unwrap_or(&tensor.name);
+            let module =
+                [".lora_A.weight", ".lora_embedding_A"].iter().find_map(|end| name.strip_suffix(end));
+            let (Some(module), &[found, _]) = (module, &tensor.shape[..]) else { continue };
+            let expected = self.rank_of(module);
+            if found != expected {
+                return Err(MergeError::Rank { tensor: tensor.name.clone(), found, expected });
+            }
+        }
+        Ok(())
     }
 
     /// The general alpha.

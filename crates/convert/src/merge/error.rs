@@ -112,6 +112,16 @@ pub enum MergeError {
         /// The rank of the config.
         expected: u64,
     },
+    /// Two pairs for one tensor of the base model.
+    #[error("tensors `{first}` and `{second}` both change `{target}`")]
+    SameTarget {
+        /// Half of the first pair.
+        first: String,
+        /// Half of the second pair.
+        second: String,
+        /// The tensor of the base model.
+        target: String,
+    },
     /// A tensor whose type is no float.
     #[error("tensor `{tensor}`: type {}, expected f32, f16 or bf16", found.name())]
     Type {
@@ -161,7 +171,13 @@ impl MergeError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             MergeError::Source(error) => return error.hint().map(str::to_owned),
-            MergeError::NoPlace { .. } | MergeError::Rank { .. } => {
+            MergeError::Rank { .. } => {
+                "the config and the weights are of different adapters; take both from one folder"
+            }
+            MergeError::SameTarget { .. } => {
+                "the file holds one adapter under two spellings of its names; remove one of them"
+            }
+            MergeError::NoPlace { .. } => {
                 "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
             }
             MergeError::Shape { .. } => {

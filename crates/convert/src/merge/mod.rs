@@ -161,6 +161,7 @@ impl Merging {
         if !without_place.is_empty() {
             return Err(self.no_place(without_place));
         }
+        self.check_targets(places.iter().map(|(module, weight, _)| (*module, *weight)))?;
 
         if let Some((_, module, _)) =
             tokens.iter().find(|(at, ..)| at.is_some() && places.iter().any(|place| place.1 == *at))
@@ -221,6 +222,25 @@ impl Merging {
             let note =
                 format!("adapter `{name}`: a tokenizer or chat template of its own is left aside: {own}");
             self.checkpoint.notes.push(note);
+        }
+        Ok(())
+    }
+
+    /// Checks that each tensor of the base model has one pair at most.
+    fn check_targets<'a>(
+        &self,
+        places: impl Iterator<Item = (&'a Module<'a>, Option<usize>)>,
+    ) -> Result<(), MergeError> {
+        let mut pairs: HashMap<usize, &Tensor> = HashMap::new();
+        for (module, at) in places {
+            let (Some(at), Some(half)) = (at, module.a) else { continue };
+            if let Some(first) = pairs.insert(at, half) {
+                return Err(MergeError::SameTarget {
+                    first: first.name.clone(),
+                    second: half.name.clone(),
+                    target: self.tensors[at].name.clone(),
+                });
+            }
         }
         Ok(())
     }

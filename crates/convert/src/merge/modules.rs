@@ -12,7 +12,7 @@ use source::{Dtype, Tensor};
 use super::MergeError;
 
 /// What stands before the base model's own names.
-const PREFIX: &str = "base_model.model.";
+pub(super) const PREFIX: &str = "base_model.model.";
 
 /// What an adapter has for one module.
 #[derive(Debug, Default)]
