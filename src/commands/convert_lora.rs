@@ -82,7 +82,8 @@ fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<Folder, Failure> {
             "" => format!("{}, expected its base model", adapter.format),
             named => format!("{}, expected its base model `{named}`", adapter.format),
         };
-        let fuse = adapter.format.contains("MLX").then_some("`mlx_lm.fuse` merges the two");
+        let is_mlx = adapter.format == source::MLX_ADAPTER;
+        let fuse = is_mlx.then_some("`mlx_lm.fuse` merges the two");
         let hint = "give the base model's folder with --base; config.json is enough";
         return Err(Failure::at(base.path(), message).hint([hint]).hint(fuse));
     }

@@ -13,6 +13,9 @@ const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
 const PICKLE: &str = "adapter_model.bin";
 
+/// [`Checkpoint::format`] of an adapter of mlx-lm.
+pub const MLX_ADAPTER: &str = "an MLX LoRA adapter";
+
 /// Whether the folder holds an adapter.
 pub fn is_adapter(dir: &Path) -> bool {
     dir.join(CONFIG).is_file()
@@ -54,7 +57,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     notes.extend(more);
     Ok(Checkpoint {
         folder_name: folder.name(),
-        format: if is_mlx { "an MLX LoRA adapter" } else { "a LoRA adapter" },
+        format: if is_mlx { MLX_ADAPTER } else { "a LoRA adapter" },
         config,
         generation_config: None,
         files: Vec::new(),
