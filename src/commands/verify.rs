@@ -255,7 +255,21 @@ fn architecture(model: &Model) -> Check {
         }
         Err(error) => check.push(Finding::error(code_of(&error), error)),
     }
+    let found = not_loaded(model, &check.findings);
+    check.findings.extend(found);
     check
+}
+
+/// Reasons why llama.cpp does not load the file, without those that were found already.
+fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
+    let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
+    let refusals = arch::loader::refusals(model.metadata(), tensors).unwrap_or_default();
+    let is_known = |subject: &str| known.iter().any(|finding| finding.message.contains(&format!("`{subject}`")));
+    let is_new = |refusal: &&arch::loader::Refusal| !refusal.subject().is_some_and(is_known);
+    let finding = |refusal: &arch::loader::Refusal| {
+        Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
+    };
+    refusals.iter().filter(is_new).map(finding).collect()
 }
 
 /// Feed-forward parts of another width than the keys say, which the graph takes from the tensors themselves and llama.cpp does not.

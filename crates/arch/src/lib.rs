@@ -35,6 +35,7 @@ mod kept;
 mod keys;
 mod layout;
 mod legacy;
+pub mod loader;
 mod models;
 mod naming;
 mod nearest;

@@ -1,0 +1,35 @@
+//! Files that llama.cpp does not load: keys and tensors that its loader asks for, compared with those of a file.
+//!
+//! `table.txt` holds the facts by architecture. `scripts/loader-tables` extracts them from the loading functions of the
+//! reference. A section starts with the names that share it, `[*]` with what all architectures have in common:
+//!
+//! ```text
+//! need KEY ... [when CONDITION]    keys that must be there; those that begin with a dot follow the architecture's name
+//! read KEY ...                     keys that may be there
+//! type KEY TYPES [LENGTH]          value types, and the length of a list that may stand in place of one value
+//! set FIELD = FORMULA              a size or switch; `@` is the layer at which it is read
+//! refuse [LOOPS] CONDITION         values that are refused
+//! @ [LOOPS] [when CONDITION]       head of the tensors that follow
+//! NAME [SIZES] FLAGS               a tensor: o optional, d shared with another use, s skipped, r any shape of the size,
+//!                                  `=` before an expression of flags, `?` if it cannot be told
+//! ```
+//!
+//! Conditions and sizes that the script could not follow are `?`. Whatever depends on them is never reported.
+//!
+//! Source: `load_hparams`, `load_arch_hparams` and `load_arch_tensors` of the model classes (src/llama-model.cpp, src/models),
+//! `create_tensor` and `done_getting_tensors` (src/llama-model-loader.cpp).
+
+mod check;
+mod expression;
+mod table;
+
+pub use check::{Refusal, refusals};
+
+/// The tensor may be missing.
+const OPTIONAL: i64 = 1;
+/// Another use of a tensor that is created elsewhere; not counted.
+const DUPLICATE: i64 = 2;
+/// Counted and not loaded.
+const SKIP: i64 = 4;
+/// Only the number of elements must agree.
+const RESHAPE: i64 = 16;
