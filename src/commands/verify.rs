@@ -264,7 +264,8 @@ fn architecture(model: &Model) -> Check {
 fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
     let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
     let refusals = arch::loader::refusals(model.metadata(), tensors).unwrap_or_default();
-    let is_known = |subject: &str| known.iter().any(|finding| finding.message.contains(&format!("`{subject}`")));
+    let is_known =
+        |subject: &str| known.iter().any(|finding| finding.message.contains(&format!("`{subject}`")));
     let is_new = |refusal: &&arch::loader::Refusal| !refusal.subject().is_some_and(is_known);
     let finding = |refusal: &arch::loader::Refusal| {
         Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))

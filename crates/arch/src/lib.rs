@@ -35,6 +35,7 @@ mod kept;
 mod keys;
 mod layout;
 mod legacy;
+mod loadable;
 pub mod loader;
 mod models;
 mod naming;

@@ -17,7 +17,7 @@ use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, Route, VocabContext};
-use crate::{ArchError, Input, Options, Prediction, SourceTensor, Target, pooling, unasked};
+use crate::{ArchError, Input, Options, Prediction, SourceTensor, Target, loadable, pooling, unasked};
 
 /// Resolves a checkpoint.
 ///
@@ -71,6 +71,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
         },
     )?;
     let unasked = unasked_keys(&resolved, input, options);
+    let is_tied = resolved.is_tied();
     let mut layout = Layout { unasked, ..resolved.layout };
     let mut vocab = vocab;
     let mask = resolved.arch.draft.and_then(|draft| (draft.mask)(&resolved.hparams));
@@ -89,7 +90,16 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     if resolved.arch.template_first {
         template_first(&mut layout);
     }
+    make_loadable(&mut layout, resolved.arch, is_tied, options);
     Ok(layout)
+}
+
+/// Changes what llama.cpp would refuse, in files of whole models.
+fn make_loadable(layout: &mut Layout, arch: &Arch, is_tied: bool, options: &Options) {
+    // A draft has tensors of its target, and a file of a prediction alone has no output.
+    if options.target.is_none() && !options.vocab_only && !layout.prediction_only {
+        loadable::make_loadable(layout, arch.embedding, is_tied);
+    }
 }
 
 /// What the config says and nobody asked for. Whoever names another architecture gives up what the config's own class
@@ -162,7 +172,10 @@ fn size_by_tokenizer(metadata: &Metadata, key: String, vocab: &mut Metadata) {
 ///
 /// As [`resolve`].
 pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
-    Resolved::new(input, options).map(|resolved| resolved.layout)
+    let resolved = Resolved::new(input, options)?;
+    let (is_tied, mut layout) = (resolved.is_tied(), resolved.layout);
+    make_loadable(&mut layout, resolved.arch, is_tied, options);
+    Ok(layout)
 }
 
 /// The architecture of a checkpoint, by the class that its config names and what else is known of it.
@@ -185,6 +198,12 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
+    /// True if the embedding serves as the output.
+    fn is_tied(&self) -> bool {
+        let is_stated = self.hparams.is_true("tie_word_embeddings");
+        is_stated || untied_output_is_absent(self.arch, self.class, &self.hparams, &self.layout.tensors)
+    }
+
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
         let mut class_note = None;
         let row = match &options.arch_as {

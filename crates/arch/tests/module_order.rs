@@ -15,7 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "projector"],
     &["models", "projectors"],
     &["registry"],
-    &["nearest", "needed"],
+    &["loadable", "nearest", "needed"],
     &["resolve"],
     &["adapter", "export", "legacy", "resolve_projector"],
 ];

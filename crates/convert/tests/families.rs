@@ -38,6 +38,9 @@ fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Resu
     Ok(())
 }
 
+/// Checkpoints with a tied embedding that llama.cpp needs as an output. The reference leaves it out.
+const TIED: &[&str] = &["qwen2moe-stacked"];
+
 #[test]
 fn tensors_have_the_bytes_of_the_reference() {
     let temporary = tempfile::tempdir().expect("a folder");
@@ -54,9 +57,15 @@ fn tensors_have_the_bytes_of_the_reference() {
                 continue;
             }
             let file = gguf::File::open(&path).expect("a GGUF file");
-            let listed = expected["tensors"].as_array().expect("a list");
+            let mut listed = expected["tensors"].as_array().expect("a list").clone();
+            if TIED.contains(&name.as_str()) {
+                let embedding = listed.iter().find(|tensor| tensor[0] == "token_embd.weight");
+                let mut output = embedding.expect("an embedding").clone();
+                output[0] = "output.weight".into();
+                listed.push(output);
+            }
             assert_eq!(file.tensors().len(), listed.len(), "{name}");
-            for (tensor, listed) in file.tensors().iter().zip(listed) {
+            for (tensor, listed) in file.tensors().iter().zip(&listed) {
                 n_tensors += 1;
                 let digest = testkit::sha256(file.data(tensor).expect("data"));
                 let ours = serde_json::json!([tensor.dtype.name(), digest]);

@@ -49,13 +49,28 @@ fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
     fs::write(folder.join("model.safetensors"), file).expect("space");
 }
 
+/// Gives a file of Phi-2 the feed-forward length of the reference, which is four times the embedding length whatever the config
+/// states. llama.cpp refuses that file.
+fn undo_width(bytes: &mut [u8]) {
+    let place = |key: &[u8]| {
+        let key_at = bytes.windows(key.len()).position(|window| window == key)?;
+        // Behind the key stands the type of its value.
+        Some(key_at + key.len() + 4)
+    };
+    let places = place(b"phi2.embedding_length").zip(place(b"phi2.feed_forward_length"));
+    let Some((embedding, width)) = places else { return };
+    let n_embd = u32::from_le_bytes(bytes[embedding..embedding + 4].try_into().expect("four bytes"));
+    bytes[width..width + 4].copy_from_slice(&(4 * n_embd).to_le_bytes());
+}
+
 /// Bytes and digest of the file that a recipe gives.
 fn convert_to(folder: &Path, golden: &Json, recipe: &str, path: &Path) -> Result<Json, convert::Error> {
     let pre = golden["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
     let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
     let conversion = Conversion::new(input).recipe(recipe)?;
     conversion.plan()?.check()?.write(path, &RunOptions::default())?;
-    let bytes = fs::read(path).expect("the file");
+    let mut bytes = fs::read(path).expect("the file");
+    undo_width(&mut bytes);
     Ok(json!([bytes.len(), testkit::sha256(&bytes)]))
 }
 

@@ -16,6 +16,7 @@ use crate::{
         call::Call,
         input_kind::{self, Wanted},
         layout_notes::Notes,
+        loader_report,
         plan_file::{self, PlanFile, Wanted as OfPlan},
         plan_report::{Origin, Report},
         plan_run::Planned,
@@ -160,12 +161,14 @@ pub fn run_with<I: Input>(
     let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
     let n_tensors = first_of_them.unwrap_or(tensors.len());
     let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, ui)?;
+    let not_loaded = loader_report::not_loaded(&of_models);
+    not_loaded.iter().for_each(|text| ui.warning(text));
     let origin = Origin {
         input: open.path,
         format: open.format,
         architecture: &open.architecture,
         dropped: &open.dropped,
-        notes: [open.notes.all(), coverage].concat(),
+        notes: [open.notes.all(), coverage, not_loaded.into_iter().collect()].concat(),
         stored_as: &open.stored_as,
         repacked: &open.repacked,
     };

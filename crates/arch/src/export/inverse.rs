@@ -21,7 +21,7 @@ use crate::config::classes::{ConfigClass, FieldDefault};
 use crate::layout::{Data, Layout};
 use crate::resolve::{Resolved, context};
 use crate::tensors::rules::{self, NumberRule};
-use crate::{ArchError, Input, Options, SourceTensor, TensorValues, pooling, registry};
+use crate::{ArchError, Input, Options, SourceTensor, TensorValues, loadable, pooling, registry};
 
 /// The checkpoint of a file.
 ///
@@ -144,8 +144,14 @@ pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Resul
         }
         error => ExportError::Conversion(error),
     })?;
-    let metadata = resolved.layout.metadata.clone();
-    Ok(Converted { config: given.config, metadata, layout: resolved.layout, sources: given.tensors })
+    let mut layout = resolved.layout;
+    // A conversion states the width of the matrices if llama.cpp would refuse the one that the keys say.
+    let width = format!("{}.feed_forward_length", arch.written());
+    if file.input.metadata.get(&width) != layout.metadata.get(&width) {
+        loadable::state_width(&mut layout);
+    }
+    let metadata = layout.metadata.clone();
+    Ok(Converted { config: given.config, metadata, layout, sources: given.tensors })
 }
 
 /// The number of a checkpoint's tensor that is a key of the file, if it is one.

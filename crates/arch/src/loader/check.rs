@@ -83,9 +83,9 @@ impl Refusal {
             Refusal::MissingTensor { name, .. }
             | Refusal::TensorShape { name, .. }
             | Refusal::ExtraTensor { name, .. } => Some(name),
-            Refusal::MissingKey { key }
-            | Refusal::KeyType { key, .. }
-            | Refusal::KeyLength { key, .. } => Some(key),
+            Refusal::MissingKey { key } | Refusal::KeyType { key, .. } | Refusal::KeyLength { key, .. } => {
+                Some(key)
+            }
             Refusal::KeyValues { .. } => None,
         }
     }
@@ -130,7 +130,7 @@ impl fmt::Display for Refusal {
                 *n_more
             }
             Refusal::ExtraTensor { name, n_more } => {
-                write!(f, "unknown tensor `{name}`")?;
+                write!(f, "extra tensor `{name}`")?;
                 *n_more
             }
         };
@@ -152,7 +152,8 @@ pub fn refusals<'a>(
     let own = section(architecture)?;
     let common = section("*")?;
     let tensors: HashMap<&str, Shape> = tensors.into_iter().collect();
-    let fields = common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
+    let fields =
+        common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
     let facts = Facts { metadata, architecture, tensors: &tensors, fields };
     let mut found = keys(&facts, &common, &own);
     // Sizes are made of keys: a wrong key would make every shape wrong with it.
@@ -167,9 +168,9 @@ pub fn refusals<'a>(
 fn keys(facts: &Facts<'_>, common: &Section, own: &Section) -> Vec<Refusal> {
     let mut found = Vec::new();
     for (key, condition) in common.needs.iter().chain(&own.needs) {
-        let is_needed = condition.as_ref().is_none_or(|condition| {
-            facts.is_true(condition, Layers::default()) == Some(true)
-        });
+        let is_needed = condition
+            .as_ref()
+            .is_none_or(|condition| facts.is_true(condition, Layers::default()) == Some(true));
         if is_needed && !facts.metadata.contains(&facts.key(key)) {
             found.push(Refusal::MissingKey { key: facts.key(key) });
         }
@@ -199,13 +200,22 @@ fn keys(facts: &Facts<'_>, common: &Section, own: &Section) -> Vec<Refusal> {
     found
 }
 
-fn wrong_type(facts: &Facts<'_>, key: String, value: &Value, kinds: &str, length: Option<&Expr<'_>>) -> Option<Refusal> {
+fn wrong_type(
+    facts: &Facts<'_>,
+    key: String,
+    value: &Value,
+    kinds: &str,
+    length: Option<&Expr<'_>>,
+) -> Option<Refusal> {
     let expected = || kinds.replace('/', " or ");
     let type_name = |id| gguf::type_name(id).unwrap_or("an unknown type").to_owned();
     let Some(list) = value.as_array() else {
         let found = type_name(value.type_id());
-        return (!kinds.split('/').any(|kind| kind == found))
-            .then(|| Refusal::KeyType { key, expected: expected(), found });
+        return (!kinds.split('/').any(|kind| kind == found)).then(|| Refusal::KeyType {
+            key,
+            expected: expected(),
+            found,
+        });
     };
     let Some(length) = length else {
         // A key that is one value for some architectures and a list for others is not judged.
@@ -275,7 +285,8 @@ struct Created {
 impl Created {
     fn group(&mut self, facts: &Facts<'_>, group: &Group) {
         let is_known = each_layer(facts, &group.loops, Layers::default(), &mut |layers| {
-            let is_met = group.condition.as_ref().map_or(Some(true), |condition| facts.is_true(condition, layers));
+            let is_met =
+                group.condition.as_ref().map_or(Some(true), |condition| facts.is_true(condition, layers));
             if is_met != Some(false) {
                 group.tensors.iter().for_each(|row| self.row(facts, row, layers, is_met.is_some()));
             }
@@ -351,9 +362,13 @@ impl Created {
         let expected: Option<Vec<u64>> = sizes.iter().map(|size| u64::try_from((*size)?).ok()).collect();
         if let Some(expected) = expected.filter(|_| flags.is_some()) {
             let is_right = match flags.is_some_and(|flags| flags & RESHAPE != 0) {
-                true => expected.iter().try_fold(1u64, |product, size| product.checked_mul(*size))
-                    == Some(found.n_elems()),
-                false => (0..tensor::MAX_DIMS).all(|dim| found.dim(dim) == expected.get(dim).copied().unwrap_or(1)),
+                true => {
+                    expected.iter().try_fold(1u64, |product, size| product.checked_mul(*size))
+                        == Some(found.n_elems())
+                }
+                false => {
+                    (0..tensor::MAX_DIMS).all(|dim| found.dim(dim) == expected.get(dim).copied().unwrap_or(1))
+                }
             };
             if !is_right {
                 self.wrong.insert(name.clone(), expected);
@@ -374,7 +389,8 @@ impl Created {
         }
         for names in by_layer(self.wrong.keys()) {
             let [name, more @ ..] = names.as_slice() else { continue };
-            let (Some(expected), Some(shape)) = (self.wrong.get(*name), facts.tensors.get(name.as_str())) else {
+            let (Some(expected), Some(shape)) = (self.wrong.get(*name), facts.tensors.get(name.as_str()))
+            else {
                 continue;
             };
             let (name, expected) = ((*name).clone(), expected.clone());
@@ -400,9 +416,25 @@ impl Created {
     /// `load_arch_tensors` in `load_tensors`.
     fn is_scale(&self, name: &str) -> bool {
         const MATRICES: [&str; 19] = [
-            "attn_q", "attn_k", "attn_v", "attn_output", "attn_qkv", "attn_gate", "ffn_gate", "ffn_down", "ffn_up",
-            "ffn_gate_shexp", "ffn_down_shexp", "ffn_up_shexp", "ffn_gate_exps", "ffn_down_exps", "ffn_up_exps", "ssm_in",
-            "ssm_out", "ssm_alpha", "ssm_beta",
+            "attn_q",
+            "attn_k",
+            "attn_v",
+            "attn_output",
+            "attn_qkv",
+            "attn_gate",
+            "ffn_gate",
+            "ffn_down",
+            "ffn_up",
+            "ffn_gate_shexp",
+            "ffn_down_shexp",
+            "ffn_up_shexp",
+            "ffn_gate_exps",
+            "ffn_down_exps",
+            "ffn_up_exps",
+            "ssm_in",
+            "ssm_out",
+            "ssm_alpha",
+            "ssm_beta",
         ];
         let Some(matrix) = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale")) else {
             return false;

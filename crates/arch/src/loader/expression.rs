@@ -65,7 +65,9 @@ impl<'t> Expr<'t> {
             }
             Expr::AboutKey(_, key) => found.push(key),
             Expr::Field(_, index) => index.iter().for_each(|part| part.keys(found)),
-            Expr::Tensor(_, parts, _) | Expr::Apply(_, parts) => parts.iter().for_each(|part| part.keys(found)),
+            Expr::Tensor(_, parts, _) | Expr::Apply(_, parts) => {
+                parts.iter().for_each(|part| part.keys(found))
+            }
             Expr::Most(part) => part.keys(found),
             Expr::If(condition, then, other) => {
                 [condition, then, other].iter().for_each(|part| part.keys(found));
@@ -96,7 +98,7 @@ impl<'t> Expr<'t> {
 
 /// Operators by rank, loosest first.
 const RANKS: [&[&str]; 7] =
-    [&["||"], &["&&"], &["|"], &["=="  , "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+    [&["||"], &["&&"], &["|"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
 
 struct Parser<'t> {
     text: &'t str,
@@ -342,7 +344,10 @@ impl<'a> Facts<'a> {
             Expr::Most(part) => {
                 let n_layers = self.int(&Expr::Field("n_layer_all", None), layers)?.clamp(0, 1024);
                 let each = |at| self.int(part, Layers { at, ..layers });
-                (0..n_layers).map(each).try_fold(0, |most, value| Some(i64::max(most, value?))).map(Scalar::Int)
+                (0..n_layers)
+                    .map(each)
+                    .try_fold(0, |most, value| Some(i64::max(most, value?)))
+                    .map(Scalar::Int)
             }
             Expr::If(condition, then, other) => {
                 of(if of(condition)? != Scalar::Int(0) { then } else { other })
@@ -369,7 +374,9 @@ impl<'a> Facts<'a> {
             ("&&" | "||", [left, right]) => {
                 let decides = operator == "||";
                 match (truth(left), truth(right)) {
-                    (Some(value), _) | (_, Some(value)) if value == decides => Some(Scalar::Int(decides.into())),
+                    (Some(value), _) | (_, Some(value)) if value == decides => {
+                        Some(Scalar::Int(decides.into()))
+                    }
                     (Some(_), Some(_)) => Some(Scalar::Int((!decides).into())),
                     _ => None,
                 }

@@ -121,7 +121,9 @@ fn conditional(text: &'static str) -> Option<(&'static str, Option<Expr<'static>
 /// Loops at the start of a text, and the rest.
 fn loops(text: &'static str) -> Option<(Vec<Loop>, &'static str)> {
     let (mut loops, mut rest) = (Vec::new(), text);
-    while let Some((variable, range)) = rest.split_once(':').filter(|(head, _)| matches!(*head, "i" | "j" | "k")) {
+    while let Some((variable, range)) =
+        rest.split_once(':').filter(|(head, _)| matches!(*head, "i" | "j" | "k"))
+    {
         let (range, after) = range.split_once(' ').unwrap_or((range, ""));
         let (from, to) = range.split_once("..")?;
         let variable = (variable.as_bytes()[0] - b'i') as usize;

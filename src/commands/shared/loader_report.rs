@@ -1,0 +1,36 @@
+//! Files that llama.cpp will not load, in the words of a warning.
+
+use std::path::PathBuf;
+
+use arch::loader::{Refusal, refusals};
+use convert::PlannedFile;
+use gguf::{Header, Value};
+
+/// Reasons that a warning lists.
+const MAX_LISTED: usize = 3;
+
+/// A warning about planned files that llama.cpp will not load. All outputs of a run have the same keys and tensors, so the first
+/// one stands for them.
+pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
+    let (_, first) = files.first()?;
+    // The first shard has all keys.
+    let header = Header::parse(first.plan.header_bytes()).ok()?;
+    let kind = header.get("general.type").and_then(Value::as_str);
+    let of_first = files.iter().filter(|(_, file)| file.recipe.name == first.recipe.name);
+    let tensors = of_first.flat_map(|(_, file)| file.plan.tensors());
+    let shapes: Vec<_> = tensors.map(|tensor| (tensor.name.as_str(), tensor.shape)).collect();
+    if shapes.is_empty() || kind.is_some_and(|kind| kind != "model") {
+        return None;
+    }
+    let found = refusals(header.metadata(), shapes)?;
+    (!found.is_empty()).then(|| format!("llama.cpp will not load this file: {}", listed(&found)))
+}
+
+/// The first reasons, and the number of the others.
+pub fn listed(refusals: &[Refusal]) -> String {
+    let shown: Vec<String> = refusals.iter().take(MAX_LISTED).map(Refusal::to_string).collect();
+    match refusals.len() - shown.len() {
+        0 => shown.join("; "),
+        n => format!("{}; {n} more, see `gguf-inspect verify`", shown.join("; ")),
+    }
+}
