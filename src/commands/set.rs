@@ -1,6 +1,9 @@
 //! `gguf-inspect set FILE KEY=TYPE:VALUE...`: sets metadata.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use gguf::{Metadata, Value};
@@ -37,7 +40,9 @@ Examples:
   gguf-inspect set model.gguf --from metadata.json -o other.gguf
 
 Types are u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, str, and arr[TYPE] with a JSON list. A key that is there
-keeps its type, so that TYPE: may be left out, and its place; a new one comes last. @FILE is the content of a file.
+keeps its type, so that TYPE: may be left out, and its place; a new one comes last. TYPE: may also be left out for new keys
+that the specification or llama.cpp knows. @FILE is the content of a file.
+Whatever `gguf-inspect verify` would report about the new values is printed as a warning.
 --from takes what `gguf-inspect export-metadata` writes, or some keys of it.
 
 A file is changed in place where its header keeps its length, which the room of --header-slack makes possible; else it is
@@ -72,7 +77,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     edit(&args.edit, ui, |metadata| {
         let pre_before = metadata.get(PRE).cloned();
         if let Some(path) = &args.from {
-            let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+            let text = file_text(path)?;
             let json = serde_json::from_slice(&text).map_err(|error| Failure::at(path, error))?;
             metadata.extend(of_json(&json).map_err(|problem| Failure::at(path, problem))?);
         }
@@ -91,8 +96,29 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     })
 }
 
-fn file_text(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| Failure::cannot_open(path, error))
+/// The content of a text file, without the byte order mark that some editors put before it.
+fn file_text(path: &Path) -> Result<Vec<u8>, Failure> {
+    let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+        return Err(Failure::at(path, "expected UTF-8, found UTF-16").hint(["save the file as UTF-8"]));
+    }
+    Ok(text.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(text))
+}
+
+/// The type of a new key: that of the specification, or the one that llama.cpp reads.
+fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
+    let architecture = metadata.get("general.architecture").and_then(Value::as_str);
+    gguf::specified_type(key).or_else(|| arch::loader::key_type(architecture?, key))
+}
+
+/// How to write the value of a new key.
+fn example(key: &str, value: &str, kind: Option<&str>) -> String {
+    let item = kind.and_then(|kind| kind.strip_prefix("arr[")?.strip_suffix(']'));
+    match item {
+        Some("str") => format!("{key}='arr[str]:[{}]'", serde_json::Value::from(value)),
+        Some(item) => format!("{key}='arr[{item}]:[1, 2]'"),
+        None => format!("{key}={}:VALUE", kind.unwrap_or("str")),
+    }
 }
 
 /// `KEY=TYPE:VALUE`, or `KEY=VALUE` for a key that is there.
@@ -106,9 +132,19 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
     let (kind, value) = match (stated, metadata.get(key)) {
         (Some((kind, value)), _) => (kind.to_owned(), value),
         (None, Some(old)) => (type_of(old), typed),
-        (None, None) => {
-            return Err(wrong(format!("`{key}` is a new key: state its type, as in {key}=str:VALUE")));
-        }
+        // A type that is known need not be stated, unless a list is wanted and the value is not one.
+        (None, None) => match known_type(key, metadata) {
+            Some(kind) if !kind.starts_with("arr[") || typed.starts_with(['[', '@']) => {
+                (kind.to_owned(), typed)
+            }
+            Some(kind) => {
+                return Err(wrong(format!("`{key}` is a list: write {}", example(key, typed, Some(kind)))));
+            }
+            None => {
+                let example = example(key, typed, None);
+                return Err(wrong(format!("`{key}` is a new key: state its type, as in {example}")));
+            }
+        },
     };
     let content = match value.strip_prefix('@') {
         Some(path) => Some(file_text(path.as_ref())?),

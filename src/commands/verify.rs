@@ -2,10 +2,12 @@
 
 mod against;
 mod blocks;
+mod metadata;
 mod prompts;
 mod report;
 
 use std::{
+    collections::HashSet,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
@@ -143,6 +145,19 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     report.verdict()
 }
 
+/// Warnings about metadata that a change makes: what a verification of the changed file would report and did not before.
+///
+/// # Errors
+/// A chat template that takes too much memory or time.
+pub(in crate::commands) fn warnings_of_change(
+    old: &Metadata,
+    new: &Metadata,
+    tensors: &[TensorFacts<'_>],
+) -> Result<Vec<String>, Failure> {
+    let found = metadata::caused(old, new, tensors)?;
+    Ok(found.into_iter().map(|finding| finding.message).collect())
+}
+
 /// Makes all checks of a file by itself.
 ///
 /// # Errors
@@ -189,6 +204,7 @@ fn structure(model: &Model) -> Check {
             message: named(finding),
         }));
     }
+    check.findings.extend(metadata::key_types(model.metadata()));
     let n_bytes: u64 = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
     let (n_tensors, n_keys) = (model.tensors().count(), model.metadata().len());
     let files = match model.shards().len() {
@@ -264,8 +280,10 @@ fn architecture(model: &Model) -> Check {
 fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
     let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
     let refusals = arch::loader::refusals(model.metadata(), tensors).unwrap_or_default();
-    let is_known =
-        |subject: &str| known.iter().any(|finding| finding.message.contains(&format!("`{subject}`")));
+    // The first name in a message is its subject.
+    let subjects: HashSet<&str> =
+        known.iter().filter_map(|finding| finding.message.split('`').nth(1)).collect();
+    let is_known = |subject: &str| subjects.contains(subject);
     let is_new = |refusal: &&arch::loader::Refusal| !refusal.subject().is_some_and(is_known);
     let finding = |refusal: &arch::loader::Refusal| {
         Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
@@ -307,24 +325,13 @@ fn code_of(error: &eval::Error) -> &'static str {
 
 fn tokenizer(model: &Model) -> Check {
     let mut check = Check::new("tokenizer");
-    let Some(problems) = eval::tokenize::check(model.metadata()) else {
-        return check.skipped("the file has no tokenizer");
-    };
-    check.findings.extend(problems.iter().map(|problem| match problem.is_minor() {
-        true => Finding::warning(problem.code(), problem),
-        false => Finding::error(problem.code(), problem),
-    }));
     let metadata = model.metadata();
-    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
-    // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
-    if let Some((_, embedding)) = model.tensor("token_embd.weight")
-        && tokens > 0
-        && embedding.shape.dim(1) != tokens as u64
-    {
-        let rows = embedding.shape.dim(1);
-        let message = format!("`token_embd.weight` has {rows} rows for {tokens} tokens");
-        check.push(Finding::error("tokenizer_length", message));
+    if eval::tokenize::check(metadata).is_none() {
+        return check.skipped("the file has no tokenizer");
     }
+    let embedding = model.tensor("token_embd.weight").map(|(_, info)| info.shape);
+    check.findings.extend(tokenizer_findings(metadata, embedding));
+    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
     check.summary = format!("{}, {tokens} tokens", text("tokenizer.ggml.model"));
     if metadata.contains("tokenizer.ggml.pre") {
@@ -333,15 +340,38 @@ fn tokenizer(model: &Model) -> Check {
     check
 }
 
+/// Findings about the tokenizer of a file with an embedding of this shape.
+fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> Vec<Finding> {
+    let Some(problems) = eval::tokenize::check(metadata) else { return Vec::new() };
+    let finding = |problem: &eval::tokenize::Problem| match problem.is_minor() {
+        true => Finding::warning(problem.code(), problem),
+        false => Finding::error(problem.code(), problem),
+    };
+    let mut found: Vec<Finding> = problems.iter().map(finding).collect();
+    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
+    // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
+    if let Some(rows) =
+        embedding.map(|shape| shape.dim(1)).filter(|rows| tokens > 0 && *rows != tokens as u64)
+    {
+        let message = format!("`token_embd.weight` has {rows} rows for {tokens} tokens");
+        found.push(Finding::error("tokenizer_length", message));
+    }
+    found
+}
+
 fn file_type(model: &Model) -> Check {
-    let mut check = Check::new("file type");
     let facts = |(_, info): (&File, &'_ gguf::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
     let tensors: Vec<_> = model.tensors().map(facts).collect();
     let tensors: Vec<TensorFacts<'_>> = tensors
         .iter()
         .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })
         .collect();
-    match stated_type(model.metadata(), &tensors) {
+    file_type_of(model.metadata(), &tensors)
+}
+
+fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
+    let mut check = Check::new("file type");
+    match stated_type(metadata, tensors) {
         StatedType::Agrees { name } => check.summary = name.to_owned(),
         StatedType::Absent => return check.skipped("`general.file_type` is absent"),
         StatedType::NoMatrices => return check.skipped("there are no matrices"),

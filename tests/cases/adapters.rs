@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 use crate::common::{Output, Sandbox, copy_folder, succeed};
 
 /// Tensors of a safetensors file: type, shape and bytes by name.
-type Tensors = BTreeMap<String, (String, Vec<u64>, Vec<u8>)>;
+pub type Tensors = BTreeMap<String, (String, Vec<u64>, Vec<u8>)>;
 
 const WEIGHTS: &str = "adapter/adapter_model.safetensors";
 const CONFIG: &str = "adapter/adapter_config.json";
 const QUERY: &str = "base_model.model.model.layers.0.self_attn.q_proj";
 const VALUE: &str = "base_model.model.model.layers.0.self_attn.v_proj";
 
-fn read_tensors(sandbox: &Sandbox, file: &str) -> Tensors {
+pub fn read_tensors(sandbox: &Sandbox, file: &str) -> Tensors {
     let bytes = fs::read(sandbox.path(file)).unwrap();
     let (length, rest) = bytes.split_at(8);
     let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
@@ -29,7 +29,7 @@ fn read_tensors(sandbox: &Sandbox, file: &str) -> Tensors {
     tensors.map(read).collect()
 }
 
-fn write_tensors(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
+pub fn write_tensors(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, (dtype, shape, bytes)) in tensors {
         let offsets = [data.len(), data.len() + bytes.len()];
@@ -43,7 +43,7 @@ fn write_tensors(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
 }
 
 /// A tensor of f32 with random values of `seed`.
-fn floats(seed: u64, shape: &[u64]) -> (String, Vec<u64>, Vec<u8>) {
+pub fn floats(seed: u64, shape: &[u64]) -> (String, Vec<u64>, Vec<u8>) {
     let n_elems = shape.iter().product::<u64>();
     let bytes = (0..n_elems).flat_map(|at| testkit::normal(seed, at).to_le_bytes()).collect();
     ("F32".to_owned(), shape.to_vec(), bytes)

@@ -5,5 +5,7 @@
 mod common;
 
 mod adapters;
+mod loading;
 mod names;
 mod prompts;
+mod setting;

@@ -25,6 +25,7 @@ mod output;
 mod part_number;
 mod plan;
 mod read;
+mod specified;
 mod split;
 mod strings;
 mod value;
@@ -49,6 +50,7 @@ pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
 };
+pub use specified::{is_of_type, specified_type};
 pub use split::{
     Model, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_file_name, shard_file_name,
 };

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
+use convert::recipes::TensorFacts;
 use gguf::{Edit, Metadata, SLACK_KEY, Slack};
 use serde_json::{Value as Json, json};
 
@@ -16,7 +17,7 @@ use super::{
     write::output_parser,
 };
 use crate::{
-    commands::show,
+    commands::{show, verify},
     failure::Failure,
     ui::{Ui, human_bytes, printable},
 };
@@ -63,6 +64,14 @@ pub fn edit(
     let old = file.metadata().clone();
     let mut new = old.clone();
     change(&mut new)?;
+    check_alignment(path, file.alignment(), &new)?;
+    let facts = file.tensors().iter();
+    let facts: Vec<TensorFacts<'_>> =
+        facts.map(|info| TensorFacts { name: &info.name, shape: info.shape, dtype: info.dtype }).collect();
+    for text in verify::warnings_of_change(&old, &new, &facts)? {
+        ui.warning(&printable(&text));
+    }
+    drop(facts);
     let slack = args.header_slack.map_or(Slack::Use, Slack::Set);
     let edit = Edit::new(&file, new, slack).map_err(failed)?;
     if let Some(output) = &args.output {
@@ -94,6 +103,23 @@ pub fn edit(
     }
     ui.status(&report.summary(args.output.as_deref()));
     Ok(())
+}
+
+/// Fails for a new alignment, by which all tensors would have to move.
+fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Failure> {
+    let wanted = match new.get(gguf::ALIGNMENT_KEY) {
+        Some(gguf::Value::U32(wanted)) => *wanted,
+        Some(_) => return Ok(()),
+        None => gguf::DEFAULT_ALIGNMENT,
+    };
+    if wanted == alignment {
+        return Ok(());
+    }
+    let (file, key) = (path.display(), gguf::ALIGNMENT_KEY);
+    Err(Failure::at(path, format_args!("`{key}` cannot change in place: expected {alignment}, found {wanted}"))
+        .hint([format!(
+            "`gguf-quantize {file} OUT copy --override-kv {key}=int:{wanted}` writes a file with another alignment"
+        )]))
 }
 
 /// What changed.

@@ -175,6 +175,12 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
                 continue;
             }
             Some(found) => format!("`{key}` is {}, the source makes {}", short(found), short(expected)),
+            // Older converters left out what llama.cpp takes for granted.
+            None if arch::loader::is_default(file, key, expected) => {
+                let message = format!("`{key}` is missing; its default is the source's {}", short(expected));
+                check.push(Finding::note("default_key", message));
+                continue;
+            }
             None => format!("`{key}` is missing; the source makes {}", short(expected)),
         };
         let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");

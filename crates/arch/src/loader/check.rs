@@ -17,6 +17,10 @@ use super::{
 /// Layers beyond which nothing is compared; llama.cpp has 512 at most.
 const MAX_LAYERS: i64 = 1024;
 
+/// Rounds of all loops together after which nothing more is compared. A file with 512 layers takes about 20 000; nested loops
+/// over counts that a file states could take any number.
+const MAX_ROUNDS: u32 = 1 << 17;
+
 /// A reason why llama.cpp does not load a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -154,18 +158,50 @@ pub fn refusals<'a>(
     let tensors: HashMap<&str, Shape> = tensors.into_iter().collect();
     let fields =
         common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
-    let facts = Facts { metadata, architecture, tensors: &tensors, fields };
-    let mut found = keys(&facts, &common, &own);
+    let facts = Facts::new(metadata, architecture, &tensors, fields);
+    let mut rounds = MAX_ROUNDS;
+    let mut found = keys(&facts, &common, &own, &mut rounds);
     // Sizes are made of keys: a wrong key would make every shape wrong with it.
     if found.is_empty() {
         let mut created = Created::default();
-        own.groups.iter().for_each(|group| created.group(&facts, group));
+        own.groups.iter().for_each(|group| created.group(&facts, group, &mut rounds));
         found = created.refusals(&facts);
     }
     Some(found)
 }
 
-fn keys(facts: &Facts<'_>, common: &Section, own: &Section) -> Vec<Refusal> {
+/// The name of the type in which llama.cpp reads a key of an architecture (`u32`); `None` for keys that it does not read.
+pub fn key_type(architecture: &str, key: &str) -> Option<&'static str> {
+    let (common, own) = (section("*")?, section(architecture)?);
+    let short = key.strip_prefix(architecture).filter(|rest| rest.starts_with('.')).unwrap_or(key);
+    let is_read = |section: &Section| {
+        section.needs.iter().any(|(key, _)| *key == short) || section.reads.contains(&short)
+    };
+    let (_, kinds, _) = common.types.iter().find(|(key, ..)| *key == short)?;
+    let kind = kinds.split('/').next()?;
+    (is_read(&common) || is_read(&own)).then_some(kind)
+}
+
+/// True if llama.cpp reads a file without this key as one in which it has this value. A list has the value if each element has.
+pub fn is_default(metadata: &Metadata, key: &str, value: &Value) -> bool {
+    let architecture = metadata.get("general.architecture").and_then(Value::as_str);
+    let Some((architecture, common)) = architecture.zip(section("*")) else { return false };
+    let Some(own) = section(architecture) else { return false };
+    let tensors = HashMap::new();
+    let fields =
+        common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
+    let facts = Facts::new(metadata, architecture, &tensors, fields);
+    let mut defaults = own.defaults.iter().chain(&common.defaults);
+    let Some((_, default)) = defaults.find(|(name, _)| facts.key(name) == key) else { return false };
+    match value.as_array() {
+        None => facts.equals(default, Layers::default(), value, None),
+        Some(list) => (0..list.len()).all(|index| {
+            facts.equals(default, Layers { at: index as i64, ..Layers::default() }, value, Some(index))
+        }),
+    }
+}
+
+fn keys(facts: &Facts<'_>, common: &Section, own: &Section, rounds: &mut u32) -> Vec<Refusal> {
     let mut found = Vec::new();
     for (key, condition) in common.needs.iter().chain(&own.needs) {
         let is_needed = condition
@@ -189,7 +225,7 @@ fn keys(facts: &Facts<'_>, common: &Section, own: &Section) -> Vec<Refusal> {
     }
     for (loops, condition) in common.refusals.iter().chain(&own.refusals) {
         let mut is_met = false;
-        each_layer(facts, loops, Layers::default(), &mut |layers| {
+        each_layer(facts, loops, Layers::default(), rounds, &mut |layers| {
             is_met |= facts.is_true(condition, layers) == Some(true);
         });
         if is_met {
@@ -200,12 +236,12 @@ fn keys(facts: &Facts<'_>, common: &Section, own: &Section) -> Vec<Refusal> {
     found
 }
 
-fn wrong_type(
-    facts: &Facts<'_>,
+fn wrong_type<'a>(
+    facts: &Facts<'a>,
     key: String,
     value: &Value,
     kinds: &str,
-    length: Option<&Expr<'_>>,
+    length: Option<&Expr<'a>>,
 ) -> Option<Refusal> {
     let expected = || kinds.replace('/', " or ");
     let type_name = |id| gguf::type_name(id).unwrap_or("an unknown type").to_owned();
@@ -227,7 +263,7 @@ fn wrong_type(
 }
 
 /// Keys that a condition depends on, with their values.
-fn stated(facts: &Facts<'_>, condition: &Expr<'_>) -> Vec<String> {
+fn stated<'a>(facts: &Facts<'a>, condition: &Expr<'a>) -> Vec<String> {
     let (mut keys, mut fields, mut done) = (Vec::new(), Vec::new(), BTreeSet::new());
     condition.keys(&mut keys);
     condition.fields(&mut fields);
@@ -248,8 +284,14 @@ fn stated(facts: &Facts<'_>, condition: &Expr<'_>) -> Vec<String> {
     names.into_iter().filter_map(show).collect()
 }
 
-/// Runs `visit` for all values of the loop variables; false if a bound is unknown or out of range.
-fn each_layer<'a>(facts: &Facts<'a>, loops: &[Loop], layers: Layers, visit: &mut impl FnMut(Layers)) -> bool {
+/// Runs `visit` for all values of the loop variables; false if a bound is unknown or out of range, or no rounds are left.
+fn each_layer<'a>(
+    facts: &Facts<'a>,
+    loops: &[Loop],
+    layers: Layers,
+    rounds: &mut u32,
+    visit: &mut impl FnMut(Layers),
+) -> bool {
     let Some((first, rest)) = loops.split_first() else {
         visit(layers);
         return true;
@@ -262,9 +304,11 @@ fn each_layer<'a>(facts: &Facts<'a>, loops: &[Loop], layers: Layers, visit: &mut
     }
     let mut is_known = true;
     for value in from..to {
+        let Some(left) = rounds.checked_sub(1) else { return false };
+        *rounds = left;
         let mut layers = layers;
         layers.loops[first.variable] = value;
-        is_known &= each_layer(facts, rest, layers, visit);
+        is_known &= each_layer(facts, rest, layers, rounds, visit);
     }
     is_known
 }
@@ -283,8 +327,8 @@ struct Created {
 }
 
 impl Created {
-    fn group(&mut self, facts: &Facts<'_>, group: &Group) {
-        let is_known = each_layer(facts, &group.loops, Layers::default(), &mut |layers| {
+    fn group(&mut self, facts: &Facts<'_>, group: &Group, rounds: &mut u32) {
+        let is_known = each_layer(facts, &group.loops, Layers::default(), rounds, &mut |layers| {
             let is_met =
                 group.condition.as_ref().map_or(Some(true), |condition| facts.is_true(condition, layers));
             if is_met != Some(false) {

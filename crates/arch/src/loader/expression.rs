@@ -1,6 +1,6 @@
 //! Expressions of the loader's table: sizes, conditions and flags as functions of keys, tensors and layers.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 
 use gguf::{Array, Metadata, Value};
 use tensor::Shape;
@@ -260,9 +260,21 @@ pub struct Facts<'a> {
     pub tensors: &'a HashMap<&'a str, Shape>,
     /// Formulas of the fields.
     pub fields: HashMap<&'a str, Expr<'a>>,
+    /// Values of fields by layer. Formulas of fields have no loop variables.
+    known: RefCell<HashMap<(&'a str, i64), Option<Scalar<'a>>>>,
 }
 
 impl<'a> Facts<'a> {
+    /// Facts of a file.
+    pub fn new(
+        metadata: &'a Metadata,
+        architecture: &'a str,
+        tensors: &'a HashMap<&'a str, Shape>,
+        fields: HashMap<&'a str, Expr<'a>>,
+    ) -> Facts<'a> {
+        Facts { metadata, architecture, tensors, fields, known: RefCell::default() }
+    }
+
     /// The whole name of a key: those that begin with a dot follow the architecture.
     pub fn key(&self, key: &str) -> String {
         match key.starts_with('.') {
@@ -276,6 +288,19 @@ impl<'a> Facts<'a> {
         match self.value(expr, layers, 0)? {
             Scalar::Int(value) => Some(value),
             _ => None,
+        }
+    }
+
+    /// True if an expression has the value of a key, or of one element of it.
+    pub fn equals(&self, expr: &Expr<'a>, layers: Layers, value: &Value, index: Option<usize>) -> bool {
+        let (Some(own), Some(other)) = (self.value(expr, layers, 0), scalar(value, index)) else {
+            return false;
+        };
+        match (own, other) {
+            // Floats of a file are f32.
+            (Scalar::Real(a), Scalar::Real(b)) => a as f32 == b as f32,
+            (Scalar::Int(a), Scalar::Real(b)) => a as f32 == b as f32,
+            (a, b) => a == b,
         }
     }
 
@@ -313,7 +338,12 @@ impl<'a> Facts<'a> {
             Expr::Variable(name) => Some(Scalar::Int(layers.loops[place(name)])),
             Expr::Field(name, index) => {
                 let at = index.as_ref().map_or(Some(layers.at), |index| int(index))?;
-                self.value(self.fields.get(name)?, Layers { at, ..layers }, depth + 1)
+                if let Some(known) = self.known.borrow().get(&(*name, at)) {
+                    return known.clone();
+                }
+                let value = self.value(self.fields.get(name)?, Layers { at, ..layers }, depth + 1);
+                self.known.borrow_mut().insert((*name, at), value.clone());
+                value
             }
             Expr::Key(key, index, default) => {
                 let Some(value) = self.metadata.get(&self.key(key)) else {
@@ -486,7 +516,7 @@ mod tests {
             ("n_layer_all", Expr::parse("$.block_count")?),
             ("n_head", Expr::parse("$.heads[@]~0")?),
         ]);
-        let facts = Facts { metadata: &metadata, architecture: "llama", tensors: &tensors, fields };
+        let facts = Facts::new(&metadata, "llama", &tensors, fields);
         facts.int(&Expr::parse(text)?, Layers { loops: [1, 0, 0], at: 0 })
     }
 

@@ -7,6 +7,7 @@
 //! need KEY ... [when CONDITION]    keys that must be there; those that begin with a dot follow the architecture's name
 //! read KEY ...                     keys that may be there
 //! type KEY TYPES [LENGTH]          value types, and the length of a list that may stand in place of one value
+//! default KEY VALUE                value that stands for a key that is missing
 //! set FIELD = FORMULA              a size or switch; `@` is the layer at which it is read
 //! refuse [LOOPS] CONDITION         values that are refused
 //! @ [LOOPS] [when CONDITION]       head of the tensors that follow
@@ -23,7 +24,7 @@ mod check;
 mod expression;
 mod table;
 
-pub use check::{Refusal, refusals};
+pub use check::{Refusal, is_default, key_type, refusals};
 
 /// The tensor may be missing.
 const OPTIONAL: i64 = 1;

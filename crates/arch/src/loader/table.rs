@@ -18,6 +18,8 @@ pub struct Section {
     pub refusals: Vec<(Vec<Loop>, Expr<'static>)>,
     /// Value types of keys, and the length of a list that may stand in place of one value.
     pub types: Vec<(&'static str, &'static str, Option<Expr<'static>>)>,
+    /// Values that stand for keys that are missing.
+    pub defaults: Vec<(&'static str, Expr<'static>)>,
     /// Tensors, grouped by loops and condition.
     pub groups: Vec<Group>,
 }
@@ -83,6 +85,10 @@ fn read_line(section: &mut Section, line: &'static str) -> Option<()> {
         "set" => {
             let (name, formula) = rest.split_once(" = ")?;
             section.fields.push((name, Expr::parse(formula)?));
+        }
+        "default" => {
+            let (key, value) = rest.split_once(' ')?;
+            section.defaults.push((key, Expr::parse(value)?));
         }
         "refuse" => {
             let (loops, condition) = loops(rest)?;

@@ -1,0 +1,80 @@
+//! `gguf-inspect set` reports what `verify` would report.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, succeed, verify};
+
+fn with_model() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "bf16", "-q"]));
+    sandbox
+}
+
+fn set(sandbox: &Sandbox, value: &str) -> Output {
+    sandbox.inspect(&["set", "in.gguf", "-o", "out.gguf", "-f", value])
+}
+
+#[test]
+fn wrong_values_are_reported_with_the_text_of_verify() {
+    let sandbox = with_model();
+    for (value, warning) in [
+        ("tokenizer.chat_template=str:{% if x %}", "`tokenizer.chat_template` does not parse"),
+        ("tokenizer.ggml.eos_token_id=5000", "`tokenizer.ggml.eos_token_id` is 5000"),
+        ("general.tags=str:chat", "`general.tags` has type str, the specification says arr[str]"),
+        ("general.file_type=7", "`general.file_type` says Q8_0"),
+        ("llama.embedding_length=64", "`output_norm.weight` has shape"),
+        ("llama.block_count=3", "tensor `blk.2."),
+        ("llama.context_length=str:x", "`llama.context_length`"),
+    ] {
+        let ran = set(&sandbox, value);
+        assert_eq!(ran.code, Some(0), "{value}: {}", ran.stderr);
+        let is_reported =
+            ran.stderr.lines().any(|line| line.starts_with("warning: ") && line.contains(warning));
+        assert!(is_reported, "{value}: {}", ran.stderr);
+        let (_, _, report) = verify(&sandbox, &["out.gguf", "--strict"]);
+        assert!(report.contains(warning), "{value}: {report}");
+    }
+}
+
+#[test]
+fn right_values_are_set_without_a_word() {
+    let sandbox = with_model();
+    for value in
+        ["general.name=str:x", "llama.context_length=64", r#"general.tags=["chat"]"#, "general.license=mit"]
+    {
+        let ran = set(&sandbox, value);
+        assert_eq!(ran.code, Some(0), "{value}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("warning"), "{value}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn types_of_the_specification_are_suggested() {
+    let ran = set(&with_model(), "general.tags=chat");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains(r#"write general.tags='arr[str]:["chat"]'"#), "{}", ran.stderr);
+}
+
+#[test]
+fn alignment_names_the_command_that_changes_it() {
+    let sandbox = with_model();
+    let ran = set(&sandbox, "general.alignment=u32:64");
+    assert_eq!(ran.code, Some(1));
+    let wanted = "gguf-quantize in.gguf OUT copy --override-kv general.alignment=int:64";
+    assert!(ran.stderr.contains(wanted), "{}", ran.stderr);
+    let args: Vec<&str> =
+        wanted.split(' ').skip(1).map(|word| if word == "OUT" { "out.gguf" } else { word }).collect();
+    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+    assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(0));
+}
+
+#[test]
+fn byte_order_mark_of_a_template_is_dropped() {
+    let sandbox = with_model();
+    fs::write(sandbox.path("t.jinja"), "\u{feff}{{ messages[0].content }}").unwrap();
+    for args in [&["--chat-template", "t.jinja"][..], &["tokenizer.chat_template=str:@t.jinja"]] {
+        succeed(sandbox.inspect(&[&["set", "in.gguf"], args].concat()));
+        let shown = sandbox.inspect(&["export-metadata", "in.gguf"]).stdout;
+        assert!(shown.contains(r#""value": "{{ messages[0].content }}""#), "{shown}");
+    }
+}
