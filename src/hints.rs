@@ -66,6 +66,9 @@ pub fn arch(error: &ArchError) -> Option<String> {
 pub fn gguf(error: &gguf::Error) -> Option<String> {
     match error {
         gguf::Error::Exists { .. } => Some("use --force to replace it".to_owned()),
+        gguf::Error::OpenFiles { needed, .. } => {
+            Some(format!("raise the limit with `ulimit -n {needed}`, or split into fewer files"))
+        }
         gguf::Error::UnfinishedEdit { path, backup } => Some(format!(
             "`dd if={} of={} conv=notrunc` brings the old header back; then remove {}",
             backup.display(),

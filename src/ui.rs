@@ -239,7 +239,8 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
                 gguf::remove_temporary_files();
                 std::process::exit(interrupted_code().into());
             }
-            std::thread::spawn(end_soon);
+            // Without that thread the run ends as soon as whoever works looks at the flag.
+            let _unless_no_thread = std::thread::Builder::new().spawn(end_soon);
         });
         cancel
     };
@@ -254,11 +255,21 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
         consts::{SIGHUP, SIGINT, SIGTERM},
         iterator::Signals,
     };
-    let wanted =
-        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
-    if let Ok(mut signals) = Signals::new(wanted) {
-        std::thread::spawn(move || signals.forever().for_each(stop));
-    }
+    let wanted = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| *signal != SIGHUP || !gguf::is_signal_ignored(SIGHUP));
+    // The thread comes first: where none can be started, signals do what they always do.
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+    let listen = move || {
+        let signals = Signals::new(wanted);
+        drop(ready);
+        if let Ok(mut signals) = signals {
+            signals.forever().for_each(stop);
+        }
+    };
+    let _unless_no_thread = std::thread::Builder::new().spawn(listen);
+    // Until the thread listens, or there is none.
+    let _disconnected = is_ready.recv();
 }
 
 /// Lets a write beyond the limit of a file's length (`ulimit -f`) fail, as on a full disk. Without a handler the system ends the
@@ -270,15 +281,6 @@ pub fn survive_file_limits() {
         let _unavailable =
             signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
-}
-
-/// Whether the process was started to ignore a signal; Linux says so, elsewhere nothing counts as ignored.
-#[cfg(unix)]
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
 }
 
 #[cfg(not(unix))]

@@ -73,7 +73,7 @@ pub fn run<I: Input>(
     // It may need the file in between as it is.
     convert::check_unfinished(&paths, args.force, args.call.resume).map_err(|error| failure(input, error))?;
     let budget = &budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, ui)?;
-    let base = Between::beside(paths);
+    let base = Between::beside(paths, ui);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
     let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();
     if !is_there {
@@ -112,24 +112,30 @@ pub fn run<I: Input>(
 }
 
 /// The file in between. It goes when this does, unless there is a run to go on with, which needs it.
-struct Between {
+struct Between<'a> {
     path: PathBuf,
     outputs: Vec<PathBuf>,
+    ui: &'a Ui,
 }
 
-impl Between {
+impl<'a> Between<'a> {
     /// Beside the first of the outputs.
-    fn beside(outputs: Vec<PathBuf>) -> Between {
+    fn beside(outputs: Vec<PathBuf>, ui: &'a Ui) -> Between<'a> {
         let first = outputs.first().map_or(Path::new(""), |path| path);
-        Between { path: calibration::base_beside(first), outputs }
+        Between { path: calibration::base_beside(first), outputs, ui }
     }
 }
 
-impl Drop for Between {
+impl Drop for Between<'_> {
     fn drop(&mut self) {
         if convert::unfinished(&self.outputs).is_none() {
-            // Where there is none, none has to go.
-            let _gone = fs::remove_file(&self.path);
+            let gone = fs::remove_file(&self.path);
+            if let Err(error) = gone
+                && self.path.exists()
+            {
+                let path = self.path.display();
+                self.ui.warning(&format!("{path}: cannot remove this work file: {error}"));
+            }
         }
     }
 }

@@ -213,6 +213,7 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
     };
     gguf::exit_on_bus_error();
     survive_file_limits();
+    gguf::raise_open_files();
     if let Some(shell) = matches.get_one::<Shell>("completions") {
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut definition.clone(), binary, &mut script);

@@ -5,6 +5,8 @@
 mod common;
 
 mod adapters;
+#[cfg(unix)]
+mod limits;
 mod loading;
 mod names;
 mod prompts;

@@ -10,7 +10,6 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
 };
 
 use gguf::{Advice, File, Model, TensorInfo};
@@ -185,12 +184,7 @@ pub fn compare(
             (watch.done)(&job, task.rows.input_bytes(job.rows.end - job.rows.start));
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..options.n_threads(&schedule) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    gguf::run_in_threads(options.n_threads(&schedule), work);
     if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::{Mapped, Output, Plan};
+use gguf::{Mapped, Output, Plan, check_open_files};
 
 use crate::{
     Error,
@@ -158,6 +158,7 @@ pub fn write(
     options: &RunOptions,
     watch: Watch<'_>,
 ) -> Result<(), Error> {
+    check_open_files(files.len())?;
     let mut outputs = Vec::with_capacity(files.len());
     // All files are there and have their space before the first row is read: a disk that is too small says so at once.
     for (path, plan) in files {

@@ -9,7 +9,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use gguf::{Claim, Output, Plan, check_space};
+use gguf::{Claim, Output, Plan, check_open_files, check_space};
 
 use crate::{
     Error,
@@ -71,6 +71,8 @@ pub fn write_resumable(
     Journal::check_others(&paths)?;
     let journal_path = Journal::path_of(first);
     let (journal, found) = Journal::open(&journal_path, &fingerprint).map_err(|error| at(error, first))?;
+    // Once more behind the lock: a part of this run that has begun meanwhile has no lock on the output itself.
+    Journal::check_others(&paths).inspect_err(|_| journal.remove_empty())?;
     let mut earlier = found.filter(Found::is_worth_something);
     if let Some(found) = &earlier {
         let run = || Box::new(found.unfinished(&journal_path));
@@ -205,6 +207,7 @@ impl Run<'_> {
         let needed = temporary.iter().zip(self.files).enumerate().filter(|(index, _)| !has_name(*index));
         let needed: Vec<(&Path, u64)> =
             needed.map(|(_, (path, (_, plan)))| (path.as_path(), plan.file_len())).collect();
+        check_open_files(self.files.len())?;
         check_space(&needed)?;
         let claim = if earlier.is_some() { Claim::GoOn } else { Claim::Anew };
         for (index, (path, plan)) in self.files.iter().enumerate() {

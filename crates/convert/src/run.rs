@@ -144,7 +144,8 @@ pub fn run_with(
     thread::scope(|scope| {
         let (grown, to_sync) = mpsc::sync_channel(1);
         let progress = || Progress { unsynced_bytes: &unsynced_bytes, grown: grown.clone() };
-        scope.spawn(|| {
+        // Without this thread everything goes to the disk in the end.
+        let sync = || {
             let (began, to_sync) = (Instant::now(), to_sync);
             let sync = || sync_grown(outputs, &unsynced_bytes);
             let mut noted = began;
@@ -171,11 +172,12 @@ pub fn run_with(
                     fail(usize::MAX, error);
                 }
             }
-        });
-        for _ in 1..n_threads {
+        };
+        let _at_the_end = thread::Builder::new().spawn_scoped(scope, sync);
+        gguf::start_threads(scope, n_threads - 1, || {
             let progress = progress();
-            scope.spawn(|| take_jobs(progress));
-        }
+            || take_jobs(progress)
+        });
         // This thread is one of them. Its sender goes with the call, the one that others were cloned of after it:
         // the scope ends when the thread that syncs does.
         take_jobs(progress());

@@ -1,11 +1,8 @@
 //! Compares what a journal speaks of with what is there.
 
-use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use gguf::Output;
@@ -58,13 +55,7 @@ pub fn verify(
             }
         }
     };
-    thread::scope(|scope| {
-        // This thread is one of them.
-        for _ in 1..n_threads.min(done.len()) {
-            scope.spawn(compare);
-        }
-        compare();
-    });
+    gguf::run_in_threads(n_threads.min(done.len()), compare);
     if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ndarray::{ArrayViewMut2, s};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 use tensor::DType;
 
 use crate::{
@@ -142,8 +142,7 @@ impl Model {
         let InUse { decoded, slots } = taken;
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
         let threads = options.threads.unwrap_or(0);
-        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|error| Error::Threads { threads, problem: error.to_string() })?;
+        let pool = crate::thread_pool(threads)?;
         let context_length = keys.count("context_length")?.unwrap_or(0);
         // A file with a classifier and without a key for pooling is a ranker.
         let pooling = Pooling::of_file(&keys)?.or(classifier.as_ref().map(|_| Pooling::Rank));

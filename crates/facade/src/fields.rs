@@ -259,6 +259,7 @@ fn of_container(error: &gguf::Error) -> Fields {
         E::Exists { path } | E::NotAFile { path } | E::Busy { path } | E::Io { path, .. } => {
             fields!(file: path.display())
         }
+        E::OpenFiles { needed, limit, .. } => fields!(expected: needed, found: limit),
         E::NoSpace { folder, needed, free } => {
             fields!(file: folder.display(), expected: needed, found: free)
         }

@@ -13,7 +13,7 @@ use tensor::{DType, Shape};
 
 use crate::{
     Endian, Error, Metadata, Model, Output, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value,
-    swap_blocks,
+    check_open_files, swap_blocks,
 };
 
 /// How much a shard holds.
@@ -208,6 +208,7 @@ pub fn write_copies(
     let open = |path: &Path| fs::File::open(path).map_err(|source| Error::io("open", path, source));
     let sources = model.shards().iter().map(|(path, _)| Ok((path.as_path(), open(path)?)));
     let sources: Vec<(&Path, fs::File)> = sources.collect::<Result<_, Error>>()?;
+    check_open_files(plans.len())?;
     // All files have their space before the first byte is copied.
     let outputs =
         plans.iter().zip(paths).map(|(plan, path)| Output::create(path, plan.plan.file_len(), force));

@@ -234,6 +234,18 @@ pub enum Error {
         /// Bytes that there is room for.
         free: u64,
     },
+    /// The process may not open as many files as there are outputs.
+    #[error(
+        "{n_files} outputs are open at the same time: {needed} open files are needed, the system allows {limit}"
+    )]
+    OpenFiles {
+        /// Outputs.
+        n_files: usize,
+        /// Outputs, files that are open already, and some to spare.
+        needed: u64,
+        /// The soft limit (`RLIMIT_NOFILE`).
+        limit: u64,
+    },
     /// The output is a symbolic link that leads nowhere.
     #[error("`{}` is a link to `{}`, which is not there", path.display(), target.display())]
     DeadLink {

@@ -25,9 +25,12 @@ mod output;
 mod part_number;
 mod plan;
 mod read;
+#[cfg(unix)]
+mod signals;
 mod specified;
 mod split;
 mod strings;
+mod threads;
 mod value;
 mod write;
 
@@ -43,16 +46,20 @@ pub use names::{
     FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, safe_file_name, size_label,
 };
 pub use output::{
-    Claim, Leftover, LockedFile, Output, Share, check_space, hidden_path, is_alive, kept_name, this_process,
+    Claim, Leftover, LockedFile, Output, Share, check_open_files, check_space, hidden_path, is_alive,
+    kept_name, raise_open_files, this_process,
 };
 pub use part_number::{NotAPartNumber, PartNumber};
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{
     File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
 };
+#[cfg(unix)]
+pub use signals::is_signal_ignored;
 pub use specified::{is_of_type, specified_type};
 pub use split::{
     Model, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_file_name, shard_file_name,
 };
 pub use strings::Strings;
+pub use threads::{run_in_threads, start_threads};
 pub use value::{Array, Value, type_name};

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod locked;
+mod open_files;
 mod space;
 
 use std::{
@@ -16,6 +17,7 @@ use bytes::copy_range;
 pub(crate) use bytes::{read_exact_at, write_all_at};
 use locked::Unlocking;
 pub use locked::{LockedFile, Share, hidden_path, is_alive, this_process};
+pub use open_files::{check_open_files, raise_open_files};
 pub use space::check_space;
 
 use crate::{
@@ -62,7 +64,8 @@ pub enum Claim {
     Anew,
     /// It stays as it is.
     GoOn,
-    /// It stays as it is, and others may have it at the same time, each for ranges of its own.
+    /// It stays as it is, and others may have it at the same time, each for ranges of its own. It keeps no lock: on Windows
+    /// nobody could write through a shared one. Who writes says so in a journal of its own.
     Parts,
     /// It stays as it is, and takes space only where something is written.
     Sparse,
@@ -111,8 +114,11 @@ impl Output {
             return Err(Error::NotAFile { path: final_path.to_owned() });
         }
         let temporary_path = Output::temporary_path_of(final_path);
-        let share = if claim == Claim::Parts { Share::Parts } else { Share::Alone };
-        let (file, known) = LockedFile::open(&temporary_path, share)?.into_file();
+        let (file, known) = match claim {
+            Claim::Parts => LockedFile::open(&temporary_path, Share::Many)?.unlocked(),
+            _ => LockedFile::open(&temporary_path, Share::Alone)?,
+        }
+        .into_file();
         let fate = if claim == Claim::Anew { Fate::Removed } else { Fate::Kept };
         let final_path = final_path.to_owned();
         let mut output = Output { final_path, target, temporary_path, known, file, len, force, fate };

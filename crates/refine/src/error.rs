@@ -171,12 +171,4 @@ pub enum Error {
         /// Those of the moments.
         found: usize,
     },
-    /// Threads cannot be started.
-    #[error("{n_threads} threads cannot be started: {problem}")]
-    Threads {
-        /// How many.
-        n_threads: usize,
-        /// What the system says.
-        problem: String,
-    },
 }

@@ -18,7 +18,7 @@ use std::{
 
 use gguf::Advice;
 use quant::Level;
-use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
+use rayon::{ThreadPool, prelude::*};
 use tensor::DType;
 
 use self::both::Sides;
@@ -146,15 +146,14 @@ impl Refiner {
     /// matrix.
     ///
     /// # Errors
-    /// [`Error::Threads`].
+    /// [`eval::Error::Threads`].
     pub fn new(
         base: gguf::Model,
         moments: MomentsCache,
         candidates: Vec<RoundingOptions>,
         n_threads: usize,
     ) -> Result<Refiner, Error> {
-        let pool = ThreadPoolBuilder::new().num_threads(n_threads).build();
-        let pool = pool.map_err(|error| Error::Threads { n_threads, problem: error.to_string() })?;
+        let pool = eval::thread_pool(n_threads)?;
         Ok(Refiner {
             base,
             moments,

@@ -221,7 +221,7 @@ fn gains<I: Input>(
     });
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| folder.join(name(path))).collect();
     let began = Instant::now();
-    let _removed = Removed(&folder);
+    let _removed = Removed(&folder, ui);
     if calibration.verifies() {
         std::fs::create_dir_all(&folder)
             .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
@@ -250,12 +250,16 @@ fn gains<I: Input>(
 }
 
 /// A folder that goes with its files when this does.
-struct Removed<'a>(&'a Path);
+struct Removed<'a>(&'a Path, &'a Ui);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
-        // Where there is none, none has to go.
-        let _gone = std::fs::remove_dir_all(self.0);
+        let gone = std::fs::remove_dir_all(self.0);
+        if let Err(error) = gone
+            && self.0.exists()
+        {
+            self.1.warning(&format!("{}: cannot remove these work files: {error}", self.0.display()));
+        }
     }
 }
 
@@ -270,6 +274,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
             | gguf::Error::NotAFile { .. }
             | gguf::Error::DeadLink { .. }
             | gguf::Error::Changed { .. }
+            | gguf::Error::OpenFiles { .. }
             | gguf::Error::Length { .. },
         )
         | Error::Merge { .. }

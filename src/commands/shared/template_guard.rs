@@ -30,7 +30,9 @@ pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
         // Nobody waits any more where too much was taken.
         let _unheard = sender.send(work());
     };
-    thread::Builder::new().spawn(send).map_err(Failure::new)?;
+    thread::Builder::new()
+        .spawn(send)
+        .map_err(|error| Failure::new(format_args!("cannot start a thread: {error}")))?;
     loop {
         match receiver.recv_timeout(PAUSE) {
             Ok(done) => return Ok(done),

@@ -6,7 +6,6 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
 };
 
 use gguf::{Advice, File, Model, TensorInfo};
@@ -64,12 +63,7 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, ui: &Ui) -> Result<Ch
             progress.add(piece.to - piece.from);
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..useful_threads(threads) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    gguf::run_in_threads(useful_threads(threads), work);
     drop(progress);
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::interrupted());

@@ -12,7 +12,7 @@ mod safetensors;
 use std::path::Path;
 
 use arch::export::{ExportLayout, GgufInput};
-use gguf::{Endian, File, Output};
+use gguf::{Endian, File, Output, check_open_files};
 use tensor::DType;
 
 use crate::{
@@ -116,6 +116,7 @@ pub fn write(
     options: &RunOptions,
     watch: Watch<'_>,
 ) -> Result<(), ExportError> {
+    check_open_files(plan.shards.len()).map_err(Error::from)?;
     let folder = Folder::create(dir, input, force)?;
     for (name, bytes) in &plan.layout.files {
         folder.write(name, bytes)?;

@@ -55,10 +55,20 @@ impl Found {
         n_bytes(&self.done)
     }
 
-    /// Reads the journal at `path`; none where there is none, or nothing that could be read.
+    /// Reads the journal at `path` of another process; none where there is none, or nothing that could be read. On Windows nothing
+    /// can be read while that process is at work.
     fn read(path: &Path) -> Option<Found> {
-        let written = fs::metadata(path).ok()?.modified().ok();
-        let (lines, n_bytes) = lines::parse(&fs::read(path).ok()?);
+        Found::parse(&fs::read(path).ok()?, fs::metadata(path).ok()?.modified().ok())
+    }
+
+    /// Reads the journal that this process has locked.
+    fn read_locked(locked: &LockedFile) -> Result<Option<Found>, Error> {
+        let written = locked.file().metadata().ok().and_then(|metadata| metadata.modified().ok());
+        Ok(Found::parse(&locked.read()?, written))
+    }
+
+    fn parse(bytes: &[u8], written: Option<SystemTime>) -> Option<Found> {
+        let (lines, n_bytes) = lines::parse(bytes);
         // Of another version nothing is known, so that nothing of it is used.
         let first = lines.first().filter(|line| line["journal"] == VERSION)?;
         let mut found = Found {
@@ -186,7 +196,7 @@ impl<'a> Journal<'a> {
             }
             locked => locked?,
         };
-        let found = Found::read(path);
+        let found = Found::read_locked(&locked)?;
         // Without locks only the owner's number can be asked about, and only on its own machine.
         if !locked.is_sure()
             && let Some(found) = &found
@@ -213,6 +223,16 @@ impl<'a> Journal<'a> {
         }
     }
 
+    /// Refuses a part of a run whose first output is `first` while a run that does all of it is at work: parts have journals of
+    /// their own, and no lock on the file that they share.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Gguf`].
+    pub fn check_whole_run(first: &Path) -> Result<(), Error> {
+        let path = Journal::path_of(first);
+        if path.exists() { Journal::lock(&path).map(drop) } else { Ok(()) }
+    }
+
     /// Says who has outputs that another journal is about, and refuses runs that were stopped: `paths` are the outputs of a
     /// run whose own journal is not among those looked at.
     ///
@@ -230,10 +250,16 @@ impl<'a> Journal<'a> {
             if !is_journal || own.file_name().is_some_and(|own| own.to_string_lossy() == name) {
                 continue;
             }
-            let Some(found) = Found::read(&path) else { continue };
+            let Some(found) = Found::read(&path) else {
+                // Of whom it is cannot be read while somebody has it; its name tells as well.
+                if paths.iter().any(|path| is_named_after(&name, path)) && is_busy(&path) {
+                    return Err(Error::Gguf(gguf::Error::Busy { path }));
+                }
+                continue;
+            };
             let Some(output) = found.outputs.iter().find(|output| names.contains(output)) else { continue };
             let output = path.with_file_name(output);
-            match LockedFile::open(&path, Share::Parts) {
+            match LockedFile::open(&path, Share::Many) {
                 Err(gguf::Error::Busy { .. }) => return Err(found.busy(&output)),
                 Ok(_) if found.is_worth_something() => {
                     let run = Box::new(found.unfinished(&path));
@@ -315,6 +341,13 @@ impl<'a> Journal<'a> {
         self.sync()
     }
 
+    /// Removes the file if nothing is in it.
+    pub(crate) fn remove_empty(&self) {
+        if self.locked.file().metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            let _already_gone = fs::remove_file(self.locked.path());
+        }
+    }
+
     /// Removes the file.
     pub fn remove(self) {
         // While the lock is held, so that nobody takes a file that goes. Nothing better can be done about one that stays.
@@ -352,9 +385,37 @@ fn owner_line(outputs: &[PathBuf]) -> Value {
     json!({"journal": VERSION, "pid": process, "host": host, "began": began, "outputs": outputs})
 }
 
+/// Whether a journal's name is that of a run, or of a part of a run, that writes the output at `path`.
+fn is_named_after(journal: &str, path: &Path) -> bool {
+    let whole = Journal::path_of(path);
+    let whole = whole.file_name().unwrap_or_default().to_string_lossy();
+    let beginning = whole.strip_suffix("journal").unwrap_or(&whole);
+    journal.strip_prefix(beginning).is_some_and(|rest| rest == "journal" || rest.starts_with("part-"))
+}
+
+/// Whether a process has the file at `path`.
+fn is_busy(path: &Path) -> bool {
+    matches!(LockedFile::open(path, Share::Many), Err(gguf::Error::Busy { .. }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn journal_that_cannot_be_read_is_known_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("x.gguf"), folder.path().join("y.gguf"));
+        let journal = folder.path().join(".x.gguf.part-1-of-2.journal");
+        // Nothing that another process could read, as on Windows.
+        fs::write(&journal, "?").unwrap();
+        let held = LockedFile::open(&journal, Share::Alone).unwrap();
+        let busy = Journal::check_others(std::slice::from_ref(&own));
+        assert!(matches!(busy, Err(Error::Gguf(gguf::Error::Busy { .. }))), "{busy:?}");
+        assert!(Journal::check_others(&[other]).is_ok());
+        drop(held);
+        assert!(Journal::check_others(&[own]).is_ok());
+    }
 
     #[test]
     fn names_of_outputs_lead_nowhere_else() {

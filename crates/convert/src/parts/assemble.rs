@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::{Claim, Output, PartNumber, Plan};
+use gguf::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
     found::{same_plan, tell_done},
@@ -47,6 +47,8 @@ pub fn assemble(
 ) -> Result<(), Error> {
     let Some((first, _)) = files.first() else { return Ok(()) };
     let describe = || fingerprint.clone();
+    // Files of one part are open beside the outputs.
+    check_open_files(2 * files.len())?;
     let parts = open(first, fingerprint, &describe)?;
     check_coverage(tasks, &parts)?;
     let mut outputs = Vec::with_capacity(files.len());

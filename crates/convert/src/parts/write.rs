@@ -6,7 +6,7 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use gguf::{Claim, Output, PartNumber, Plan};
+use gguf::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
     found::{same_plan, tell_done},
@@ -86,6 +86,10 @@ pub fn write_part(
     let fingerprint = || part.fingerprint.clone();
     let (journal, found) = Journal::open(&journal_path, &fingerprint)
         .map_err(|error| names::busy(error, &part_path(first, part.number)))?;
+    // Behind the lock, so that of two that begin at the same time at least one sees the other.
+    if part.place == Place::Shared {
+        Journal::check_whole_run(first).map_err(|error| names::busy(error, first))?;
+    }
     let journal = journal.for_others();
     // A journal that was begun and never came to rows binds nobody.
     let earlier = found.filter(|found| found.is_worth_something() && !force);
@@ -105,6 +109,7 @@ pub fn write_part(
     if earlier.as_ref().is_some_and(|found| found.is_whole) && is_there(&paths, part.place) {
         return Ok(Written::Before);
     }
+    check_open_files(files.len())?;
     // First of all, so that others can be told who does this part.
     match &earlier {
         Some(found) => journal.go_on(found, &paths)?,

@@ -19,7 +19,7 @@ mod tower;
 
 use std::path::Path;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 pub use picture::Picture;
 
@@ -93,8 +93,7 @@ impl Projector {
         }
         weights.check_all_known(&format!("clip, {kind}"))?;
         let threads = options.threads.unwrap_or(0);
-        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|error| Error::Threads { threads, problem: error.to_string() })?;
+        let pool = crate::thread_pool(threads)?;
         Ok(Projector { opened, n_embd, activations: options.activations, pool })
     }
 

@@ -1,7 +1,8 @@
 //! Files that outlive the process that writes them, each with a lock that goes with the process.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read, Seek},
     path::{Path, PathBuf},
 };
 
@@ -14,10 +15,10 @@ use crate::{
 /// Who may have a file at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// One process.
+    /// One process, which may read and write.
     Alone,
-    /// Many that write ranges of their own, and nobody who wants it alone.
-    Parts,
+    /// Many, and nobody who wants it alone. None of them may write: Windows does not let them.
+    Many,
 }
 
 /// An open file whose lock, where it has one, ends when this goes.
@@ -44,8 +45,9 @@ impl Drop for Unlocking {
 
 /// A file that is open, locked, and there after a crash.
 ///
-/// The lock (`flock`) ends with the process, however that ends, so that a lock which can be taken means that nobody is
-/// at work. Where a mapped source of the process becomes shorter, [`crate::exit_on_bus_error`] removes the file.
+/// The lock (`flock`, on Windows `LockFileEx`) ends with the process, however that ends, so that a lock which can be taken means
+/// that nobody is at work. On Windows it belongs to one handle and is mandatory: while it is held alone, no other handle reads or
+/// writes the file, not even one of the same process. Where a mapped source of the process becomes shorter, [`crate::exit_on_bus_error`] removes the file.
 #[derive(Debug)]
 pub struct LockedFile {
     path: PathBuf,
@@ -78,7 +80,7 @@ impl LockedFile {
             }
             let locked = match share {
                 Share::Alone => file.try_lock(),
-                Share::Parts => file.try_lock_shared(),
+                Share::Many => file.try_lock_shared(),
             };
             let is_sure = match locked {
                 Ok(()) => true,
@@ -99,6 +101,18 @@ impl LockedFile {
         }
     }
 
+    /// All bytes of the file. Read through the handle that has the lock: on Windows no other can.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        let mut file = &*self.file;
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+        read.map_err(|source| Error::io("read", &self.path, source))?;
+        Ok(bytes)
+    }
+
     /// The file.
     pub fn file(&self) -> &fs::File {
         &self.file
@@ -112,6 +126,13 @@ impl LockedFile {
     /// Whether nobody else has it. Some network file systems have no locks; there it is not known.
     pub fn is_sure(&self) -> bool {
         self.is_sure
+    }
+
+    /// The same file without its lock.
+    pub(super) fn unlocked(self) -> LockedFile {
+        // One that had no lock has nothing to end.
+        let _unlocked = self.file.unlock();
+        self
     }
 
     pub(super) fn into_file(self) -> (Unlocking, Option<Held>) {
@@ -138,9 +159,11 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_at(_file: &fs::File, _path: &Path) -> bool {
-    // A file that is open can be neither renamed nor removed there.
-    true
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    use same_file::Handle;
+    // Files are opened with `FILE_SHARE_DELETE`, so that they can be renamed and removed while they are open.
+    let open = file.try_clone().and_then(Handle::from_file);
+    open.ok().zip(Handle::from_path(path).ok()).is_some_and(|(open, there)| open == there)
 }
 
 /// The hidden name of a file that belongs to the output at `final_path`: `.NAME.EXTENSION` beside it, where a link is

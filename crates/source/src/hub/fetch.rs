@@ -95,9 +95,18 @@ impl Fetcher {
             false => state.queue.extend(blocks.iter().map(|block| (Arc::clone(file), *block))),
         }
         while state.n_threads < N_THREADS {
-            state.n_threads += 1;
             let shared = Arc::clone(&self.shared);
-            thread::spawn(move || shared.work());
+            match thread::Builder::new().spawn(move || shared.work()) {
+                Ok(_) => state.n_threads += 1,
+                // Those that there are fetch everything.
+                Err(_) if state.n_threads > 0 => break,
+                Err(error) => {
+                    let error = HubError::Io { path: file.path.clone(), error };
+                    state.failed.get_or_insert(read_error(file, &error));
+                    self.shared.news.notify_all();
+                    return;
+                }
+            }
         }
         self.shared.work.notify_all();
     }

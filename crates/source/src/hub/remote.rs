@@ -9,7 +9,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread,
 };
 
 use sha2::Digest;
@@ -290,7 +289,7 @@ impl Staging<'_> {
                 }
             }
         };
-        thread::scope(|scope| (0..N_REQUESTS.min(entries.len())).for_each(|_| drop(scope.spawn(work))));
+        gguf::run_in_threads(N_REQUESTS.min(entries.len()), work);
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 

@@ -188,10 +188,20 @@ impl Folder {
             .then(|| format!("what was read is in {path}: the same call goes on behind it{removes}"))
     }
 
-    /// Removes it where nobody wants it any more.
+    /// Removes it where nobody wants it any more. What is mapped stays on Windows.
     pub fn done(&self) {
         if self.is_temporary {
             let _gone = fs::remove_dir_all(&self.path);
+        }
+    }
+
+    /// Removes what [`Folder::done`] could not, once nothing of it is mapped, and says what stays.
+    pub fn gone(&self, ui: &Ui) {
+        if self.is_temporary
+            && let Err(error) = fs::remove_dir_all(&self.path)
+            && self.path.exists()
+        {
+            ui.warning(&format!("{}: cannot remove these work files: {error}", self.path.display()));
         }
     }
 }

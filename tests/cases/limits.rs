@@ -1,0 +1,69 @@
+//! Systems that allow few threads or few open files.
+
+use std::{fs, process::Stdio};
+
+use crate::common::{Output, Sandbox, finish, succeed};
+
+/// A stack that no thread can have: the system refuses to start threads, as it does where the number of processes is limited.
+const NO_THREADS: (&str, &str) = ("RUST_MIN_STACK", "70368744177664");
+
+fn without_threads(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Output {
+    let mut command = sandbox.command(binary);
+    command.env(NO_THREADS.0, NO_THREADS.1).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command.spawn().unwrap())
+}
+
+#[test]
+fn bytes_are_the_same_where_no_thread_can_be_started() {
+    let sandbox = Sandbox::with_golden("llama");
+    let (convert, quantize) = (env!("CARGO_BIN_EXE_gguf-convert"), env!("CARGO_BIN_EXE_gguf-quantize"));
+    succeed(sandbox.run(convert, &["llama", "many.gguf", "-t", "f16", "-q"]));
+    succeed(sandbox.run(quantize, &["many.gguf", "many-q.gguf", "q8_0", "-q"]));
+    succeed(without_threads(&sandbox, convert, &["llama", "one.gguf", "-t", "f16", "-q", "-j", "64"]));
+    succeed(without_threads(&sandbox, quantize, &["many.gguf", "one-q.gguf", "q8_0", "-q", "-j", "64"]));
+    for (one, many) in [("one.gguf", "many.gguf"), ("one-q.gguf", "many-q.gguf")] {
+        assert!(fs::read(sandbox.path(one)).unwrap() == fs::read(sandbox.path(many)).unwrap(), "{one}");
+    }
+}
+
+#[test]
+fn graph_without_threads_is_an_error() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]));
+    fs::write(sandbox.path("text.txt"), "the quick brown fox ".repeat(200)).unwrap();
+    let eval = env!("CARGO_BIN_EXE_gguf-eval");
+    let ran = without_threads(
+        &sandbox,
+        eval,
+        &["perplexity", "m.gguf", "--text", "text.txt", "-c", "32", "-j", "4"],
+    );
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.stderr.contains("cannot start")
+            && ran.stderr.contains("threads")
+            && !ran.stderr.contains("panicked"),
+        "{ran:?}"
+    );
+}
+
+/// Runs a call in a shell that allows so many open files.
+fn with_open_files(sandbox: &Sandbox, limit: &str, args: &str) -> Output {
+    let quantize = env!("CARGO_BIN_EXE_gguf-quantize");
+    sandbox.run("sh", &["-c", &format!("ulimit {limit} && exec {quantize} {args}")])
+}
+
+#[test]
+fn soft_limit_of_open_files_is_raised_and_the_hard_one_named() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]));
+    let call = |out: &str| format!("m.gguf {out} q8_0 --split-max-tensors 1 -q");
+    succeed(with_open_files(&sandbox, "-Sn 16", &call("raised.gguf")));
+    let before = sandbox.listing("").len();
+    for mode in ["", " --resume"] {
+        let ran = with_open_files(&sandbox, "-n 32", &(call("refused.gguf") + mode));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("outputs are open at the same time"), "{ran:?}");
+        assert!(ran.stderr.contains("hint: raise the limit with `ulimit -n"), "{ran:?}");
+        assert_eq!(sandbox.listing("").len(), before, "nothing is left");
+    }
+}
