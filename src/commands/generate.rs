@@ -159,20 +159,17 @@ fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Re
         Some(pictures) => pictures.with_places(&args.prompt)?,
     };
     let (text, begins, is_special) = if args.chat {
-        let text = |id: Option<u32>| {
-            let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
-            String::from_utf8_lossy(text).into_owned()
-        };
-        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+        let tokens = chat::SpecialTokens::of_model(model);
+        let bos = tokens.bos.clone();
         let template = model.file().get("tokenizer.chat_template").and_then(Value::as_str);
-        let (template, first) = (template.map(str::to_owned), bos.clone());
+        let template = template.map(str::to_owned);
         let (system, asked) = (args.system.clone(), asked);
         let rendered = guarded(move || {
             let system = system.iter().map(|text| ("system", text.as_str()));
             let messages: Vec<chat::Message<'_>> = system.chain([("user", asked.as_str())]).collect();
             let chat = chat::Chat::of(&chat::Conversation::of(&messages));
-            let (bos, eos) = (&first[..], &eos[..]);
-            let settings = chat::Settings { bos, eos, generation_prompt: true, date: chat::Date::now() };
+            let settings =
+                chat::Settings { tokens: &tokens, generation_prompt: true, date: chat::Date::now() };
             chat::render_chat(template.as_deref().ok_or(chat::ChatError::Absent)?, &chat, &settings)
         })?;
         let text = rendered.map_err(|error| {

@@ -38,6 +38,36 @@ fn prompt_without_the_users_text_is_reported() {
 }
 
 #[test]
+fn prompt_without_the_users_text_in_some_conversations_is_a_warning() {
+    let ran =
+        verify_template("{% if not tools %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}");
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 of 7 prompts do not contain the text of the user"), "{}", ran.stdout);
+}
+
+#[test]
+fn template_of_text_parts_passes_verification() {
+    let ran = verify_template(
+        "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}",
+    );
+    assert!(ran.code == Some(0) && ran.stdout.contains("7 of 7 prompts rendered"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("do not contain"), "{}", ran.stdout);
+}
+
+#[test]
+fn template_sees_the_padding_token() {
+    let sandbox = with_template("{{ pad_token }}{% for m in messages %}{{ m.content }}{% endfor %}");
+    let set = sandbox.inspect(&["set", "in.gguf", "tokenizer.ggml.padding_token_id=u32:5"]);
+    assert_eq!(set.code, Some(0), "{}", set.stderr);
+    let path = sandbox.path("in.gguf");
+    let file = gguf::Model::open(&path).unwrap();
+    let tokens = eval::chat::SpecialTokens::of(file.metadata());
+    let expected = file.metadata().texts("tokenizer.ggml.tokens").unwrap().unwrap();
+    let expected = String::from_utf8_lossy(expected.get(5).unwrap()).into_owned();
+    assert_eq!(tokens.others.iter().find(|(name, _)| *name == "pad_token").unwrap().1, expected);
+}
+
+#[test]
 fn imatrix_renders_chats() {
     let sandbox = with_template("{% for m in messages %}{{ m.content }}{% endfor %}");
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);

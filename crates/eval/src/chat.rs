@@ -3,12 +3,16 @@
 //! Source: `apply_chat_template` of transformers 5.23: a Jinja template over `messages`, with blocks
 //! trimmed, loop controls, `raise_exception`, and the methods of Python's strings and dictionaries.
 
+mod blocks;
 mod conversation;
 mod date;
+mod errors;
 mod expression;
 mod filters;
+mod lazy;
 mod methods;
 mod named;
+mod numbers;
 mod operators;
 mod python;
 mod python_json;
@@ -16,6 +20,8 @@ mod reading;
 mod rendering;
 mod settings;
 mod source;
+mod special;
+mod tokens;
 mod transcripts;
 
 pub use conversation::{Conversation, Tool, ToolCall, Turn};
@@ -23,6 +29,7 @@ pub use date::Date;
 pub use reading::Chat;
 pub use rendering::render_chat;
 pub use settings::{ChatError, Settings};
+pub use special::SpecialTokens;
 pub use transcripts::{Transcripts, transcripts};
 
 /// A message: who says it, and what.
@@ -40,7 +47,7 @@ pub fn prompt(
     eos: &str,
 ) -> Result<String, ChatError> {
     let template = template.ok_or(ChatError::Absent)?;
-    render(template, &Conversation::of(messages), bos, eos)
+    render(template, &Conversation::of(messages), &SpecialTokens::new(bos, eos))
 }
 
 /// The text that a template makes of a conversation, with the beginning of the model's own turn, on [`Date::FIXED`].
@@ -51,24 +58,9 @@ pub fn prompt(
 pub fn render(
     template: &str,
     conversation: &Conversation<'_>,
-    bos: &str,
-    eos: &str,
+    tokens: &SpecialTokens,
 ) -> Result<String, ChatError> {
-    let settings = Settings { bos, eos, generation_prompt: true, date: Date::FIXED };
-    render_chat(template, &Chat::of(conversation), &settings)
-}
-
-/// The text of a conversation that is over, as models are trained on: without the beginning of a further turn.
-///
-/// # Errors
-/// As [`render`].
-pub fn transcript(
-    template: &str,
-    conversation: &Conversation<'_>,
-    bos: &str,
-    eos: &str,
-) -> Result<String, ChatError> {
-    let settings = Settings { bos, eos, generation_prompt: false, date: Date::FIXED };
+    let settings = Settings { tokens, generation_prompt: true, date: Date::FIXED };
     render_chat(template, &Chat::of(conversation), &settings)
 }
 
@@ -138,7 +130,7 @@ mod tests {
         let with_tools = conversations.last().unwrap();
         let template = "{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% for m in messages if m.tool_calls %}\
                         {{ m.tool_calls[0].function.arguments | tojson(ensure_ascii=False) }}{% endfor %}";
-        let made = render(template, with_tools, "", "").unwrap();
+        let made = render(template, with_tools, &SpecialTokens::default()).unwrap();
         // The spelling of `json.dumps` of Python.
         assert!(
             made.starts_with(r#"{"type": "function", "function": {"name": "get_weather", "description": "#),

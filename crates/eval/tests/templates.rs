@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use eval::chat::{Chat, ChatError, Date, Settings, prompt, render_chat};
+use eval::chat::{Chat, ChatError, Date, Settings, SpecialTokens, prompt, render_chat};
 
 /// `tests/data/templates`: template, messages, arguments, and the text that transformers 5.24 (jinja2 3.1.6) makes of them.
 #[test]
@@ -16,9 +16,9 @@ fn reported_templates_render_as_in_transformers() {
         n_templates += 1;
         let read = |end: &str| fs::read_to_string(folder.join(format!("{name}-{end}"))).unwrap();
         let arguments: serde_json::Value = serde_json::from_str(&read("kwargs.json")).unwrap();
+        let text = |name: &str| arguments[name].as_str().unwrap();
         let settings = Settings {
-            bos: arguments["bos_token"].as_str().unwrap(),
-            eos: arguments["eos_token"].as_str().unwrap(),
+            tokens: &SpecialTokens::new(text("bos_token"), text("eos_token")),
             generation_prompt: arguments["add_generation_prompt"].as_bool().unwrap(),
             date: Date::FIXED,
         };
@@ -57,4 +57,28 @@ fn named_templates_render_as_in_llama_cpp() {
     let chatml = prompt(Some("chatml"), &[("user", "Hi")], "", "").unwrap();
     assert_eq!(chatml, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     assert!(matches!(prompt(Some("vicuna"), &chat, "", ""), Err(ChatError::Named(name)) if name == "vicuna"));
+}
+
+/// `tests/data/constructs.jsonl`: a template, the text that transformers 5.24 makes of it (null: it fails, or prints an address), and
+/// true if it is refused here; written by `scripts/templates/constructs.py`.
+#[test]
+fn constructs_render_as_in_transformers_or_are_refused() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/constructs.jsonl");
+    let chat = r#"[{"role": "system", "content": "Be"}, {"role": "user", "content": "Hi <b>"},
+                   {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "ok"}]"#;
+    let chat = Chat::parse(chat).unwrap();
+    let tokens = SpecialTokens::new("<s>", "</s>");
+    let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
+    let (mut n_rendered, mut faults) = (0, Vec::new());
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let row: Vec<serde_json::Value> = serde_json::from_str(line).unwrap();
+        let made = render_chat(row[0].as_str().unwrap(), &chat, &settings);
+        let expected = row[1].as_str().filter(|_| row.get(2).is_none());
+        n_rendered += usize::from(made.is_ok());
+        if made.as_ref().ok().map(String::as_str) != expected {
+            faults.push(format!("{line}: {made:?}"));
+        }
+    }
+    assert!(n_rendered > 150, "{n_rendered}");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

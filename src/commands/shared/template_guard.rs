@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eval::chat::{ChatError, Conversation, render};
+use eval::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render, render_chat};
 
 use crate::failure::Failure;
 
@@ -56,9 +56,24 @@ pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 ///
 /// # Errors
 /// As [`guarded`]; what the template says itself stands with its conversation.
-pub fn render_fixed(template: &str, bos: &str, eos: &str) -> Result<Vec<Result<String, ChatError>>, Failure> {
-    let (template, bos, eos) = (template.to_owned(), bos.to_owned(), eos.to_owned());
-    guarded(move || Conversation::fixed().iter().map(|it| render(&template, it, &bos, &eos)).collect())
+pub fn render_fixed(
+    template: &str,
+    tokens: &SpecialTokens,
+) -> Result<Vec<Result<String, ChatError>>, Failure> {
+    let (template, tokens) = (template.to_owned(), tokens.clone());
+    let rendered = move |chat: &Conversation<'_>| {
+        let made = render(&template, chat, &tokens);
+        // Templates of vision models pass over texts that are not in a list of parts.
+        match made {
+            Ok(text) if !chat.is_asked_in(&text) => {
+                let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
+                let of_parts = render_chat(&template, &Chat::of(chat).with_parts(), &settings);
+                Ok(of_parts.ok().filter(|of_parts| chat.is_asked_in(of_parts)).unwrap_or(text))
+            }
+            made => made,
+        }
+    };
+    guarded(move || Conversation::fixed().iter().map(rendered).collect())
 }
 
 /// Memory of this process, as far as the system says it; mapped files do not count.
@@ -76,8 +91,9 @@ mod tests {
     #[test]
     fn what_is_small_is_done() {
         assert_eq!(guarded(|| 7).ok(), Some(7));
-        let rendered =
-            render_fixed("{{ bos_token }}{{ messages[0].role }}", "<s>", "").ok().unwrap_or_default();
+        let rendered = render_fixed("{{ bos_token }}{{ messages[0].role }}", &SpecialTokens::new("<s>", ""))
+            .ok()
+            .unwrap_or_default();
         assert!(rendered.iter().all(|text| text.as_ref().is_ok_and(|text| text.starts_with("<s>"))));
     }
 

@@ -1,6 +1,6 @@
 //! Chat templates: whether they parse and render, and whether two say the same.
 
-use eval::chat::{ChatError, Conversation};
+use eval::chat::{ChatError, Conversation, SpecialTokens};
 use gguf::{Metadata, Value};
 
 use super::report::{Check, Finding};
@@ -18,24 +18,13 @@ fn templates(metadata: &Metadata) -> impl Iterator<Item = (&str, &Value)> {
     metadata.iter().filter(move |(key, _)| is_template(key)).map(|(key, value)| (key.as_str(), value))
 }
 
-/// The texts of the tokens that begin and end a text.
-fn ends(metadata: &Metadata) -> (String, String) {
-    let token = |key: &str| {
-        let id = metadata.get(key).and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok());
-        let tokens = metadata.texts("tokenizer.ggml.tokens").ok().flatten();
-        let text = id.and_then(|id| tokens.as_ref()?.get(id).map(<[u8]>::to_vec)).unwrap_or_default();
-        String::from_utf8_lossy(&text).into_owned()
-    };
-    (token("tokenizer.ggml.bos_token_id"), token("tokenizer.ggml.eos_token_id"))
-}
-
 /// Parses and renders every template of a file.
 ///
 /// # Errors
 /// A template that takes too much memory or time.
 pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
     let mut check = Check::new("template");
-    let (bos, eos) = ends(metadata);
+    let tokens = SpecialTokens::of(metadata);
     let conversations = Conversation::fixed();
     let (mut n_templates, mut n_plain, mut n_rendered) = (0, 0, 0);
     for (key, value) in templates(metadata) {
@@ -54,20 +43,23 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
             continue;
         }
         let (mut failures, mut n_without_text) = (Vec::new(), 0);
-        for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &bos, &eos)?) {
+        for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &tokens)?) {
             match rendered {
                 Ok(text) => {
                     n_rendered += 1;
-                    let asked = conversation.messages.iter().rev().find(|message| message.role == "user");
-                    n_without_text +=
-                        usize::from(!asked.is_none_or(|last| text.contains(last.content.trim())));
+                    n_without_text += usize::from(!conversation.is_asked_in(&text));
                 }
                 Err(error) => failures.push((conversation, error)),
             }
         }
         if n_without_text > 0 {
-            let message = format!("`{key}`: {n_without_text} prompts do not contain the text of the user");
-            check.push(Finding::error("template_without_text", message));
+            let n_made = conversations.len() - failures.len();
+            let message =
+                format!("`{key}`: {n_without_text} of {n_made} prompts do not contain the text of the user");
+            check.push(match n_without_text == n_made {
+                true => Finding::error("template_without_text", message),
+                false => Finding::warning("template_without_text", message),
+            });
         }
         check.findings.extend(judge(key, conversations.len(), failures));
     }
@@ -113,7 +105,7 @@ fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> 
 /// As [`check`].
 pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
     let mut check = Check::new("prompts");
-    let ((bos, eos), (source_bos, source_eos)) = (ends(file), ends(source));
+    let (tokens, source_tokens) = (SpecialTokens::of(file), SpecialTokens::of(source));
     let conversations = Conversation::fixed();
     let mut n_compared = 0;
     for (key, value) in templates(source) {
@@ -127,8 +119,7 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
         };
         let same = own == template;
         let mut n_different = 0;
-        let rendered =
-            render_fixed(own, &bos, &eos)?.into_iter().zip(render_fixed(template, &source_bos, &source_eos)?);
+        let rendered = render_fixed(own, &tokens)?.into_iter().zip(render_fixed(template, &source_tokens)?);
         for (conversation, (ours, theirs)) in conversations.iter().zip(rendered) {
             n_compared += 1;
             let different = match (&ours, &theirs) {

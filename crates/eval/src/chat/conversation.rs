@@ -105,6 +105,12 @@ fn turn<'a>(role: &'a str, content: &'a str) -> Turn<'a> {
 }
 
 impl<'a> Conversation<'a> {
+    /// True if a rendered text holds the last message of the user, except for blanks around it.
+    pub fn is_asked_in(&self, rendered: &str) -> bool {
+        let last = self.messages.iter().rev().find(|message| message.role == "user");
+        last.is_none_or(|last| rendered.contains(last.content.trim()))
+    }
+
     /// Plain messages, without tools.
     pub fn of(messages: &[(&'a str, &'a str)]) -> Conversation<'a> {
         let messages = messages.iter().map(|(role, content)| turn(role, content)).collect();

@@ -3,151 +3,14 @@
 //! The engine has its own rules for operators on Python's values, for strings as sequences, for tuples and for names that are both keys
 //! and methods. The rewritten expression calls functions (see [`super::operators`]) for these and leaves the rest to the engine.
 //!
-//! Source: the grammar of `jinja2/parser.py` and `jinja2/lexer.py` 3.1.6.
+//! Source: the grammar of `jinja2/parser.py` 3.1.6.
 
 use std::fmt::Write;
 
-/// Part of an expression.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
-    Name(String),
-    Text(String),
-    Number(String),
-    Sign(&'static str),
-}
-
-/// Signs, longest first.
-const SIGNS: [&str; 27] = [
-    "==", "!=", "<=", ">=", "**", "//", "+", "-", "*", "/", "%", "~", "(", ")", "[", "]", "{", "}", "<", ">",
-    "=", ",", ":", ".", "|", ";", "!",
-];
+use super::tokens::Token;
 
 /// Deepest nesting of an expression.
 const MAX_DEPTH: usize = 400;
-
-/// Splits the text after the begin of a tag, up to `end` (`%}` or `}}`). Returns the tokens, the sign in front of the end (`-` or `+`), and the
-/// length of it all.
-pub(super) fn tokens(text: &str, end: &str) -> Result<(Vec<Token>, &'static str, usize), String> {
-    let (mut tokens, mut at, mut depth) = (Vec::new(), 0, 0usize);
-    loop {
-        let rest = &text[at..];
-        let Some(first) = rest.chars().next() else { return Err(format!("missing `{end}`")) };
-        if depth == 0 {
-            for sign in ["", "-", "+"] {
-                if rest.strip_prefix(sign).is_some_and(|rest| rest.starts_with(end)) {
-                    return Ok((tokens, sign, at + sign.len() + end.len()));
-                }
-            }
-        }
-        if first.is_whitespace() {
-            at += first.len_utf8();
-        } else if first == '"' || first == '\'' {
-            let (string, len) = literal(rest, first)?;
-            tokens.push(Token::Text(string));
-            at += len;
-        } else if first.is_ascii_digit() {
-            let (number, len) = number(rest)?;
-            tokens.push(Token::Number(number));
-            at += len;
-        } else if first.is_alphanumeric() || first == '_' {
-            let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-            tokens.push(Token::Name(rest[..len].to_owned()));
-            at += len;
-        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            match *sign {
-                "(" | "[" | "{" => depth += 1,
-                ")" | "]" | "}" => {
-                    depth = depth.checked_sub(1).ok_or_else(|| format!("unexpected `{sign}`"))?;
-                }
-                _ => {}
-            }
-            tokens.push(Token::Sign(sign));
-            at += sign.len();
-        } else {
-            return Err(format!("unexpected character `{}`", first.escape_debug()));
-        }
-    }
-}
-
-/// A string literal and its length: the escapes of Python, of which unknown ones stand for themselves.
-fn literal(text: &str, quote: char) -> Result<(String, usize), String> {
-    let mut string = String::new();
-    let mut chars = text.char_indices().skip(1).peekable();
-    while let Some((at, c)) = chars.next() {
-        if c == quote {
-            return Ok((string, at + 1));
-        }
-        if c != '\\' {
-            string.push(c);
-            continue;
-        }
-        let Some((at, escaped)) = chars.next() else { break };
-        let mut skip = 0;
-        match escaped {
-            '\n' => {}
-            'n' => string.push('\n'),
-            't' => string.push('\t'),
-            'r' => string.push('\r'),
-            'a' => string.push('\u{7}'),
-            'b' => string.push('\u{8}'),
-            'f' => string.push('\u{c}'),
-            'v' => string.push('\u{b}'),
-            '\\' | '\'' | '"' => string.push(escaped),
-            'x' | 'u' | 'U' => {
-                let len = match escaped {
-                    'x' => 2,
-                    'u' => 4,
-                    _ => 8,
-                };
-                let value = text.get(at + 1..at + 1 + len).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-                string.push(value.and_then(char::from_u32).ok_or("invalid escape in a string")?);
-                skip = len;
-            }
-            '0'..='7' => {
-                let len = text[at..].bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
-                let value = u32::from_str_radix(&text[at..at + len], 8).ok().and_then(char::from_u32);
-                string.push(value.ok_or("invalid escape in a string")?);
-                skip = len - 1;
-            }
-            other => string.extend(['\\', other]),
-        }
-        for _ in 0..skip {
-            chars.next();
-        }
-    }
-    Err("missing end of a string".to_owned())
-}
-
-/// A number as the engine reads it, and its length.
-fn number(text: &str) -> Result<(String, usize), String> {
-    let bytes = text.as_bytes();
-    let radix = match bytes.get(..2) {
-        Some(b"0x" | b"0X") => 16,
-        Some(b"0o" | b"0O") => 8,
-        Some(b"0b" | b"0B") => 2,
-        _ => 10,
-    };
-    if radix != 10 {
-        let len = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-        let value = i128::from_str_radix(&text[2..len].replace('_', ""), radix);
-        return value.map(|value| (value.to_string(), len)).map_err(|_| "invalid number".to_owned());
-    }
-    let digits = |from: usize| {
-        let rest = bytes.get(from..).unwrap_or_default();
-        rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'_').count()
-    };
-    let mut len = digits(0);
-    if bytes.get(len) == Some(&b'.') && bytes.get(len + 1).is_some_and(u8::is_ascii_digit) {
-        len += 1 + digits(len + 1);
-    }
-    if matches!(bytes.get(len), Some(b'e' | b'E')) {
-        let signed = usize::from(matches!(bytes.get(len + 1), Some(b'+' | b'-')));
-        if bytes.get(len + 1 + signed).is_some_and(u8::is_ascii_digit) {
-            len += 1 + signed + digits(len + 1 + signed);
-        }
-    }
-    Ok((text[..len].replace('_', ""), len))
-}
 
 /// A string literal of the engine.
 fn quoted(string: &str) -> String {
@@ -190,6 +53,69 @@ fn joined(mut items: Vec<String>, operator: &str) -> String {
 /// Methods of a dictionary, which attributes find before its keys.
 pub(super) const DICTIONARY_METHODS: [&str; 5] = ["items", "keys", "values", "get", "copy"];
 
+/// Methods of a string, as far as they are known here.
+pub(super) const TEXT_METHODS: [&str; 39] = [
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "islower",
+    "isnumeric",
+    "isspace",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
+];
+
+/// Filters that return an iterator, which can be read once and has no length.
+pub(super) const LAZY_FILTERS: [&str; 10] =
+    ["map", "select", "reject", "selectattr", "rejectattr", "unique", "batch", "slice", "items", "reverse"];
+
+/// True for text that the engine would compute while it compiles, by rules of its own.
+fn is_constant(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit() || "\"'([{-".contains(c))
+        || ["true", "false", "none"].contains(&text)
+}
+
+/// True for the text of a number.
+fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// An operand of arithmetic, in which `true` and `false` are numbers.
+fn operand(text: String) -> String {
+    if is_number(&text) { text } else { format!("__number({text})") }
+}
+
 impl Parser {
     /// A reader of these tokens.
     pub(super) fn new(tokens: Vec<Token>) -> Parser {
@@ -200,7 +126,7 @@ impl Parser {
         self.tokens.get(self.at)
     }
 
-    fn is_sign(&self, sign: &str) -> bool {
+    pub(super) fn is_sign(&self, sign: &str) -> bool {
         matches!(self.peek(), Some(Token::Sign(found)) if *found == sign)
     }
 
@@ -338,6 +264,11 @@ impl Parser {
         while self.name("and") {
             items.push(self.not()?);
         }
+        if items.len() > 1 {
+            for item in items.iter_mut().filter(|item| is_constant(item)) {
+                *item = format!("__value({item})");
+            }
+        }
         Ok(joined(items, " and "))
     }
 
@@ -374,6 +305,7 @@ impl Parser {
             let this = match sign {
                 "in" => format!("__in({left},{right})"),
                 "not in" => format!("(not __in({left},{right}))"),
+                "<" | ">" | "<=" | ">=" => format!("__compare(\"{sign}\",{left},{right})"),
                 sign => format!("({left} {sign} {right})"),
             };
             text = Some(match text {
@@ -394,7 +326,8 @@ impl Parser {
             if self.sign("+") {
                 items.push(self.concatenation()?);
             } else if self.sign("-") {
-                items = vec![format!("({} - {})", sum(items), self.concatenation()?)];
+                let right = operand(self.concatenation()?);
+                items = vec![format!("({} - {right})", operand(sum(items)))];
             } else {
                 return Ok(sum(items));
             }
@@ -424,14 +357,17 @@ impl Parser {
                 return Ok(text);
             };
             self.at += 1;
-            text = format!("({text} {sign} {})", self.power()?);
+            let right = operand(self.power()?);
+            let right = if sign == "*" { right } else { format!("__divisor({right})") };
+            text = format!("({} {sign} {right})", operand(text));
         }
     }
 
     fn power(&mut self) -> Result<String, String> {
         let mut text = self.unary(true)?;
         while self.sign("**") {
-            text = format!("({text} ** {})", self.unary(true)?);
+            let right = operand(self.unary(true)?);
+            text = format!("({} ** {right})", operand(text));
         }
         Ok(text)
     }
@@ -442,7 +378,7 @@ impl Parser {
             return Err(format!("expressions nested deeper than {MAX_DEPTH}"));
         }
         let part = if self.sign("-") {
-            other(format!("(-{})", self.unary(false)?))
+            other(format!("(-({}))", operand(self.unary(false)?)))
         } else if self.sign("+") {
             other(self.unary(false)?)
         } else {
@@ -515,7 +451,9 @@ impl Parser {
                 part = match self.peek().cloned() {
                     Some(Token::Name(name)) => {
                         self.at += 1;
-                        let text = match DICTIONARY_METHODS.contains(&&name[..]) {
+                        let text = match DICTIONARY_METHODS.contains(&&name[..])
+                            || TEXT_METHODS.contains(&&name[..])
+                        {
                             true => format!("__attribute({},\"{name}\")", part.text),
                             false => format!("{}.{name}", part.text),
                         };
@@ -576,7 +514,7 @@ impl Parser {
     }
 
     /// Arguments of a call, from its `(` to its `)`.
-    fn arguments(&mut self) -> Result<String, String> {
+    pub(super) fn arguments(&mut self) -> Result<String, String> {
         self.expect("(")?;
         let mut items = Vec::new();
         while !self.sign(")") {
@@ -602,6 +540,12 @@ impl Parser {
         Ok(items.join(","))
     }
 
+    /// A filter of a value.
+    fn filtered(text: &str, name: &str, arguments: &str) -> String {
+        let made = format!("({text}|{name}{arguments})");
+        if LAZY_FILTERS.contains(&name) { format!("__lazy({made},\"{name}\")") } else { made }
+    }
+
     /// Filters and tests behind an expression.
     fn filters(&mut self, mut text: String) -> Result<String, String> {
         loop {
@@ -614,7 +558,7 @@ impl Parser {
                     true => format!("({})", self.arguments()?),
                     false => String::new(),
                 };
-                text = format!("({text}|{name}{arguments})");
+                text = Parser::filtered(&text, &name, &arguments);
             } else if self.name("is") {
                 let negated = self.name("not");
                 let name = self.any_name()?;

@@ -8,8 +8,10 @@ use minijinja::{
 };
 
 use super::{
-    methods,
-    operators::{is_namespace, percent},
+    expression::DICTIONARY_METHODS,
+    lazy::{self, is_iterator},
+    methods, numbers,
+    operators::{self, is_namespace, percent},
     python::{invalid, text, tuple},
     python_json,
 };
@@ -44,11 +46,32 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
     }
     environment.add_filter("format", |format: String, arguments: Rest<Value>| percent(&format, &arguments));
     environment.add_filter("dictsort", dictsort);
+    numbers::add_to(environment);
+    environment.add_filter("last", last);
+    environment.add_filter("attr", attribute);
+    environment.add_filter("replace", replace);
+    environment.add_filter("wordcount", |value: Value| {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        text(&value).map(|text| text.split(|c| !is_word(c)).filter(|word| !word.is_empty()).count())
+    });
+    environment.add_filter("forceescape", |value: Value| {
+        methods::escaped(&text(&value)?.into()).map(Value::from_safe_string)
+    });
+    environment.add_filter("center", |value: Value, width: Option<usize>| {
+        let arguments = [Value::from(width.unwrap_or(80))];
+        methods::of_text(&text(&value)?.into(), "center", &arguments)
+    });
+    environment.add_filter("striptags", minijinja_contrib::filters::striptags);
+    environment.add_filter("filesizeformat", minijinja_contrib::filters::filesizeformat);
+    environment.add_function("joiner", minijinja_contrib::globals::joiner);
+    // It prints long values on several lines.
+    environment.remove_filter("pprint");
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Undefined)
             || value.kind() == ValueKind::Map && !is_namespace(value)
-            || value.kind() == ValueKind::Iterable && value.len().is_some()
+            || value.kind() == ValueKind::Iterable
+                && lazy::type_name(value).is_none_or(|name| name == "range")
     });
     environment.add_test("mapping", |value: &Value| value.kind() == ValueKind::Map && !is_namespace(value));
     environment
@@ -70,6 +93,7 @@ fn is_iterable(value: &Value) -> bool {
 fn length(value: Value) -> Result<usize, Error> {
     match value.kind() {
         ValueKind::Undefined => Ok(0),
+        _ if is_iterator(&value) => Err(invalid("`length` of an iterator; `list` makes a list of it")),
         ValueKind::Iterable if value.len().is_none() => Ok(value.try_iter()?.count()),
         _ => value.len().ok_or_else(|| invalid(format!("`length` of a value of type {}", value.kind()))),
     }
@@ -97,6 +121,31 @@ fn join(value: Value, separator: Option<Value>, names: Kwargs) -> Result<String,
         None => text(item),
     });
     Ok(texts.collect::<Result<Vec<_>, Error>>()?.join(&separator))
+}
+
+fn last(value: Value) -> Result<Value, Error> {
+    if is_iterator(&value) {
+        return Err(invalid("`last` of an iterator; `list` makes a list of it"));
+    }
+    Ok(list(value)?.pop().unwrap_or_default())
+}
+
+/// `attr`: attributes only, of which dictionaries have no keys.
+fn attribute(value: Value, name: String) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Map if !is_namespace(&value) && !DICTIONARY_METHODS.contains(&&name[..]) => {
+            Ok(Value::UNDEFINED)
+        }
+        _ => operators::attribute(value, name),
+    }
+}
+
+fn replace(value: Value, old: Value, new: Value, n: Option<i64>) -> Result<Value, Error> {
+    let (value, old, new) = (text(&value)?, text(&old)?, text(&new)?);
+    Ok(match n.and_then(|n| usize::try_from(n).ok()) {
+        Some(n) => value.replacen(&old, &new, n).into(),
+        None => value.replace(&old, &new).into(),
+    })
 }
 
 /// Words begin behind blanks, hyphens and opening brackets.

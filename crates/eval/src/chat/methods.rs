@@ -7,7 +7,10 @@ use minijinja::{
     value::{Kwargs, Value, ValueKind, from_args},
 };
 
-use super::python::{invalid, text, tuple};
+use super::{
+    lazy::view,
+    python::{invalid, text, tuple},
+};
 
 /// `str.isspace` of one character.
 fn is_space(c: char) -> bool {
@@ -348,11 +351,12 @@ pub(super) fn of_dictionary(value: &Value, name: &str, arguments: &[Value]) -> R
     let made = match name {
         "items" => from_args::<()>(arguments).and_then(|()| items(value))?,
         "keys" => {
-            from_args::<()>(arguments).and_then(|()| Ok(value.try_iter()?.collect::<Vec<_>>().into()))?
+            from_args::<()>(arguments).and_then(|()| Ok(view("dict_keys", value.try_iter()?.collect())))?
         }
         "values" => {
             let () = from_args(arguments)?;
-            value.try_iter()?.map(|key| value.get_item(&key)).collect::<Result<Vec<_>, Error>>()?.into()
+            let values = value.try_iter()?.map(|key| value.get_item(&key));
+            view("dict_values", values.collect::<Result<Vec<_>, Error>>()?)
         }
         "copy" => from_args::<()>(arguments).map(|()| value.clone())?,
         "get" => {
@@ -378,5 +382,23 @@ pub(super) fn items(value: &Value) -> Result<Value, Error> {
         return Err(invalid("`items` expects a dictionary"));
     }
     let pairs = value.try_iter()?.map(|key| Ok(tuple(vec![key.clone(), value.get_item(&key)?])));
-    pairs.collect::<Result<Vec<_>, Error>>().map(Value::from)
+    pairs.collect::<Result<Vec<_>, Error>>().map(|pairs| view("dict_items", pairs))
+}
+
+/// Calls a method of a list or a tuple. `None`: there is no such method here.
+pub(super) fn of_list(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
+    let made = match name {
+        "count" => {
+            let (item,): (Value,) = from_args(arguments)?;
+            Value::from(value.try_iter()?.filter(|found| *found == item).count())
+        }
+        "index" => {
+            let (item,): (Value,) = from_args(arguments)?;
+            let at = value.try_iter()?.position(|found| found == item);
+            Value::from(at.ok_or_else(|| invalid("value not found in the list"))?)
+        }
+        "copy" => from_args::<()>(arguments).map(|()| value.clone())?,
+        _ => return Ok(None),
+    };
+    Ok(Some(made))
 }

@@ -11,8 +11,8 @@ use super::settings::ChatError;
 /// # Errors
 /// [`ChatError::Named`] for a name without a template here.
 pub(super) fn source(template: &str) -> Result<Cow<'_, str>, ChatError> {
-    // A template writes messages, which takes an expression.
-    if template.contains("{{") || template.contains("{%") {
+    // Names hold no tags and no line ends.
+    if ["{{", "{%", "{#"].iter().any(|tag| template.contains(tag)) {
         return Ok(Cow::Borrowed(template));
     }
     let name = template.trim();

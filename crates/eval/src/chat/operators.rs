@@ -1,6 +1,6 @@
 //! Operators of Python that the template engine has otherwise, as functions that rewritten templates call.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use minijinja::{
     Environment, Error, ErrorKind, FormatStyle, State, format_filter,
@@ -8,9 +8,10 @@ use minijinja::{
 };
 
 use super::{
-    expression::DICTIONARY_METHODS,
+    expression::{DICTIONARY_METHODS, TEXT_METHODS},
+    lazy::{self, View},
     methods::{self, escaped},
-    python::{Tuple, invalid, text, tuple},
+    python::{Tuple, invalid, is_object, is_tuple, text, tuple},
 };
 
 /// Adds the functions.
@@ -26,9 +27,22 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         items.iter().map(text).collect::<Result<String, Error>>()
     });
     environment.add_function("__iter", |value: Value| match value.as_str() {
-        Some(text) => text.chars().map(Value::from).collect::<Vec<_>>().into(),
-        None => value,
+        _ if value.is_none() => Err(invalid("`for` over `None`")),
+        Some(text) => Ok(text.chars().map(Value::from).collect::<Vec<_>>().into()),
+        None => Ok(value),
     });
+    environment.add_function("__lazy", lazy::iterator);
+    environment.add_function("range", lazy::range);
+    environment.add_function("__value", |value: Value| value);
+    environment.add_function("__number", |value: Value| match value.kind() {
+        ValueKind::Bool => Value::from(i64::from(value.is_true())),
+        _ => value,
+    });
+    environment.add_function("__divisor", |value: Value| match number(&value) {
+        Some(0.0) => Err(invalid("division by zero")),
+        _ => Ok(value),
+    });
+    environment.add_function("__compare", compare);
     environment.add_function("__in", contains);
     environment.add_function("__item", item);
     environment.add_function("__slice", slice);
@@ -45,7 +59,8 @@ fn type_name(value: &Value) -> &'static str {
         ValueKind::Number => "float",
         ValueKind::String => "str",
         ValueKind::Map => "dict",
-        ValueKind::Seq if value.downcast_object_ref::<Tuple>().is_some() => "tuple",
+        ValueKind::Seq if is_tuple(value) => "tuple",
+        ValueKind::Iterable if lazy::type_name(value).is_some() => lazy::type_name(value).unwrap_or_default(),
         ValueKind::Seq | ValueKind::Iterable => "list",
         _ => "object",
     }
@@ -59,6 +74,11 @@ fn integer(value: &Value) -> Option<i128> {
     }
 }
 
+/// True for an integer or a boolean.
+pub(super) fn is_integer(value: &Value) -> bool {
+    integer(value).is_some()
+}
+
 fn number(value: &Value) -> Option<f64> {
     match value.kind() {
         ValueKind::Bool => Some(if value.is_true() { 1.0 } else { 0.0 }),
@@ -67,7 +87,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn add(left: Value, right: Value) -> Result<Value, Error> {
+pub(super) fn add(left: Value, right: Value) -> Result<Value, Error> {
     if left.is_undefined() || right.is_undefined() {
         return Err(Error::new(ErrorKind::UndefinedError, "undefined value in a sum"));
     }
@@ -85,12 +105,40 @@ fn add(left: Value, right: Value) -> Result<Value, Error> {
     if let (Some(a), Some(b)) = (number(&left), number(&right)) {
         return Ok(Value::from(a + b));
     }
-    let is_list = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
+    let is_list = |value: &Value| ["list", "tuple"].contains(&type_name(value));
     if !is_list(&left) || !is_list(&right) || type_name(&left) != type_name(&right) {
         return Err(types());
     }
     let items: Vec<Value> = left.try_iter()?.chain(right.try_iter()?).collect();
     Ok(if type_name(&left) == "tuple" { tuple(items) } else { items.into() })
+}
+
+/// `left < right` and its siblings, between numbers, strings, or lists.
+fn compare(sign: String, left: Value, right: Value) -> Result<bool, Error> {
+    if left.is_undefined() || right.is_undefined() {
+        return Err(Error::new(ErrorKind::UndefinedError, format!("undefined value beside `{sign}`")));
+    }
+    let order = match (number(&left), number(&right)) {
+        _ if integer(&left).is_some() && integer(&right).is_some() => {
+            Some(integer(&left).cmp(&integer(&right)))
+        }
+        (Some(a), Some(b)) => a.partial_cmp(&b),
+        _ if ["str", "list", "tuple"].contains(&type_name(&left))
+            && type_name(&left) == type_name(&right) =>
+        {
+            Some(left.cmp(&right))
+        }
+        _ => {
+            let (left, right) = (type_name(&left), type_name(&right));
+            return Err(invalid(format!("`{sign}` between `{left}` and `{right}`")));
+        }
+    };
+    Ok(order.is_some_and(|order| match &sign[..] {
+        "<" => order.is_lt(),
+        "<=" => order.is_le(),
+        ">" => order.is_gt(),
+        _ => order.is_ge(),
+    }))
 }
 
 fn modulo(left: Value, right: Value) -> Result<Value, Error> {
@@ -147,6 +195,15 @@ fn item(object: Value, key: Value) -> Result<Value, Error> {
     if object.is_undefined() {
         return Err(undefined("item"));
     }
+    if lazy::is_iterator(&object) {
+        return Ok(Value::UNDEFINED);
+    }
+    if let Some(view) = object.downcast_object_ref::<View>() {
+        let View::Range(_, items) = view else { return Ok(Value::UNDEFINED) };
+        return Ok(integer(&key)
+            .and_then(|at| items.get(position(at, items.len())?).cloned())
+            .unwrap_or_default());
+    }
     let Some(text) = object.as_str() else {
         let Some(list) = object.downcast_object_ref::<Tuple>() else {
             return if object.is_none() { Ok(Value::UNDEFINED) } else { object.get_item(&key) };
@@ -174,6 +231,7 @@ fn slice(object: Value, start: Value, stop: Value, step: Value) -> Result<Value,
     };
     let (start, stop, step) = (bound(&start)?, bound(&stop)?, bound(&step)?.unwrap_or(1));
     let items: Vec<Value> = match (object.as_str(), object.kind()) {
+        _ if lazy::type_name(&object).is_some_and(|name| name != "range") => return Ok(Value::UNDEFINED),
         (Some(text), _) => text.chars().map(Value::from).collect(),
         (None, ValueKind::Seq | ValueKind::Iterable) => object.try_iter()?.collect(),
         (None, ValueKind::Undefined) => return Err(undefined("slice")),
@@ -189,6 +247,14 @@ fn slice(object: Value, start: Value, stop: Value, step: Value) -> Result<Value,
         true => (start.map_or(0, clamp), stop.map_or(len, clamp)),
         false => (start.map_or(len - 1, clamp), stop.map_or(-1, clamp)),
     };
+    if let Some(View::Range([first, _, by], _)) = object.downcast_object_ref::<View>() {
+        let bound = |at: i128| i64::try_from(i128::from(*first) + at * i128::from(*by)).unwrap_or(i64::MAX);
+        return lazy::range_of(
+            bound(at),
+            bound(stop),
+            i64::try_from(step).unwrap_or(i64::MAX).saturating_mul(*by),
+        );
+    }
     let mut found = Vec::new();
     while if step > 0 { at < stop } else { at > stop } {
         found.extend(usize::try_from(at).ok().and_then(|at| items.get(at)).cloned());
@@ -201,7 +267,7 @@ fn slice(object: Value, start: Value, stop: Value, step: Value) -> Result<Value,
     })
 }
 
-/// A method of a dictionary that is not called.
+/// A method of a dictionary or a string that is not called.
 #[derive(Debug)]
 struct BoundMethod {
     object: Value,
@@ -216,15 +282,14 @@ impl Object for BoundMethod {
     fn call(self: &Arc<Self>, state: &State<'_, '_>, arguments: &[Value]) -> Result<Value, Error> {
         method(state, self.object.clone(), self.name.clone(), Rest(arguments.to_vec()))
     }
-
-    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<built-in method {} of dict object>", self.name)
-    }
 }
 
-/// An attribute with the name of a method of dictionaries.
-fn attribute(object: Value, name: String) -> Result<Value, Error> {
+/// An attribute with the name of a method.
+pub(super) fn attribute(object: Value, name: String) -> Result<Value, Error> {
     match object.kind() {
+        ValueKind::String if TEXT_METHODS.contains(&&name[..]) => {
+            Ok(Value::from_object(BoundMethod { object, name }))
+        }
         ValueKind::Map if DICTIONARY_METHODS.contains(&&name[..]) && !is_namespace(&object) => {
             Ok(Value::from_object(BoundMethod { object, name }))
         }
@@ -235,7 +300,7 @@ fn attribute(object: Value, name: String) -> Result<Value, Error> {
 
 /// True for `namespace()`, which has attributes only.
 pub(super) fn is_namespace(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.type_name().ends_with("Namespace"))
+    is_object(value, "Namespace")
 }
 
 fn method(
@@ -250,6 +315,9 @@ fn method(
             if let Some(made) = methods::of_text(&object, &name, &arguments)? {
                 return Ok(made);
             }
+            if name == "format" {
+                return object.call_method(state, &name, &format_arguments(&object, &arguments)?);
+            }
         }
         ValueKind::Map if !is_namespace(&object) => {
             if let Some(made) = methods::of_dictionary(&object, &name, &arguments)? {
@@ -262,9 +330,38 @@ fn method(
         {
             return Err(invalid(format!("method `{name}` of a list is not allowed in a sandbox")));
         }
+        ValueKind::Seq | ValueKind::Iterable => {
+            if let Some(made) = methods::of_list(&object, &name, &arguments)? {
+                return Ok(made);
+            }
+        }
         _ => {}
     }
     object.call_method(state, &name, &arguments)
+}
+
+/// Arguments of `str.format`. The engine prints lists and dictionaries by rules of its own, so that their text replaces them.
+fn format_arguments(format: &Value, arguments: &[Value]) -> Result<Vec<Value>, Error> {
+    let is_plain = |value: &Value| {
+        matches!(value.kind(), ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None)
+    };
+    let printed =
+        |value: &Value| if is_plain(value) { Ok(value.clone()) } else { text(value).map(Value::from) };
+    let arguments = arguments.iter().map(|value| match Kwargs::try_from(value.clone()) {
+        Ok(names) if value.is_kwargs() => {
+            let items = names.args().map(|name| Ok((name, printed(&names.get::<Value>(name)?)?)));
+            Ok(Kwargs::from_iter(items.collect::<Result<Vec<_>, Error>>()?).into())
+        }
+        _ => printed(value),
+    });
+    // `{x[0]}` and `{x.y}` read what is inside.
+    let mut fields = format.as_str().unwrap_or_default().split('{').skip(1);
+    let name =
+        |field: &str| field.split([':', '}', '!']).next().is_some_and(|name| name.contains(['[', '.']));
+    match fields.any(name) {
+        true => Err(invalid("`format` with `[` or `.` in the name of a field is not supported")),
+        false => arguments.collect(),
+    }
 }
 
 /// `dict(...)`: pairs or a dictionary, then names.

@@ -5,9 +5,12 @@
 use std::{fmt::Write, sync::Arc};
 
 use minijinja::{
-    Error, ErrorKind,
+    Error,
     value::{Enumerator, Object, ObjectRepr, Value, ValueKind},
 };
+
+pub(super) use super::errors::invalid;
+use super::lazy::{self, View};
 
 /// Lists in lists at which Python gives up.
 pub(super) const MAX_DEPTH: usize = 990;
@@ -35,9 +38,14 @@ pub(super) fn tuple(items: Vec<Value>) -> Value {
     Value::from_object(Tuple(items))
 }
 
-/// An error of a template.
-pub(super) fn invalid(problem: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::InvalidOperation, problem)
+/// True for a tuple, or a pair that `groupby` makes.
+pub(super) fn is_tuple(value: &Value) -> bool {
+    value.downcast_object_ref::<Tuple>().is_some() || is_object(value, "GroupTuple")
+}
+
+/// True for an object of the engine with this name of its type.
+pub(super) fn is_object(value: &Value, name: &str) -> bool {
+    value.as_object().is_some_and(|object| object.type_name().ends_with(name))
 }
 
 /// The text of a value: `str`.
@@ -66,18 +74,34 @@ pub(super) fn write_repr(value: &Value, depth: usize, text: &mut String) -> Resu
         ValueKind::Number if !value.is_integer() => {
             *text += &float(f64::try_from(value.clone())?, ["inf", "-inf", "nan"]);
         }
+        ValueKind::Map if is_object(value, "::Loop") => return Err(invalid("`loop` cannot be printed")),
         ValueKind::Map => {
-            text.push('{');
+            let is_namespace = is_object(value, "Namespace");
+            *text += if is_namespace { "<Namespace {" } else { "{" };
             for (index, key) in value.try_iter()?.enumerate() {
                 *text += if index == 0 { "" } else { ", " };
                 write_repr(&key, depth + 1, text)?;
                 *text += ": ";
                 write_repr(&value.get_item(&key)?, depth + 1, text)?;
             }
-            text.push('}');
+            *text += if is_namespace { "}>" } else { "}" };
         }
+        ValueKind::Iterable if lazy::is_iterator(value) => return Err(lazy::not_printable(value)),
         ValueKind::Seq | ValueKind::Iterable => {
-            let is_tuple = value.downcast_object_ref::<Tuple>().is_some();
+            match value.downcast_object_ref::<View>() {
+                Some(View::Range([start, stop, step], _)) => {
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "range({start}, {stop}");
+                    *text += &if *step == 1 { ")".to_owned() } else { format!(", {step})") };
+                    return Ok(());
+                }
+                Some(View::Dictionary(name, _)) => {
+                    *text += name;
+                    text.push('(');
+                }
+                None => {}
+            }
+            let is_tuple = is_tuple(value);
             text.push(if is_tuple { '(' } else { '[' });
             let mut n_items = 0;
             for item in value.try_iter()? {
@@ -90,8 +114,11 @@ pub(super) fn write_repr(value: &Value, depth: usize, text: &mut String) -> Resu
                 (true, _) => ")",
                 (false, _) => "]",
             };
+            *text += if lazy::type_name(value).is_some() { ")" } else { "" };
         }
-        _ => *text += &value.to_string(),
+        ValueKind::Number => *text += &value.to_string(),
+        // Python prints an address.
+        _ => return Err(lazy::not_printable(value)),
     }
     Ok(())
 }

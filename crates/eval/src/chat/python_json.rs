@@ -9,7 +9,10 @@ use minijinja::{
     value::{Kwargs, Rest, Value, ValueKind, from_args},
 };
 
-use super::python::{MAX_DEPTH, float, invalid};
+use super::{
+    lazy,
+    python::{MAX_DEPTH, float, invalid},
+};
 
 /// The parameters of `tojson`.
 struct Style {
@@ -73,6 +76,12 @@ impl Style {
                     *text += &self.after_key;
                     self.write(&value.get_item(key)?, depth + 1, text)
                 })?;
+            }
+            ValueKind::Iterable if lazy::type_name(value).is_some() => {
+                let name = lazy::type_name(value).unwrap_or_default();
+                return Err(invalid(format!(
+                    "`tojson` of a value of type {name}; `list` makes a list of it"
+                )));
             }
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();

@@ -16,7 +16,7 @@ pub struct Chat {
 }
 
 /// Names of the reasoning of a message; the first that has a value counts (`_REASONING_FIELDS` of transformers 5.24).
-const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
 /// Roles of ShareGPT.
 const ROLES: [(&str, &str); 6] = [
@@ -122,6 +122,27 @@ impl Chat {
         Ok(())
     }
 
+    /// The chat with every text as a list of one text part, the form that templates of vision models expect.
+    pub fn with_parts(mut self) -> Chat {
+        for message in &mut self.messages {
+            let Some(text) = field(message, "content").filter(|content| content.as_str().is_some()) else {
+                continue;
+            };
+            let part: Value = [("type", Value::from("text")), ("text", text)].into_iter().collect();
+            let parts = Value::from(vec![part]);
+            let Ok(keys) = message.try_iter() else { continue };
+            let items = keys.map(|key| match key.as_str() {
+                Some("content") => (key, parts.clone()),
+                _ => {
+                    let item = message.get_item(&key).unwrap_or_default();
+                    (key, item)
+                }
+            });
+            *message = items.collect();
+        }
+        self
+    }
+
     /// The chat with text parts joined to strings. `None`: it has no parts, or others than texts.
     pub(super) fn with_joined_parts(&self) -> Option<Chat> {
         let mut joined = self.clone();
@@ -200,10 +221,11 @@ impl Chat {
             ("tools", tools),
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(settings.generation_prompt)),
-            ("bos_token", Value::from(settings.bos)),
-            ("eos_token", Value::from(settings.eos)),
+            ("bos_token", Value::from(&settings.tokens.bos[..])),
+            ("eos_token", Value::from(&settings.tokens.eos[..])),
         ];
-        let fixed = fixed.into_iter().map(|(name, value)| (Value::from(name), value));
+        let others = settings.tokens.others.iter().map(|(name, text)| (*name, Value::from(&text[..])));
+        let fixed = fixed.into_iter().chain(others).map(|(name, value)| (Value::from(name), value));
         let further = self.variables.iter().map(|(name, value)| (Value::from(&name[..]), value.clone()));
         fixed.chain(further).collect()
     }
@@ -238,6 +260,10 @@ fn message(value: &Value) -> Result<Value, String> {
     }
     for key in value.try_iter().map_err(|error| error.to_string())? {
         let item = value.get_item(&key).map_err(|error| error.to_string())?;
+        // `_normalize_chat_messages` of transformers drops these keys, so that no template prints `None`.
+        if item.is_none() {
+            continue;
+        }
         match key.as_str().unwrap_or_default() {
             "role" | "from" => items.push(("role".into(), role.into())),
             "value" if is_share_gpt => items.push(("content".into(), item)),
@@ -250,11 +276,37 @@ fn message(value: &Value) -> Result<Value, String> {
         }
     }
     let has = |name: &str| items.iter().any(|(key, _)| key.as_str() == Some(name));
-    if !has("content") && !has("tool_calls") && reasoning.is_none() {
+    let is_given = |name: &str| value.get_attr(name).is_ok_and(|found| !found.is_undefined());
+    let has_content = is_given("content") || is_share_gpt && is_given("value");
+    if !has_content && !has("tool_calls") && reasoning.is_none() {
         return Err("missing `content`".to_owned());
     }
     if let (Some(reasoning), false) = (reasoning, has("reasoning_content")) {
         items.push(("reasoning_content".into(), reasoning));
     }
     Ok(items.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Date, Settings, SpecialTokens, render_chat};
+    use super::*;
+
+    /// Expected values follow `_normalize_chat_messages` and `_alias_reasoning_fields` of transformers 5.24 by hand.
+    #[test]
+    fn null_keys_and_reasoning_match_transformers() {
+        let tokens = SpecialTokens::default();
+        let settings = Settings { tokens: &tokens, generation_prompt: false, date: Date::FIXED };
+        let template = "{% for m in messages %}[{{ m.content }}|{{ m.name is defined }}|{{ m.reasoning_content }}|{{ m.thinking }}]{% endfor %}";
+        for (message, expected) in [
+            (r#"{"role": "assistant", "content": null, "name": null}"#, "[|False||]"),
+            (r#"{"from": "gpt", "value": null}"#, "[|False||]"),
+            (r#"{"role": "assistant", "content": "a", "reasoning": "r", "thinking": "t"}"#, "[a|False|t|t]"),
+            (r#"{"role": "assistant", "content": "a", "reasoning": "r", "thinking": null}"#, "[a|False|r|r]"),
+        ] {
+            let chat = Chat::parse(&format!("[{message}]")).unwrap();
+            assert_eq!(render_chat(template, &chat, &settings).unwrap(), expected, "{message}");
+        }
+        assert!(Chat::parse(r#"[{"role": "user"}]"#).is_err());
+    }
 }

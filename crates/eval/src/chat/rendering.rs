@@ -37,9 +37,10 @@ const STACK_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 ///
 /// # Examples
 /// ```
-/// use eval::chat::{Chat, Date, Settings, render_chat};
+/// use eval::chat::{Chat, Date, Settings, SpecialTokens, render_chat};
 /// let chat = Chat::parse(r#"[{"role": "user", "content": "Hi"}]"#).unwrap();
-/// let settings = Settings { bos: "<s>", eos: "</s>", generation_prompt: true, date: Date::FIXED };
+/// let tokens = SpecialTokens::new("<s>", "</s>");
+/// let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
 /// assert_eq!(render_chat("{{ bos_token }}{{ messages[0].content }}", &chat, &settings).unwrap(), "<s>Hi");
 /// ```
 pub fn render_chat(template: &str, chat: &Chat, settings: &Settings<'_>) -> Result<String, ChatError> {

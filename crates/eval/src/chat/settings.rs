@@ -1,6 +1,6 @@
 //! What a template gets besides the chat, and why it fails.
 
-use super::date::Date;
+use super::{date::Date, special::SpecialTokens};
 
 /// Why a template cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +26,8 @@ pub enum ChatError {
 /// What a template gets besides the chat.
 #[derive(Debug, Clone)]
 pub struct Settings<'a> {
-    /// Text of the token that begins a text.
-    pub bos: &'a str,
-    /// Text of the token that ends a text.
-    pub eos: &'a str,
+    /// Texts of the special tokens.
+    pub tokens: &'a SpecialTokens,
     /// Adds the beginning of the model's own turn.
     pub generation_prompt: bool,
     /// The day that `strftime_now` prints.

@@ -2,7 +2,10 @@
 //!
 //! Source: `newline_re` of `jinja2/lexer.py` 3.1.6; `AssistantTracker` in `utils/chat_template_utils.py` of transformers 5.24.
 
-use super::expression::{Parser, Token, tokens};
+use super::{
+    expression::Parser,
+    tokens::{Token, tokens},
+};
 
 /// A template that means to the engine what `template` means to Jinja.
 ///
@@ -91,10 +94,18 @@ fn statement(tokens: Vec<Token>, begin: &str, end: &str) -> Result<String, Strin
             let target = parser.target()?;
             match parser.sign("=") {
                 true => format!("set {target} = {}", parser.tuple(true)?),
-                false => format!("set {target}{}", parser.rest()),
+                false if parser.sign("|") => format!("set {target} | {}", parser.filters_of_block()?),
+                false => format!("set {target}"),
             }
         }
         "macro" => return macro_tag(parser, begin, end),
+        "with" => format!("with {}", parser.assignments()?),
+        "filter" => format!("filter {}", parser.filters_of_block()?),
+        "call" => format!("call{}", parser.call_of_block()?),
+        "autoescape" if !parser.name("false") && !parser.name("False") => {
+            return Err("`autoescape` is not supported".to_owned());
+        }
+        "autoescape" => "autoescape false".to_owned(),
         _ => format!("{word}{}", parser.rest()),
     };
     parser.finish()?;

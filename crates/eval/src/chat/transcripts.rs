@@ -1,10 +1,13 @@
 //! Files of chats, as texts to calibrate with.
 
+use crate::tokenize::{Error, Tokenizer};
+
 use super::{
     date::Date,
     reading::Chat,
     rendering::render_chat,
     settings::{ChatError, Settings},
+    special::SpecialTokens,
 };
 
 /// The texts of the chats of a file, and how many of them lost something.
@@ -27,6 +30,14 @@ impl Transcripts {
             )
         })
     }
+
+    /// Tokens of each text. The template writes the special tokens itself, so that none is added.
+    ///
+    /// # Errors
+    /// Those of the tokenizer.
+    pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, Error> {
+        self.texts.iter().map(|text| tokenizer.encode(text, false, true)).collect()
+    }
 }
 
 /// Renders a file of chats in JSON, one a line; see [`Chat::parse`] for their form. They are over: no further turn begins.
@@ -35,11 +46,10 @@ impl Transcripts {
 /// The number of the line, from 1, and what is wrong with it.
 pub fn transcripts(
     template: Option<&str>,
-    bos: &str,
-    eos: &str,
+    tokens: &SpecialTokens,
     lines: &[u8],
 ) -> Result<Transcripts, (usize, String)> {
-    let settings = Settings { bos, eos, generation_prompt: false, date: Date::FIXED };
+    let settings = Settings { tokens, generation_prompt: false, date: Date::FIXED };
     let mut made = Transcripts::default();
     for (index, line) in lines.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -76,7 +86,7 @@ mod tests {
                             {% if add_generation_prompt %}assistant:{% endif %}";
 
     fn read(lines: &str) -> Result<Transcripts, (usize, String)> {
-        transcripts(Some(TEMPLATE), "", "", lines.as_bytes())
+        transcripts(Some(TEMPLATE), &SpecialTokens::default(), lines.as_bytes())
     }
 
     #[test]
@@ -102,7 +112,9 @@ mod tests {
         assert_eq!((made.texts.len(), made.n_incomplete), (3, 2));
         assert!(made.warning().is_some());
         let template = "{% for m in messages %}{{ m.tool_calls[0].function.name if m.tool_calls }}{{ m.thinking }}{% endfor %}";
-        let made = transcripts(Some(template), "", "", format!("{call}\n{thought}").as_bytes()).unwrap();
+        let made =
+            transcripts(Some(template), &SpecialTokens::default(), format!("{call}\n{thought}").as_bytes())
+                .unwrap();
         assert_eq!(made, Transcripts { texts: vec!["sky".to_owned(), "Greet.".to_owned()], n_incomplete: 0 });
     }
 

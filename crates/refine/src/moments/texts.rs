@@ -1,6 +1,10 @@
 //! What statistics are gathered from: windows of tokens.
 
-use eval::{Model, chat, chunks};
+use eval::{
+    Model,
+    chat::{self, SpecialTokens, Transcripts},
+    chunks,
+};
 use sha2::{Digest, Sha256};
 
 use crate::{Error, fingerprint::hex};
@@ -43,20 +47,20 @@ impl Texts {
     /// [`eval::Error::OutOfRange`] for windows without tokens.
     pub fn of_chats(model: &Model, lines: &[u8], context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
-        let metadata = model.file().metadata();
-        let template = metadata.text("tokenizer.chat_template").map_err(eval::Error::from)?;
-        let tokenizer = model.tokenizer();
-        let text_of = |token: Option<u32>| {
-            let bytes = token.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
-            String::from_utf8_lossy(bytes).into_owned()
-        };
-        let (bos, eos) = (text_of(tokenizer.bos()), text_of(tokenizer.eos()));
-        let chats = chat::transcripts(template, &bos, &eos, lines)
+        let template = model.file().metadata().text("tokenizer.chat_template").map_err(eval::Error::from)?;
+        let chats = chat::transcripts(template, &SpecialTokens::of_model(model), lines)
             .map_err(|(line, problem)| Error::Chat { line, problem })?;
+        Texts::of_transcripts(model, &chats, context)
+    }
+
+    /// Chats that a template has rendered, cut like those of [`Texts::of_chats`].
+    ///
+    /// # Errors
+    /// What the tokenizer reports; [`eval::Error::OutOfRange`] for windows without tokens.
+    pub fn of_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
+        chunks::Settings { context, ..chunks::Settings::default() }.check()?;
         let mut windows = Vec::new();
-        for text in &chats.texts {
-            // The template writes the token that begins texts itself, as in transformers.
-            let tokens = tokenizer.encode(text, false, true).map_err(eval::Error::from)?;
+        for tokens in chats.encode(model.tokenizer()).map_err(eval::Error::from)? {
             windows.extend(tokens.chunks(context).map(<[u32]>::to_vec));
         }
         Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::of_windows(windows) })

@@ -9,7 +9,7 @@ use eval::{
 use refine::{Error, moments::Texts};
 
 use super::failed;
-use crate::{commands::shared::chats::is_file_of_chats, failure::Failure, ui::Ui};
+use crate::{commands::shared::chats, failure::Failure, ui::Ui};
 
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
@@ -78,8 +78,12 @@ pub fn chunks_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Chunk>, Fail
 /// Windows of a text, or of chats, a file that ends in `.jsonl`.
 fn windows_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Vec<u32>>, Failure> {
     let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
-    let made = match is_file_of_chats(text) {
-        true => Texts::of_chats(model, &bytes, WINDOW),
+    let made = match chats::is_file_of_chats(text) {
+        true => {
+            let chats = chats::rendered(model, &bytes);
+            let chats = chats.map_err(|problem| Failure::new(format!("{}: {problem}", text.display())))?;
+            Texts::of_transcripts(model, &chats, WINDOW)
+        }
         false => Texts::of_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
     };
     let made = made.map_err(|error| match error {

@@ -1,0 +1,62 @@
+//! The tags `filter`, `with` and `call`, rewritten for the template engine.
+
+use super::expression::{LAZY_FILTERS, Parser};
+
+impl Parser {
+    /// Filters of a block: `upper|replace("a", "b")`, in front of which the engine puts the text.
+    pub(super) fn filters_of_block(&mut self) -> Result<String, String> {
+        let mut filters = Vec::new();
+        loop {
+            let name = self.any_name()?;
+            if LAZY_FILTERS.contains(&&name[..]) {
+                return Err(format!("filter `{name}` of a block is not supported"));
+            }
+            let arguments = match self.is_sign("(") {
+                true => format!("({})", self.arguments()?),
+                false => String::new(),
+            };
+            filters.push(name + &arguments);
+            if !self.sign("|") {
+                return Ok(filters.join("|"));
+            }
+        }
+    }
+
+    /// Assignments of `with`, all of which see the variables outside of it.
+    pub(super) fn assignments(&mut self) -> Result<String, String> {
+        let (mut values, mut targets) = (Vec::new(), Vec::new());
+        while !self.is_done() {
+            let target = self.target()?;
+            self.expect("=")?;
+            values.push(format!("__with{}={}", values.len(), self.expression()?));
+            targets.push(format!("{target}=__with{}", targets.len()));
+            if !self.is_done() {
+                self.expect(",")?;
+            }
+        }
+        values.extend(targets);
+        Ok(values.join(","))
+    }
+
+    /// The call of a `call` block, with the arguments that the block takes in front of it.
+    pub(super) fn call_of_block(&mut self) -> Result<String, String> {
+        let mut parameters = String::new();
+        if self.sign("(") {
+            let mut names = Vec::new();
+            while !self.sign(")") {
+                let name = self.any_name()?;
+                let default = if self.sign("=") { format!("={}", self.expression()?) } else { String::new() };
+                names.push(name + &default);
+                if !self.is_sign(")") {
+                    self.expect(",")?;
+                }
+            }
+            parameters = format!("({})", names.join(","));
+        }
+        let name = self.any_name()?;
+        if !self.is_sign("(") {
+            return Err(format!("`call` of `{name}`, which is not a call of a macro"));
+        }
+        Ok(format!("{parameters} {name}({})", self.arguments()?))
+    }
+}

@@ -1,0 +1,58 @@
+//! Texts of special tokens, which templates read as variables.
+
+use gguf::{Metadata, Value};
+
+use crate::Model;
+
+/// Texts of the special tokens of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// The token that begins a text, or nothing.
+    pub bos: String,
+    /// The token that ends a text, or nothing.
+    pub eos: String,
+    /// Further tokens by their variable, for example `pad_token`.
+    pub others: Vec<(&'static str, String)>,
+}
+
+/// Variables of transformers and the keys with their ids.
+const OTHERS: [(&str, &str); 5] = [
+    ("unk_token", "tokenizer.ggml.unknown_token_id"),
+    // The spelling of the format.
+    ("sep_token", "tokenizer.ggml.seperator_token_id"),
+    ("pad_token", "tokenizer.ggml.padding_token_id"),
+    ("cls_token", "tokenizer.ggml.cls_token_id"),
+    ("mask_token", "tokenizer.ggml.mask_token_id"),
+];
+
+impl SpecialTokens {
+    /// Only the tokens that begin and end a text.
+    pub fn new(bos: &str, eos: &str) -> SpecialTokens {
+        SpecialTokens { bos: bos.to_owned(), eos: eos.to_owned(), others: Vec::new() }
+    }
+
+    /// The special tokens that the metadata of a file name.
+    pub fn of(metadata: &Metadata) -> SpecialTokens {
+        let tokens = metadata.texts("tokenizer.ggml.tokens").ok().flatten();
+        let token = |key: &str| {
+            let id = metadata.get(key).and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok())?;
+            Some(String::from_utf8_lossy(tokens.as_ref()?.get(id)?).into_owned())
+        };
+        SpecialTokens {
+            bos: token("tokenizer.ggml.bos_token_id").unwrap_or_default(),
+            eos: token("tokenizer.ggml.eos_token_id").unwrap_or_default(),
+            others: OTHERS.iter().filter_map(|(name, key)| Some((*name, token(key)?))).collect(),
+        }
+    }
+
+    /// The special tokens of a model, with those that its tokenizer has without a key.
+    pub fn of_model(model: &Model) -> SpecialTokens {
+        let tokenizer = model.tokenizer();
+        let text = |id: Option<u32>| {
+            let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        let others = SpecialTokens::of(model.file().metadata()).others;
+        SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()), others }
+    }
+}
