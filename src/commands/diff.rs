@@ -14,7 +14,7 @@ use crate::{
         shared::{
             copy_files::open_model,
             cpu_level::cpu_level,
-            metadata_json::{Sides, entry, short, side_by_side},
+            metadata_json::{Sides, entry, is_same, short, side_by_side},
         },
     },
     failure::Failure,
@@ -97,7 +97,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 /// Keys whose values differ. What describes shards is no difference.
 fn keys<'a>(a: &'a Model, b: &'a Model) -> Vec<Sides<'a>> {
     let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf::SLACK_KEY;
-    side_by_side(a.metadata(), b.metadata()).filter(|(key, a, b)| a != b && !is_of_shards(key)).collect()
+    let both = side_by_side(a.metadata(), b.metadata());
+    both.filter(|(key, a, b)| !is_same(*a, *b) && !is_of_shards(key)).collect()
 }
 
 fn tensors<'a>(a: &'a Model, b: &'a Model, args: &DiffArgs, ui: &Ui) -> Result<Vec<Change<'a>>, Failure> {

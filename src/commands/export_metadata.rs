@@ -62,7 +62,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         check_outputs(&[output], &[&args.file], args.force)?;
     }
-    let file = show::open(&args.file)?;
+    let file = show::open_foreign(&args.file)?;
     let is_wanted = |key: &str| args.only.is_empty() || args.only.iter().any(|start| key.starts_with(start));
     let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();
     if wanted.is_empty() && !args.only.is_empty() {

@@ -1,4 +1,4 @@
-//! `gguf-inspect merge SHARD OUT`: one file of all shards.
+//! `gguf-inspect merge SHARD... OUT`: one file of all shards.
 
 use std::path::PathBuf;
 
@@ -33,16 +33,17 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-inspect merge model-00001-of-00003.gguf model.gguf
+  gguf-inspect merge model-*-of-00003.gguf model.gguf
 
 The keys that describe shards are left out: what `split` has split becomes what it was, byte for byte. (llama-gguf-split
 leaves them in, with a count of 0.)";
 
 #[derive(Debug, Args)]
 struct MergeArgs {
-    /// One of the shards.
-    #[arg(value_hint = ValueHint::FilePath)]
-    shard: PathBuf,
-    /// The file to write.
+    /// One shard of the model, or all of them.
+    #[arg(required = true, value_name = "SHARD", value_hint = ValueHint::FilePath)]
+    shards: Vec<PathBuf>,
+    /// File to write.
     #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
     out: PathBuf,
     #[command(flatten)]
@@ -51,7 +52,21 @@ struct MergeArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = MergeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let model = open_model(&args.shard)?;
+    let Some((first, more)) = args.shards.split_first() else {
+        return Err(Failure::usage("missing SHARD"));
+    };
+    let model = open_model(first)?;
+    let shards: Vec<PathBuf> =
+        model.shards().iter().filter_map(|(path, _)| path.canonicalize().ok()).collect();
+    for path in more {
+        let canonical = path.canonicalize().map_err(|error| Failure::cannot_open(path, error))?;
+        if !shards.contains(&canonical) {
+            let problem = format!("not a shard of the same model as {}", first.display());
+            return Err(
+                Failure::at(path, problem).hint(["name the shards of one model, and last the file to write"])
+            );
+        }
+    }
     let plans = CopyPlan::merge(&model).map(|plan| vec![plan]);
-    copy(&args.shard, &model, plans, |_| vec![args.out.clone()], &args.copy, ui)
+    copy(first, &model, plans, |_| vec![args.out.clone()], &args.copy, ui)
 }

@@ -1,7 +1,7 @@
 //! `gguf-quantize IN [OUT] TYPE [THREADS]`: a GGUF file to files of other types, called as
 //! `llama-quantize` is.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::{
@@ -75,7 +75,7 @@ An output has its name only when it is whole.";
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
     #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required_unless_present = "plan", hide = true)]
-    what: Vec<String>,
+    what: Vec<OsString>,
     /// Quantize weights that are quantized already, and lose precision twice.
     #[arg(long)]
     allow_requantize: bool,
@@ -148,20 +148,24 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
 
 /// The same four forms as in the reference. `IN A B` is `IN OUT TYPE` unless only A is a type.
 /// With a recipe file there is no type: `IN`, `IN OUT` or `IN OUT THREADS`.
-fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
-    let threads = |text: &String| parse_threads(text).map(Some).map_err(Failure::usage);
-    let is_number = |text: &String| text.parse::<NonZeroUsize>().is_ok();
-    let input = PathBuf::from(what.first().map_or("", String::as_str));
+fn parse_what(what: &[OsString], has_recipe: bool) -> Result<What, Failure> {
+    // File names may be any bytes; types and numbers are text.
+    let texts: Vec<Cow<'_, str>> = what.iter().map(|word| word.to_string_lossy()).collect();
+    let threads = |text: &str| parse_threads(text).map(Some).map_err(Failure::usage);
+    let is_number = |text: &str| text.parse::<NonZeroUsize>().is_ok();
+    let input = what.first().map(PathBuf::from).unwrap_or_default();
+    let file = |at: usize| what.get(at).map(PathBuf::from);
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
     if has_recipe {
-        let (out, threads) = match what {
+        let (out, threads) = match texts[..] {
             [_] => (None, None),
-            [_, out] => (Some(out), None),
-            [_, out, number] => (Some(out), threads(number)?),
+            [_, _] => (file(1), None),
+            [_, _, number] => (file(1), threads(number)?),
             _ => return Err(Failure::usage("a recipe file says which types there are to be")),
         };
-        return Ok(What { input, out: out.map(PathBuf::from), recipes: Vec::new(), threads });
+        return Ok(What { input, out, recipes: Vec::new(), threads });
     }
-    let (out, types, threads) = match what {
+    let (out, types, threads) = match texts[..] {
         [_, types] => (None, types, None),
         [_, types, number] if is_number(number) && parse_recipes(types).is_ok() => {
             (None, types, threads(number)?)
@@ -173,11 +177,11 @@ fn parse_what(what: &[String], has_recipe: bool) -> Result<What, Failure> {
                 format!("a file of that name is `./{out}`"),
             ]));
         }
-        [_, out, types] => (Some(out), types, None),
-        [_, out, types, number] => (Some(out), types, threads(number)?),
+        [_, _, types] => (file(1), types, None),
+        [_, _, types, number] => (file(1), types, threads(number)?),
         _ => return Err(Failure::usage("a type is needed behind the input, as q4_k_m or q8_0")),
     };
-    Ok(What { input, out: out.map(PathBuf::from), recipes: parse_recipes(types)?, threads })
+    Ok(What { input, out, recipes: parse_recipes(types)?, threads })
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //! them.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt::Write,
     path::{Path, PathBuf},
@@ -9,7 +10,7 @@ use std::{
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::recipes::RECIPES;
-use gguf::{Array, Endian, File, TensorInfo, Value, type_name};
+use gguf::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
@@ -60,7 +61,7 @@ struct ShowArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ShowArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let file = open(&args.file)?;
+    let file = open_foreign(&args.file)?;
     let text = if args.json { json(&file)? } else { listing(&file, args.full) };
     ui.data(&text)
 }
@@ -70,7 +71,19 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 /// # Errors
 /// What is wrong with it, with its path and advice.
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| {
+    opened(path, File::open(path))
+}
+
+/// Opens a GGUF file that may have tensors of types that only forks know.
+///
+/// # Errors
+/// What is wrong with it, with its path and advice.
+pub(super) fn open_foreign(path: &Path) -> Result<File, Failure> {
+    opened(path, File::open_foreign(path))
+}
+
+fn opened(path: &Path, file: Result<File, gguf::Error>) -> Result<File, Failure> {
+    file.map_err(|error| {
         let hint = hints::gguf(&error);
         match error {
             // This one carries its path.
@@ -146,11 +159,20 @@ fn listing(file: &File, full: bool) -> String {
     }
     text += &table(&rows, &[]);
 
-    let _ = writeln!(text, "\nTensors: {}, data from byte {}\n", file.tensors().len(), file.data_offset());
+    let n_tensors = file.tensors().len() + file.foreign_tensors().len();
+    let _ = writeln!(text, "\nTensors: {n_tensors}, data from byte {}\n", file.data_offset());
     let mut rows = vec![["name", "shape", "dtype", "bytes"].map(str::to_owned).to_vec()];
     for tensor in file.tensors() {
         let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
         rows.push(vec![name, shape, tensor.dtype.name().into(), tensor.n_bytes.to_string()]);
+    }
+    for tensor in file.foreign_tensors() {
+        rows.push(vec![
+            printable(&tensor.name),
+            tensor.shape.to_string(),
+            tensor.type_name(),
+            UNKNOWN.into(),
+        ]);
     }
     text += &table(&rows, &[3]);
 
@@ -167,8 +189,27 @@ fn listing(file: &File, full: bool) -> String {
             format!("{:.4}", total.bits_per_weight()),
         ]);
     }
+    for (name, total) in foreign_totals(file.foreign_tensors()) {
+        let (n_tensors, n_elems) = (total.tensors.to_string(), total.elements.to_string());
+        let unknown = || UNKNOWN.to_owned();
+        rows.push(vec![name, n_tensors, n_elems, unknown(), unknown(), unknown()]);
+    }
     text += &table(&rows, &[1, 2, 3, 4, 5]);
     text
+}
+
+/// Stands for a size that is not known.
+const UNKNOWN: &str = "?";
+
+/// Tensors of unknown types by type. They are not part of the sum over all types, since their sizes are unknown.
+fn foreign_totals(tensors: &[ForeignTensor]) -> BTreeMap<String, Total> {
+    let mut totals: BTreeMap<String, Total> = BTreeMap::new();
+    for tensor in tensors {
+        let total = totals.entry(tensor.type_name()).or_default();
+        total.tensors += 1;
+        total.elements = total.elements.saturating_add(tensor.shape.n_elems());
+    }
+    totals
 }
 
 fn type_of(value: &Value) -> String {
@@ -268,7 +309,9 @@ fn json(file: &File) -> Result<String, Failure> {
         file_bytes: file.bytes().len() as u64,
         data_offset: file.data_offset(),
         metadata: JsonMetadata(file.metadata()),
-        tensors: file.tensors().iter().map(JsonTensor::new).collect(),
+        tensors: (file.tensors().iter().map(JsonTensor::new))
+            .chain(file.foreign_tensors().iter().map(JsonTensor::foreign))
+            .collect(),
         totals: by_dtype.into_iter().collect(),
         elements: all.elements,
         tensor_bytes: all.bytes,
@@ -281,20 +324,30 @@ fn json(file: &File) -> Result<String, Failure> {
 #[derive(Serialize)]
 struct JsonTensor<'a> {
     name: &'a str,
-    dtype: &'static str,
+    dtype: Cow<'static, str>,
     shape: Vec<u64>,
     offset: u64,
-    bytes: u64,
+    bytes: Option<u64>,
 }
 
 impl<'a> JsonTensor<'a> {
     fn new(tensor: &'a TensorInfo) -> JsonTensor<'a> {
         JsonTensor {
             name: &tensor.name,
-            dtype: tensor.dtype.name(),
+            dtype: tensor.dtype.name().into(),
             shape: tensor.shape.dims().to_vec(),
             offset: tensor.offset,
-            bytes: tensor.n_bytes,
+            bytes: Some(tensor.n_bytes),
+        }
+    }
+
+    fn foreign(tensor: &'a ForeignTensor) -> JsonTensor<'a> {
+        JsonTensor {
+            name: &tensor.name,
+            dtype: tensor.type_name().into(),
+            shape: tensor.shape.dims().to_vec(),
+            offset: tensor.offset,
+            bytes: None,
         }
     }
 }

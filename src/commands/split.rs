@@ -1,6 +1,9 @@
 //! `gguf-inspect split FILE PREFIX`: a file in several.
 
-use std::path::PathBuf;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use gguf::{CopyPlan, SplitLimits, shard_file_name};
@@ -44,7 +47,7 @@ struct SplitArgs {
     file: PathBuf,
     /// The beginning of the names of the shards, with their folder.
     #[arg(value_name = "PREFIX", value_hint = ValueHint::AnyPath)]
-    prefix: String,
+    prefix: OsString,
     /// Bytes of tensors that a shard holds at most.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "max_tensors")]
     max_size: Option<u64>,
@@ -60,8 +63,14 @@ struct SplitArgs {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = SplitArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    if PathBuf::from(&args.prefix).file_name().is_none() || args.prefix.ends_with('/') {
-        return Err(Failure::usage(format_args!("`{}` is no beginning of a file name", args.prefix)));
+    let ends_in_slash = args.prefix.as_encoded_bytes().ends_with(b"/");
+    // Readers find the other shards by the text of the name; the folder may have any name.
+    let name = Path::new(&args.prefix).file_name().and_then(|name| name.to_str());
+    if name.is_none() || ends_in_slash {
+        return Err(Failure::usage(format_args!(
+            "`{}` is no beginning of a file name",
+            args.prefix.to_string_lossy()
+        )));
     }
     let model = open_model(&args.file)?;
     let limits = SplitLimits {
@@ -71,7 +80,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let names = |count: usize| {
         let count = count as u32;
-        (1..=count).map(|no| PathBuf::from(shard_file_name(&args.prefix, no, count))).collect()
+        let name = |no| {
+            let mut name = args.prefix.clone();
+            name.push(shard_file_name("", no, count));
+            PathBuf::from(name)
+        };
+        (1..=count).map(name).collect()
     };
     copy(&args.file, &model, CopyPlan::split(&model, limits), names, &args.copy, ui)
 }

@@ -70,7 +70,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         Some(path) => fs::read(path).map_err(|error| Failure::cannot_open(path, error))?,
         None => TEXT.as_bytes().to_vec(),
     };
-    let file = show::open(&args.file)?;
+    let file = show::open_foreign(&args.file)?;
     let Some(source) = &args.check else { return list(&args, &file, &bytes, ui) };
     // The library takes UTF-8 only; so both sides get the same.
     let text = String::from_utf8_lossy(&bytes).into_owned();

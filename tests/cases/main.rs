@@ -5,7 +5,7 @@
 mod common;
 
 mod adapters;
-#[cfg(unix)]
+mod files;
 mod limits;
 mod loading;
 mod names;

@@ -52,7 +52,8 @@ pub use output::{
 pub use part_number::{NotAPartNumber, PartNumber};
 pub use plan::{MAX_PLAN_ALIGNMENT, Plan, PlanWarning, PlannedTensor};
 pub use read::{
-    File, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, TensorInfo,
+    File, ForeignTensor, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES,
+    MAX_TENSOR_NAME_BYTES, TensorInfo,
 };
 #[cfg(unix)]
 pub use signals::is_signal_ignored;

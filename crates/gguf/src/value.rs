@@ -123,6 +123,22 @@ impl Value {
         }
     }
 
+    /// True for values of the same type with the same content. Unlike with `==`, NaN is the same as NaN.
+    ///
+    /// ```
+    /// use gguf::Value;
+    /// assert!(Value::F32(f32::NAN).is_same(&Value::F32(f32::NAN)));
+    /// assert!(!Value::F32(0.5).is_same(&Value::F64(0.5)));
+    /// ```
+    pub fn is_same(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::F32(a), Value::F32(b)) => a == b || a.is_nan() && b.is_nan(),
+            (Value::F64(a), Value::F64(b)) => a == b || a.is_nan() && b.is_nan(),
+            (Value::Array(a), Value::Array(b)) => a.is_same(b),
+            (a, b) => a == b,
+        }
+    }
+
     /// The value as an array.
     pub fn as_array(&self) -> Option<&Array> {
         match self {
@@ -149,6 +165,19 @@ impl Array {
             Array::U64(_) => 10,
             Array::I64(_) => 11,
             Array::F64(_) => 12,
+        }
+    }
+
+    /// True for arrays of the same type with the same items, as [`Value::is_same`] compares them.
+    pub fn is_same(&self, other: &Array) -> bool {
+        fn all<T>(a: &[T], b: &[T], is_same: impl Fn(&T, &T) -> bool) -> bool {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        match (self, other) {
+            (Array::F32(a), Array::F32(b)) => all(a, b, |a, b| a == b || a.is_nan() && b.is_nan()),
+            (Array::F64(a), Array::F64(b)) => all(a, b, |a, b| a == b || a.is_nan() && b.is_nan()),
+            (Array::Array(a), Array::Array(b)) => all(a, b, Array::is_same),
+            (a, b) => a == b,
         }
     }
 

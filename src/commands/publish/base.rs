@@ -12,7 +12,7 @@ use super::{
     write::{Writing, write},
 };
 use crate::{
-    commands::shared::{conversion_run::failure, hub, layout_notes::Notes},
+    commands::shared::{conversion_run::failure, hub, layout_notes::Notes, path_json},
     failure::Failure,
     ui::Ui,
 };
@@ -158,11 +158,12 @@ pub fn make(
         None => Recipe::from_name(name).map_err(Failure::new)?,
     };
     let folder = if is_published { out } else { work.folder() }.to_owned();
-    let fingerprint = fingerprint(&json!(["base", writing.program, state, recipe.name, folder]));
+    let fingerprint =
+        fingerprint(&json!(["base", writing.program, state, recipe.name, path_json::to_json(&folder)]));
     if let Some(told) = work.standing("base", &fingerprint)
-        && let Some(path) = told.as_str()
+        && let Some(path) = path_json::of_json(told)
     {
-        return Ok(Base { path: path.into(), recipe: Some(recipe), fingerprint });
+        return Ok(Base { path, recipe: Some(recipe), fingerprint });
     }
     ui.status(&format!("base: {}", recipe.canonical_name()));
     // The layout is asked for again: a conversion takes its input.
@@ -172,7 +173,7 @@ pub fn make(
     let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, ui)?;
     let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
     let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
-    work.done("base", &fingerprint, &outputs, json!(path))?;
+    work.done("base", &fingerprint, &outputs, path_json::to_json(&path))?;
     Ok(Base { path, recipe: Some(recipe), fingerprint })
 }
 

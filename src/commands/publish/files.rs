@@ -22,6 +22,7 @@ use crate::{
     commands::shared::{
         conversion_run::failure,
         outputs::write_result,
+        path_json,
         recipe_file::{OutputRecipe, RecipeFile},
     },
     failure::Failure,
@@ -34,6 +35,7 @@ pub struct Told {
     /// Its type.
     pub file_type: String,
     /// Its files: several where it is split.
+    #[serde(with = "path_json::many")]
     pub paths: Vec<PathBuf>,
     /// Bytes of all of them.
     pub bytes: u64,

@@ -16,7 +16,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub(in crate::commands) use crate::commands::shared::digest::{hex, sha256_of};
-use crate::{commands::shared::outputs::write_result, failure::Failure};
+use crate::{
+    commands::shared::{outputs::write_result, path_json},
+    failure::Failure,
+};
 
 /// The name of the file with the stages.
 const STATE: &str = "stages.json";
@@ -34,6 +37,7 @@ struct Done {
 /// A file as a stage left it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct FileState {
+    #[serde(with = "path_json::one")]
     path: PathBuf,
     bytes: u64,
     /// Nanoseconds since 1970.

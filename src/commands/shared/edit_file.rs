@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     copy_files::gguf_failure,
-    metadata_json::{Sides, entry, short, side_by_side},
+    metadata_json::{Sides, entry, is_same, short, side_by_side},
     outputs::check_outputs,
     write::output_parser,
 };
@@ -135,7 +135,7 @@ impl Report<'_> {
     /// Keys with their old and new values; none on one side where there is no such key. Room in the header is no key of a model.
     fn changes(&self) -> Vec<Sides<'_>> {
         let both = side_by_side(self.old, self.edit.metadata());
-        both.filter(|(key, old, new)| old != new && *key != SLACK_KEY).collect()
+        both.filter(|(key, old, new)| !is_same(*old, *new) && *key != SLACK_KEY).collect()
     }
 
     fn lines(&self) -> Vec<String> {

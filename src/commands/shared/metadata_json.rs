@@ -27,6 +27,14 @@ pub fn side_by_side<'a>(a: &'a Metadata, b: &'a Metadata) -> impl Iterator<Item 
     of_a.chain(only_b.map(|(key, value)| (key.as_str(), None, Some(value))))
 }
 
+/// True for a key with the same value in both files.
+pub fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.is_same(b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
 /// A key with its values in two files.
 pub type Sides<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
 

@@ -20,6 +20,7 @@ pub(super) mod loader_report;
 pub(super) mod metadata_json;
 pub(super) mod outputs;
 pub(super) mod part_file;
+pub(super) mod path_json;
 pub(super) mod pictures;
 pub(super) mod plan_file;
 pub(super) mod plan_report;

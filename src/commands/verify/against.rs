@@ -210,7 +210,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
 /// Whether values mean the same: integers of different widths may.
 fn same(a: &Value, b: &Value) -> bool {
     let numbers = |value: &Value| value.as_u64().map(|number| number as f64).or(value.as_f64());
-    a == b || numbers(a).is_some_and(|number| numbers(b) == Some(number))
+    a.is_same(b) || numbers(a).is_some_and(|number| numbers(b) == Some(number))
 }
 
 /// A value for a message.

@@ -10,7 +10,10 @@ use super::{
     report::{Finding, Severity},
     tokenizer_findings,
 };
-use crate::{commands::shared::metadata_json::type_of, failure::Failure};
+use crate::{
+    commands::shared::metadata_json::{is_same, type_of},
+    failure::Failure,
+};
 
 /// Keys of another type than the specification gives them.
 pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
@@ -29,7 +32,7 @@ pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
 pub fn caused(old: &Metadata, new: &Metadata, tensors: &[TensorFacts<'_>]) -> Result<Vec<Finding>, Failure> {
     let mut found = findings(new, tensors);
     // Templates take time: only those that are new are rendered.
-    let is_changed = |key: &str| old.get(key) != new.get(key);
+    let is_changed = |key: &str| !is_same(old.get(key), new.get(key));
     let of_templates =
         new.iter().any(|(key, _)| key.starts_with("tokenizer.chat_template") && is_changed(key));
     if of_templates {

@@ -10,12 +10,12 @@ mod cursor;
 mod values;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ops::{Deref, Range},
     path::Path,
 };
 
-use tensor::{DType, MAX_DIMS, Shape, ShapeError};
+use tensor::{DType, DTypeError, MAX_DIMS, Shape, ShapeError};
 
 use self::{cursor::Cursor, values::read_value};
 use crate::{
@@ -51,6 +51,28 @@ pub struct TensorInfo {
     pub n_bytes: u64,
 }
 
+/// A tensor of a type that this crate does not know, such as the types of forks. Its size is unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignTensor {
+    /// The name, unique in the file.
+    pub name: String,
+    /// The type as stored.
+    pub type_id: u32,
+    /// The dimensions as stored, row length first.
+    pub shape: Shape,
+    /// Bytes from the start of the data section.
+    pub offset: u64,
+}
+
+impl ForeignTensor {
+    /// Name of the type: the fork's name for it, or its number.
+    pub fn type_name(&self) -> String {
+        let known = tensor::fork_type(self.type_id);
+        known.map_or_else(|| format!("type {}", self.type_id), |known| known.name.to_owned())
+    }
+}
+
 /// Everything before the tensor data, checked.
 #[derive(Debug, Clone)]
 pub struct Header {
@@ -60,6 +82,7 @@ pub struct Header {
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     by_name: HashMap<String, usize>,
+    foreign: Vec<ForeignTensor>,
     end: u64,
     data_offset: u64,
 }
@@ -90,6 +113,20 @@ impl File {
     pub fn parse(bytes: impl Into<Mapped>) -> Result<File, Error> {
         let bytes = bytes.into();
         let header = Header::parse(&bytes)?;
+        File::checked(header, bytes)
+    }
+
+    /// Maps a file whose tensors may have types of forks, which [`Header::foreign_tensors`] lists.
+    ///
+    /// # Errors
+    /// As [`File::open`], without [`Error::DType`].
+    pub fn open_foreign(path: &Path) -> Result<File, Error> {
+        let bytes = Mapped::open(path).map_err(|source| Error::io("open", path, source))?;
+        let header = Header::parse_foreign(&bytes)?;
+        File::checked(header, bytes)
+    }
+
+    fn checked(header: Header, bytes: Mapped) -> Result<File, Error> {
         let file = File { header, bytes };
         for tensor in file.tensors() {
             file.range(tensor)?;
@@ -161,6 +198,18 @@ impl Header {
     /// One variant of [`Error`] for each way to be wrong; counts and lengths are checked
     /// against the length of `bytes` before anything is allocated for them.
     pub fn parse(bytes: &[u8]) -> Result<Header, Error> {
+        Header::read(bytes, false)
+    }
+
+    /// Reads a header whose tensors may have types of forks.
+    ///
+    /// # Errors
+    /// As [`Header::parse`], without [`Error::DType`].
+    pub fn parse_foreign(bytes: &[u8]) -> Result<Header, Error> {
+        Header::read(bytes, true)
+    }
+
+    fn read(bytes: &[u8], takes_foreign: bool) -> Result<Header, Error> {
         let mut start = Cursor::new(bytes, 0, Endian::Little, true);
         let mut magic = [0; 4];
         magic.copy_from_slice(start.take(4, "the magic bytes")?);
@@ -189,11 +238,12 @@ impl Header {
 
         let metadata = read_metadata(&mut cursor, n_keys)?;
         let alignment = alignment_of(&metadata)?;
-        let (tensors, by_name) = read_tensors(&mut cursor, n_tensors, alignment, version)?;
+        let Tensors { tensors, by_name, foreign } =
+            read_tensors(&mut cursor, n_tensors, alignment, version, takes_foreign)?;
         let end = cursor.at();
         let data_offset = end.next_multiple_of(alignment.into());
         check_layout(&tensors, data_offset)?;
-        Ok(Header { version, endian, alignment, metadata, tensors, by_name, end, data_offset })
+        Ok(Header { version, endian, alignment, metadata, tensors, by_name, foreign, end, data_offset })
     }
 
     /// The version of the format: 1, 2 or 3.
@@ -224,6 +274,11 @@ impl Header {
     /// The tensors in the order of the file.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
+    }
+
+    /// Tensors of unknown types, which only [`Header::parse_foreign`] accepts.
+    pub fn foreign_tensors(&self) -> &[ForeignTensor] {
+        &self.foreign
     }
 
     /// The tensor of this name.
@@ -285,16 +340,22 @@ fn alignment_of(metadata: &Metadata) -> Result<u32, Error> {
     Ok(stated)
 }
 
-type Tensors = (Vec<TensorInfo>, HashMap<String, usize>);
+#[derive(Default)]
+struct Tensors {
+    tensors: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+    foreign: Vec<ForeignTensor>,
+}
 
 fn read_tensors(
     cursor: &mut Cursor<'_>,
     n_tensors: u64,
     alignment: u32,
     version: u32,
+    takes_foreign: bool,
 ) -> Result<Tensors, Error> {
-    let mut tensors = Vec::new();
-    let mut by_name = HashMap::new();
+    let mut read = Tensors::default();
+    let mut names_of_foreign = HashSet::new();
     for index in 0..n_tensors {
         let bytes = cursor.string("a tensor name")?;
         if bytes.len() > MAX_TENSOR_NAME_BYTES {
@@ -302,24 +363,40 @@ fn read_tensors(
             return Err(Error::TensorNameTooLong { index, len, max });
         }
         let name = utf8(bytes, "tensor name", index)?;
-        if by_name.insert(name.clone(), tensors.len()).is_some() {
+        if read.by_name.contains_key(&name) || names_of_foreign.contains(&name) {
             return Err(Error::DuplicateTensor { name });
         }
-        tensors.push(read_tensor(cursor, name, alignment, version)?);
+        match read_tensor(cursor, &name, alignment, version)? {
+            (offset, shape, Ok(dtype)) => {
+                let n_bytes =
+                    shape.n_bytes(dtype).map_err(|source| Error::Shape { tensor: name.clone(), source })?;
+                read.by_name.insert(name.clone(), read.tensors.len());
+                read.tensors.push(TensorInfo { name, dtype, shape, offset, n_bytes });
+            }
+            (offset, shape, Err((type_id, _))) if takes_foreign => {
+                names_of_foreign.insert(name.clone());
+                read.foreign.push(ForeignTensor { name, type_id, shape, offset });
+            }
+            (.., Err((_, source))) => return Err(Error::DType { tensor: name, source }),
+        }
     }
-    Ok((tensors, by_name))
+    Ok(read)
 }
+
+/// Offset, shape and type; a type that is not known is its number and the error.
+type Described = (u64, Shape, Result<DType, (u32, DTypeError)>);
 
 fn read_tensor(
     cursor: &mut Cursor<'_>,
-    name: String,
+    name: &str,
     alignment: u32,
     version: u32,
-) -> Result<TensorInfo, Error> {
+) -> Result<Described, Error> {
     let n_dims: u32 = cursor.number("a tensor's number of dimensions")?;
     let n_dims = n_dims as usize;
+    let wrong_shape = |source| Error::Shape { tensor: name.to_owned(), source };
     if n_dims > MAX_DIMS {
-        return Err(Error::Shape { tensor: name, source: ShapeError::TooManyDims { found: n_dims } });
+        return Err(wrong_shape(ShapeError::TooManyDims { found: n_dims }));
     }
     const WHAT: &str = "a tensor's dimensions";
     let dims: Vec<u64> = if version == 1 {
@@ -330,23 +407,16 @@ fn read_tensor(
     // A dimension of 0 would hide an overflow of the others, which sizes of rows would meet.
     let product = dims.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim.max(1)));
     if product.is_none_or(|product| i64::try_from(product).is_err()) {
-        return Err(Error::Shape { tensor: name, source: ShapeError::Overflow { dims } });
+        return Err(wrong_shape(ShapeError::Overflow { dims }));
     }
     let id: u32 = cursor.number("a tensor's type")?;
     let offset: u64 = cursor.number("a tensor's offset")?;
-    let dtype = match DType::from_id(id) {
-        Ok(dtype) => dtype,
-        Err(source) => return Err(Error::DType { tensor: name, source }),
-    };
-    let sized = Shape::new(&dims).and_then(|shape| Ok((shape, shape.n_bytes(dtype)?)));
-    let (shape, n_bytes) = match sized {
-        Ok(sized) => sized,
-        Err(source) => return Err(Error::Shape { tensor: name, source }),
-    };
-    if !offset.is_multiple_of(alignment.into()) {
-        return Err(Error::Misaligned { tensor: name, offset, alignment });
+    let dtype = DType::from_id(id).map_err(|error| (id, error));
+    let shape = Shape::new(&dims).map_err(wrong_shape)?;
+    if dtype.is_ok() && !offset.is_multiple_of(alignment.into()) {
+        return Err(Error::Misaligned { tensor: name.to_owned(), offset, alignment });
     }
-    Ok(TensorInfo { name, dtype, shape, offset, n_bytes })
+    Ok((offset, shape, dtype))
 }
 
 /// Refuses tensors that share bytes or end beyond 63 bits. Gaps and any order are fine,
