@@ -27,13 +27,12 @@ import logits_rwkv
 from predictions import tokens_of, write
 
 # What no key of the file can say and the reference takes to be thus, for every model of the family; where its
-# converter counts the turning part of a head from the embedding (glm, nemotron) or writes another epsilon (glm), what
-# it writes; the base that transformers itself does not find (dbrx).
+# converter counts the turning part of a head from the embedding (nemotron), what it writes; the base that transformers
+# itself does not find (dbrx).
 AS_THE_FILE_MEANS = {
     # The part that is rotated is in `rope_parameters` here, where the reference does not look.
     "bamba": dict(rope_parameters=dict(partial_rotary_factor=1.0)),
-    "afmoe": dict(mup_enabled=True, layer_types=["sliding_attention"] * 3 + ["full_attention"]),
-    "afmoe-old": dict(layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "afmoe": dict(mup_enabled=True),
     "dbrx": dict(rope_parameters=dict(rope_theta=500000.0)),
     "dbrx-old": dict(rope_parameters=dict(rope_theta=500000.0)),
     "falcon-rw": dict(alibi=False),
@@ -47,8 +46,6 @@ AS_THE_FILE_MEANS = {
     "gemma3": dict(query_pre_attn_scalar=8),
     "gemma3-images": dict(query_pre_attn_scalar=8),
     "gemma3-old": dict(query_pre_attn_scalar=8),
-    "glm": dict(rope_parameters=dict(partial_rotary_factor=0.25), rms_norm_eps=1e-5),
-    "glm-old": dict(rope_parameters=dict(partial_rotary_factor=0.25), rms_norm_eps=1e-5),
     # Without state spaces it is written as rotated, whatever its config says.
     "granite4-dense": dict(position_embedding_type="rope"),
     "granite4-moe": dict(position_embedding_type="rope"),

@@ -5,6 +5,7 @@
 mod common;
 
 mod adapters;
+mod config_options;
 mod files;
 mod limits;
 mod loading;

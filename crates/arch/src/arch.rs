@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::built_in::{BuiltIn, WindowPattern};
 use crate::config::Hparams;
 use crate::config::classes::ConfigClass;
 use crate::file_keys::FileKeys;
@@ -78,6 +79,11 @@ pub struct Arch {
     /// Keys of the config that it need not ask for: llama.cpp computes so of itself, or tensors say it. `key=value` is so at that
     /// value only, written as in JSON, texts without quotes.
     pub harmless: &'static [&'static str],
+    /// Options of the config that no metadata key carries, with the value that llama.cpp has built in. Any other value is
+    /// noted.
+    pub built_in: &'static [BuiltIn],
+    /// The sliding layers that llama.cpp assumes if a file does not list them, for a row whose keys do not list them.
+    pub window_pattern: Option<WindowPattern>,
     /// How its files are exported to a Hugging Face folder.
     pub export: Export,
     /// For an export, what a config says otherwise than by a key of the file, or than by the usual names; it may change what
@@ -184,6 +190,8 @@ pub const DECODER: Arch = Arch {
     packed: &[],
     vocab: Route::Gpt2,
     harmless: &[],
+    built_in: &[],
+    window_pattern: None,
     export: Export::Verified,
     from_file: |_, _| {},
 };

@@ -126,6 +126,12 @@ impl Keys {
         self.early.set(key, value);
     }
 
+    /// The value of a key that begins with the architecture's name, if it was set.
+    pub fn prefixed(&self, key: &str) -> Option<&Value> {
+        let key = format!("{}.{key}", self.arch);
+        self.early.get(&key).or_else(|| self.entries.get(&key))
+    }
+
     /// Marks the place of `general.file_type`.
     pub fn file_type_here(&mut self) {
         self.file_type_at = Some(self.entries.len());

@@ -24,6 +24,7 @@
 
 mod adapter;
 mod arch;
+mod built_in;
 mod config;
 mod error;
 pub mod export;

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use crate::arch::{Arch, Class, Draft, Predicted};
 use crate::config::Hparams;
+use crate::config::classes::ConfigClass;
 use crate::error::missing;
 use crate::general::{self, FileKind};
 use crate::json::{first_class, text_config};
@@ -17,7 +18,9 @@ use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, Route, VocabContext};
-use crate::{ArchError, Input, Options, Prediction, SourceTensor, Target, loadable, pooling, unasked};
+use crate::{
+    ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, loadable, pooling, unasked,
+};
 
 /// Resolves a checkpoint.
 ///
@@ -300,10 +303,15 @@ impl Resolved {
             }
         }
         general::keys(input, options, FileKind::Model, &tensors, &mut keys)?;
+        check_layer_types(arch, &input.config)?;
         (arch.keys)(&hparams, &mut keys)?;
+        if let Some(pattern) = arch.window_pattern {
+            pattern.write(&hparams, &mut keys)?;
+        }
         keys.check_numbers()?;
         let keys = keys.finish();
         notes.extend(keys.notes);
+        notes.extend(built_in::notes(arch.written(), arch.built_in, arch.harmless, &hparams));
         let quantization_version_at = keys.metadata.len();
         let mut metadata = keys.metadata;
         metadata.extend(kept::keys(&tensors, input));
@@ -324,6 +332,20 @@ impl Resolved {
             source_types: arch.source_types,
         };
         Ok(Resolved { arch, class, hparams, layout })
+    }
+}
+
+/// Checks `layer_types` of a config whose class in transformers checks it too. Other configs may list more layers.
+fn check_layer_types(arch: &Arch, config: &Json) -> Result<(), ArchError> {
+    let part = text_config(config).unwrap_or(config);
+    let model_type = part.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let class = arch.configs.iter().find(|class| class.model_type == model_type);
+    let lists = |class: &ConfigClass| {
+        class.fields.iter().any(|fields| fields.iter().any(|(key, ..)| *key == "layer_types"))
+    };
+    match class.is_some_and(lists) {
+        true => built_in::check_layer_types(part),
+        false => Ok(()),
     }
 }
 

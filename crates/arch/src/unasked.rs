@@ -139,6 +139,8 @@ fn is_neutral(key: &str, value: &Json) -> bool {
         Json::Number(number) => [0.0, 1.0].map(Some).contains(&number.as_f64()),
         Json::Array(items) => items.iter().all(|item| item == "full_attention"),
         Json::String(text) => ["", "none", "default"].contains(&text.as_str()),
-        value => *value == Json::Bool(false),
+        // Graphs without a key for it may normalize the weights of experts always.
+        Json::Bool(false) => !key.starts_with("norm_topk_prob"),
+        _ => false,
     }
 }

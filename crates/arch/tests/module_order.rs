@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["error"],
     &["config"],
     &["keys", "quantile", "tensors", "rope_llama3"],
-    &["text_keys", "pooling", "general", "kept", "unasked"],
+    &["text_keys", "pooling", "general", "kept", "unasked", "built_in"],
     &["arch", "projector"],
     &["models", "projectors"],
     &["registry"],

@@ -29,6 +29,7 @@ pub const AFMOE: Arch = Arch {
     keys,
     computed: llama::computed,
     vocab: Route::Llama,
+    window_pattern: every(4),
     harmless: &["layer_types"],
     ..DECODER
 };

@@ -7,6 +7,7 @@
 //!
 //! Source: `BloomModel` in `conversion/bloom.py`.
 
+use crate::built_in::no_length;
 use crate::models::gptneox::by_head;
 use crate::models::prelude::*;
 
@@ -81,7 +82,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
     // ALiBi has no longest position: the reference writes `seq_length`, or the width for want of a
     // better number.
-    let context = hparams.get_u64("seq_length")?.unwrap_or(width);
+    let length = hparams.get_u64("seq_length")?;
+    if length.is_none() {
+        keys.notes.push(no_length(width));
+    }
+    let context = length.unwrap_or(width);
     keys.set_derived("context_length", "seq_length", context)?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
     keys.set_derived("feed_forward_length", "hidden_size", width.saturating_mul(4))?;

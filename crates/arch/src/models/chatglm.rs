@@ -1,12 +1,14 @@
 //! ChatGLM 2 and 3, GLM 4 9B under its older class, and GLM of transformers.
 //!
 //! Config keys: two spellings of everything; the rotary base is 10000 times `rope_ratio`, and the
-//! context length is `seq_length` (of the newer spelling the reference writes the width instead).
+//! context length is `seq_length`. The newer spelling has `rope_theta`, `max_position_embeddings` and `rms_norm_eps`, of
+//! which the reference knows none: it writes constants and the width.
 //!
 //! Transforms: none; gate and up stay one matrix, as do Q, K and V of the older spelling.
 //!
 //! Source: `ChatGLMModel` in `conversion/chatglm.py`.
 
+use crate::built_in::no_length;
 use crate::models::prelude::*;
 
 /// The row.
@@ -116,7 +118,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `multi_query_group_num` counts groups of queries, each of which shares one key head.
     let kv_heads = first(&["multi_query_group_num", "num_key_value_heads"])?.unwrap_or(heads);
     let forward = first(&["ffn_hidden_size", "intermediate_size"])?.unwrap_or(width.saturating_mul(4));
-    keys.set_derived("context_length", "seq_length", first(&["seq_length"])?.unwrap_or(width))?;
+    // The reference knows `seq_length` alone and writes the width if it is missing, as in every config of transformers.
+    let length = first(&["seq_length", "max_position_embeddings"])?;
+    keys.derived_from("context_length", &["max_position_embeddings"]);
+    if length.is_none() {
+        keys.notes.push(no_length(width));
+    }
+    keys.set_derived("context_length", "seq_length", length.unwrap_or(width))?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
     // `set_derived` below records the older spelling; these lines record the newer, for export.
     keys.derived_from("rope.freq_base", &["rope_ratio"]);
@@ -127,17 +135,25 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("block_count", "num_layers", hparams.n_layers()?)?;
     keys.set_derived("attention.head_count", "num_attention_heads", heads)?;
     keys.set_derived("attention.head_count_kv", "multi_query_group_num", kv_heads)?;
-    let epsilon = hparams.get_f64("layernorm_epsilon")?.unwrap_or(1e-5) as f32;
+    keys.derived_from("attention.layer_norm_rms_epsilon", &["rms_norm_eps"]);
+    let epsilon = match hparams.get_f64("layernorm_epsilon")? {
+        Some(epsilon) => epsilon,
+        // The reference writes 1e-5 here, which is not what the class of transformers computes with.
+        None => hparams.get_f64("rms_norm_eps")?.unwrap_or(1e-5),
+    } as f32;
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
     keys.file_type_here();
     // Half of the head is rotated: `attention_dim` or the share of a head, times 0.5.
-    let dims = first(&["attention_dim"])?.map_or_else(|| hparams.head_share(), Ok)?;
+    let dims = first(&["attention_dim"])?.map_or_else(|| hparams.head_dim(), Ok)?;
     keys.set_derived("rope.dimension_count", "attention_dim", hparams.rotated(dims, Some(0.5))?)?;
     // The reference writes this among the hyperparameters; the tokenizer adds no bos, [gMASK]<sop>
     // comes from the template.
     keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
     // GLM 4 9B 1M has `rope_ratio` 10000: base 1e8.
-    let base = 10_000.0 * hparams.get_f64("rope_ratio")?.unwrap_or(1.0);
+    let base = match hparams.get_f64("rope_ratio")? {
+        Some(ratio) => 10_000.0 * ratio,
+        None => hparams.rope().f64_or("rope_theta", 10_000.0)?,
+    };
     keys.set_prefixed("rope.freq_base", Value::F32(base as f32));
     Ok(())
 }

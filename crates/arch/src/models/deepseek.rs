@@ -25,6 +25,7 @@ pub const DEEPSEEK: Arch = Arch {
     ],
     keys,
     vocab: Route::SentencePieceOrGpt2,
+    built_in: &[KEEPS_EXPERT_WEIGHTS],
     ..DECODER
 };
 

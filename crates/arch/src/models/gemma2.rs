@@ -19,7 +19,16 @@ pub const GEMMA2: Arch = Arch {
     keys,
     drops: gemma::drop_output,
     vocab: Route::Gemma2,
+    window_pattern: every(2),
     harmless: &["hidden_act", "layer_types", "query_pre_attn_scalar=144", "sliding_window_size"],
+    built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
+        // llama.cpp knows the 27B model by its layers.
+        let head = match hparams.n_layers() {
+            Ok(46) => hparams.head_share(),
+            _ => hparams.head_dim(),
+        };
+        scalar.as_f64().is_none_or(|scalar| head.is_ok_and(|head| head as f64 == scalar))
+    })],
     ..DECODER
 };
 

@@ -26,6 +26,7 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
         }
         pooling::keys(hparams, keys)
     },
+    window_pattern: every(6),
     harmless: &["layer_types"],
     tensors: &[
         DENSE,

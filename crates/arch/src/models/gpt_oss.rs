@@ -18,7 +18,8 @@ pub const GPT_OSS: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::ATTENTION, LAYERS, PACKED_EXPERTS, FLOAT_EXPERTS],
     keys,
     packed: &[Packed { method: "mxfp4", file_type: (38, "MXFP4_MOE") }],
-    harmless: &["layer_types"],
+    window_pattern: every(2),
+    harmless: &["layer_types", "rope_parameters.truncate=false"],
     ..DECODER
 };
 

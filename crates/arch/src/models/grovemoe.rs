@@ -25,6 +25,7 @@ pub const GROVEMOE: Arch = Arch {
     keys,
     drops: |_, name| name.ends_with(".expert_bias").then_some("the model's code does not use it"),
     harmless: &["norm_topk_prob=true"],
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

@@ -51,6 +51,7 @@ pub const HUNYUAN_MOE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, EXPERTS],
     keys: moe_keys,
     vocab: Route::Hunyuan,
+    built_in: &[NORMALIZES_EXPERTS],
     ..HUNYUAN_DENSE
 };
 
@@ -178,8 +179,9 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("expert_shared_count", "num_shared_expert", shared)?;
     match hparams.rope().kind() {
         Some("dynamic") => {
-            // Unlike the dense models: a head is its share of the width, and alpha is 1000 where none is stated.
-            scaled_base(hparams, keys, hparams.head_share()?, 1000.0)?;
+            // Unlike in the dense models, alpha is 1000 if the config states none. The reference takes the share of the width
+            // for the size of a head and refuses others than 128; transformers takes `head_dim`.
+            scaled_base(hparams, keys, hparams.head_dim()?, 1000.0)?;
             fixed_length(hparams, keys)
         }
         _ => Ok(()),
@@ -203,11 +205,9 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
         Some(_) => file.number("rope.scaling.alpha"),
         None => {
             let base = config.get("rope_theta").and_then(Json::as_f64);
-            // Mixtures take a head for its share of the width.
             let width = file.count("embedding_length").zip(file.count("attention.head_count"));
-            let share = width.and_then(|(width, heads)| width.checked_div(heads));
-            let is_mixture = file.has("expert_count");
-            let dim = if is_mixture { share } else { file.count("attention.key_length").or(share) };
+            let share = || width.and_then(|(width, heads)| width.checked_div(heads));
+            let dim = file.count("attention.key_length").or_else(share);
             base.zip(dim).and_then(|(base, dim)| alpha_of(base, dim))
         }
     };

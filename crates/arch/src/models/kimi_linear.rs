@@ -24,6 +24,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     rename: |_, name| name.strip_prefix("model.model.").map(|rest| format!("model.{rest}")),
     vocab: Route::DeepSeek2,
     harmless: &["layer_types", "mlp_layer_types", "moe_renormalize=true"],
+    built_in: &[NORMALIZES_EXPERTS, BuiltIn::is("moe_renormalize", &["true"])],
     from_file,
     ..DECODER
 };

@@ -26,6 +26,7 @@ pub const LAGUNA: Arch = Arch {
     ],
     keys,
     vocab: Route::Laguna,
+    window_pattern: every_from_first(4),
     harmless: &["layer_types"],
     from_file,
     ..DECODER

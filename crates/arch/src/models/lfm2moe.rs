@@ -17,6 +17,7 @@ pub const LFM2MOE: Arch = Arch {
     configs: &[LFM2_MOE_CONFIG],
     tensors: &[lfm2::ENDS, NORMS, DENSE, EXPERTS, lfm2::CONVOLUTION, lfm2::ATTENTION],
     keys,
+    built_in: &[NORMALIZES_EXPERTS],
     ..LFM2
 };
 

@@ -39,6 +39,7 @@ pub const LLADA_MOE: Arch = Arch {
         keys.set("diffusion.shift_logits", Value::Bool(false));
         Ok(())
     },
+    built_in: &[KEEPS_EXPERT_WEIGHTS],
     ..DECODER
 };
 

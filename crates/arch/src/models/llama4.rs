@@ -8,6 +8,7 @@
 //!
 //! Source: `Llama4Model` in `conversion/llama.py`.
 
+use crate::built_in::is_zero_every;
 use crate::models::prelude::*;
 use crate::models::{gpt_oss, llama};
 
@@ -27,9 +28,37 @@ pub const LLAMA4: Arch = Arch {
         let lengths = (hparams.need_u64(&[of_expert])?, hparams.need_u64(&[of_dense])?);
         Ok(hparams.with("intermediate_size_moe", lengths.0.into()).with(of_expert, lengths.1.into()))
     },
-    harmless: &["no_rope_layers"],
+    built_in: &[
+        BuiltIn::unless("no_rope_layers", "no rotation in every fourth layer", |hparams, flags| {
+            // Without chunks llama.cpp rotates all layers.
+            let rotates = |flag: &Json| flag.as_u64() != Some(0);
+            match has_chunks(hparams) {
+                true => is_zero_every(4, flags),
+                false => flags.as_array().is_none_or(|flags| flags.iter().all(rotates)),
+            }
+        }),
+        BuiltIn::unless("attention_chunk_size", "8192", |hparams, size| {
+            let context = hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX);
+            let size = size.as_u64().unwrap_or(u64::MAX);
+            size == 8192 || size.min(8192) >= context || !has_chunks(hparams)
+        }),
+    ],
+    window_pattern: Some(WindowPattern {
+        period: 4,
+        full_first: false,
+        layers: |hparams| {
+            let kinds = hparams.get("layer_types")?.as_array()?;
+            Some(kinds.iter().map(|kind| kind == "chunked_attention").collect())
+        },
+    }),
     ..DECODER
 };
+
+/// Returns true if some layers attend to chunks of the context.
+fn has_chunks(hparams: &Hparams) -> bool {
+    let kinds = hparams.get("layer_types").and_then(Json::as_array);
+    kinds.is_none_or(|kinds| kinds.iter().any(|kind| kind != "full_attention"))
+}
 
 const DENSE: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feed_forward.gate_proj"], "blk.{bid}.ffn_gate").need(IS_DENSE),

@@ -24,6 +24,7 @@ pub const MELLUM: Arch = Arch {
     ],
     keys,
     harmless: &["mlp_layer_types"],
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

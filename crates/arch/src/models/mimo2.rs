@@ -38,6 +38,7 @@ pub const MIMO2: Arch = Arch {
         "norm_topk_prob=true",
         "sliding_window_size",
     ],
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

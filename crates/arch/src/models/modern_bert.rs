@@ -29,6 +29,7 @@ pub const MODERN_BERT: Arch = Arch {
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
     vocab: Route::ModernBert,
+    window_pattern: every_from_first(3),
     harmless: &["layer_types"],
     ..bert::BERT
 };
@@ -97,6 +98,11 @@ const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
+    // transformers 5 saves `norm_eps`, which the reference writes as the epsilon of another norm only. llama.cpp does not
+    // load a file without this key.
+    if keys.prefixed("attention.layer_norm_epsilon").is_none() {
+        keys.number("attention.layer_norm_epsilon", hparams, &["norm_eps"])?;
+    }
     keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
     // A number here, where other architectures write a list.
     keys.count("attention.sliding_window_pattern", hparams, &["global_attn_every_n_layers"])?;

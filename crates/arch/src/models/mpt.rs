@@ -20,6 +20,14 @@ pub const MPT: Arch = Arch {
     tensors: &[ENDS, LAYERS],
     keys,
     vocab: Route::Mpt,
+    built_in: &[
+        BuiltIn::unless("attn_config.softmax_scale", "1 / sqrt(head size)", |hparams, scale| {
+            let count = |key| hparams.get(key).and_then(Json::as_f64).unwrap_or(0.0);
+            let built_in = (count("n_heads") / count("d_model")).sqrt();
+            scale.as_f64().is_some_and(|scale| (scale - built_in).abs() < 1e-6)
+        }),
+        BuiltIn::is("layer_norm_epsilon", &["1e-5"]),
+    ],
     ..DECODER
 };
 

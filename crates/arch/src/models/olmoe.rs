@@ -23,6 +23,7 @@ pub const OLMOE: Arch = Arch {
         rules::STACKED_EXPERTS,
     ],
     keys,
+    built_in: &[KEEPS_EXPERT_WEIGHTS, BuiltIn::is("rms_norm_eps", &["1e-5"])],
     ..DECODER
 };
 

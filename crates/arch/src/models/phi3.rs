@@ -21,6 +21,7 @@ pub const PHI3: Arch = Arch {
     keys,
     computed,
     vocab: Route::Phi3,
+    built_in: &[HAS_NO_WINDOW],
     ..DECODER
 };
 

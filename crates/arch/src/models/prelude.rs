@@ -5,6 +5,9 @@ pub(crate) use serde_json::{Map, Value as Json, json};
 pub(crate) use tensor::Shape;
 
 pub(crate) use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
+pub(crate) use crate::built_in::{
+    BuiltIn, HAS_NO_WINDOW, KEEPS_EXPERT_WEIGHTS, NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
+};
 pub(crate) use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
 pub(crate) use crate::config::classes::{
     BASE, BOOL, ConfigClass, DECODER_FIELDS, DICT, FLOAT, Field, Fill, INT, INTS, NULL, TEXT, TEXTS,

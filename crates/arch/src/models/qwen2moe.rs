@@ -23,6 +23,7 @@ pub const QWEN2MOE: Arch = Arch {
         SHARED_EXPERT,
     ],
     keys,
+    built_in: &[KEEPS_EXPERT_WEIGHTS],
     ..DECODER
 };
 

@@ -51,6 +51,7 @@ pub const QWEN35MOE: Arch = Arch {
         qwen3next::PREDICTION,
     ],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    built_in: &[NORMALIZES_EXPERTS],
     ..QWEN35
 };
 

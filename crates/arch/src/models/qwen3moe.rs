@@ -26,6 +26,7 @@ pub const QWEN3MOE: Arch = Arch {
     // `Qwen3MoeModel` is a `Qwen2MoeModel` in the reference. Its config has no shared expert, so that
     // key is left out.
     keys: qwen2moe::keys,
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

@@ -32,6 +32,7 @@ pub const QWEN3NEXT: Arch = Arch {
     export_name: |hparams, _, name| export_name(hparams, name),
     prepare,
     prediction: Some(PREDICTED_LAYERS),
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

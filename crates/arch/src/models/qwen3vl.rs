@@ -70,6 +70,7 @@ pub const QWEN3VLMOE: Arch = Arch {
         deepstack_key(hparams, keys)
     },
     harmless: QWEN3VL.harmless,
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

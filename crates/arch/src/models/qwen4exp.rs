@@ -52,6 +52,7 @@ pub const QWEN4EXP: Arch = Arch {
     },
     prepare,
     export: Export::NotExportable("constants of its embeddings are in no tensor of the file"),
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
 

@@ -33,5 +33,6 @@ pub const RND1: Arch = Arch {
     },
     harmless: &["norm_topk_prob=true"],
     from_file: |file, config| set(config, "mask_token_id", file.token_id("mask")),
+    built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };

@@ -27,8 +27,36 @@ pub const SMALLTHINKER: Arch = Arch {
         let experts = hparams.get("moe_num_primary_experts").cloned();
         Ok(experts.map(|experts| hparams.with("num_experts", experts)).unwrap_or(hparams))
     },
-    harmless: &["rope_layout"],
     from_file,
+    built_in: &[
+        NORMALIZES_EXPERTS,
+        BuiltIn::unless("rope_layout", "no rotation where a layer has no window", |hparams, rotates| {
+            let slides = hparams.get("sliding_window_layout").unwrap_or(&Json::Null);
+            let has_window = slides.as_array().is_some_and(|flags| flags.iter().any(|flag| *flag != 0));
+            match has_window {
+                // The window pattern is written as it is; the graph leaves every fourth layer unrotated.
+                true => rotates.as_array().is_none_or(|flags| {
+                    flags.iter().enumerate().all(|(layer, flag)| (*flag != 0) == (layer % 4 != 0))
+                }),
+                false => rotates.as_array().is_none_or(|flags| flags.iter().all(|flag| *flag != 0)),
+            }
+        }),
+        BuiltIn::unless("sliding_window_size", "4096", |hparams, window| {
+            let slides = hparams.get("sliding_window_layout").and_then(Json::as_array);
+            let slides = slides.is_some_and(|flags| flags.iter().any(|flag| *flag != 0));
+            let context = hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX);
+            let window = window.as_u64().unwrap_or(0);
+            !slides || window == 4096 || window.min(4096) >= context
+        }),
+    ],
+    window_pattern: Some(WindowPattern {
+        period: 4,
+        full_first: true,
+        layers: |hparams| {
+            let flags = hparams.get("sliding_window_layout")?.as_array()?;
+            Some(flags.iter().map(|flag| *flag != 0).collect())
+        },
+    }),
     ..DECODER
 };
 

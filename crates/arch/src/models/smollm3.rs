@@ -6,6 +6,7 @@
 //!
 //! Source: `SmolLM3Model` in `conversion/llama.py`.
 
+use crate::built_in::is_zero_every;
 use crate::models::llama;
 use crate::models::prelude::*;
 
@@ -21,7 +22,9 @@ pub const SMOLLM3: Arch = Arch {
     keys: llama::keys,
     computed: llama::computed,
     vocab: Route::Llama,
-    harmless: &["no_rope_layers"],
+    built_in: &[BuiltIn::unless("no_rope_layers", "no rotation in every fourth layer", |_, flags| {
+        is_zero_every(4, flags)
+    })],
     ..DECODER
 };
 

@@ -1,0 +1,145 @@
+//! Options of a config that change what a model computes: written to the key that llama.cpp reads, or noted.
+
+use std::fs;
+
+use serde_json::{Value as Json, json};
+
+use crate::common::{Output, Sandbox, succeed};
+
+/// Converts a golden checkpoint after changing its config, to `out.gguf`.
+fn convert(golden: &str, changes: &[(&str, Json)]) -> (Sandbox, Output) {
+    let sandbox = Sandbox::with_golden(golden);
+    let path = sandbox.path(&format!("{golden}/config.json"));
+    let mut config: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (pointer, value) in changes {
+        let (outer, key) = pointer.rsplit_once('/').unwrap();
+        let outer = config.pointer_mut(outer).unwrap().as_object_mut().unwrap();
+        match value.is_null() {
+            true => drop(outer.remove(key)),
+            false => drop(outer.insert(key.to_owned(), value.clone())),
+        }
+    }
+    fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
+    let ran = sandbox.convert(&[golden, "out.gguf", "--type", "bf16"]);
+    (sandbox, ran)
+}
+
+/// The lines of stderr that name options.
+fn option_notes(ran: &Output) -> Vec<&str> {
+    ran.stderr
+        .lines()
+        .filter(|line| line.contains("config option") || line.contains("context length"))
+        .collect()
+}
+
+/// A metadata key of `out.gguf`, null if it is missing.
+fn key(sandbox: &Sandbox, key: &str) -> Json {
+    let shown = succeed(sandbox.inspect(&["show", "out.gguf", "--json"]));
+    let json: Json = serde_json::from_str(&shown.stdout).unwrap();
+    json["metadata"][key]["value"].clone()
+}
+
+fn kinds(slides: &[bool]) -> Json {
+    slides.iter().map(|slides| if *slides { "sliding_attention" } else { "full_attention" }).collect()
+}
+
+#[test]
+fn sliding_layers_off_the_built_in_pattern_are_listed() {
+    // Checkpoint, key, the layers that llama.cpp assumes (`load_swa_pattern`), other layers.
+    let cases: &[(&str, &str, &[bool], &[bool])] = &[
+        ("gemma2", "gemma2", &[true, false], &[false, true]),
+        ("gpt-oss", "gpt-oss", &[true, false], &[true, true]),
+        ("cohere2", "cohere2", &[true, true, true, false], &[true, false, true, true]),
+    ];
+    for (golden, arch, assumed, other) in cases {
+        for (layers, written) in [(assumed, Json::Null), (other, json!(other))] {
+            let (sandbox, ran) = convert(golden, &[("/layer_types", kinds(layers))]);
+            succeed(ran);
+            let pattern = key(&sandbox, &format!("{arch}.attention.sliding_window_pattern"));
+            assert_eq!(pattern, written, "{golden}");
+        }
+    }
+}
+
+#[test]
+fn layer_types_of_another_length_are_refused() {
+    let (_, ran) = convert("gemma2", &[("/layer_types", kinds(&[true, false, true]))]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("layer_types"), "{}", ran.stderr);
+}
+
+#[test]
+fn options_without_a_key_are_noted() {
+    let zeros = json!([0, 0]);
+    let cases: &[(&str, &str, Json)] = &[
+        ("qwen3moe", "/norm_topk_prob", json!(false)),
+        ("qwen2moe", "/norm_topk_prob", json!(true)),
+        ("olmoe", "/norm_topk_prob", json!(true)),
+        ("llada-moe", "/norm_topk_prob", json!(true)),
+        ("deepseek", "/norm_topk_prob", json!(true)),
+        ("kimi-linear", "/moe_renormalize", json!(false)),
+        ("smollm3", "/no_rope_layers", zeros),
+        ("mpt", "/attn_config/softmax_scale", json!(0.2)),
+        ("phi3", "/sliding_window", json!(16)),
+        ("gemma2", "/query_pre_attn_scalar", json!(100)),
+        ("llama-yarn", "/rope_parameters/truncate", json!(false)),
+    ];
+    for (golden, option, value) in cases {
+        let (_, ran) = convert(golden, &[(option, value.clone())]);
+        let notes = option_notes(&ran);
+        let name = option.strip_prefix('/').unwrap().replace('/', ".");
+        let is_named = notes.iter().any(|note| note.contains(&format!("`{name}` is ")));
+        assert!(ran.code == Some(0) && is_named, "{golden}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn usual_options_are_not_noted() {
+    let untouched = ["smollm3", "mpt", "phi3", "gemma2", "llama-yarn", "gpt-oss", "llama4"];
+    let cases = untouched.iter().map(|golden| (*golden, Vec::new())).chain([
+        ("qwen3moe", vec![("/norm_topk_prob", json!(true))]),
+        ("qwen2moe", vec![("/norm_topk_prob", json!(false))]),
+        ("olmoe", vec![("/norm_topk_prob", json!(false))]),
+        ("llada-moe", vec![("/norm_topk_prob", json!(false))]),
+        ("kimi-linear", vec![("/moe_renormalize", json!(true))]),
+    ]);
+    for (golden, changes) in cases {
+        let (_, ran) = convert(golden, &changes);
+        assert_eq!(option_notes(&succeed(ran)), [""; 0], "{golden}");
+    }
+    // A window as long as the context changes nothing.
+    let (_, ran) = convert("phi3", &[("/sliding_window", json!(512))]);
+    assert_eq!(option_notes(&succeed(ran)), [""; 0]);
+}
+
+#[test]
+fn context_length_is_never_the_width_without_a_note() {
+    let (sandbox, ran) = convert("glm", &[]);
+    assert_eq!(option_notes(&succeed(ran)), [""; 0]);
+    assert_eq!(key(&sandbox, "chatglm.context_length"), json!(512));
+    // Half of `head_dim` 8; the width has 4 for each head.
+    assert_eq!(key(&sandbox, "chatglm.rope.dimension_count"), json!(4));
+    for golden in ["bloom"] {
+        let (_, ran) = convert(golden, &[("/seq_length", Json::Null)]);
+        assert_eq!(option_notes(&ran).len(), 1, "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn hunyuan_moe_scales_its_base_by_head_dim() {
+    let rope = json!({"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 1000.0, "factor": 1.0});
+    let changes =
+        [("/rope_parameters", rope), ("/max_position_embeddings", json!(32768)), ("/head_dim", json!(20))];
+    let (sandbox, ran) = convert("hunyuan-moe", &changes);
+    succeed(ran);
+    // 1e4 * 1000^(20/18)
+    assert_eq!(key(&sandbox, "hunyuan-moe.rope.freq_base").as_f64(), Some(21_544_346.0));
+}
+
+#[test]
+fn modern_bert_has_the_epsilon_that_llama_cpp_needs() {
+    let (sandbox, ran) = convert("modern-bert", &[]);
+    succeed(ran);
+    let epsilon = key(&sandbox, "modern-bert.attention.layer_norm_epsilon");
+    assert!(epsilon.as_f64().is_some_and(|epsilon| (epsilon - 1e-5).abs() < 1e-9), "{epsilon}");
+}
