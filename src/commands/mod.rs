@@ -20,6 +20,7 @@ mod hash;
 mod imatrix;
 mod merge;
 mod perplexity;
+mod prompt;
 mod publish;
 mod quantize;
 mod recipe;
@@ -119,6 +120,7 @@ pub const COMMANDS: &[Command] = &[
     publish::COMMAND,
     show::COMMAND,
     tokenizer::COMMAND,
+    prompt::COMMAND,
     verify::COMMAND,
     hash::COMMAND,
     diff::COMMAND,

@@ -68,6 +68,33 @@ fn template_sees_the_padding_token() {
 }
 
 #[test]
+fn prompt_command_prints_exactly_what_the_template_renders() {
+    let sandbox = with_template(
+        "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ mood }}\
+         {% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ strftime_now('%d %b %Y') }}\
+         {% if add_generation_prompt %}[assistant]{% endif %}",
+    );
+    fs::write(sandbox.path("c.json"), r#"{"messages": [{"role": "user", "content": "Zürich"}]}"#).unwrap();
+    fs::write(sandbox.path("t.json"), r#"[{"type": "function", "function": {"name": "sky"}}]"#).unwrap();
+    let args = ["prompt", "in.gguf", "--messages", "c.json", "--date", "2024-07-26"];
+    let run = |more: &[&str]| {
+        let ran = sandbox.inspect(&[&args[..], more].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout
+    };
+    let plain = run(&[]);
+    let bos = plain.strip_suffix("[user]Zürich26 Jul 2024[assistant]").unwrap();
+    assert!(!bos.is_empty());
+    let more = ["--tools", "t.json", "--kwargs", r#"{"mood": "!"}"#, "--no-generation-prompt"];
+    assert_eq!(run(&more), format!("{bos}[user]Zürich!sky26 Jul 2024"));
+    let json: serde_json::Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    assert_eq!(json, serde_json::json!({"prompt": plain, "template": "tokenizer.chat_template"}));
+    let named = sandbox.inspect(&[&args[..], &["--template", "rag"]].concat());
+    assert_eq!(named.code, Some(1));
+    assert!(named.stderr.contains("no template named `rag`; named templates: none"), "{}", named.stderr);
+}
+
+#[test]
 fn imatrix_renders_chats() {
     let sandbox = with_template("{% for m in messages %}{{ m.content }}{% endfor %}");
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);

@@ -90,6 +90,11 @@ impl Chat {
         Ok(self)
     }
 
+    /// True if the model may call functions.
+    pub fn has_tools(&self) -> bool {
+        self.tools.is_some()
+    }
+
     /// Sets further variables of the template from a JSON object, for example `{"enable_thinking": false}`.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use gguf::{Metadata, Value};
 
-use crate::Model;
+use crate::{Model, tokenize::Tokenizer};
 
 /// Texts of the special tokens of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,12 +47,16 @@ impl SpecialTokens {
 
     /// The special tokens of a model, with those that its tokenizer has without a key.
     pub fn of_model(model: &Model) -> SpecialTokens {
-        let tokenizer = model.tokenizer();
+        SpecialTokens::with_tokenizer(model.file().metadata(), model.tokenizer())
+    }
+
+    /// The special tokens of a file and those that its tokenizer has without a key.
+    pub fn with_tokenizer(metadata: &Metadata, tokenizer: &Tokenizer) -> SpecialTokens {
         let text = |id: Option<u32>| {
             let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
             String::from_utf8_lossy(text).into_owned()
         };
-        let others = SpecialTokens::of(model.file().metadata()).others;
+        let others = SpecialTokens::of(metadata).others;
         SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()), others }
     }
 }

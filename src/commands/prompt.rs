@@ -1,0 +1,139 @@
+//! `gguf-inspect prompt FILE --messages CHAT.json`: the prompt that a file's chat template makes of a chat.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use eval::{
+    chat::{Chat, Date, Settings, SpecialTokens, render_chat},
+    tokenize::Tokenizer,
+};
+use gguf::{Metadata, Value};
+use serde_json::json;
+
+use super::show;
+use crate::{
+    commands::{Command, shared::template_guard::guarded},
+    failure::Failure,
+    ui::Ui,
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-inspect",
+    verb: Some("prompt"),
+    define: |command| {
+        PromptArgs::augment_args(command)
+            .about("Prints the prompt that a GGUF file's chat template makes of a chat.")
+            .after_help(EXAMPLES)
+    },
+    ui: |_| Ui::default(),
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-inspect prompt model.gguf --messages chat.json
+  gguf-inspect prompt model.gguf --messages chat.json --tools tools.json --kwargs '{\"enable_thinking\": false}'
+  gguf-inspect prompt model.gguf --messages chat.json --no-generation-prompt --date 2024-07-26
+
+The prompt is printed exactly, without a newline after it, as `apply_chat_template` of transformers renders it. CHAT.json holds a
+list of messages, or an object with `messages` and `tools`; ShareGPT's `conversations` work too. TOOLS.json holds a list of
+functions in the form of OpenAI's interface. If the file has several templates and the chat has tools, the template named
+`tool_use` is used, as in transformers.";
+
+#[derive(Debug, Args)]
+struct PromptArgs {
+    /// GGUF file; for a split model, its first shard.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Chat in JSON.
+    #[arg(long, value_name = "CHAT.json", value_hint = ValueHint::FilePath)]
+    messages: PathBuf,
+    /// Functions that the model may call, in JSON; replaces the tools in CHAT.json.
+    #[arg(long, value_name = "TOOLS.json", value_hint = ValueHint::FilePath)]
+    tools: Option<PathBuf>,
+    /// Further variables of the template, as a JSON object.
+    #[arg(long, value_name = "JSON")]
+    kwargs: Option<String>,
+    /// Name of one of several templates, for example `tool_use`.
+    #[arg(long, value_name = "NAME")]
+    template: Option<String>,
+    /// Leave out the beginning of the model's turn.
+    #[arg(long)]
+    no_generation_prompt: bool,
+    /// Date that the template prints, instead of today's.
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
+    date: Option<Date>,
+    /// Print one JSON object with the prompt and the key of the template.
+    #[arg(long)]
+    json: bool,
+}
+
+fn date(text: &str) -> Result<Date, String> {
+    Date::parse(text).ok_or_else(|| "expected a date such as 2024-07-26".to_owned())
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = PromptArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let file = show::open(&args.file)?;
+    let chat = chat(&args)?;
+    let (key, template) = template(&args, file.metadata(), chat.has_tools())?;
+    let tokens = match Tokenizer::from_metadata(file.metadata()) {
+        Ok(tokenizer) => SpecialTokens::with_tokenizer(file.metadata(), &tokenizer),
+        Err(_) => SpecialTokens::of(file.metadata()),
+    };
+    let (generation_prompt, date) = (!args.no_generation_prompt, args.date.unwrap_or_else(Date::now));
+    let rendered = guarded(move || {
+        render_chat(&template, &chat, &Settings { tokens: &tokens, generation_prompt, date })
+    })?;
+    let prompt = rendered.map_err(|error| Failure::at(&args.file, error))?;
+    match args.json {
+        true => ui.data(&format!("{}\n", json!({"prompt": prompt, "template": key}))),
+        false => ui.data(&prompt),
+    }
+}
+
+/// The chat, with its tools and variables.
+fn chat(args: &PromptArgs) -> Result<Chat, Failure> {
+    let read = |path: &Path| {
+        let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+        let text = String::from_utf8(bytes).map_err(|_| Failure::at(path, "not UTF-8"))?;
+        Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    };
+    let mut chat =
+        Chat::parse(&read(&args.messages)?).map_err(|problem| Failure::at(&args.messages, problem))?;
+    if let Some(path) = &args.tools {
+        chat = chat.with_tools(&read(path)?).map_err(|problem| Failure::at(path, problem))?;
+    }
+    if let Some(variables) = &args.kwargs {
+        let made = chat.with_variables(variables);
+        chat = made.map_err(|problem| Failure::usage(format!("--kwargs: {problem}")))?;
+    }
+    Ok(chat)
+}
+
+/// Key and text of the template to use.
+fn template(args: &PromptArgs, metadata: &Metadata, has_tools: bool) -> Result<(String, String), Failure> {
+    const KEY: &str = "tokenizer.chat_template";
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+    let named = |name: &str| {
+        let key = format!("{KEY}.{name}");
+        text(&key).map(|template| (key, template))
+    };
+    if let Some(name) = &args.template {
+        return named(name).ok_or_else(|| {
+            let prefix = format!("{KEY}.");
+            let names: Vec<&str> = metadata.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)).collect();
+            let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Failure::at(&args.file, format!("no template named `{name}`; named templates: {found}"))
+        });
+    }
+    let of_tools = if has_tools { named("tool_use") } else { None };
+    let plain = || text(KEY).map(|template| (KEY.to_owned(), template));
+    of_tools
+        .or_else(plain)
+        .ok_or_else(|| Failure::at(&args.file, format!("no chat template: `{KEY}` is missing")))
+}
