@@ -7,6 +7,7 @@ mod common;
 mod adapters;
 mod config_options;
 mod files;
+mod inputs;
 mod limits;
 mod loading;
 mod names;
