@@ -8,6 +8,8 @@ mod adapters;
 mod config_options;
 mod files;
 mod inputs;
+mod layers;
+#[cfg(unix)]
 mod limits;
 mod loading;
 mod names;
