@@ -90,6 +90,7 @@ pub fn resolve_adapter(
         warnings,
         notes,
         details: Vec::new(),
+        other_pre: None,
         unasked: Vec::new(),
     })
 }

@@ -35,6 +35,9 @@ pub struct Layout {
     pub notes: Vec<String>,
     /// What was found as it should be, for those who want to know how, each one line.
     pub details: Vec<String>,
+    /// The name of the pre-tokenizer by the tokenizer's own expressions, where the reference's hash decided for another one that cuts
+    /// text differently.
+    pub other_pre: Option<String>,
     /// Keys of the config that the architecture does not ask for.
     pub unasked: Vec<UnaskedKey>,
     /// Whether float files have the types of the checkpoint, of FP8 Q8_0, whatever type is asked for.

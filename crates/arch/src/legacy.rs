@@ -93,6 +93,7 @@ pub fn resolve_legacy(
         warnings: Vec::new(),
         notes,
         details: Vec::new(),
+        other_pre: None,
         unasked: Vec::new(),
     })
 }

@@ -60,11 +60,17 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
         (Some(draft), Some(target)) => draft_tokenizer(resolved.arch, draft, target)?,
         _ => (resolved.arch.vocab, None),
     };
+    let general = |key: &str| {
+        let value = resolved.layout.metadata.get(key).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
     let vocab = vocab::metadata(
         of_target.as_ref().unwrap_or(input),
         &VocabContext {
             route,
             vocab_size: resolved.hparams.get_u64("vocab_size")?,
+            architecture: general("general.architecture"),
+            model_name: general("general.name"),
             embedding_rows: embedding.map(|tensor| tensor.shape.n_rows()),
             pre: options.pre.clone(),
             type_vocab_size: resolved.hparams.get_u64("type_vocab_size")?,
@@ -87,6 +93,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     }
     // As in the reference's writer, a key that is there keeps its place and takes the new value.
     layout.metadata.extend(vocab.entries);
+    layout.other_pre = vocab.other_pre;
     layout.warnings.extend(vocab.warnings);
     layout.notes.extend(vocab.notes);
     layout.details.extend(vocab.details);
@@ -327,6 +334,7 @@ impl Resolved {
             warnings: Vec::new(),
             notes,
             details: Vec::new(),
+            other_pre: None,
             unasked: Vec::new(),
             prediction_only: options.prediction == Prediction::Only,
             source_types: arch.source_types,

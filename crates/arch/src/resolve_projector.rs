@@ -78,6 +78,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         warnings: Vec::new(),
         notes: keys.notes,
         details: Vec::new(),
+        other_pre: None,
         unasked: Vec::new(),
     })
 }

@@ -25,9 +25,13 @@ impl Notes {
         let all = |lines: fn(&Layout) -> &Vec<String>| -> Vec<String> {
             layouts.iter().flat_map(|layout| lines(layout)).cloned().collect()
         };
+        let other_pre = layouts.iter().find_map(|layout| layout.other_pre.as_ref());
+        let other_pre = other_pre
+            .map(|name| format!("`--pre {name}` writes the pre-tokenizer of its expressions instead"));
         Notes {
             warnings: all(|layout| &layout.warnings),
-            notes: [checkpoint.to_vec(), all(|layout| &layout.notes)].concat(),
+            notes: [checkpoint.to_vec(), all(|layout| &layout.notes), other_pre.into_iter().collect()]
+                .concat(),
             details: all(|layout| &layout.details),
         }
     }

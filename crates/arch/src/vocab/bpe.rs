@@ -70,10 +70,13 @@ pub(super) fn base(
     // A person's word counts most, then the architecture's, then what the tokenizer shows of itself.
     let pre = match (writer.ctx.pre.clone(), style.pre) {
         (Some(name), _) => {
-            writer.note(pre::chosen(&name, hf));
+            pre::note_chosen(writer, &name, hf);
             name
         }
-        (None, Some(name)) => name.to_owned(),
+        (None, Some(name)) => {
+            pre::note_merges(writer, name, hf);
+            name.to_owned()
+        }
         (None, None) => pre::recognize(writer, hf, &added, &ids)?,
     };
     Ok(Base { table, pre, added })

@@ -13,6 +13,7 @@ pub(crate) mod base64;
 mod bpe;
 mod context;
 mod error;
+mod flags;
 mod hf;
 mod keys;
 mod llama_hf;
@@ -49,6 +50,9 @@ use writer::TokenizerWriter;
 pub struct Vocab {
     /// `tokenizer.*` keys in the order of the reference converter.
     pub entries: Metadata,
+    /// The name of the pre-tokenizer by the tokenizer's own expressions, where the reference's hash decided for another one that cuts
+    /// text differently.
+    pub other_pre: Option<String>,
     /// What keeps llama.cpp from loading the file, each one line.
     pub warnings: Vec<String>,
     /// Things a person should know, each one line.
@@ -67,6 +71,7 @@ pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabErr
     let mut writer = TokenizerWriter::new(input, ctx);
     routes::write_keys(&mut writer)?;
     pre::note_choice(&mut writer);
+    flags::note(&mut writer);
     if ctx.embed_json {
         embed(&mut writer)?;
     }
@@ -75,8 +80,8 @@ pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabErr
     for lines in [&mut writer.warnings, &mut writer.notes, &mut writer.details] {
         lines.retain(|line| once.insert(line.clone()));
     }
-    let TokenizerWriter { entries, warnings, notes, details, .. } = writer;
-    Ok(Vocab { entries, warnings, notes, details })
+    let TokenizerWriter { entries, other_pre, warnings, notes, details, .. } = writer;
+    Ok(Vocab { entries, other_pre, warnings, notes, details })
 }
 
 /// Writes the tokenizer's own file, byte for byte, behind all other keys.

@@ -477,3 +477,81 @@ fn llama_tokenizers_as_json_alone() {
     assert_has(&notes, "has no scores, and the reference gives every token the same");
     assert_has(&notes, "puts no space in front of a text, but llama.cpp does");
 }
+
+#[test]
+fn hash_of_other_special_tokens_does_not_decide_against_ignore_merges() {
+    // The expressions of Llama 3 with words taken whole are `llama-bpe`, whatever else the tokenizer adds.
+    let notes = notes_of("bpe-llama3", |folder, _| {
+        folder.edit("tokenizer.json", |json| json["model"]["ignore_merges"] = json!(true));
+    });
+    assert_has(&notes, "pre-tokenizer `llama-bpe`: by its expressions");
+    // A name that a person chose is taken, and what it changes is said.
+    for (pre, ignore_merges, what) in [
+        ("smaug-bpe", true, "`smaug-bpe`: the tokenizer takes words that are tokens whole"),
+        ("llama-bpe", false, "`llama-bpe`: llama.cpp takes words that are tokens whole under this name"),
+    ] {
+        let notes = notes_of("bpe-llama3", |folder, ctx| {
+            folder.edit("tokenizer.json", |json| json["model"]["ignore_merges"] = json!(ignore_merges));
+            ctx.pre = Some(pre.to_owned());
+        });
+        assert_has(&notes, what);
+    }
+}
+
+#[test]
+fn flags_of_added_tokens_that_no_key_expresses_are_noted() {
+    let flag = |folder: &mut Folder, flag: &str| {
+        folder.edit("tokenizer.json", |json| json["added_tokens"][0][flag] = json!(true));
+    };
+    for (name, meaning) in [
+        ("single_word", "inside a word they are ordinary text"),
+        ("lstrip", "they take the spaces on their left"),
+        ("rstrip", "they take the spaces on their right"),
+    ] {
+        let notes = notes_of("bpe-gpt2", |folder, _| flag(folder, name));
+        assert_has(
+            &notes,
+            &format!("added tokens with the flag `{name}` ({meaning}): `<|endoftext|>`: no key"),
+        );
+    }
+    // llama.cpp knows the mask of these by name, and what Phi 3 does.
+    let mask = |folder: &mut Folder, text: &str| {
+        folder.edit("tokenizer.json", |json| {
+            json["added_tokens"][0]["content"] = json!(text);
+            json["added_tokens"][0]["lstrip"] = json!(true);
+        });
+    };
+    for (text, architecture, model_name, is_noted) in [
+        ("<mask>", "nomic-bert-moe", "", false),
+        ("<mask>", "bert", "", true),
+        ("[MASK]", "bert", "Modern-BERT base", false),
+        ("[MASK]", "bert", "base", true),
+    ] {
+        let notes = notes_of("bpe-gpt2", |folder, ctx| {
+            mask(folder, text);
+            (ctx.architecture, ctx.model_name) = (architecture.to_owned(), model_name.to_owned());
+            ctx.vocab_size = None;
+            ctx.embedding_rows = None;
+        });
+        assert_eq!(
+            notes.contains("with the flag `lstrip`"),
+            is_noted,
+            "{text} {architecture} {model_name}: {notes}"
+        );
+    }
+    let notes = notes_of("bpe-gpt2", |folder, ctx| {
+        folder.edit("tokenizer.json", |json| {
+            json["added_tokens"][0]["content"] = json!("<|user|>");
+            json["added_tokens"][0]["rstrip"] = json!(true);
+        });
+        (ctx.model_name, ctx.vocab_size, ctx.embedding_rows) = ("Phi-3 mini".to_owned(), None, None);
+    });
+    assert!(!notes.contains("rstrip"), "{notes}");
+    // tokenizer_config.json is read over tokenizer.json.
+    let notes = notes_of("bpe-gpt2", |folder, _| {
+        flag(folder, "rstrip");
+        let listed = json!({"added_tokens_decoder": {"300": {"content": "<|endoftext|>", "special": true}}});
+        folder.files.insert("tokenizer_config.json".into(), listed.to_string().into_bytes());
+    });
+    assert!(!notes.contains("rstrip"), "{notes}");
+}

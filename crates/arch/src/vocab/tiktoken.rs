@@ -239,7 +239,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     added.by_id.extend(specials.iter().map(|(id, text)| (*id, AddedToken::special(text))));
     let name = match (writer.ctx.pre.clone(), family.pre) {
         (Some(name), _) => {
-            writer.note(pre::chosen(&name, &hf));
+            pre::note_chosen(writer, &name, &hf);
             name
         }
         (None, Some(name)) => name.to_owned(),

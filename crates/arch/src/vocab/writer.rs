@@ -22,6 +22,8 @@ pub(super) struct TokenizerWriter<'w> {
     pub ctx: VocabContext,
     /// The keys so far.
     pub entries: Metadata,
+    /// Another name of the pre-tokenizer, by the tokenizer's own expressions.
+    pub other_pre: Option<String>,
     /// What keeps llama.cpp from loading the file, each one line.
     pub warnings: Vec<String>,
     /// Things a person should know, each one line.
@@ -37,6 +39,7 @@ impl<'w> TokenizerWriter<'w> {
             input,
             ctx: ctx.clone(),
             entries: Metadata::default(),
+            other_pre: None,
             warnings: Vec::new(),
             notes: Vec::new(),
             details: Vec::new(),

@@ -3,7 +3,8 @@
 //! Two kinds of evidence: the hash of a test text's tokens, which the reference goes by
 //! ([`hash`]), and the expressions that the tokenizer states ([`steps`], looked up in
 //! [`table`]). The hash decides where it is known, because the reference's file is what is to be
-//! made; where it is not, the reference gives up, and the expressions decide here.
+//! made; where it is not, the reference gives up, and the expressions decide here, together with
+//! whether words that are tokens are taken whole (`ignore_merges`).
 
 mod canon;
 pub(crate) mod expressions;
@@ -32,7 +33,8 @@ pub(super) fn recognize(
     // Both kinds of evidence are gathered, though one may decide: a person reads where they differ.
     let hashes = hash::hashes(writer.input, hf, added, ids);
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
-    let by_steps = table::by_steps(&steps, hf.model.ignore_merges.unwrap_or(false));
+    let ignore_merges = hf.model.ignore_merges.unwrap_or(false);
+    let by_steps = table::by_steps(&steps, ignore_merges);
     if steps.space_first {
         writer.note(
             "a space is put in front of a text; llama.cpp does not do that for byte-level BPE: the first word of a text gets \
@@ -46,18 +48,37 @@ pub(super) fn recognize(
             steps.normalizers.join(", ")
         ));
     }
-    // The first of several hashes that the reference knows decides.
-    let known = hashes.iter().flatten().find_map(|hash| hash::name_of(hash).map(|name| (hash, name)));
+    // The first of several hashes that the reference knows decides. Those after the first were made of other special tokens than
+    // the tokenizer adds: they decide only where they do not contradict the tokenizer.
+    let fits = |name: &str| {
+        by_steps.is_none_or(|other| {
+            table::same_steps(other, name) && table::ignores_merges(name) == Some(ignore_merges)
+        })
+    };
+    let known = hashes.iter().flatten().enumerate().find_map(|(at, hash)| {
+        hash::name_of(hash).filter(|name| at == 0 || fits(name)).map(|name| (hash, name))
+    });
     if let Some((hash, name)) = known {
         let by_hash = format!("pre-tokenizer `{name}`: by its token hash {hash}");
         match by_steps {
-            Some(other) if table::same_steps(other, name) => {
+            Some(other) if !table::same_steps(other, name) => {
+                writer.note(format!(
+                    "{by_hash}; its expressions are those of `{other}`: the token hash decides, as in the reference"
+                ));
+                writer.other_pre = Some(other.to_owned());
+            }
+            Some(_) if !contradicts(name, ignore_merges) => {
                 writer.details.push(format!("{by_hash}; and by its expressions"));
             }
-            Some(other) => writer.note(format!(
-                "{by_hash}; its expressions are those of `{other}`: the token hash decides, as in the reference"
-            )),
-            None => writer.note(format!("{by_hash}; no name is known for its expressions ({steps})")),
+            Some(other) => {
+                writer.note(format!("{by_hash}: it decides, as in the reference"));
+                note_merges(writer, name, hf);
+                writer.other_pre = (!contradicts(other, ignore_merges)).then(|| other.to_owned());
+            }
+            None => {
+                writer.note(format!("{by_hash}; no name is known for its expressions ({steps})"));
+                note_merges(writer, name, hf);
+            }
         }
         return Ok(name.to_owned());
     }
@@ -71,6 +92,7 @@ pub(super) fn recognize(
     match by_steps.or(by_kind) {
         Some(name) => {
             writer.note(format!("pre-tokenizer `{name}`: by its expressions; the reference does not know its token hash {hash}"));
+            note_merges(writer, name, hf);
             Ok(name.to_owned())
         }
         None => {
@@ -86,10 +108,34 @@ pub(super) fn recognize(
     }
 }
 
-/// What is noted of a name that a person chose.
-pub(super) fn chosen(name: &str, hf: &HfTokenizer) -> String {
+/// Whether llama.cpp does otherwise under this name than a tokenizer with words that are tokens.
+fn contradicts(name: &str, ignore_merges: bool) -> bool {
+    table::ignores_merges(name).is_some_and(|does| does != ignore_merges)
+}
+
+/// Notes where the name that was taken contradicts the tokenizer about words that are tokens.
+pub(super) fn note_merges(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfTokenizer) {
+    let ignore_merges = hf.model.ignore_merges.unwrap_or(false);
+    if hf.model.kind.as_deref() != Some("BPE") || !contradicts(name, ignore_merges) {
+        return;
+    }
+    let difference = match ignore_merges {
+        true => {
+            "the tokenizer takes words that are tokens whole (`ignore_merges`), llama.cpp does not under this name"
+        }
+        false => {
+            "llama.cpp takes words that are tokens whole under this name (`ignore_merges`), the tokenizer does not"
+        }
+    };
+    writer
+        .note(format!("pre-tokenizer `{name}`: {difference}: some words get other tokens than in training"));
+}
+
+/// Notes a name that a person chose.
+pub(super) fn note_chosen(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfTokenizer) {
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
-    format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}")
+    writer.note(format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}"));
+    note_merges(writer, name, hf);
 }
 
 /// Warns of a name that a person chose where llama.cpp knows no such name; notes where the kind of tokenizer that was found

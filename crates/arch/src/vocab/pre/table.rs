@@ -116,6 +116,12 @@ pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static st
     row.names.first().map(String::as_str)
 }
 
+/// Whether llama.cpp takes words that are tokens whole under this name.
+pub(super) fn ignores_merges(name: &str) -> Option<bool> {
+    let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
+    row.map(|row| row.ignore_merges)
+}
+
 /// Whether two names stand for the same expressions.
 pub(super) fn same_steps(one: &str, other: &str) -> bool {
     let splits_of = |name: &str| {
