@@ -55,6 +55,9 @@ pub fn arch(error: &ArchError) -> Option<String> {
                 "`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say"
             )
         }),
+        ArchError::NoClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
+            format!("try `--arch-as {name}`; the tensor names match, but the computation may differ")
+        }),
         ArchError::Vocab(VocabError::UnknownPre { .. }) => {
             Some("`--pre NAME` decides; `--pre default` if it does not matter".to_owned())
         }

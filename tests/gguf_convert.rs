@@ -382,7 +382,7 @@ const BAD: &[Bad] = &[
         name: "no weights",
         golden: "llama",
         damage: |sandbox| fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap(),
-        stderr: "error: llama: no weights found; looked for model*.safetensors, pytorch_model*.bin, consolidated*.safetensors, consolidated.*.pth, consolidated.*.pt, adapter_model.*, *.gguf\n",
+        stderr: "error: llama: no weights found; looked for model*.safetensors, pytorch_model*.bin, gptq_model-*.safetensors, gptq_model-*.bin, consolidated*.safetensors, consolidated.*.pth, consolidated.*.pt, adapter_model.*, *.gguf\n",
     },
     Bad {
         name: "no tokenizer",
@@ -395,7 +395,8 @@ const BAD: &[Bad] = &[
         name: "a vocabulary larger than the embedding",
         golden: "llama",
         damage: |sandbox| sandbox.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
-        stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n",
+        stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n\
+                 hint: no token has such an id: set `vocab_size` in config.json to the number of rows\n",
     },
     Bad {
         name: "more layers than weights",
@@ -446,8 +447,8 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
         },
-        stderr: "error: llama: 9 tensor(s) without a place in this architecture: `model.layers.1.input_layernorm.weight`, `model.layers.1.mlp.down_proj.weight`, `model.layers.1.mlp.gate_proj.weight`, `model.layers.1.mlp.up_proj.weight`, `model.layers.1.post_attention_layernorm.weight`, `model.layers.1.self_attn.k_proj.weight`, `model.layers.1.self_attn.o_proj.weight`, `model.layers.1.self_attn.q_proj.weight` and 1 more\n\
-                 hint: the checkpoint may be of another architecture than config.json states\n",
+        stderr: "error: llama: the weights have layers 0 to 1, but `num_hidden_layers` in config.json is 1 (9 tensor(s) too many)\n\
+                 hint: if the model was made by stacking layers, set `num_hidden_layers` to 2\n",
     },
 ];
 

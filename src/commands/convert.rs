@@ -99,7 +99,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let call = input.name_in(call);
     let folder = input.folder.clone().mistral_format(args.mistral_format).unmasked_zeros(args.unmasked_zeros);
     let folder = &folder;
-    match args.base.is_some() || source::is_adapter(folder.path()) {
+    match args.base.is_some() || source::is_adapter(folder) {
         _ if args.vocab_only => vocab(&args, folder, ui)?,
         true => lora(&args, folder, call, &parts, &run_options, ui)?,
         false => {

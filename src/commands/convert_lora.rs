@@ -45,7 +45,9 @@ pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
     // Weights are not needed; where they are, shapes are compared.
     let base = source::open(base.clone())
         .or_else(|_| source::open_without_weights(base.clone()))
-        .map_err(|error| failure(base.path(), Error::Source(error)))?;
+        .map_err(Error::Source)
+        .and_then(|base| convert::in_usual_form(base, job.arch))
+        .map_err(|error| failure(base.path(), error))?;
     let input = AdapterInput::new(job.folder.path(), adapter, &base, job.arch).map_err(failed)?;
     let (adapter, layout) = (input.adapter(), input.layout());
     let mut notes = Notes::of(&adapter.notes, &[layout]);
@@ -75,7 +77,7 @@ fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<Folder, Failure> {
     let named =
         adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
     if let Some(base) = job.base {
-        if !source::is_adapter(base.path()) || base.path().join("config.json").is_file() {
+        if !source::is_adapter(base) || base.path().join("config.json").is_file() {
             return Ok(base.clone());
         }
         let message = match named {

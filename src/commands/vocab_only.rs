@@ -80,6 +80,7 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
     let checkpoint = source::open(job.folder.clone())
         .or_else(|_| source::open_without_weights(job.folder.clone()))
         .map_err(Error::Source)?;
+    let checkpoint = convert::in_usual_form(checkpoint, job.options)?;
     let layout = convert::resolve(&checkpoint, job.options)?;
     let file_type = job.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
     let plan = convert::plan_vocab(&layout, file_type, job.endian)?;

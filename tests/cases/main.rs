@@ -7,9 +7,7 @@ mod common;
 mod adapters;
 mod config_options;
 mod files;
-mod inputs;
-mod layers;
-#[cfg(unix)]
+mod folders;
 mod limits;
 mod loading;
 mod names;

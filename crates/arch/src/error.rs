@@ -140,6 +140,42 @@ pub enum ArchError {
         /// Their names.
         names: Vec<String>,
     },
+    /// Pairs of an adapter, or weights that one wraps, among those of a model.
+    #[error("the checkpoint holds an unmerged adapter (LoRA or another method of PEFT): {} tensor(s): {}", names.len(), list_names(names))]
+    UnmergedAdapter {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// More layers than the config counts.
+    #[error(
+        "the weights have layers 0 to {last}, but `{key}` in config.json is {n_layers} ({n_tensors} tensor(s) too many)"
+    )]
+    MoreLayers {
+        /// The key of the number of layers.
+        key: &'static str,
+        /// Tensors of the layers beyond.
+        n_tensors: usize,
+        /// The last layer.
+        last: u64,
+        /// The layers that the config counts.
+        n_layers: u64,
+    },
+    /// A model that scores or classifies, of a family whose classifiers have no place in a file.
+    #[error("{}a classifier or reward model, whose head is not converted{}", class_of(class.as_deref()), heads_of(heads))]
+    Classifier {
+        /// The class as the config names it, if it is what gives it away.
+        class: Option<String>,
+        /// The tensors of the head.
+        heads: Vec<String>,
+    },
+    /// A config that names no class, with a `model_type` that is missing or unknown.
+    #[error("config.json: missing key `architectures`{}", places(by_tensors, *n_tensors))]
+    NoClass {
+        /// As in [`ArchError::UnknownClass`].
+        by_tensors: Vec<(&'static str, usize)>,
+        /// Tensors of the checkpoint.
+        n_tensors: usize,
+    },
     /// Two tensors of the checkpoint would become the same output tensor.
     #[error("tensors `{first}` and `{second}` both become `{output}`")]
     SameOutput {
@@ -227,6 +263,17 @@ impl ArchError {
                 }
                 .into(),
             ),
+            ArchError::UnmergedAdapter { .. } => Some(
+                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model and the adapter apart"
+                    .into(),
+            ),
+            ArchError::MoreLayers { key, last, .. } => Some(format!(
+                "if the model was made by stacking layers, set `{key}` to {}",
+                last.saturating_add(1)
+            )),
+            ArchError::Classifier { .. } => Some(
+                "to use the model without its head, convert the language model that it was trained from".into(),
+            ),
             ArchError::BadNumber { .. } => {
                 Some("the number comes out of config.json, which says something that cannot be meant".into())
             }
@@ -278,6 +325,16 @@ pub(crate) fn missing(key: &str) -> ArchError {
 /// [`ArchError::Shape`] for dimensions that ggml has no tensor of.
 pub(crate) fn shape_of(name: &str, dims: &[u64]) -> Result<Shape, ArchError> {
     Shape::new(dims).map_err(|source| ArchError::Shape { name: name.to_owned(), source })
+}
+
+/// The class at the start of a message.
+fn class_of(class: Option<&str>) -> String {
+    class.map_or_else(String::new, |class| format!("`{class}`: "))
+}
+
+/// The tensors of a head at the end of a message.
+fn heads_of(heads: &[String]) -> String {
+    if heads.is_empty() { String::new() } else { format!(": {}", list_names(heads)) }
 }
 
 /// For how many of a checkpoint's tensors the nearest tables have a place.

@@ -4,20 +4,26 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 
 use crate::SourceTensor;
-use crate::arch::Arch;
+use crate::arch::{Arch, Class};
 use crate::registry::{ARCHES, distance};
 use crate::tensors::Index;
 use crate::tensors::rules::{Need, TensorRule};
 
 /// The three architectures whose tables have places for the most of `tensors`, and for how many.
-/// Of those that have equally many, the one comes first whose own needs are met best (a table
+/// Of those that have equally many, that of the config's `model_type` comes first, then the one whose own needs are met best (a table
 /// that has what the checkpoint has and nothing more), then the one with the class name that is most
 /// similar to `class`.
-pub fn nearest_tables(class: &str, tensors: &[SourceTensor]) -> Vec<(&'static str, usize)> {
+pub fn nearest_tables(
+    class: &str,
+    model_type: Option<&str>,
+    tensors: &[SourceTensor],
+) -> Vec<(&'static str, usize)> {
     let by_name = |arch: &Arch| {
         arch.classes.iter().map(|known| distance(known.name, class)).min().unwrap_or(usize::MAX)
     };
-    let mut found: Vec<(Reverse<usize>, usize, usize, &'static str)> = ARCHES
+    let is_other_type =
+        |arch: &Arch| !arch.configs.iter().any(|config| Some(config.model_type) == model_type);
+    let mut found: Vec<(Reverse<usize>, bool, usize, usize, &'static str)> = ARCHES
         .iter()
         .filter_map(|arch| {
             let index = Index::new(arch.tensors);
@@ -25,12 +31,17 @@ pub fn nearest_tables(class: &str, tensors: &[SourceTensor]) -> Vec<(&'static st
             let (places, Reverse(absent)) = fits.max()?;
             // With fewer it is a coincidence: norms and embeddings have few names.
             let is_near = places > 0 && places.saturating_mul(4) >= tensors.len();
-            is_near.then(|| (Reverse(places), absent, by_name(arch), arch.name))
+            is_near.then(|| (Reverse(places), is_other_type(arch), absent, by_name(arch), arch.name))
         })
         .collect();
     found.sort_unstable();
     found.truncate(3);
-    found.into_iter().map(|(places, _, _, name)| (name, places.0)).collect()
+    found.into_iter().map(|(places, _, _, _, name)| (name, places.0)).collect()
+}
+
+/// How well a class of an architecture fits: tensors with a place, then needed tensors that are there.
+pub fn fit_of(arch: &Arch, class: Class, tensors: &[SourceTensor]) -> (usize, Reverse<usize>) {
+    fit(arch, &Index::new(arch.tensors), class.prefix, tensors)
 }
 
 /// What the classes of an architecture leave out at the start of names, each once.

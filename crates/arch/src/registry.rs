@@ -6,7 +6,7 @@ use crate::arch::{Arch, Class};
 use crate::config::Hparams;
 use crate::config::classes::{self, ConfigClass};
 use crate::error::missing;
-use crate::json::first_class;
+use crate::json::{first_class, text_config};
 use crate::models;
 use crate::projector::Projector;
 use crate::projectors;
@@ -264,6 +264,38 @@ pub fn named(name: &str, input: &Input<'_>) -> Result<(&'static Arch, Class), Ar
         let names = ARCHES.iter().map(|arch| arch.name).chain(class_names());
         ArchError::UnknownName { name: name.into(), nearest: nearest(name, names) }
     })
+}
+
+/// The classes of a config that names none, by its `model_type`: the likeliest first, which generates text.
+pub fn classes_of_model_type(config: &Json) -> Vec<(&'static Arch, Class)> {
+    const ENDINGS: &[&str] =
+        &["ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model", "ForMaskedLM"];
+    let Some(model_type) = config.get("model_type").and_then(Json::as_str) else { return Vec::new() };
+    let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
+    let wanted = plain(model_type.strip_suffix("_text").unwrap_or(model_type));
+    // A model of several kinds is one that answers in text about something else.
+    let is_wrapper = text_config(config).is_some();
+    let stem = |class: &'static str| {
+        let ending = ENDINGS.iter().find(|ending| class.ends_with(*ending)).copied().unwrap_or_default();
+        plain(class.strip_suffix(ending).unwrap_or(class))
+    };
+    let is_of_type = |(arch, class): &(&'static Arch, Class)| {
+        // Later versions of a model may keep the `model_type` (Bailing MoE 2).
+        stem(class.name) == wanted
+            || stem(class.name).strip_prefix(&wanted).is_some_and(|rest| matches!(rest, "v2" | "v3"))
+            || arch.fits.is_none() && arch.configs.iter().any(|known| known.model_type == model_type)
+    };
+    let mut all: Vec<_> = classes().filter(is_of_type).collect();
+    all.sort_by_key(|(_, class)| {
+        let at = ENDINGS.iter().position(|ending| class.name.ends_with(ending)).unwrap_or(ENDINGS.len());
+        (stem(class.name) != wanted, is_wrapper != class.name.ends_with("ForConditionalGeneration"), at)
+    });
+    all
+}
+
+/// The architectures whose config classes have a `model_type`.
+pub fn of_model_type(model_type: &str) -> impl Iterator<Item = &'static Arch> {
+    ARCHES.iter().filter(move |arch| arch.configs.iter().any(|class| class.model_type == model_type))
 }
 
 /// The projector of a checkpoint: by the class of its tower of images, or else its own.

@@ -14,6 +14,7 @@ use crate::json::{first_class, text_config};
 use crate::kept;
 use crate::keys::Keys;
 use crate::layout::{Dropped, Layout, OutTensor, UnaskedKey};
+use crate::leftovers;
 use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
@@ -48,7 +49,7 @@ pub fn resolve_as(input: &Input<'_>, options: &Options, arch: &'static Arch) -> 
     let named = class_name(&input.config).unwrap_or_default();
     let of_name = arch.classes.iter().find(|class| class.name == named);
     let Some(class) = of_name.or(arch.classes.first()) else {
-        return Err(unknown_class(named, &input.tensors));
+        return Err(unknown_class(named, input));
     };
     with_tokenizer(Resolved::of_row(input, options, (arch, *class), None)?, input, options)
 }
@@ -196,7 +197,7 @@ pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, A
 pub fn row_of(input: &Input<'_>) -> Result<&'static Arch, ArchError> {
     let class = class_name(&input.config)?;
     let found = registry::find(class, input).or_else(|| registry::find_inner(class, input));
-    found.map(|(arch, _)| arch).ok_or_else(|| unknown_class(class, &input.tensors))
+    found.map(|(arch, _)| arch).ok_or_else(|| unknown_class(class, input))
 }
 
 /// A layout that lacks the tokenizer, and what it was made with.
@@ -216,9 +217,11 @@ impl Resolved {
 
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
         let mut class_note = None;
+        let mut warning = None;
         let row = match &options.arch_as {
             Some(name) => {
                 let named = registry::named(name, input)?;
+                warning = other_model_type(input, named.0);
                 let own = class_name(&input.config)
                     .ok()
                     .and_then(|class| Some((class, registry::find(class, input)?)));
@@ -231,18 +234,18 @@ impl Resolved {
                 named
             }
             None => {
-                let class = class_name(&input.config)?;
+                let class = class_name(&input.config).map_err(|_| no_class(input))?;
                 let inner = || {
                     let (arch, outer) = registry::find_inner(class, input)?;
                     class_note = Some(format!("`{class}` is taken for the inner part of `{}`", outer.name));
                     Some((arch, outer))
                 };
-                registry::find(class, input)
-                    .or_else(inner)
-                    .ok_or_else(|| unknown_class(class, &input.tensors))?
+                registry::find(class, input).or_else(inner).ok_or_else(|| unknown_class(class, input))?
             }
         };
-        Resolved::of_row(input, options, row, class_note)
+        let mut resolved = Resolved::of_row(input, options, row, class_note)?;
+        resolved.layout.warnings.extend(warning);
+        Ok(resolved)
     }
 
     /// With the row that was chosen, and what is to be said of the choice.
@@ -295,7 +298,7 @@ impl Resolved {
             true => (Vec::new(), Vec::new()),
             false => all_tensors(arch, &context, input, &sources)?,
         };
-        let dropped = constants.into_iter().chain(left_out).chain(dropped).collect();
+        let dropped: Vec<Dropped> = constants.into_iter().chain(left_out).chain(dropped).collect();
         let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
@@ -303,6 +306,7 @@ impl Resolved {
                     .into(),
             );
         }
+        notes.extend(leftovers::dropped_heads(&dropped));
         let mut keys = Keys::new(arch.written());
         if !options.vocab_only {
             for (key, value) in context.number_keys(input)? {
@@ -502,7 +506,7 @@ fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors
 /// its own.
 ///
 /// Source: `get_model_architecture` in `conversion/base.py`.
-fn class_name(config: &Json) -> Result<&str, ArchError> {
+pub(crate) fn class_name(config: &Json) -> Result<&str, ArchError> {
     // Wrappers whose text part is another model than the class of its config says, or has none.
     const OWN: [&str; 5] = [
         "StepVLForConditionalGeneration",
@@ -518,14 +522,44 @@ fn class_name(config: &Json) -> Result<&str, ArchError> {
     text_config(config).and_then(first_class).or(whole).ok_or_else(|| missing("architectures"))
 }
 
-/// A class that no architecture has, with the names and the tables that are nearest.
-fn unknown_class(class: &str, tensors: &[SourceTensor]) -> ArchError {
+/// A class that no architecture has: a classifier, or one with the names and the tables that are nearest.
+fn unknown_class(class: &str, input: &Input<'_>) -> ArchError {
+    let names = || input.tensors.iter().map(|tensor| tensor.name.as_str());
+    let heads: Vec<String> =
+        names().filter(|name| leftovers::is_score_head(name)).map(str::to_owned).collect();
+    let has_output = names().any(|name| name.ends_with("lm_head.weight"));
+    if leftovers::is_classifier_class(class) || !heads.is_empty() && !has_output {
+        return ArchError::Classifier { class: Some(class.into()), heads };
+    }
+    let part = text_config(&input.config).unwrap_or(&input.config);
+    let model_type = part.get("model_type").or_else(|| input.config.get("model_type")).and_then(Json::as_str);
     ArchError::UnknownClass {
         class: class.into(),
         nearest: registry::nearest_classes(class),
-        by_tensors: nearest_tables(class, tensors),
-        n_tensors: tensors.len(),
+        by_tensors: nearest_tables(class, model_type, &input.tensors),
+        n_tensors: input.tensors.len(),
     }
+}
+
+/// A config without a class whose `model_type` is unknown.
+fn no_class(input: &Input<'_>) -> ArchError {
+    let by_tensors = nearest_tables("", None, &input.tensors);
+    ArchError::NoClass { by_tensors, n_tensors: input.tensors.len() }
+}
+
+/// A warning that the architecture that a person named is not that of the config's `model_type`.
+fn other_model_type(input: &Input<'_>, named: &Arch) -> Option<String> {
+    let part = text_config(&input.config).unwrap_or(&input.config);
+    let model_type = part.get("model_type").and_then(Json::as_str)?;
+    let mut own = registry::of_model_type(model_type).peekable();
+    own.peek()?;
+    let is_named = |arch: &Arch| arch.name == named.name || arch.written() == named.written();
+    (!own.any(is_named)).then(|| {
+        format!(
+            "config.json has `model_type` `{model_type}`, which is not `{}`; the file may compute something else",
+            named.name
+        )
+    })
 }
 
 /// Whether the config (or its `text_config`) has the keys without which nothing works.

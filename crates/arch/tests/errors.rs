@@ -93,7 +93,11 @@ fn unknown_classes_are_named_with_near_ones() {
     assert_eq!(text.matches(" LlamaForCausalLM").count(), 1, "{text}");
     for none in [json!([]), Json::Null, json!([7]), json!(7)] {
         other["architectures"] = none;
-        refused(other.clone(), tensors(0), "config.json: missing key `architectures`");
+        refused(
+            other.clone(),
+            tensors(0),
+            "config.json: missing key `architectures`; of its 21 tensors 21 in `dream`, 21 in `llama`, 21 in `qwen2` have a place",
+        );
     }
 }
 
@@ -151,7 +155,11 @@ fn values_of_the_wrong_type_are_named() {
         bad[key] = value;
         refused(bad, tensors(0), message);
     }
-    refused(json!([]), tensors(0), "config.json: missing key `architectures`");
+    refused(
+        json!([]),
+        tensors(0),
+        "config.json: missing key `architectures`; of its 21 tensors 21 in `dream`, 21 in `llama`, 21 in `qwen2` have a place",
+    );
 }
 
 #[test]

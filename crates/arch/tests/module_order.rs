@@ -9,7 +9,7 @@ const FLOORS: &[&[&str]] = &[
     &["file_keys", "input", "json", "layout", "options", "naming"],
     &["vocab"],
     &["error"],
-    &["config"],
+    &["config", "leftovers"],
     &["keys", "quantile", "tensors", "rope_llama3"],
     &["text_keys", "pooling", "general", "kept", "unasked", "built_in"],
     &["arch", "projector"],
@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["registry"],
     &["loadable", "nearest", "needed"],
     &["resolve"],
-    &["adapter", "export", "legacy", "resolve_projector"],
+    &["adapter", "export", "legacy", "resolve_projector", "saved_form"],
 ];
 
 #[test]

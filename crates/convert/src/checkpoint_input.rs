@@ -11,7 +11,7 @@
 //! llama-cpp-python 0.3.36.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -69,7 +69,7 @@ impl CheckpointInput {
         options: &arch::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = source::open(folder.clone())?;
+        let checkpoint = in_usual_form(source::open(folder.clone())?, options)?;
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
@@ -83,6 +83,7 @@ impl CheckpointInput {
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
     pub fn of_checkpoint(checkpoint: Checkpoint, options: &arch::Options) -> Result<CheckpointInput, Error> {
+        let checkpoint = in_usual_form(checkpoint, options)?;
         let layout = resolve(&checkpoint, options)?;
         Ok(CheckpointInput::of_layout(checkpoint, layout))
     }
@@ -103,7 +104,7 @@ impl CheckpointInput {
         options: &arch::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = source::open(folder.clone())?;
+        let checkpoint = in_usual_form(source::open(folder.clone())?, options)?;
         let layout = resolve_projector(&checkpoint, options)?;
         let (folders, repacked) = (vec![folder.path().to_owned()], OnceLock::new());
         Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked })
@@ -333,6 +334,37 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
         folder_name: checkpoint.folder_name.clone(),
         tensors: checkpoint.tensors.iter().map(tensor).collect::<Result<_, _>>()?,
     })
+}
+
+/// A checkpoint in the form in which its class is usually saved: with `architectures` in the config, the prefix of the class in
+/// tensor names, and a tied embedding under its own name. Notes of the checkpoint say what was different.
+///
+/// # Errors
+/// As [`arch_input`], and [`Error::Source`] for weights without elements.
+pub fn in_usual_form(mut checkpoint: Checkpoint, options: &arch::Options) -> Result<Checkpoint, Error> {
+    checkpoint.check_elements()?;
+    let arch::SavedForm { class, renamed, notes, .. } = arch::saved_form(&arch_input(&checkpoint)?, options);
+    if let Some(class) = class {
+        checkpoint.config["architectures"] = vec![class].into();
+    }
+    checkpoint.notes.extend(notes);
+    if renamed.is_empty() {
+        return Ok(checkpoint);
+    }
+    let renamed: HashMap<String, String> = renamed.into_iter().collect();
+    let mut tensors = checkpoint.tensors.to_vec();
+    for tensor in &mut tensors {
+        if let Some(name) = renamed.get(&tensor.name) {
+            tensor.name.clone_from(name);
+        }
+    }
+    // Tensors of one file are in the order of their names, except in pickles, which have an order of their own.
+    let is_sorted = !checkpoint.format.contains("pickle");
+    for file in tensors.chunk_by_mut(|a, b| a.part == b.part).filter(|_| is_sorted) {
+        file.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    checkpoint.tensors = tensors.into();
+    Ok(checkpoint)
 }
 
 /// What a draft takes of the folder of the model that it drafts for; weights need not be there.

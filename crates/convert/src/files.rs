@@ -81,7 +81,9 @@ pub(crate) fn plan(
             metadata.set_last(key, value);
         }
     }
-    let warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
+    if let Some(pruning) = &pruning {
+        pruning.describe(&mut metadata);
+    }
     let planned = facts
         .iter()
         .zip(choices)
@@ -92,11 +94,7 @@ pub(crate) fn plan(
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();
-    let mut files = into_files(base, output.recipe, request, metadata, planned)?;
-    if let Some(first) = files.first_mut() {
-        first.warnings = warnings;
-    }
-    Ok(files)
+    into_files(base, output.recipe, request, metadata, planned)
 }
 
 /// A dtype for each tensor that is kept: by rules, or as a recipe file has it.
@@ -231,7 +229,7 @@ fn into_files(
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
         // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));
-        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard, warnings: Vec::new() })
+        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard })
     };
     groups.into_iter().enumerate().map(file).collect()
 }

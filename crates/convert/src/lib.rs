@@ -58,7 +58,7 @@ pub use error::Error;
 pub use planned::{Choice, FileOf, PlannedFile};
 // What goes in.
 pub use adapter_input::AdapterInput;
-pub use checkpoint_input::{CheckpointInput, arch_input, resolve, resolve_projector, target};
+pub use checkpoint_input::{CheckpointInput, arch_input, in_usual_form, resolve, resolve_projector, target};
 pub use input::Input;
 pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;

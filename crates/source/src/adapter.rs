@@ -4,7 +4,9 @@
 use std::{collections::BTreeSet, path::Path};
 
 use crate::{
-    Checkpoint, Error, Folder, Listing, Tensor, Weights, mlx_adapter, safetensors,
+    Checkpoint, Error, Folder, Listing, Tensor, Weights,
+    checkpoint::is_model,
+    mlx_adapter, safetensors,
     small_files::{card_of, read_object, read_small_files},
     torch,
 };
@@ -16,9 +18,10 @@ const PICKLE: &str = "adapter_model.bin";
 /// [`Checkpoint::format`] of an adapter of mlx-lm.
 pub const MLX_ADAPTER: &str = "an MLX LoRA adapter";
 
-/// Whether the folder holds an adapter.
-pub fn is_adapter(dir: &Path) -> bool {
-    dir.join(CONFIG).is_file()
+/// True if the folder holds an adapter and not a whole model, next to which the files of an adapter are ignored.
+pub fn is_adapter(folder: &Folder) -> bool {
+    let listing = folder.listing().unwrap_or_default();
+    listing.has(CONFIG) && !is_model(&listing)
 }
 
 /// Opens an adapter: its config in the place of a model's, its tensors in the order in which they
@@ -47,7 +50,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let empty = |tensor: &&Tensor| tensor.shape.contains(&0);
     let empty: Vec<String> = tensors.iter().filter(empty).map(|tensor| tensor.name.clone()).collect();
     if !empty.is_empty() {
-        return Err(Error::EmptyTensors { names: empty });
+        return Err(Error::EmptyTensors { names: empty, is_adapter: true });
     }
     strip_adapter_names(&mut tensors, &mut notes)?;
     let card = card_of(dir, &listing, &mut notes)?;

@@ -7,12 +7,17 @@ use serde_json::Value as Json;
 use tensor::DType;
 
 use crate::{
-    Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, dense, formats,
+    Dtype, Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, dense,
+    formats,
     methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
     small_files::{card_of, read_object, read_small_files},
+    training, wrappers,
 };
+
+/// Weights of an adapter.
+const ADAPTER_FILES: &[&str] = &["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"];
 
 /// A checkpoint without its weights read.
 #[derive(Debug)]
@@ -53,9 +58,12 @@ pub struct Checkpoint {
 pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let listing = folder.listing()?;
-    let (format, open, note) = formats::detect(&listing, folder.wants_mistral())?;
+    let (format, open, note) = formats::detect(&listing, folder.wants_mistral())
+        .map_err(|error| training::no_weights(folder.path(), error))?;
     let checkpoint = without_weights(&folder, &listing, Some(format))?;
-    let Weights { mut parts, tensors, notes: more } = open(folder.path(), &listing)?;
+    let Weights { mut parts, mut tensors, notes: mut more } = open(folder.path(), &listing)?;
+    wrappers::unwrap(&mut tensors, &parts, &mut more)?;
+    more.extend(adapter_left_aside(&listing));
     let tensors = dense::with(folder.path(), &mut parts, tensors)?;
     let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros() };
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
@@ -63,6 +71,20 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let notes = [checkpoint.notes, note.into_iter().collect(), more, notes].concat();
     let tensors = tensors.into();
     Ok(Checkpoint { format: format.name, parts, tensors, method, settled, notes, ..checkpoint })
+}
+
+/// True if a folder holds a whole model: a config and weights.
+pub(crate) fn is_model(listing: &Listing) -> bool {
+    listing.has("config.json") && formats::detect(listing, false).is_ok()
+}
+
+/// A note about the files of an adapter next to those of a model.
+fn adapter_left_aside(listing: &Listing) -> Option<String> {
+    let weights = || ADAPTER_FILES.iter().find(|file| listing.has(file));
+    let weights = weights().filter(|_| listing.has("adapter_config.json"))?;
+    Some(format!(
+        "the folder has a model and an adapter; the model is read, and the adapter, `{weights}`, is neither merged nor converted"
+    ))
 }
 
 /// Opens a folder without looking for weights: what is known of a model beside them. The format
@@ -118,6 +140,20 @@ fn config_of(dir: &Path, listing: &Listing, format: Option<&Format>) -> Result<J
 }
 
 impl Checkpoint {
+    /// Refuses weights that ZeRO-3 left without elements. Integers that belong to codes may be empty.
+    ///
+    /// # Errors
+    /// [`Error::EmptyTensors`].
+    pub fn check_elements(&self) -> Result<(), Error> {
+        let is_empty = |tensor: &&Tensor| {
+            let is_float = matches!(tensor.dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
+            is_float && tensor.stored.is_none() && tensor.shape.contains(&0)
+        };
+        let names: Vec<String> =
+            self.tensors.iter().filter(is_empty).map(|tensor| tensor.name.clone()).collect();
+        if names.is_empty() { Ok(()) } else { Err(Error::EmptyTensors { names, is_adapter: false }) }
+    }
+
     /// The bytes of a small file.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         self.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.as_slice())

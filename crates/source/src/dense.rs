@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use gguf::Mapped;
-
-use crate::{Error, Part, Tensor, links, safetensors};
+use crate::{Error, Listing, Part, Tensor, safetensors};
 
 /// Folders of such modules. A model has the first place of `modules.json`, pooling mostly the second.
 pub(crate) const FOLDERS: [&str; 3] = ["1_Dense", "2_Dense", "3_Dense"];
@@ -23,9 +21,7 @@ pub(crate) fn with(dir: &Path, parts: &mut Vec<Part>, tensors: Vec<Tensor>) -> R
             continue;
         }
         let file = format!("{folder}/{FILE}");
-        links::check(dir, &file)?;
-        let mapped = Mapped::open(&path).map_err(|error| Error::Io { file: file.clone(), error })?;
-        let part = Part::mapped(file, mapped);
+        let part = Listing::default().open(dir, &file)?;
         for tensor in safetensors::parse(&part)? {
             let name = format!("{folder}.{}", tensor.name);
             if let Some(second) = tensors.iter().find(|other| other.name == name) {

@@ -19,7 +19,7 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// A weights file that Git LFS has not downloaded.
+    /// A file that Git LFS has not downloaded.
     #[error("`{file}` is a Git LFS pointer, expected the file that it stands for")]
     LfsPointer {
         /// The file.
@@ -33,6 +33,12 @@ pub enum Error {
     NoWeights {
         /// File patterns of every format.
         looked_for: Vec<&'static str>,
+    },
+    /// A folder without weights that has them in a folder below.
+    #[error("no weights found in the folder itself; `{folder}` has weights")]
+    WeightsBelow {
+        /// The folder below, relative to the folder.
+        folder: String,
     },
     /// Weights of a format that is known and not read yet.
     #[error("`{file}`: weights in {format}, which is not read yet")]
@@ -165,11 +171,13 @@ pub enum Error {
         /// What is there.
         found: i64,
     },
-    /// Tensors of an adapter that have no elements.
-    #[error("{} empty tensor(s): {}; the adapter was saved under DeepSpeed ZeRO-3 without gathering its weights", names.len(), list_names(names))]
+    /// Tensors that have no elements.
+    #[error("{} empty tensor(s): {}; the {} was saved under DeepSpeed ZeRO-3 without gathering its weights", names.len(), list_names(names), if *is_adapter { "adapter" } else { "model" })]
     EmptyTensors {
         /// Their names.
         names: Vec<String>,
+        /// True for tensors of an adapter.
+        is_adapter: bool,
     },
     /// An adapter of mlx-lm that has no counterpart in PEFT.
     #[error("an MLX adapter: {problem}")]
@@ -461,7 +469,12 @@ impl Error {
             Error::LinkOutside { .. } => {
                 Some("copy the file into the folder; only links to the Hub's cache are followed")
             }
-            Error::EmptyTensors { .. } => Some(
+            Error::WeightsBelow { .. } => Some("give that folder instead"),
+            Error::EmptyTensors { is_adapter: false, .. } => Some(
+                "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, or train with \
+                 `stage3_gather_16bit_weights_on_model_save`",
+            ),
+            Error::EmptyTensors { is_adapter: true, .. } => Some(
                 "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its result, or train with \
                  `stage3_gather_16bit_weights_on_model_save`",
             ),

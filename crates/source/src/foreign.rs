@@ -38,6 +38,8 @@ fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
 
 /// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
 pub const FOREIGN: &[Foreign] = foreign! {
+    "the folders of a diffusers pipeline, an image or video model", "model_index.json", [("model_index", ".json")],
+        "only language models are converted; programs for image models convert their transformer or U-Net";
     "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
     "safetensors under another name", "*.safetensors", [("", ".safetensors")],
@@ -62,6 +64,10 @@ pub const FOREIGN: &[Foreign] = foreign! {
         "the `zero_to_fp32.py` that stands in the folder makes weights of it";
     "the training state of FSDP", "*.distcp", [("", ".distcp")],
         "merge it: `accelerate merge-weights FOLDER OUT`";
+    "the training state of verl", "model_world_size_*_rank_*.pt", [("model_world_size_", ".pt")],
+        "merge it with `verl.model_merger`, which writes a Hugging Face folder";
+    "the training state of Megatron", "model_optim_rng.pt", [("model_optim_rng", ".pt")],
+        "write a Hugging Face folder with the converter of the training program";
     "rust-bert", "rust_model.ot", [("rust_model", ".ot")], EXPORTED_FROM;
     "llama2.c", "stories*.bin", [("stories", ".bin")], EXPORTED_FROM;
     "CTranslate2", "model.bin", [("model", ".bin")], EXPORTED_FROM;

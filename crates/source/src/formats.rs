@@ -30,6 +30,13 @@ const MISTRAL: &str = "Mistral's own layout of safetensors";
 const MISTRAL_SHARDS: Shards =
     Shards { prefix: "consolidated", suffix: ".safetensors", index: "consolidated.safetensors.index.json" };
 
+/// Weights of AutoGPTQ and GPTQModel, whose names contain bits and group size (`gptq_model-4bit-128g.safetensors`).
+const GPTQ_SHARDS: Shards =
+    Shards { prefix: "gptq_model-", suffix: ".safetensors", index: "gptq_model.safetensors.index.json" };
+/// The same as pickles.
+const GPTQ_PICKLES: Shards =
+    Shards { prefix: "gptq_model-", suffix: ".bin", index: "gptq_model.bin.index.json" };
+
 impl Format {
     /// Whether this format is read, not just recognized.
     pub fn is_read(&self) -> bool {
@@ -51,6 +58,20 @@ pub const FORMATS: &[Format] = &[
         files: "pytorch_model*.bin",
         detect: torch::detect,
         open: Some(torch::open),
+        class: None,
+    },
+    Format {
+        name: "safetensors as AutoGPTQ names them",
+        files: "gptq_model-*.safetensors",
+        detect: |listing| GPTQ_SHARDS.detect(listing),
+        open: Some(|dir, listing| safetensors::open_shards(&GPTQ_SHARDS, dir, listing)),
+        class: None,
+    },
+    Format {
+        name: "torch pickles as AutoGPTQ names them",
+        files: "gptq_model-*.bin",
+        detect: |listing| GPTQ_PICKLES.detect(listing),
+        open: Some(|dir, listing| torch::open_shards(&GPTQ_PICKLES, dir, listing)),
         class: None,
     },
     Format {
@@ -92,7 +113,14 @@ pub(crate) fn detect(
     mistral: bool,
 ) -> Result<(&'static Format, Open, Option<String>), Error> {
     let wanted = FORMATS.iter().filter(|format| !mistral || format.name == MISTRAL);
-    let mut found = wanted.filter_map(|format| Some((format, (format.detect)(listing)?)));
+    let mut found: Vec<(&'static Format, String)> =
+        wanted.filter_map(|format| Some((format, (format.detect)(listing)?))).collect();
+    // An index alone is a leftover if there are weights of another format.
+    let is_index = |file: &str| file.ends_with(".index.json");
+    if found.iter().any(|(format, file)| format.is_read() && !is_index(file)) {
+        found.retain(|(_, file)| !is_index(file));
+    }
+    let mut found = found.into_iter();
     let Some((format, file)) = found.next() else {
         for Foreign { name, detect, advice, .. } in FOREIGN {
             if let Some(file) = detect(listing) {

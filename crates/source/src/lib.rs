@@ -45,7 +45,9 @@ mod small_files;
 mod stored;
 mod tensor;
 mod torch;
+mod training;
 mod weights;
+mod wrappers;
 mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};

@@ -14,7 +14,7 @@ const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 const LFS_POINTER_BYTES: usize = 1024;
 
 /// True for the contents of a Git LFS pointer.
-fn is_lfs_pointer(bytes: &[u8]) -> bool {
+pub(crate) fn is_lfs_pointer(bytes: &[u8]) -> bool {
     bytes.len() < LFS_POINTER_BYTES && bytes.starts_with(LFS_POINTER)
 }
 

@@ -50,16 +50,16 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
 
 /// As [`open`], for files of other names.
 pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    let mut metadata = Vec::new();
-    let (mut parts, tensors) = shards.open(dir, listing, |_, part| {
+    let mut metadata = BTreeMap::new();
+    let (mut parts, tensors, left_aside) = shards.open(dir, listing, |_, part| {
         let header = read_header(part)?;
-        metadata.push(header.metadata);
+        metadata.insert(part.file.clone(), header.metadata);
         Ok(header.tensors)
     })?;
-    for (part, metadata) in parts.iter_mut().zip(metadata) {
-        part.metadata = metadata;
+    for part in &mut parts {
+        part.metadata = metadata.remove(&part.file).unwrap_or_default();
     }
-    Ok(Weights { parts, tensors, notes: Vec::new() })
+    Ok(Weights { parts, tensors, notes: left_aside.into_iter().collect() })
 }
 
 /// The header of one file.

@@ -12,6 +12,14 @@ use serde_json::Value as Json;
 
 use crate::{Error, Listing, Part, Tensor, json, small_files::read_small_file};
 
+/// Files, their tensors, and a note about files that are left aside.
+type Opened = (Vec<Part>, Vec<Tensor>, Option<String>);
+
+/// Reads the tensors of a file: of its place among the files and of itself.
+pub(crate) trait Parse: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error> {}
+
+impl<F: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error>> Parse for F {}
+
 /// How the weights files of a format are called.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shards {
@@ -34,42 +42,88 @@ impl Shards {
         listing.matching(self.prefix, self.suffix)
     }
 
-    /// Opens all files. `parse` gives the tensors of one: of its place among them and of itself.
+    /// Opens all files. `parse` gives the tensors of one: of its place among them and of itself. A note names files that are
+    /// left aside.
+    ///
+    /// A folder may hold shards, or the index of shards, of an earlier save next to one file with all weights. transformers
+    /// then reads the one file. The reference reads what the index lists, which is done here too as long as it works.
     ///
     /// # Errors
     /// Those of `parse`, and every variant of [`Error`] that speaks of several files.
-    pub fn open(
+    pub fn open(&self, dir: &Path, listing: &Listing, mut parse: impl Parse) -> Result<Opened, Error> {
+        let has_index = listing.has(self.index);
+        let index = if has_index { Some(self.weight_map(&read_small_file(dir, self.index)?)?) } else { None };
+        let names: Vec<String> = match &index {
+            Some(index) => index.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
+            None => self.names(listing),
+        };
+        let single = format!("{}{}", self.prefix, self.suffix);
+        let has_single = listing.has(&single);
+        let are_numbered = names.iter().all(|name| *name == single || name.contains("-of-"));
+        let opened = self.open_all(dir, listing, (&names, index.as_ref()), &mut parse);
+        match (opened, &index) {
+            (Err(error @ (Error::MissingShard { .. } | Error::DuplicateTensor { .. })), _)
+                if has_single && are_numbered && names != [single.as_str()] =>
+            {
+                let Ok((parts, tensors, _)) =
+                    self.open_all(dir, listing, (&vec![single.clone()], None), &mut parse)
+                else {
+                    return Err(error);
+                };
+                let have: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+                let n_absent = |index: &BTreeMap<String, String>| {
+                    index.keys().filter(|name| !have.contains(name.as_str())).count()
+                };
+                // An output that is tied may be in the shards alone.
+                if index.as_ref().is_some_and(|index| n_absent(index) > 1) {
+                    return Err(error);
+                }
+                let other = if has_index {
+                    format!("`{}`, which lists files of an earlier save", self.index)
+                } else {
+                    "shards of an earlier save".to_owned()
+                };
+                Ok((parts, tensors, Some(format!("weights are read from `{single}`; left aside: {other}"))))
+            }
+            (Ok((parts, tensors, _)), Some(_)) if has_single && !names.contains(&single) => {
+                let note = format!(
+                    "weights are read from the files that `{}` lists; left aside: `{single}`, which transformers would \
+                     read instead (remove the one that is out of date)",
+                    self.index
+                );
+                Ok((parts, tensors, Some(note)))
+            }
+            (opened, _) => opened,
+        }
+    }
+
+    /// Opens the files `names`.
+    fn open_all(
         &self,
         dir: &Path,
         listing: &Listing,
-        mut parse: impl FnMut(usize, &Part) -> Result<Vec<Tensor>, Error>,
-    ) -> Result<(Vec<Part>, Vec<Tensor>), Error> {
-        let has_index = listing.has(self.index);
-        let index = if has_index { Some(self.weight_map(&read_small_file(dir, self.index)?)?) } else { None };
-        let names = match &index {
-            Some(index) => index.values().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
-            None => {
-                let names = self.names(listing);
-                self.check_numbering(&names)?;
-                names
-            }
-        };
+        (names, index): (&Vec<String>, Option<&BTreeMap<String, String>>),
+        parse: &mut impl Parse,
+    ) -> Result<Opened, Error> {
+        if index.is_none() {
+            self.check_numbering(names)?;
+        }
         let (mut parts, mut tensors): (Vec<Part>, Vec<Tensor>) = (Vec::new(), Vec::new());
         let mut seen: HashMap<String, usize> = HashMap::new();
-        for (part, name) in names.into_iter().enumerate() {
-            if !listing.has(&name) {
-                let n_tensors = index.iter().flat_map(|i| i.values()).filter(|file| **file == name).count();
+        for (part, name) in names.iter().enumerate() {
+            if !listing.has(name) {
+                let n_tensors = index.iter().flat_map(|i| i.values()).filter(|file| *file == name).count();
                 let reason = format!("`{}` has {n_tensors} tensors in it", self.index);
-                return Err(Error::MissingShard { file: name, reason });
+                return Err(Error::MissingShard { file: name.clone(), reason });
             }
-            let opened = listing.open(dir, &name)?;
+            let opened = listing.open(dir, name)?;
             for mut tensor in parse(part, &opened)? {
                 tensor.part = part;
                 if let Some(first) = seen.insert(tensor.name.clone(), part) {
-                    let first = if first == part { &name } else { &parts[first].file };
+                    let first = if first == part { name } else { &parts[first].file };
                     return Err(Error::DuplicateTensor {
                         first: first.clone(),
-                        second: name,
+                        second: name.clone(),
                         tensor: tensor.name,
                     });
                 }
@@ -77,14 +131,14 @@ impl Shards {
             }
             parts.push(opened);
         }
-        if let Some(index) = &index {
+        if let Some(index) = index {
             self.check_index(index, seen)?;
         }
         if tensors.is_empty() {
             let file = parts.first().map_or(self.index, |part| &part.file).to_owned();
             return Err(Error::NoTensors { file });
         }
-        Ok((parts, tensors))
+        Ok((parts, tensors, None))
     }
 
     /// Refuses an index that lists other tensors than the files hold.

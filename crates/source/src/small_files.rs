@@ -4,7 +4,7 @@ use std::{fs, io::Read, path::Path};
 
 use serde_json::Value as Json;
 
-use crate::{Error, Listing, card, json, links};
+use crate::{Error, Listing, card, json, links, listing::is_lfs_pointer};
 
 /// Bytes that are read of a small file at most. The largest tokenizers have 35 MB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -111,6 +111,9 @@ pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> 
     let mut bytes = Vec::new();
     // Even a file that grows meanwhile is not read past the limit.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    if is_lfs_pointer(&bytes) {
+        return Err(Error::LfsPointer { file: name.to_owned() });
+    }
     Ok(bytes)
 }
 

@@ -10,10 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::work::hex;
 use crate::{
-    commands::shared::{
-        chats,
-        eval_model::{self, at},
-    },
+    commands::shared::{chats, eval_model::at},
     failure::Failure,
     ui::{Ui, printable},
 };
@@ -55,12 +52,12 @@ pub fn read(
     let (mut names, mut tokens) = (Vec::new(), Vec::new());
     for file in files {
         names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
+        let bytes = fs::read(file).map_err(|error| Failure::cannot_open(file, error))?;
         let read = match chats::is_file_of_chats(file) {
-            true => {
-                let bytes = fs::read(file).map_err(|error| Failure::cannot_open(file, error))?;
-                chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?
+            true => chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?,
+            false => {
+                model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(file, error))?
             }
-            false => eval_model::tokens(model, file, ui)?,
         };
         tokens.extend(read);
     }

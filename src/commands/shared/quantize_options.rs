@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -25,7 +26,7 @@ use crate::{
         recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
         sizes::parse_size,
         suggest::suggest,
-        text_file, values,
+        values,
         write::output_parser,
     },
     failure::Failure,
@@ -229,7 +230,7 @@ impl QuantizeOptions {
     fn overrides(&self) -> Result<Overrides, Failure> {
         let mut tensor_types = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {
-            let text = text_file::options(path)?;
+            let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
             tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Failure::at(path, error))?);
         }
         Ok(Overrides {

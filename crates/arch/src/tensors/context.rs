@@ -83,7 +83,7 @@ impl Context<'_> {
     }
 
     /// The rows that a tensor of the checkpoint fits. More than one where it is taken apart.
-    pub(super) fn find(&self, name: &str) -> Vec<Found> {
+    pub fn find(&self, name: &str) -> Vec<Found> {
         let mut found = self.index.find(&self.name_in_table(name));
         found.retain(|found| found.rule.holds(self.hparams, found.bid));
         found

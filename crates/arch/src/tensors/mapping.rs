@@ -7,7 +7,9 @@ use super::drops;
 use super::index::Found;
 use super::missing::check_same_output;
 use super::rules::{self, RowRule};
+use crate::config::N_LAYERS;
 use crate::layout::{Data, Dropped, OutTensor};
+use crate::leftovers;
 use crate::{ArchError, SourceTensor};
 
 /// What becomes of the tensors of a checkpoint.
@@ -46,6 +48,7 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
         after: Vec::new(),
         dropped: Vec::new(),
         unused: Vec::new(),
+        beyond: Vec::new(),
         stacks: HashMap::new(),
         fused: HashMap::new(),
     };
@@ -76,6 +79,8 @@ struct Pass<'a, 'c> {
     after: Vec<OutTensor>,
     dropped: Vec<Dropped>,
     unused: Vec<String>,
+    /// Layers of the unused tensors that have a place but for the number of layers.
+    beyond: Vec<u64>,
     /// Stacks that lack experts, by layer.
     stacks: HashMap<u64, Stack<'a>>,
     /// Fused tensors that lack parts, by output pattern and layer.
@@ -87,7 +92,8 @@ impl<'a> Pass<'a, '_> {
     fn place(&mut self, source: &'a SourceTensor) -> Result<(), ArchError> {
         let context = self.context;
         let name = source.name.as_str();
-        let of_others = drops::reason(name).filter(|_| context.towers.is_none());
+        let of_others = drops::reason(name).or_else(|| leftovers::reason(name));
+        let of_others = of_others.filter(|_| context.towers.is_none());
         if let Some(reason) = of_others.or_else(|| (context.drops)(context.hparams, name)) {
             self.dropped.push(Dropped { name: name.to_owned(), reason });
             return Ok(());
@@ -105,6 +111,7 @@ impl<'a> Pass<'a, '_> {
         }
         let Some(found) = all.first().filter(|found| found.bid < context.n_layers(found.rule)) else {
             self.unused.push(name.to_owned());
+            self.beyond.extend(all.first().map(|found| found.bid));
             return Ok(());
         };
         if source.folded.is_some() && !matches!(found.rule.rows, RowRule::Frame(_)) {
@@ -212,7 +219,10 @@ impl<'a> Pass<'a, '_> {
             .collect();
         unfused.sort_unstable();
         if !self.unused.is_empty() {
-            return Err(ArchError::UnusedTensors { names: self.unused });
+            let hparams = self.context.hparams;
+            let key = hparams.find(N_LAYERS).map_or("num_hidden_layers", |(key, _)| key);
+            let layers = (&self.beyond[..], key, hparams.n_layers().unwrap_or_default());
+            return Err(leftovers::unused(self.unused, layers));
         }
         self.context.check_missing(&self.tensors, &self.stacks, unfused, self.n_experts)?;
         check_same_output(&self.tensors)?;

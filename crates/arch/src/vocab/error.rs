@@ -1,5 +1,7 @@
 //! What can be wrong with a checkpoint's tokenizer.
 
+use tensor::list_names;
+
 /// Why no tokenizer metadata could be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -35,8 +37,10 @@ pub enum VocabError {
         vocab_size: u64,
     },
     /// More tokens than the embedding has rows.
-    #[error("the vocabulary has {tokens} tokens, but the token embedding has {rows} rows")]
+    #[error("the vocabulary has {tokens} tokens, but the token embedding has {rows} rows{}", listed(.without_row))]
     EmbeddingTooSmall {
+        /// The tokens beyond the rows, as far as they are known.
+        without_row: Vec<String>,
         /// Number of tokens.
         tokens: u64,
         /// Rows of the embedding.
@@ -105,13 +109,26 @@ impl VocabError {
             VocabError::UnknownPre { .. } => {
                 Some("a name for it decides; the default one, if it does not matter")
             }
-            VocabError::VocabTooLarge { .. } => {
-                Some("tokens that were added after training need rows in the embedding as well")
+            VocabError::VocabTooLarge { .. } => Some(
+                "tokens that were added after training need rows in the embedding as well: call `resize_token_embeddings` \
+                     before saving, or remove them from the tokenizer",
+            ),
+            VocabError::EmbeddingTooSmall { without_row, .. } if without_row.is_empty() => {
+                Some("no token has such an id: set `vocab_size` in config.json to the number of rows")
             }
+            VocabError::EmbeddingTooSmall { .. } => Some(
+                "call `resize_token_embeddings` on the model before saving it, or remove the added tokens from the tokenizer \
+                 and restore `vocab_size`",
+            ),
             VocabError::NoTokenizer { .. } => Some(
                 "its files belong beside config.json; a fine-tune has those of the model that it was made of",
             ),
             _ => None,
         }
     }
+}
+
+/// The tokens without a row, at the end of a message.
+fn listed(tokens: &[String]) -> String {
+    if tokens.is_empty() { String::new() } else { format!("; tokens without a row: {}", list_names(tokens)) }
 }

@@ -30,6 +30,7 @@ mod spm;
 mod spm_model;
 mod template;
 pub(crate) mod tiktoken;
+mod token_list;
 mod token_table;
 pub(crate) mod token_type;
 mod unigram;

@@ -6,6 +6,7 @@ use gguf::{Array, Metadata, Value};
 use super::context::VocabContext;
 use super::error::VocabError;
 use super::keys;
+use super::token_list;
 use super::token_table::TokenTable;
 use crate::Input;
 
@@ -96,7 +97,8 @@ impl<'w> TokenizerWriter<'w> {
     pub(super) fn check_rows(&self, n_tokens: usize) -> Result<(), VocabError> {
         match self.ctx.embedding_rows {
             Some(rows) if n_tokens as u64 > rows => {
-                Err(VocabError::EmbeddingTooSmall { tokens: n_tokens as u64, rows })
+                let without_row = token_list::from_id(self.input, rows);
+                Err(VocabError::EmbeddingTooSmall { without_row, tokens: n_tokens as u64, rows })
             }
             _ => Ok(()),
         }

@@ -43,12 +43,18 @@ pub(crate) fn detect(listing: &Listing) -> Option<String> {
 
 /// Reads the pickles of all weights files of a folder.
 pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+    open_shards(&SHARDS, dir, listing)
+}
+
+/// As [`open`], for files of other names.
+pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let mut notes = Vec::new();
-    let (parts, tensors) = SHARDS.open(dir, listing, |place, part| {
+    let (parts, tensors, left_aside) = shards.open(dir, listing, |place, part| {
         let (tensors, more) = parse(place, part)?;
         notes.extend(more);
         Ok(tensors)
     })?;
+    notes.extend(left_aside);
     Ok(Weights { parts, tensors, notes })
 }
 
