@@ -89,6 +89,7 @@ pub fn run<I: Input>(
             force: true,
             dry_run: false,
             json: false,
+            gathers: false,
             options: args.options.clone(),
             call,
             parts: Parts { wanted: Wanted::Everything, plan: None, arguments: &[] },

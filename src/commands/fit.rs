@@ -116,7 +116,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     for path in paths {
         let demand = open(&path).and_then(|model| demand(&path, &model, others));
         match demand {
-            Ok(demand) => entries.push(entry(path, demand, &used, &args)?),
+            Ok((demand, is_scaled)) => {
+                let entry = entry(path, demand, &used, &args)?;
+                note_of_length(&entry, is_scaled, ui);
+                entries.push(entry);
+            }
             // One file of a folder that is not known does not keep the others from being told.
             Err(failure) if is_folder => ui.warning(&failure.message),
             Err(failure) => return Err(failure),
@@ -141,10 +145,26 @@ fn weights_of(path: &Path) -> Result<u64, Failure> {
     Ok(open(path)?.tensors().map(|(_, info)| info.n_bytes).sum())
 }
 
-fn demand(path: &Path, model: &Model, others: u64) -> Result<Demand, Failure> {
+/// Points out a context that the model was not trained for.
+fn note_of_length(entry: &Entry, is_scaled: bool, ui: &Ui) {
+    let trained = entry.demand.context_length as u64;
+    let longest = entry.fits.iter().map(|fit| fit.context).max().unwrap_or(0);
+    if trained > 0 && longest > trained {
+        let scaling = if is_scaled { "" } else { ", and the file sets no RoPE scaling" };
+        ui.note(&format!(
+            "{}: {longest} tokens are beyond the {trained} that the model was trained for{scaling}",
+            name(&entry.path)
+        ));
+    }
+}
+
+/// What a model needs, and whether its positions are scaled.
+fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Failure> {
     let mut demand = Demand::of(model).map_err(|error| Failure::at(path, error))?;
     demand.weights = demand.weights.saturating_add(others);
-    Ok(demand)
+    let architecture = model.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
+    let kind = model.get(&format!("{architecture}.rope.scaling.type")).and_then(Value::as_str);
+    Ok((demand, kind.is_some_and(|kind| kind != "none")))
 }
 
 /// The models of a folder: of a split one its first shard. What is no model is named.

@@ -239,6 +239,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         force: args.force,
         dry_run: args.dry_run,
         json: args.json,
+        gathers: args.calibration.is_wanted(),
         options: options.nonfinite(job.settings.nonfinite()),
         call,
         parts: Parts {

@@ -7,7 +7,7 @@ use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
 use serde_json::json;
 
 use super::shared::{
-    eval_model::{RunArgs, at, open},
+    eval_model::{RunArgs, at, open, warn_of_length},
     progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
@@ -95,6 +95,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         answers.push(tasks.answer(index, &model).map_err(|error| at(path, error))?);
         progress.update(ui, index + 1, || format!("{:.4} %", Score::of(&answers).accuracy * 100.0));
     }
+    warn_of_length(&model, answers.iter().map(|answer| answer.n_tokens).max().unwrap_or(0), ui);
     let score = Score::of(&answers);
     let text = if args.json {
         let value = json!({

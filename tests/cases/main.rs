@@ -11,5 +11,6 @@ mod folders;
 mod limits;
 mod loading;
 mod names;
+mod promises;
 mod prompts;
 mod setting;

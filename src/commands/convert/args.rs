@@ -270,7 +270,8 @@ impl ConvertArgs {
     pub fn run_args<'a>(&'a self, options: RunOptions, call: &Call, parts: &Parts<'a>) -> RunArgs<'a> {
         let ConvertArgs { force, dry_run, json, .. } = *self;
         let (call, parts) = (call.clone(), parts.clone());
-        RunArgs { out: self.out.as_deref(), force, dry_run, json, options, call, parts }
+        let gathers = self.calibration.is_wanted();
+        RunArgs { out: self.out.as_deref(), force, dry_run, json, gathers, options, call, parts }
     }
 
     /// What is read beside the input and what the Hub may have.

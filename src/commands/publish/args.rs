@@ -117,6 +117,11 @@ impl PublishArgs {
         self.ctx.unwrap_or(8192)
     }
 
+    /// The context that was requested.
+    pub fn asked_ctx(&self) -> Option<u64> {
+        self.ctx
+    }
+
     /// Lengths of the context for the card: some usual ones up to what the model was trained for, and the one that was asked for.
     pub fn contexts(&self, trained: u64) -> Vec<u64> {
         let usual = [4096, 8192, 32_768, 131_072];

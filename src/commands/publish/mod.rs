@@ -99,6 +99,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let is_published = stored.is_some_and(|stored| named.iter().any(|recipe| recipe.name == stored.name));
     let base = base::make(&source, &args.src, (out, stored, is_published), &writing, &mut work, ui)?;
     let model = eval_model::open(&base.path, &args.run, ui)?;
+    eval_model::warn_of_length(&model, args.context(), ui);
+    let trained = model.context_length() as u64;
+    if let Some(ctx) = args.asked_ctx().filter(|ctx| trained > 0 && *ctx > trained) {
+        ui.note(&format!("--ctx {ctx} is beyond the {trained} tokens that the model was trained for"));
+    }
     let types = match args.fit.is_empty() {
         true => named,
         false => {

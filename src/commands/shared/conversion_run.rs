@@ -61,6 +61,8 @@ pub struct RunArgs<'a> {
     pub dry_run: bool,
     /// Report as JSON.
     pub json: bool,
+    /// True if importance is gathered from texts before the run; a dry run has none yet.
+    pub gathers: bool,
     /// How to run.
     pub options: RunOptions,
     /// What it is called with.
@@ -179,7 +181,19 @@ pub fn run_with<I: Input>(
     let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
     if args.dry_run {
         settings.save(&tensors, &files, &inputs, args.force, ui)?;
-        return ui.data(&if args.json { report.json()? } else { report.text() });
+        ui.data(&if args.json { report.json()? } else { report.text() })?;
+        for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
+            ui.note(&format!("{} exists; the run needs --force to overwrite it", path.display()));
+        }
+        return match planned.check() {
+            // Calibration gathers what takes the place of the matrix.
+            Err(Error::NeedsImatrix { .. } | Error::NotInImatrix { .. } | Error::Imatrix { .. })
+                if args.gathers =>
+            {
+                Ok(())
+            }
+            checked => checked.map(drop).map_err(failed),
+        };
     }
     let checked = planned.check().map_err(failed)?;
     settings.save(&tensors, &files, &inputs, args.force, ui)?;

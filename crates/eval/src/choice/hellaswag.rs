@@ -60,8 +60,8 @@ impl Tasks for HellaSwag {
 
     fn answer(&self, index: usize, model: &Model) -> Result<Answer, Error> {
         let task = &self.tasks[index];
-        let (scores, chosen) = likeliest(&task.texts, index, model)?;
-        Ok(Answer { scores, chosen, is_right: chosen == task.right })
+        let (scores, chosen, n_tokens) = likeliest(&task.texts, index, model)?;
+        Ok(Answer { scores, chosen, n_tokens, is_right: chosen == task.right })
     }
 }
 

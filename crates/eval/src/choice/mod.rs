@@ -43,6 +43,9 @@ pub struct Answer {
     pub chosen: usize,
     /// Whether that is right.
     pub is_right: bool,
+    /// Tokens of the longest text that was run.
+    #[serde(skip)]
+    pub n_tokens: usize,
 }
 
 /// The accuracy of a model.
@@ -102,6 +105,11 @@ struct Sequences {
 }
 
 impl Sequences {
+    /// Tokens of the longest text.
+    fn longest(&self) -> usize {
+        self.tokens.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
     /// Of texts, tokenized with what belongs before a text.
     fn new(tokenizer: &Tokenizer, texts: &[Vec<u8>]) -> Result<Sequences, Error> {
         let tokens: Vec<Vec<u32>> =
@@ -168,7 +176,7 @@ fn largest(scores: &[f64]) -> usize {
 }
 
 /// The most likely of several texts with a common beginning.
-fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>, usize), Error> {
+fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>, usize, usize), Error> {
     let sequences = Sequences::new(model.tokenizer(), texts)?;
     let n_shared = sequences.n_shared;
     // Without a shared token nothing predicts the first token of an ending; an ending without tokens has no score.
@@ -186,7 +194,7 @@ fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>,
         .collect();
     check_finite(&scores, task, model)?;
     let chosen = largest(&scores);
-    Ok((scores, chosen))
+    Ok((scores, chosen, sequences.longest()))
 }
 
 /// Fails with [`Error::NotFiniteResult`] where a score is none: every comparison with it would be false, and the first
@@ -212,7 +220,7 @@ mod tests {
 
     #[test]
     fn scores_count_what_is_right() {
-        let answer = |is_right| Answer { scores: vec![0.0; 4], chosen: 0, is_right };
+        let answer = |is_right| Answer { scores: vec![0.0; 4], chosen: 0, is_right, n_tokens: 1 };
         let score = Score::of(&[answer(true), answer(false), answer(true), answer(true)]);
         assert_eq!((score.n_right, score.accuracy, score.chance), (3, 0.75, 0.25));
         assert_eq!(largest(&[-2.0, -1.0, -1.0]), 1);

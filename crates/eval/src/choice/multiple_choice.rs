@@ -119,8 +119,8 @@ impl Tasks for MultipleChoice {
 
     fn answer(&self, index: usize, model: &Model) -> Result<Answer, Error> {
         let task = &self.tasks[index];
-        let (scores, chosen) = likeliest(&task.texts, index, model)?;
-        Ok(Answer { scores, chosen, is_right: task.is_right[chosen] })
+        let (scores, chosen, n_tokens) = likeliest(&task.texts, index, model)?;
+        Ok(Answer { scores, chosen, n_tokens, is_right: task.is_right[chosen] })
     }
 }
 

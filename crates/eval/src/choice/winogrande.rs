@@ -124,7 +124,8 @@ impl Tasks for Winogrande {
         check_finite(&scores, index, model)?;
         // The second of two equal scores, as in the reference.
         let chosen = usize::from(scores[0] <= scores[1]);
-        Ok(Answer { scores, chosen, is_right: chosen == task.right })
+        let n_tokens = sequences.longest();
+        Ok(Answer { scores, chosen, n_tokens, is_right: chosen == task.right })
     }
 }
 
