@@ -14,6 +14,7 @@ use eval::{
     stats::{Comparison, fixed},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::shared::{
     digest::sha256_of,
@@ -42,7 +43,8 @@ Examples:
   gguf-eval check model-Q4_K_M.gguf --base model-BF16.gguf --text t.txt --baseline b.json
 
 The first writes the baseline, the second compares with it: exit code 1 says that perplexity, or with a base
-the divergence from it, is above the baseline's by more than the margin. Context, windows, margins, activations and
+the divergence from it, is above the baseline's by more than the margin. Other failures have exit codes 1 and 2 too; with --json,
+a failure prints an object with `error` and `hints`, and a worse result prints its figures with `is_worse`. Context, windows, margins, activations and
 the digest of the text are part of the baseline.";
 
 #[derive(Debug, Args)]
@@ -148,7 +150,33 @@ impl Verdict {
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let mut args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let wants_json = args.json;
+    let verdicts = match check(args, ui) {
+        Err(failure) if wants_json => {
+            let object = json!({"error": failure.message, "hints": failure.hints});
+            ui.data(&format!("{object:#}\n"))?;
+            return Err(failure);
+        }
+        found => found?,
+    };
+    let Some((file, verdicts)) = verdicts else { return Ok(()) };
+    if wants_json {
+        let json = serde_json::to_string_pretty(&verdicts).map_err(Failure::new)?;
+        ui.data(&(json + "\n"))?;
+    } else {
+        ui.data(&verdicts.iter().map(Verdict::line).collect::<String>())?;
+    }
+    let worse: Vec<&str> =
+        verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what).collect();
+    if worse.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::at(&file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
+}
+
+/// Compares a file with its baseline; no verdicts if the baseline is saved.
+fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>, Failure> {
     let inputs = [&args.file, &args.text].into_iter().chain(&args.base);
     if args.save {
         let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
@@ -207,7 +235,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         ui.data(&json)?;
         write_result(&args.baseline, json.as_bytes(), args.force)?;
         ui.status(&format!("wrote {}", args.baseline.display()));
-        return Ok(());
+        return Ok(None);
     };
     let limit =
         |limit: &Limit, given| Limit { margin_percent: margin(given, limit.margin_percent), ..*limit };
@@ -216,18 +244,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if let (Some(value), Some(stated)) = (divergence, &baseline.divergence) {
         verdicts.push(Verdict::new("divergence", value, &limit(stated, args.divergence_margin)));
     }
-    if args.json {
-        let json = serde_json::to_string_pretty(&verdicts).map_err(Failure::new)?;
-        ui.data(&(json + "\n"))?;
-    } else {
-        ui.data(&verdicts.iter().map(Verdict::line).collect::<String>())?;
-    }
-    let worse: Vec<&str> =
-        verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what).collect();
-    if worse.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::at(&args.file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
+    Ok(Some((args.file.clone(), verdicts)))
 }
 
 /// Perplexity is the same to the last digits unless something changed: kernels that add in

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod action;
 mod adapters;
 mod config_options;
 mod files;
@@ -13,4 +14,5 @@ mod loading;
 mod names;
 mod promises;
 mod prompts;
+mod publishing;
 mod setting;

@@ -20,8 +20,8 @@ Examples:
 
 DIR gets the files, their importance matrix and recipes, figures with a plot and a page, a model card and checksums: everything that
 `hf upload-large-folder OWNER/NAME DIR` takes. DIR.work keeps what is not published: the base, the state of each stage, and what was
-measured of each token. Called again, a run that was stopped goes on; with more --windows only these are run; with other types only
-their files are made. Stages whose fingerprint is another one are done again.
+measured of each token. Called again, a run that was stopped goes on; with more --windows only these are run; other types are added to
+those of earlier calls, and texts and lengths need not be repeated. Stages whose fingerprint is another one are done again.
 
 Figures are honest about texts that were not calibrated on: give --eval a text of another kind than --calibration.
 
@@ -35,7 +35,7 @@ pub struct PublishArgs {
     /// The folder to publish; made if it is not there.
     #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
     pub dir: PathBuf,
-    /// Types to make, divided by commas.
+    /// Types to make, comma-separated. Those of earlier calls are kept.
     #[arg(short, long, value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
     pub types: Vec<&'static Recipe>,
     /// Types to make, by the name of a ladder; small where nothing is said.
@@ -83,7 +83,10 @@ pub struct PublishArgs {
     /// Who publishes, for the card.
     #[arg(long, value_name = "NAME")]
     pub quantized_by: Option<String>,
-    /// Write into a folder that is not empty.
+    /// Publish only the types of this call, without those of earlier calls.
+    #[arg(long)]
+    pub replace_types: bool,
+    /// Write into a folder that is not empty, and overwrite files that were changed since the last call.
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]

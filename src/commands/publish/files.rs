@@ -132,7 +132,8 @@ pub fn make(
                     written.iter().filter(|file| file.file_type == recipe.name).collect();
                 save_recipe(recipe, &conversion.input().tensors(recipe), &files, out)?;
                 let told = Told::of(&files, digest(recipe))?;
-                let paths = told.paths.clone();
+                let mut paths = told.paths.clone();
+                paths.push(recipe_path(recipe, out));
                 let told = serde_json::to_value(told).map_err(Failure::new)?;
                 work.done(&stage(recipe), &digest(recipe), &paths, told)?;
             }
@@ -231,7 +232,12 @@ fn save_recipe(
     let dtypes = choices.map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype)).collect();
     let output = OutputRecipe { file_type: recipe.name.to_owned(), dtypes };
     let text = RecipeFile::of_output(output).text()?;
-    write_result(&folder.join(format!("{}.json", recipe.canonical_name())), text.as_bytes(), true)
+    write_result(&recipe_path(recipe, out), text.as_bytes(), true)
+}
+
+/// Where the recipe of a type lies.
+fn recipe_path(recipe: &Recipe, out: &Path) -> PathBuf {
+    out.join("recipes").join(format!("{}.json", recipe.canonical_name()))
 }
 
 /// What each type would take, without making it.

@@ -117,15 +117,26 @@ pub fn measure(
             told = true;
         }
         let mut progress = ProgressLine::from("windows", first, next);
+        // Sum and number of the divergences of the windows before these.
+        let mut before: Vec<(f64, usize)> = which.iter().map(|i| sum_of(&positions[*i])).collect();
+        let names: Vec<&str> = which.iter().map(|i| files[*i].file_type.as_str()).collect();
         let mut at_window = first;
         while at_window < next {
             let end = (at_window + group).min(next);
             let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
                 progress.update(ui, n_windows, || {
-                    let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|it| it.kl)).value;
-                    let means: Vec<String> =
-                        found.iter().map(|found| format!("{:.4}", mean(found))).collect();
-                    format!("divergence {}", means.join(" "))
+                    let mean = |(found, (sum, n)): (&Vec<Position>, &(f64, usize))| {
+                        let all = found.iter().map(|position| position.kl).sum::<f64>() + sum;
+                        format!("{:.4}", all / (found.len() + n).max(1) as f64)
+                    };
+                    let means: Vec<String> = found.iter().zip(&before).map(mean).collect();
+                    match &means[..] {
+                        [one] => format!("divergence {one}"),
+                        _ => {
+                            let named = names.iter().zip(&means).map(|(name, mean)| format!("{name} {mean}"));
+                            format!("divergence {}", named.collect::<Vec<_>>().join(", "))
+                        }
+                    }
                 });
                 !cancel.load(Ordering::Relaxed)
             };
@@ -139,6 +150,7 @@ pub fn measure(
                 positions[*i].extend(found.iter().flat_map(Position::to_bytes));
                 write_result(&store(&files[*i]), &positions[*i], true)?;
             }
+            before = which.iter().map(|i| sum_of(&positions[*i])).collect();
             at_window = end;
         }
     }
@@ -150,6 +162,12 @@ pub fn measure(
         })
         .collect();
     Ok(Measured { positions, vectors: Vec::new(), windows: wanted })
+}
+
+/// Sum and number of the divergences of stored positions.
+fn sum_of(stored: &[u8]) -> (f64, usize) {
+    let (all, _) = stored.as_chunks::<{ Position::STORED_BYTES }>();
+    (all.iter().map(|bytes| Position::from_bytes(bytes).kl).sum(), all.len())
 }
 
 /// Where the positions of a file are kept.

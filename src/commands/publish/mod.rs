@@ -7,6 +7,7 @@
 mod args;
 mod base;
 mod card;
+mod earlier;
 mod facts;
 mod files;
 mod importance;
@@ -38,6 +39,7 @@ use self::{
     args::PublishArgs,
     base::{Base, Source},
     card::{PLOT, REPORT, RESULTS, SUMS, card, cost},
+    earlier::Earlier,
     files::Told,
     measure::{Figures, Measured, On, dominated, measure},
     results::{BaseFacts, Evaluation, Memory, PublishedFile, PublishedSidecar, Results, Rung},
@@ -69,9 +71,22 @@ pub const COMMAND: Command = Command {
 };
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = PublishArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let out = args.dir.as_path();
+    let mut args = PublishArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let out = args.dir.clone();
+    let out = out.as_path();
     check_folder(out, &args)?;
+    let command = earlier::published_call(COMMAND.binary, &args);
+    let mut earlier = Earlier::default();
+    if Work::folder_of(out).is_dir() {
+        let work = Work::open(out)?;
+        check_edits(out, &args, &work)?;
+        earlier = Earlier::of(&work);
+        let filled = earlier.fill(&mut args, matches);
+        if !filled.is_empty() {
+            ui.note(&format!("as in the last call: {}", filled.join(", ")));
+        }
+    }
+    let args = args;
     let source = Source::open(&args.src, out, ui)?;
     if let (Source::Gguf(_), Some(_)) = (&source, args.base) {
         let hint = format!(
@@ -87,7 +102,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let writing = Writing { program: &program, options };
 
     // The base; the type that keeps what is stored may be one of those that are wanted.
-    let named = args.named_types()?;
+    let named = earlier.with_types(&args, args.named_types()?)?;
     let stored = match &source {
         Source::Checkpoint(checkpoint) => Some(
             args.base
@@ -110,7 +125,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             let demand = Demand::of(model.file()).map_err(|error| eval_model::at(&base.path, error))?;
             let used = Use { context: args.ctx(), ..Use::default() };
             let rungs = files::rungs(&base, &ladder::Ladder::Full.types()?, &demand)?;
-            ladder::for_budgets(&rungs, &args.fit, &used)?
+            earlier.with_types(&args, ladder::for_budgets(&rungs, &args.fit, &used)?)?
         }
     };
 
@@ -176,9 +191,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         format: "gguf-publish results",
         version: 1,
         program: format!("gguf-tools {}", env!("CARGO_PKG_VERSION")),
-        command: std::iter::once(COMMAND.binary.to_owned())
-            .chain(std::env::args_os().skip(1).map(|it| it.to_string_lossy().into_owned()))
-            .collect(),
+        command,
         model: facts::of(&source, &model, &args),
         base: BaseFacts {
             r#type: base
@@ -193,6 +206,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         others: BTreeMap::new(),
     };
     publication.write(results, &measured, &told)?;
+    Earlier::save(&args, &types, &mut publication.work)?;
     if let Source::Checkpoint(checkpoint) = source {
         checkpoint.hub.finish(ui)?;
     }
@@ -284,6 +298,23 @@ fn check_folder(out: &Path, args: &PublishArgs) -> Result<(), Failure> {
     }
     let hint = "use --force to write into it";
     Err(Failure::at(out, "is not empty, and no earlier run wrote it").hint([hint]))
+}
+
+/// Refuses to overwrite what was changed since the last call wrote it.
+fn check_edits(out: &Path, args: &PublishArgs, work: &Work) -> Result<(), Failure> {
+    if args.force {
+        return Ok(());
+    }
+    let edited = earlier::edited(out, work)?;
+    let Some(first) = edited.first() else { return Ok(()) };
+    let more = match edited.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more: {}", edited[1..].join(", ")),
+    };
+    Err(Failure::at(&out.join(first), format_args!("was changed since it was written{more}")).hint([
+        "make the change in the source and publish again, so that files, checksums and card have it",
+        "use --force to overwrite the changes",
+    ]))
 }
 
 fn evaluation(text: &Text, measured: &Measured, args: &PublishArgs) -> Option<Evaluation> {
@@ -425,6 +456,8 @@ impl Publication<'_> {
 
     /// Writes what is not a model: charts, figures, the card, sums.
     fn write(&self, mut results: Results, measured: &Measured, told: &[Told]) -> Result<(), Failure> {
+        // If this is stopped half-way, what it wrote must not pass for edits.
+        let _ = fs::remove_file(self.out.join(SUMS));
         let put = |name: &str, text: &str| write_result(&self.out.join(name), text.as_bytes(), true);
         if !measured.positions.is_empty() {
             let plotted = results.rungs.iter().filter(|rung| !rung.left_out).filter_map(|rung| {

@@ -99,6 +99,12 @@ impl Work {
         done.outputs.iter().all(is_there).then_some(&done.told)
     }
 
+    /// True if a file is as a stage left it, by its size and time.
+    pub fn left(&self, path: &Path) -> bool {
+        let Some(state) = FileState::of(path) else { return false };
+        self.stages.values().flat_map(|done| &done.outputs).any(|output| *output == state)
+    }
+
     /// Notes that a stage is done, and forgets none of the others.
     ///
     /// # Errors

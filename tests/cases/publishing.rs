@@ -1,0 +1,135 @@
+//! Publishing: what a later call keeps, what may be overwritten, and what must not be published.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, succeed};
+
+const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");
+
+/// `secret/a.gguf`, and a text in `private/`.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    fs::create_dir_all(sandbox.path("secret")).unwrap();
+    fs::create_dir_all(sandbox.path("private")).unwrap();
+    succeed(sandbox.convert(&["llama", "secret/a.gguf", "-t", "f32", "-q"]));
+    let line =
+        |i: usize| format!("Line {i} of the log says that pump {} ran {} minutes. ", i % 7, i * 13 % 60);
+    fs::write(sandbox.path("private/eval.txt"), (0..200).map(line).collect::<String>()).unwrap();
+    sandbox
+}
+
+fn publish(sandbox: &Sandbox, more: &[&str]) -> Output {
+    sandbox.run(PUBLISH, &[&["secret/a.gguf", "out", "-j", "2"], more].concat())
+}
+
+fn card(sandbox: &Sandbox) -> String {
+    fs::read_to_string(sandbox.path("out/README.md")).unwrap()
+}
+
+#[test]
+fn no_local_path_is_published() {
+    let sandbox = sandbox();
+    let absolute = sandbox.path("private/eval.txt");
+    let eval = format!("--eval={}", absolute.display());
+    let args = [
+        "-t",
+        "q8_0",
+        "-n",
+        "2",
+        "-c",
+        "32",
+        "--imatrix-windows",
+        "2",
+        "--calibration",
+        "private/eval.txt",
+        &eval,
+    ];
+    succeed(publish(&sandbox, &args));
+    let folder = absolute.parent().unwrap().to_string_lossy().into_owned();
+    for name in sandbox.listing("out").keys() {
+        let bytes = fs::read(sandbox.path("out").join(name)).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        for path in ["secret", "private", &folder] {
+            assert!(!text.contains(path), "{name} has {path}");
+        }
+    }
+    assert!(card(&sandbox).contains("gguf-publish a.gguf out"), "{}", card(&sandbox));
+}
+
+#[test]
+fn edited_files_are_overwritten_with_force_only() {
+    let sandbox = sandbox();
+    let args = ["-t", "q8_0", "-n", "2", "-c", "32", "--no-imatrix", "--eval", "private/eval.txt"];
+    succeed(publish(&sandbox, &args));
+    fs::write(sandbox.path("t.jinja"), "{% for m in messages %}<{{ m.content }}>{% endfor %}").unwrap();
+    let file = sandbox.listing("out").into_keys().find(|name| name.ends_with(".gguf")).unwrap();
+    succeed(sandbox.inspect(&["set", &format!("out/{file}"), "--chat-template", "t.jinja", "-q"]));
+    let edited = sandbox.listing("out");
+    let refused = publish(&sandbox, &args);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains(&format!("{file}: was changed since it was written")),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(sandbox.listing("out"), edited);
+    succeed(publish(&sandbox, &[&args[..], &["--force"]].concat()));
+    fs::write(sandbox.path("out/README.md"), card(&sandbox) + "\nA remark.\n").unwrap();
+    let refused = publish(&sandbox, &args);
+    assert!(refused.code == Some(1) && refused.stderr.contains("README.md"), "{}", refused.stderr);
+    assert!(card(&sandbox).ends_with("A remark.\n"));
+    succeed(publish(&sandbox, &[&args[..], &["--force"]].concat()));
+    assert!(!card(&sandbox).contains("A remark."));
+    succeed(publish(&sandbox, &args));
+}
+
+#[test]
+fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
+    let sandbox = sandbox();
+    succeed(publish(
+        &sandbox,
+        &[
+            "-t",
+            "q4_0,q8_0",
+            "-n",
+            "3",
+            "-c",
+            "32",
+            "--no-imatrix",
+            "--eval",
+            "private/eval.txt",
+            "--quantized-by",
+            "me",
+        ],
+    ));
+    let added = succeed(publish(&sandbox, &["-t", "q5_0"]));
+    assert!(!added.stderr.contains("in the folder and not in the card"), "{}", added.stderr);
+    assert!(added.stderr.contains("as in the last call: --no-imatrix, --eval "), "{}", added.stderr);
+    let sums = fs::read_to_string(sandbox.path("out/SHA256SUMS")).unwrap();
+    for name in ["Q4_0", "Q8_0", "Q5_0"] {
+        assert!(card(&sandbox).contains(&format!("-{name}.gguf)")), "{name}: {}", card(&sandbox));
+        assert!(sums.contains(&format!("-{name}.gguf")), "{name}: {sums}");
+    }
+    assert!(
+        card(&sandbox).contains("over 3 windows of 32 tokens")
+            && card(&sandbox).contains("quantized_by: \"me\"")
+    );
+    // Without types, the same files.
+    let again = succeed(publish(&sandbox, &[]));
+    assert!(!again.stderr.contains("files: ") && card(&sandbox).contains("-Q5_0.gguf)"), "{}", again.stderr);
+    succeed(publish(&sandbox, &["-t", "q8_0", "--replace-types"]));
+    assert!(!card(&sandbox).contains("-Q5_0.gguf)"));
+}
+
+#[test]
+fn last_progress_line_is_the_mean_of_the_card() {
+    let sandbox = sandbox();
+    let args = ["-t", "q4_0,q2_k", "-n", "60", "-c", "32", "--no-imatrix", "--eval", "private/eval.txt"];
+    let ran = succeed(publish(&sandbox, &args));
+    let last = ran.stderr.lines().rfind(|line| line.contains(" of 60 windows")).unwrap();
+    let results: serde_json::Value =
+        serde_json::from_slice(&fs::read(sandbox.path("out/results.json")).unwrap()).unwrap();
+    let mean = |index: usize| results["rungs"][index]["predictions"]["divergence"]["value"].as_f64().unwrap();
+    let expected = format!("60 of 60 windows: divergence Q4_0 {:.4}, Q2_K {:.4}", mean(0), mean(1));
+    assert_eq!(last, expected);
+}
