@@ -21,6 +21,7 @@ use super::shared::{
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
     progress_line::ProgressLine,
+    vocabularies,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -262,7 +263,7 @@ fn read(path: &Path) -> Result<Baseline, Failure> {
 /// Windows, perplexity, and with a base the divergence from it.
 fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64, Option<f64>), Failure> {
     let model = open(&args.file, &args.run, ui)?;
-    let tokens = tokens(&model, &args.text)?;
+    let tokens = tokens(&model, &args.text, ui)?;
     let chunks = chunks_of_text(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
     warn_of_length(&model, settings.context, ui);
     let mut progress = ProgressLine::new("windows", chunks.len());
@@ -277,6 +278,7 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
         }
         Some(path) => {
             let base = open(path, &args.run, ui)?;
+            vocabularies::warn_of_difference((&args.file, &model), (path, &base), ui);
             let mut watch = |n_windows: usize, _: &[_]| {
                 progress.update(ui, n_windows, || "compared".to_owned());
                 true

@@ -24,6 +24,7 @@ use super::shared::{
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartArgs, PartFile, n_counted},
     progress_line::ProgressLine,
+    vocabularies,
 };
 use crate::{
     commands::{Command, shared::table::table},
@@ -160,7 +161,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     check(&args, &base)?;
     let others: Vec<Model> =
         args.files.iter().map(|path| open(path, &args.run, ui)).collect::<Result<_, Failure>>()?;
-    let plan = plan(&args, base_path, &base, &others)?;
+    if let Opened::Model(base) = &base {
+        for (path, other) in args.files.iter().zip(&others) {
+            vocabularies::warn_of_difference((base_path, base), (path, other), ui);
+        }
+    }
+    let plan = plan(&args, base_path, &base, &others, ui)?;
     for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
         warn_of_length(model, plan.context, ui);
     }
@@ -354,7 +360,13 @@ fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model]) -> Result<Plan, Failure> {
+fn plan(
+    args: &CompareArgs,
+    base_path: &Path,
+    base: &Opened,
+    others: &[Model],
+    ui: &Ui,
+) -> Result<Plan, Failure> {
     let plan = |chunks: Vec<Chunk>, text, context| {
         let all = 0..chunks.len();
         let range = match (args.parts.part, base) {
@@ -371,7 +383,7 @@ fn plan(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model]) -
             Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
-            let tokens = tokens(model, text)?;
+            let tokens = tokens(model, text, ui)?;
             let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
             let settings = Settings { context, n_chunks, stride: None };
             let chunks = chunks_of_text(model, &tokens, &settings).map_err(|error| at(text, error))?;
@@ -398,7 +410,7 @@ fn predictions(
     };
     let writer = match (&args.save_logits, &args.text, &base) {
         (Some(path), Some(text), Base::Model(model)) => {
-            Some(create(path, model, &tokens(model, text)?, plan, args.force)?)
+            Some(create(path, model, &tokens(model, text, &Ui { quiet: true, ..*ui })?, plan, args.force)?)
         }
         _ => None,
     };

@@ -1,6 +1,6 @@
 //! `gguf-eval embed FILE --text F`: vectors of texts, and the scores of rankers.
 
-use std::{fmt::Write as _, fs, path::PathBuf};
+use std::{fmt::Write as _, path::PathBuf};
 
 use clap::{ArgGroup, ArgMatches, Args, FromArgMatches, ValueEnum};
 use eval::{
@@ -10,7 +10,10 @@ use eval::{
 use gguf::Value;
 use serde_json::{Value as Json, json};
 
-use super::shared::eval_model::{RunArgs, at, open, warn_of_length};
+use super::shared::{
+    eval_model::{RunArgs, at, open, warn_of_length},
+    text_file,
+};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -96,7 +99,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = EmbedArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let model = open(&args.file, &args.run, ui)?;
     let pooling = pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| at(&args.file, error))?;
-    let texts = texts(&args)?;
+    let texts = texts(&args, ui)?;
     let tokens: Vec<Vec<u32>> = texts
         .iter()
         .enumerate()
@@ -134,10 +137,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 }
 
 /// The texts of the call, in order.
-fn texts(args: &EmbedArgs) -> Result<Vec<String>, Failure> {
+fn texts(args: &EmbedArgs, ui: &Ui) -> Result<Vec<String>, Failure> {
     let mut texts: Vec<String> = args.prompt.iter().map(|text| text.replace("\\t", "\t")).collect();
     if let Some(path) = &args.text {
-        let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+        let text = text_file::of_model(path, ui)?;
         texts.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
         if texts.is_empty() {
             return Err(Failure::at(path, "there are no lines"));

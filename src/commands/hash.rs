@@ -18,6 +18,7 @@ use crate::{
         shared::{
             digest::hex,
             outputs::{check_outputs, write_result},
+            text_file,
             write::output_parser,
         },
         show,
@@ -209,7 +210,7 @@ fn of_tensors(name: &str, file: &File, ui: &Ui) -> Result<Vec<Line>, Failure> {
 }
 
 fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
-    let text = fs::read_to_string(list).map_err(|error| Failure::cannot_open(list, error))?;
+    let text = text_file::options(list)?;
     let mut results = Vec::new();
     // Digests of all tensors of the file that the last lines were about.
     let mut known: (String, Vec<Line>) = (String::new(), Vec::new());

@@ -126,11 +126,25 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return merge_parts(&args, format, ui);
     }
     let mut start = Sums::new(args.context);
+    let mut before: Option<&PathBuf> = None;
     for path in &args.merge {
         let read = Sums::open(path).map_err(|error| Failure::at(path, error))?;
-        start
-            .add(&read.in_tokens(args.context))
-            .map_err(|error| Failure::at(path, error).hint(["only matrices of the same model add up"]))?;
+        if let Some((before, problem)) = before.and_then(|before| Some((before, other_names(&start, &read)?)))
+        {
+            ui.warning(&format!(
+                "{}: the entries differ from those of {}: {problem}",
+                path.display(),
+                printable(&before.display().to_string())
+            ));
+        }
+        before = Some(path);
+        start.add(&read.in_tokens(args.context)).map_err(|error| {
+            let hint = match &error {
+                imatrix::Error::NotFinite { .. } => "leave this matrix out, or make it again",
+                _ => "only matrices of the same model add up",
+            };
+            Failure::at(path, error).hint([hint])
+        })?;
     }
     let (Some(file), Some(text)) = (&args.file, &args.text) else {
         write(&args.output, &start, format, ui)?;
@@ -142,7 +156,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
             chats::tokens(&model, &bytes, ui).map_err(|problem| Failure::at(text, problem))?
         }
-        false => tokens(&model, text)?,
+        false => tokens(&model, text, ui)?,
     };
     let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
     let settings = Settings { context, n_chunks, stride: None };
@@ -160,6 +174,16 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let sums = collect(&args, &model, (&chunks, n_done), &start, format, ui)?;
     report(&args, &sums, &gaps(&matrices(&model), &sums), ui)
+}
+
+/// Names an entry that only one of two matrices has.
+fn other_names(before: &Sums, added: &Sums) -> Option<String> {
+    let only = |in_one: &Sums, other: &Sums| {
+        in_one.entries.keys().find(|name| !other.entries.contains_key(*name)).cloned()
+    };
+    let (missing, extra) = (only(before, added), only(added, before));
+    let found = missing.map(|name| format!("`{}` is missing", printable(&name)));
+    found.or_else(|| extra.map(|name| format!("`{}` is only in this one", printable(&name))))
 }
 
 /// What is told of a run beside its sums.

@@ -108,7 +108,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let outputs: Vec<&Path> = args.parts.output.iter().map(PathBuf::as_path).collect();
     check_outputs(&outputs, &[file, text], args.force)?;
     let model = open(file, &args.run, ui)?;
-    let tokens = tokens(&model, text)?;
+    let tokens = tokens(&model, text, ui)?;
     let start = Instant::now();
     let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
     warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), ui);

@@ -1,9 +1,6 @@
 //! `gguf-inspect prompt FILE --messages CHAT.json`: the prompt that a file's chat template makes of a chat.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use eval::{
@@ -15,7 +12,10 @@ use serde_json::json;
 
 use super::show;
 use crate::{
-    commands::{Command, shared::template_guard::guarded},
+    commands::{
+        Command,
+        shared::{template_guard::guarded, text_file},
+    },
     failure::Failure,
     ui::Ui,
 };
@@ -98,15 +98,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 
 /// The chat, with its tools and variables.
 fn chat(args: &PromptArgs) -> Result<Chat, Failure> {
-    let read = |path: &Path| {
-        let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
-        let text = String::from_utf8(bytes).map_err(|_| Failure::at(path, "not UTF-8"))?;
-        Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
-    };
-    let mut chat =
-        Chat::parse(&read(&args.messages)?).map_err(|problem| Failure::at(&args.messages, problem))?;
+    let mut chat = Chat::parse(&text_file::options(&args.messages)?)
+        .map_err(|problem| Failure::at(&args.messages, problem))?;
     if let Some(path) = &args.tools {
-        chat = chat.with_tools(&read(path)?).map_err(|problem| Failure::at(path, problem))?;
+        chat = chat.with_tools(&text_file::options(path)?).map_err(|problem| Failure::at(path, problem))?;
     }
     if let Some(variables) = &args.kwargs {
         let made = chat.with_variables(variables);

@@ -1,6 +1,6 @@
 //! `gguf-eval score FILE --hellaswag F`: how often a model finds the right ending.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgGroup, ArgMatches, Args, FromArgMatches};
 use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
@@ -9,6 +9,7 @@ use serde_json::json;
 use super::shared::{
     eval_model::{RunArgs, at, open, warn_of_length},
     progress_line::ProgressLine,
+    text_file,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -65,7 +66,7 @@ struct ScoreArgs {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ScoreArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let n_tasks = args.tasks.map_or(usize::MAX, |tasks| tasks as usize);
-    let read = |path: &PathBuf| fs::read(path).map_err(|error| Failure::cannot_open(path, error));
+    let read = |path: &PathBuf| text_file::of_model(path, ui);
     let (name, path, tasks): (&str, &PathBuf, Box<dyn Tasks>) =
         match (&args.hellaswag, &args.winogrande, &args.multiple_choice) {
             (Some(path), ..) => {

@@ -1,9 +1,6 @@
 //! `gguf-inspect set FILE KEY=TYPE:VALUE...`: sets metadata.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use gguf::{Metadata, Value};
@@ -14,6 +11,7 @@ use crate::{
         shared::{
             edit_file::{EditArgs, edit},
             metadata_json::{is_type, of_json, type_of, value_of},
+            text_file,
         },
     },
     failure::Failure,
@@ -77,7 +75,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     edit(&args.edit, ui, |metadata| {
         let pre_before = metadata.get(PRE).cloned();
         if let Some(path) = &args.from {
-            let text = file_text(path)?;
+            let text = text_file::options(path)?.into_bytes();
             let json = serde_json::from_slice(&text).map_err(|error| Failure::at(path, error))?;
             metadata.extend(of_json(&json).map_err(|problem| Failure::at(path, problem))?);
         }
@@ -86,7 +84,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             metadata.set(key, value);
         }
         if let Some(path) = &args.chat_template {
-            metadata.set("tokenizer.chat_template", Value::String(file_text(path)?));
+            metadata.set("tokenizer.chat_template", Value::String(text_file::options(path)?.into_bytes()));
         }
         let pre = metadata.get(PRE).filter(|pre| pre_before.as_ref() != Some(pre)).and_then(Value::as_str);
         if let Some(pre) = pre.filter(|pre| !arch::vocab::pre_names().any(|known| known == *pre)) {
@@ -94,15 +92,6 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         Ok(())
     })
-}
-
-/// The content of a text file, without the byte order mark that some editors put before it.
-fn file_text(path: &Path) -> Result<Vec<u8>, Failure> {
-    let text = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
-    if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
-        return Err(Failure::at(path, "expected UTF-8, found UTF-16").hint(["save the file as UTF-8"]));
-    }
-    Ok(text.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(text))
 }
 
 /// The type of a new key: that of the specification, or the one that llama.cpp reads.
@@ -147,7 +136,7 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
         },
     };
     let content = match value.strip_prefix('@') {
-        Some(path) => Some(file_text(path.as_ref())?),
+        Some(path) => Some(text_file::options(path.as_ref())?.into_bytes()),
         None => None,
     };
     if kind == "str" {

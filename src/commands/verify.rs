@@ -271,6 +271,8 @@ fn architecture(model: &Model) -> Check {
         }
         Err(error) => check.push(Finding::error(code_of(&error), error)),
     }
+    let names = model.tensors().map(|(_, info)| info.name.as_str());
+    check.findings.extend(metadata::mtp_layers(model.metadata(), names));
     let found = not_loaded(model, &check.findings);
     check.findings.extend(found);
     check

@@ -9,6 +9,8 @@ mod adapters;
 mod config_options;
 mod files;
 mod folders;
+mod inputs;
+mod layers;
 mod limits;
 mod loading;
 mod names;

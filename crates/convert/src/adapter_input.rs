@@ -102,7 +102,7 @@ impl Input for AdapterInput {
         }
         let metadata = converted_metadata(layout, recipe.file_type.id());
         let plan = Plan::new(&metadata, tensors, request.endian, DEFAULT_ALIGNMENT)?;
-        Ok(vec![PlannedFile { recipe, of: FileOf::Model, plan, choices, shard: None }])
+        Ok(vec![PlannedFile { recipe, of: FileOf::Model, plan, choices, shard: None, warnings: Vec::new() }])
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {

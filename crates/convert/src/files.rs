@@ -81,9 +81,7 @@ pub(crate) fn plan(
             metadata.set_last(key, value);
         }
     }
-    if let Some(pruning) = &pruning {
-        pruning.describe(&mut metadata);
-    }
+    let warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
     let planned = facts
         .iter()
         .zip(choices)
@@ -94,7 +92,11 @@ pub(crate) fn plan(
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();
-    into_files(base, output.recipe, request, metadata, planned)
+    let mut files = into_files(base, output.recipe, request, metadata, planned)?;
+    if let Some(first) = files.first_mut() {
+        first.warnings = warnings;
+    }
+    Ok(files)
 }
 
 /// A dtype for each tensor that is kept: by rules, or as a recipe file has it.
@@ -229,7 +231,7 @@ fn into_files(
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
         // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));
-        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard })
+        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard, warnings: Vec::new() })
     };
     groups.into_iter().enumerate().map(file).collect()
 }

@@ -5,14 +5,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arch::loader::{Positions, positions};
 use gguf::{Array, Metadata, Value};
 
 use crate::Error;
+
+/// Keys that count layers from the first one on: the layers before this number are of one kind.
+const LEADING: [&str; 5] = [
+    "leading_dense_block_count",
+    "hash_layer_count",
+    "decoder_block_count",
+    "encoder.block_count",
+    "decoder.block_count",
+];
+/// Keys that count the last layers.
+const TRAILING: [&str; 2] = ["nextn_predict_layers", "attention.shared_kv_layers"];
+/// Numbers of layers.
+const LAYER_NUMBERS: &str = "ple.layers";
+/// Ends and beginnings of keys whose lists are not about layers, even if they have as many items.
+const OTHER_LISTS: [&str; 3] = ["sections", "output_labels", "target_layers"];
+const OTHER_GROUPS: [&str; 2] = ["ple.", "adapters."];
+/// Groups of keys without the name of the architecture whose lists are about layers.
+const LAYER_GROUPS: [&str; 1] = ["xielu."];
+/// A tensor that one layer has for all, unless each has its own: relative positions of T5.
+const OF_ALL_LAYERS: &str = ".attn_rel_b.weight";
+/// Layers beyond which positions are not compared; llama.cpp has 512 at most.
+const MAX_LAYERS: u32 = 1024;
 
 /// The layers of a model and what becomes of them: the new number, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pruning {
     layers: BTreeMap<u32, Option<u32>>,
+    /// Tensors that serve all layers and whose own layer goes, with the layer that has them then.
+    moved: BTreeMap<String, u32>,
+    first_pruned: u32,
     n_left: u32,
 }
 
@@ -40,13 +66,23 @@ impl Pruning {
             return Ok(None);
         }
         // Layers are those that tensors name. The number in the metadata may be another: some architectures count layers
-        // without tensors.
-        let have: BTreeSet<u32> = names.filter_map(|name| Some(layer_in(name)?.1)).collect();
+        // without tensors. Encoder and decoder of one file have layers of the same numbers.
+        let mut stacks: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        let mut of_all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in names {
+            let Some((range, layer)) = layer_in(name) else { continue };
+            let stack = &name[..range.start];
+            stacks.entry(stack).or_default().insert(layer);
+            if name.ends_with(OF_ALL_LAYERS) {
+                of_all.entry(stack).or_default().push(name);
+            }
+        }
+        let have: BTreeSet<u32> = stacks.values().flatten().copied().collect();
         if let Some(&layer) = prune.difference(&have).next() {
             return Err(Error::NoSuchLayer { layer, n_layers: have.len() });
         }
-        if prune.len() == have.len() {
-            return Err(Error::NoLayerLeft { n_layers: have.len() });
+        if let Some(stack) = stacks.values().find(|stack| stack.is_subset(prune)) {
+            return Err(Error::NoLayerLeft { n_layers: stack.len() });
         }
         // Numbers are given in order, so that the k-th layer that stays becomes layer k. The reference starts to count at the
         // first layer that goes, which matters where the numbers of the input have holes.
@@ -61,43 +97,190 @@ impl Pruning {
             n_left = number + 1;
             (layer, Some(number))
         };
-        let layers = have.into_iter().map(number).collect();
-        Ok(Some(Pruning { layers, n_left }))
+        let layers: BTreeMap<u32, Option<u32>> = have.into_iter().map(number).collect();
+        let moved = of_all.into_iter().filter_map(|(stack, tensors)| {
+            let [name] = tensors[..] else { return None };
+            let first = stacks.get(stack)?.iter().find_map(|layer| layers.get(layer).copied().flatten())?;
+            let (_, layer) = layer_in(name)?;
+            prune.contains(&layer).then(|| (name.to_owned(), first))
+        });
+        let moved = moved.collect();
+        Ok(Some(Pruning { layers, moved, first_pruned, n_left }))
     }
 
     /// The name with its layer's new number; none for a layer that goes.
     pub(crate) fn rename(&self, name: &str) -> Option<String> {
         let Some((range, layer)) = layer_in(name) else { return Some(name.to_owned()) };
-        let number = self.layers.get(&layer).copied().flatten()?;
+        let number = self.moved.get(name).copied().or_else(|| self.layers.get(&layer).copied().flatten())?;
         Some(format!("{}{number}{}", &name[..range.start], &name[range.end..]))
     }
 
-    /// Sets the number of layers, and leaves out of lists with one item a layer what belongs
-    /// to layers that go. (The reference leaves such lists as they are.)
-    pub(crate) fn describe(&self, metadata: &mut Metadata) {
+    /// True for a layer that stays. Layers without tensors stay before the first one that goes; the others have no number left.
+    fn stays(&self, layer: u32) -> bool {
+        layer < self.first_pruned || self.layers.get(&layer).is_some_and(Option::is_some)
+    }
+
+    /// Layers of a range that stay.
+    fn kept_in(&self, range: std::ops::Range<u64>) -> u32 {
+        let first = u64::from(self.first_pruned);
+        let before = range.end.min(first).saturating_sub(range.start);
+        let behind = self.layers.iter().filter(|(layer, to)| {
+            let layer = u64::from(**layer);
+            layer >= first && range.contains(&layer) && to.is_some()
+        });
+        u32::try_from(before + behind.count() as u64).unwrap_or(u32::MAX)
+    }
+
+    /// Changes the keys that count or place layers: numbers of layers, lists with one item a layer, lists of layer numbers, and
+    /// periods that the layers that are left no longer follow. Gives what no key can describe. (The reference changes the number
+    /// of layers alone.)
+    pub(crate) fn describe(&self, metadata: &mut Metadata) -> Vec<String> {
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-        let Some(architecture) = architecture.map(str::to_owned) else { return };
-        let key = format!("{architecture}.block_count");
-        // By the number before, a list of one item a layer is recognized.
-        let n_before = metadata.get(&key).and_then(Value::as_u64);
-        let prefix = format!("{architecture}.");
-        for (name, value) in metadata.iter_mut().filter(|(name, _)| name.starts_with(&prefix)) {
-            // Lists of another length, as of rope sections, are about something else.
-            if let Value::Array(array) = value
-                && Some(array.len() as u64) == n_before
-                && !name.ends_with("sections")
-            {
+        let Some(architecture) = architecture.map(str::to_owned) else { return Vec::new() };
+        let old = metadata.clone();
+        let key = |name: &str| format!("{architecture}.{name}");
+        let number = |name: &str| old.get(&key(name)).and_then(Value::as_u64);
+        let n_before = number("block_count");
+        // Some lists leave out MTP layers.
+        let n_trunk = n_before.map(|n| n.saturating_sub(number("nextn_predict_layers").unwrap_or(0)));
+        for name in LEADING {
+            if let Some(n) = number(name) {
+                set_number(metadata, &key(name), self.kept_in(0..n));
+            }
+        }
+        let end =
+            n_before.unwrap_or_else(|| self.layers.keys().next_back().map_or(0, |last| u64::from(*last) + 1));
+        for name in TRAILING {
+            if let Some(n) = number(name) {
+                set_number(metadata, &key(name), self.kept_in(end.saturating_sub(n)..end));
+            }
+        }
+        let is_other = |name: &str| {
+            OTHER_LISTS.iter().any(|end| name.ends_with(end))
+                || OTHER_GROUPS.iter().any(|start| name.starts_with(start))
+        };
+        let prefix = key("");
+        for (name, value) in metadata.iter_mut() {
+            let in_group = LAYER_GROUPS.iter().any(|group| name.starts_with(group));
+            let Some(name) = name.strip_prefix(&prefix).or(in_group.then_some(name)) else {
+                continue;
+            };
+            let Value::Array(array) = value else { continue };
+            let n_items = Some(array.len() as u64);
+            if name == LAYER_NUMBERS {
+                self.renumber(array);
+            } else if (n_items == n_before || n_items == n_trunk) && !is_other(name) {
                 self.thin(array);
             }
         }
-        metadata.set_last(key, self.n_left);
+        self.set_block_count(metadata, &architecture, &old);
+        let mut lost = self.place(metadata, &architecture, &old);
+        lost.extend(self.lost_sources(&number, end));
+        lost
+    }
+
+    fn set_block_count(&self, metadata: &mut Metadata, architecture: &str, old: &Metadata) {
+        let key = format!("{architecture}.block_count");
+        let number = |name: &str| old.get(&format!("{architecture}.{name}")).and_then(Value::as_u64);
+        // Whisper has a key for each of its stacks.
+        if number("block_count").is_none() && number("encoder.block_count").is_some() {
+            return;
+        }
+        let mut n_left = self.n_left;
+        // The number of layers is that of the encoder.
+        if let Some(n) = number("block_count").filter(|_| number("decoder_block_count").is_some()) {
+            n_left = self.kept_in(0..n);
+        }
+        // Two stacks of the same height that run in cycles; the number of layers is that of all runs.
+        if let Some((height, n)) =
+            number("hrm.layers_per_stack").zip(number("block_count")).filter(|(height, _)| *height > 0)
+        {
+            let (low, high) = (self.kept_in(0..height), self.kept_in(height..2 * height.min(u64::MAX / 2)));
+            if low == high {
+                set_number(metadata, &format!("{architecture}.hrm.layers_per_stack"), low);
+                n_left = u32::try_from(n / height * u64::from(low)).unwrap_or(u32::MAX);
+            }
+        }
+        metadata.set_last(key, n_left);
+    }
+
+    /// Writes lists where periods do not fit the layers that are left, and gives what no list can describe.
+    fn place(&self, metadata: &mut Metadata, architecture: &str, old: &Metadata) -> Vec<String> {
+        let number = |name: &str| old.get(&format!("{architecture}.{name}")).and_then(Value::as_u64);
+        let n_trunk =
+            number("block_count").unwrap_or(0).saturating_sub(number("nextn_predict_layers").unwrap_or(0));
+        let n_old = self.layers.keys().next_back().map_or(0, |last| last.saturating_add(1)).min(MAX_LAYERS);
+        let kept: Vec<u32> = (0..n_old).filter(|layer| self.stays(*layer)).collect();
+        let (before, after) = (positions(old, n_old), positions(metadata, self.n_left.min(MAX_LAYERS)));
+        let mut lost = Vec::new();
+        for (property, was) in before {
+            let now = values_of(&after, property);
+            let value = |layer: u32| was.get(layer as usize).copied().flatten();
+            let is_changed = |(new, layer): &(usize, &u32)| {
+                let now = now.get(*new).copied().flatten();
+                u64::from(**layer) < n_trunk && value(**layer).zip(now).is_some_and(|(was, now)| was != now)
+            };
+            let changed: Vec<String> =
+                kept.iter().enumerate().filter(is_changed).map(|(new, _)| new.to_string()).collect();
+            if changed.is_empty() {
+                continue;
+            }
+            let list: Option<Vec<bool>> =
+                kept.iter().map(|layer| value(*layer).map(|value| value != 0)).collect();
+            match property.list_key(architecture).zip(list) {
+                Some((key, list)) => {
+                    metadata.set(format!("{architecture}.{key}"), Value::Array(Array::Bool(list)))
+                }
+                None => lost.push(format!(
+                    "{} differs in {} {} of the pruned model: it follows from the position of a layer",
+                    property.noun(),
+                    if changed.len() == 1 { "layer" } else { "layers" },
+                    changed.join(", ")
+                )),
+            }
+        }
+        lost
+    }
+
+    /// Layers that go and that others, or images, depend on.
+    fn lost_sources(&self, number: &impl Fn(&str) -> Option<u64>, end: u64) -> Vec<String> {
+        let goes = |layer: u64| u32::try_from(layer).is_ok_and(|layer| !self.stays(layer));
+        let mut lost = Vec::new();
+        if let Some(n) = number("attention.shared_kv_layers").filter(|n| *n > 0 && *n < end) {
+            let sources = (end - n).saturating_sub(2)..end - n;
+            let gone: Vec<String> =
+                sources.filter(|layer| goes(*layer)).map(|layer| layer.to_string()).collect();
+            if !gone.is_empty() && self.kept_in(end - n..end) > 0 {
+                lost.push(format!(
+                    "the last layers use the keys and values of other layers than before: layer {} is pruned",
+                    gone.join(" and ")
+                ));
+            }
+        }
+        if let Some(n) = number("n_deepstack_layers").filter(|n| u64::from(self.first_pruned) < *n) {
+            lost.push(format!("image features of the first {n} layers reach other layers than before"));
+        }
+        lost
+    }
+
+    /// New numbers in a list of layer numbers.
+    fn renumber(&self, array: &mut Array) {
+        let new = |layer: u32| match self.layers.get(&layer) {
+            Some(to) => *to,
+            None => (layer < self.first_pruned).then_some(layer),
+        };
+        match array {
+            Array::I32(items) => {
+                let renumbered = |item: &i32| i32::try_from(new(u32::try_from(*item).ok()?)?).ok();
+                *items = items.iter().filter_map(renumbered).collect();
+            }
+            Array::U32(items) => *items = items.iter().filter_map(|item| new(*item)).collect(),
+            _ => {}
+        }
     }
 
     fn thin(&self, array: &mut Array) {
-        // An item beyond the layers that are known stays: it is about none of those that go.
-        let stays = |index: usize| {
-            u32::try_from(index).is_ok_and(|layer| self.layers.get(&layer).is_none_or(|to| to.is_some()))
-        };
+        let stays = |index: usize| u32::try_from(index).is_ok_and(|layer| self.stays(layer));
         macro_rules! thin {
             ($($variant:ident),*) => {
                 match array {
@@ -111,6 +294,21 @@ impl Pruning {
         }
         thin!(U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64);
     }
+}
+
+fn values_of(positions: &Positions, property: arch::loader::Property) -> &[Option<i64>] {
+    positions.iter().find(|(of, _)| *of == property).map_or(&[], |(_, values)| values)
+}
+
+/// Changes a number that is there; a number of another type stays.
+fn set_number(metadata: &mut Metadata, key: &str, number: u32) {
+    let value = match metadata.get(key) {
+        Some(Value::U32(_)) => Value::U32(number),
+        Some(Value::I32(_)) => i32::try_from(number).map_or(Value::U32(number), Value::I32),
+        Some(Value::U64(_)) => Value::U64(number.into()),
+        _ => return,
+    };
+    metadata.set(key, value);
 }
 
 #[cfg(test)]
@@ -149,7 +347,7 @@ mod tests {
             ("t.rope.sections".into(), list(&[7, 8, 9])),
             ("other".into(), list(&[7, 8, 9])),
         ]);
-        pruning.describe(&mut metadata);
+        assert!(pruning.describe(&mut metadata).is_empty());
         let expected = Metadata::from([
             ("general.architecture".into(), "t".into()),
             ("t.heads".into(), list(&[7, 9])),
@@ -158,5 +356,126 @@ mod tests {
             ("t.block_count".into(), Value::U32(2)),
         ]);
         assert_eq!(metadata, expected);
+    }
+
+    /// Keys of an architecture with four layers, after some of them went.
+    fn described(
+        architecture: &str,
+        keys: &[(&str, u32)],
+        prune: &[u32],
+        n_layers: u32,
+    ) -> (Metadata, Vec<String>) {
+        let names: Vec<String> = (0..n_layers).map(|layer| format!("blk.{layer}.x")).collect();
+        let prune = prune.iter().copied().collect();
+        let pruning = Pruning::new(names.iter().map(String::as_str), &prune).unwrap().unwrap();
+        let mut metadata = Metadata::from([("general.architecture".to_owned(), architecture.into())]);
+        for (key, value) in [("block_count", n_layers)].iter().chain(keys) {
+            metadata.set(format!("{architecture}.{key}"), *value);
+        }
+        let lost = pruning.describe(&mut metadata);
+        (metadata, lost)
+    }
+
+    #[test]
+    fn numbers_of_layers_follow() {
+        for (prune, expected) in [
+            // Dense layers, MTP layers, all layers.
+            (&[0][..], [1, 1, 4]),
+            (&[4], [2, 0, 4]),
+            (&[2, 3], [2, 1, 3]),
+            (&[0, 1, 4], [0, 0, 2]),
+        ] {
+            let keys = [("leading_dense_block_count", 2), ("nextn_predict_layers", 1)];
+            let (metadata, lost) = described("glm4moe", &keys, prune, 5);
+            let number = |key: &str| metadata.get(&format!("glm4moe.{key}")).and_then(Value::as_u64).unwrap();
+            let found = ["leading_dense_block_count", "nextn_predict_layers", "block_count"].map(number);
+            assert_eq!((found, lost), (expected, vec![]), "{prune:?}");
+        }
+        let (metadata, _) = described("deepseek4", &[("hash_layer_count", 3)], &[1, 3], 4);
+        assert_eq!(metadata.get("deepseek4.hash_layer_count"), Some(&Value::U32(2)));
+    }
+
+    #[test]
+    fn periods_become_lists_where_these_are_read() {
+        let list = |items: &[bool]| Value::Array(Array::Bool(items.to_vec()));
+        let (metadata, lost) = described("gemma2", &[], &[1], 4);
+        assert_eq!(
+            metadata.get("gemma2.attention.sliding_window_pattern"),
+            Some(&list(&[true, true, false]))
+        );
+        assert!(lost.is_empty(), "{lost:?}");
+        // A whole period: the key that is there still fits.
+        let (metadata, lost) = described("gemma2", &[], &[0, 1], 4);
+        assert_eq!((metadata.get("gemma2.attention.sliding_window_pattern"), lost), (None, vec![]));
+        let (metadata, _) = described("qwen3next", &[("full_attention_interval", 4)], &[3], 8);
+        let expected = list(&[true, true, true, true, true, true, false]);
+        assert_eq!(metadata.get("qwen3next.attention.recurrent_layers"), Some(&expected));
+        let (_, lost) = described("smollm3", &[], &[0], 8);
+        assert_eq!(lost.len(), 1);
+        assert!(lost[0].starts_with("the rotary embedding differs in layers 2, 3, 6"), "{lost:?}");
+        let (_, lost) = described("gemma4", &[("attention.shared_kv_layers", 2)], &[3], 6);
+        assert!(lost[0].contains("layer 3 is pruned"), "{lost:?}");
+        let (_, lost) = described("qwen3vl", &[("n_deepstack_layers", 2)], &[1], 4);
+        assert!(lost[0].starts_with("image features"), "{lost:?}");
+    }
+
+    #[test]
+    fn stacks_keep_a_layer_each() {
+        let names = ["enc.blk.0.x", "dec.blk.0.x", "dec.blk.1.x"];
+        let prune = |layer| Pruning::new(names.into_iter(), &BTreeSet::from([layer]));
+        assert!(matches!(prune(0), Err(Error::NoLayerLeft { n_layers: 1 })));
+        let mut metadata = Metadata::from([
+            ("general.architecture".into(), "whisper".into()),
+            ("whisper.encoder.block_count".into(), Value::U32(1)),
+            ("whisper.decoder.block_count".into(), Value::U32(2)),
+        ]);
+        prune(1).unwrap().unwrap().describe(&mut metadata);
+        assert_eq!(metadata.get("whisper.encoder.block_count"), Some(&Value::U32(1)));
+        assert_eq!(metadata.get("whisper.decoder.block_count"), Some(&Value::U32(1)));
+        assert_eq!(metadata.get("whisper.block_count"), None);
+    }
+
+    #[test]
+    fn tensors_of_all_layers_stay() {
+        let names = ["enc.blk.0.attn_rel_b.weight", "enc.blk.0.x", "enc.blk.1.x", "enc.blk.2.x"];
+        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([0, 1])).unwrap().unwrap();
+        assert_eq!(pruning.rename(names[0]).as_deref(), Some(names[0]));
+        assert_eq!(pruning.rename(names[1]), None);
+        assert_eq!(pruning.rename(names[3]).as_deref(), Some("enc.blk.0.x"));
+        // Each layer has its own.
+        let names = ["enc.blk.0.attn_rel_b.weight", "enc.blk.1.attn_rel_b.weight"];
+        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([0])).unwrap().unwrap();
+        assert_eq!(pruning.rename(names[0]), None);
+        assert_eq!(pruning.rename(names[1]).as_deref(), Some(names[0]));
+    }
+
+    #[test]
+    fn lists_without_the_architecture_or_without_mtp_layers_get_shorter() {
+        let names = ["blk.0.x", "blk.1.x", "blk.2.x"];
+        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([0])).unwrap().unwrap();
+        let list = |items: &[f32]| Value::Array(Array::F32(items.to_vec()));
+        let mut metadata = Metadata::from([
+            ("general.architecture".into(), "t".into()),
+            ("t.block_count".into(), Value::U32(3)),
+            ("t.nextn_predict_layers".into(), Value::U32(1)),
+            ("t.of_trunk".into(), list(&[1.0, 2.0])),
+            ("xielu.beta".into(), list(&[1.0, 2.0, 3.0])),
+        ]);
+        pruning.describe(&mut metadata);
+        assert_eq!(metadata.get("t.of_trunk"), Some(&list(&[2.0])));
+        assert_eq!(metadata.get("xielu.beta"), Some(&list(&[2.0, 3.0])));
+    }
+
+    #[test]
+    fn lists_of_layer_numbers_are_numbered_anew() {
+        let names = ["blk.0.x", "blk.1.x", "blk.2.x"];
+        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([1])).unwrap().unwrap();
+        let mut metadata = Metadata::from([
+            ("general.architecture".into(), "qwen4exp".into()),
+            ("qwen4exp.block_count".into(), Value::U32(3)),
+            ("qwen4exp.ple.layers".into(), Value::Array(Array::I32(vec![0, 1, 2]))),
+        ]);
+        pruning.describe(&mut metadata);
+        assert_eq!(metadata.get("qwen4exp.ple.layers"), Some(&Value::Array(Array::I32(vec![0, 1]))));
     }
 }

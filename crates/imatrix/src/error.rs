@@ -95,6 +95,16 @@ pub enum Error {
         /// What it is.
         value: f32,
     },
+    /// A sum that is not a finite number.
+    #[error("entry `{entry}`: sum {index} is {value}, which is not finite")]
+    NotFinite {
+        /// The entry.
+        entry: String,
+        /// Index of the sum, over all experts.
+        index: usize,
+        /// The value.
+        value: f32,
+    },
     /// Two matrices of different models: one entry, two sizes.
     #[error("entry `{entry}`: {found} {what} cannot be added to {expected}")]
     SizesDiffer {

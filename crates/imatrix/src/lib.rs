@@ -120,8 +120,9 @@ impl Sums {
     /// Source: `IMatrixCollector::load_imatrix`.
     ///
     /// # Errors
-    /// [`Error::SizesDiffer`], [`Error::TooMany`]; what was added before it stays.
+    /// [`Error::NotFinite`] before anything is added; [`Error::SizesDiffer`], [`Error::TooMany`]; what was added before it stays.
     pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
+        other.check_finite()?;
         for (name, theirs) in &other.entries {
             match self.entries.get_mut(name) {
                 Some(ours) => ours.add(name, theirs)?,
@@ -132,6 +133,19 @@ impl Sums {
         }
         self.datasets.extend(other.datasets.iter().cloned());
         self.count_chunks();
+        Ok(())
+    }
+
+    /// Checks that all sums are finite.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] with the first that is not.
+    pub fn check_finite(&self) -> Result<(), Error> {
+        for (name, entry) in &self.entries {
+            if let Some(index) = entry.sums.iter().position(|sum| !sum.is_finite()) {
+                return Err(Error::NotFinite { entry: name.clone(), index, value: entry.sums[index] });
+            }
+        }
         Ok(())
     }
 

@@ -10,7 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::work::hex;
 use crate::{
-    commands::shared::{chats, eval_model::at},
+    commands::shared::{
+        chats,
+        eval_model::{self, at},
+    },
     failure::Failure,
     ui::{Ui, printable},
 };
@@ -52,12 +55,12 @@ pub fn read(
     let (mut names, mut tokens) = (Vec::new(), Vec::new());
     for file in files {
         names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
-        let bytes = fs::read(file).map_err(|error| Failure::cannot_open(file, error))?;
         let read = match chats::is_file_of_chats(file) {
-            true => chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?,
-            false => {
-                model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(file, error))?
+            true => {
+                let bytes = fs::read(file).map_err(|error| Failure::cannot_open(file, error))?;
+                chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?
             }
+            false => eval_model::tokens(model, file, ui)?,
         };
         tokens.extend(read);
     }

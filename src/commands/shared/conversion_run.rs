@@ -164,13 +164,16 @@ pub fn run_with<I: Input>(
     let n_tensors = first_of_them.unwrap_or(tensors.len());
     let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, ui)?;
     let not_loaded = loader_report::not_loaded(&of_models);
-    not_loaded.iter().for_each(|text| ui.warning(text));
+    // All outputs have the same keys.
+    let warnings: Vec<String> = of_models.first().map_or(Vec::new(), |(_, file)| file.warnings.clone());
+    let warnings: Vec<String> = warnings.into_iter().chain(not_loaded).collect();
+    warnings.iter().for_each(|text| ui.warning(text));
     let origin = Origin {
         input: open.path,
         format: open.format,
         architecture: &open.architecture,
         dropped: &open.dropped,
-        notes: [open.notes.all(), coverage, not_loaded.into_iter().collect()].concat(),
+        notes: [open.notes.all(), coverage, warnings].concat(),
         stored_as: &open.stored_as,
         repacked: &open.repacked,
     };

@@ -1,10 +1,6 @@
 //! What the verbs of `gguf-eval` share: opening a model, reading and tokenizing a text.
 
-use std::{
-    fs,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::{num::NonZeroUsize, path::Path};
 
 use clap::{
     Args,
@@ -16,6 +12,7 @@ use crate::{
     commands::shared::{
         cpu_level::cpu_level,
         input_kind::{self, Wanted},
+        text_file,
         threads::{parse_threads, useful_threads},
     },
     failure::Failure,
@@ -94,7 +91,7 @@ pub(in crate::commands) fn at(path: &Path, error: Error) -> Failure {
 ///
 /// # Errors
 /// What the system or the tokenizer says.
-pub(in crate::commands) fn tokens(model: &Model, text: &PathBuf) -> Result<Vec<u32>, Failure> {
-    let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
+pub(in crate::commands) fn tokens(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<u32>, Failure> {
+    let bytes = text_file::of_model(text, ui)?;
     model.tokenizer().encode(bytes, true, false).map_err(|error| Failure::at(text, error))
 }

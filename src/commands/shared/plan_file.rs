@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    commands::shared::write::output_parser,
+    commands::shared::{text_file, write::output_parser},
     failure::Failure,
     ui::{Ui, human_bytes},
 };
@@ -177,7 +176,7 @@ impl PlanFile {
     /// # Errors
     /// It cannot be read, or is no plan of this version and program.
     fn open(path: &Path, binary: &str) -> Result<PlanFile, Failure> {
-        let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
+        let text = text_file::options(path)?;
         PlanFile::parse(&text, binary).map_err(|problem| Failure::at(path, problem))
     }
 

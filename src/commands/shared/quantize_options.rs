@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -26,7 +25,7 @@ use crate::{
         recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
         sizes::parse_size,
         suggest::suggest,
-        values,
+        text_file, values,
         write::output_parser,
     },
     failure::Failure,
@@ -230,7 +229,7 @@ impl QuantizeOptions {
     fn overrides(&self) -> Result<Overrides, Failure> {
         let mut tensor_types = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {
-            let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
+            let text = text_file::options(path)?;
             tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Failure::at(path, error))?);
         }
         Ok(Overrides {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -10,6 +9,7 @@ use convert::{PlannedFile, imatrix::MissingPolicy, recipes::TensorFacts};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use tensor::DType;
 
+use super::text_file;
 use crate::failure::Failure;
 
 /// What `format` says.
@@ -121,7 +121,7 @@ impl RecipeFile {
     /// # Errors
     /// It cannot be read, or is no recipe file of this version.
     pub fn open(path: &Path) -> Result<RecipeFile, Failure> {
-        let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error))?;
+        let text = text_file::options(path)?;
         RecipeFile::parse(&text).map_err(|problem| Failure::at(path, problem))
     }
 

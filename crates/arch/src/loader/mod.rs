@@ -22,9 +22,11 @@
 
 mod check;
 mod expression;
+mod positions;
 mod table;
 
 pub use check::{Refusal, is_default, key_type, refusals};
+pub use positions::{Positions, Property, positions};
 
 /// The tensor may be missing.
 const OPTIONAL: i64 = 1;

@@ -9,7 +9,11 @@ use eval::{
 use refine::{Error, moments::Texts};
 
 use super::failed;
-use crate::{commands::shared::chats, failure::Failure, ui::Ui};
+use crate::{
+    commands::shared::{chats, text_file},
+    failure::Failure,
+    ui::Ui,
+};
 
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
@@ -77,7 +81,10 @@ pub fn chunks_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Chunk>, Fail
 
 /// Windows of a text, or of chats, a file that ends in `.jsonl`.
 fn windows_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Vec<u32>>, Failure> {
-    let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
+    let bytes = match chats::is_file_of_chats(text) {
+        true => fs::read(text).map_err(|error| Failure::cannot_open(text, error))?,
+        false => text_file::of_model(text, ui)?,
+    };
     let made = match chats::is_file_of_chats(text) {
         true => {
             let chats = chats::rendered(model, &bytes);

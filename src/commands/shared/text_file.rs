@@ -1,0 +1,63 @@
+//! Files with text: option files, and texts that a model reads.
+
+use std::{fs, path::Path};
+
+use crate::{failure::Failure, ui::Ui};
+
+/// The text of an option file, without a UTF-8 byte order mark.
+///
+/// # Errors
+/// A file that cannot be read or is not UTF-8.
+pub(in crate::commands) fn options(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    if is_utf16(&bytes) {
+        return Err(Failure::at(path, "expected UTF-8, found UTF-16").hint(["save the file as UTF-8"]));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::at(path, format!("expected UTF-8, found an invalid byte at offset {at}"))
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// The bytes of a text that a model reads. Warns if they are not UTF-8, since tokens are made of the bytes as they are.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(in crate::commands) fn of_model(path: &Path, ui: &Ui) -> Result<Vec<u8>, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    if let Some(problem) = problem(&bytes) {
+        ui.warning(&format!("{}: {problem}; tokens are made of its bytes as they are", path.display()));
+    }
+    Ok(bytes)
+}
+
+fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
+}
+
+/// What is wrong with the encoding of a text.
+fn problem(bytes: &[u8]) -> Option<String> {
+    if is_utf16(bytes) {
+        return Some("expected UTF-8, found UTF-16".to_owned());
+    }
+    if let Err(error) = std::str::from_utf8(bytes) {
+        return Some(format!("expected UTF-8, found an invalid byte at offset {}", error.valid_up_to()));
+    }
+    // Letters of UTF-16 have a zero byte each.
+    let n_zeros = bytes.iter().take(4096).filter(|byte| **byte == 0).count();
+    (n_zeros * 4 > bytes.len().min(4096)).then(|| "many zero bytes, as in UTF-16 or a binary file".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings_are_recognized() {
+        assert_eq!(problem("Zürich \u{feff}".as_bytes()), None);
+        assert!(problem(b"\xff\xfea\0").is_some_and(|problem| problem.contains("UTF-16")));
+        assert!(problem(b"a\0b\0c\0d\0").is_some_and(|problem| problem.contains("zero bytes")));
+        assert!(problem(b"Z\xfcrich").is_some_and(|problem| problem.ends_with("offset 1")));
+    }
+}
