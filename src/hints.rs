@@ -47,6 +47,9 @@ pub fn arch(error: &ArchError) -> Option<String> {
             "`gguf-convert BASE --lora ADAPTER` merges it; with --with-mmproj, vision towers as well"
                 .to_owned(),
         ),
+        ArchError::IncompletePrediction { .. } => {
+            Some("get the missing shard, or convert without the MTP layer: `--no-mtp`".into())
+        }
         ArchError::NoTarget { .. } => {
             Some("`--target-model-dir DIR` names the folder of the model that it drafts for".to_owned())
         }

@@ -1,6 +1,11 @@
 //! Pruned layers, and layers that predict more than the next token (MTP).
 
-use crate::common::{Output, Sandbox, succeed, verify};
+use serde_json::Value as Json;
+
+use crate::{
+    adapters::{read_tensors, write_tensors},
+    common::{Output, Sandbox, succeed, verify},
+};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
@@ -90,4 +95,91 @@ fn dense_layers_are_counted_anew() {
     assert_eq!(value_in(&sandbox, "in.gguf", "deepseek2.leading_dense_block_count"), "1");
     prune(&sandbox, "0");
     assert_eq!(value(&sandbox, "deepseek2.leading_dense_block_count"), "0");
+}
+
+/// The checkpoint `golden/arch/NAME` without the tensors that `is_gone` holds for; its config announces `announced` MTP layers.
+fn checkpoint_without(name: &str, announced: (&str, u64), is_gone: impl Fn(&str) -> bool) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    let weights = format!("{name}/model.safetensors");
+    let mut tensors = read_tensors(&sandbox, &weights);
+    tensors.retain(|name, _| !is_gone(name));
+    write_tensors(&sandbox, &weights, &tensors);
+    let path = sandbox.path(&format!("{name}/config.json"));
+    let mut config: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let part = if config.get("text_config").is_some() { &mut config["text_config"] } else { &mut config };
+    part[announced.0] = announced.1.into();
+    std::fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
+    sandbox
+}
+
+/// True for a tensor of an MTP layer: by name, or in a layer from `trunk` on.
+fn is_mtp(name: &str, trunk: u64) -> bool {
+    let layer = name.split_once("layers.").and_then(|(_, rest)| rest.split_once('.')?.0.parse().ok());
+    name.contains("mtp.") || layer.is_some_and(|layer: u64| layer >= trunk)
+}
+
+/// Families whose checkpoints have MTP layers: golden, layers before them, key of the config.
+const FAMILIES: [(&str, u64, &str); 14] = [
+    ("qwen3.5", 4, "mtp_num_hidden_layers"),
+    ("qwen3.5-text", 4, "mtp_num_hidden_layers"),
+    ("qwen3.5moe", 4, "mtp_num_hidden_layers"),
+    ("qwen3next-old", 2, "mtp_num_hidden_layers"),
+    ("glm4moe-old", 2, "num_nextn_predict_layers"),
+    ("glm-dsa-old", 3, "num_nextn_predict_layers"),
+    ("deepseek3.2-old", 3, "num_nextn_predict_layers"),
+    ("bailingmoe2", 2, "num_nextn_predict_layers"),
+    ("cohere2moe-old", 4, "num_nextn_predict_layers"),
+    ("exaone-moe-old", 4, "num_nextn_predict_layers"),
+    ("exaone4.5-old", 4, "num_nextn_predict_layers"),
+    ("mimo2-old", 3, "num_nextn_predict_layers"),
+    ("nemotron-h-moe-old", 4, "num_nextn_predict_layers"),
+    ("hy_v3-old", 3, "num_nextn_predict_layers"),
+];
+
+#[test]
+fn announced_mtp_layer_that_the_weights_lack_is_left_out() {
+    for (name, trunk, key) in FAMILIES {
+        let sandbox = checkpoint_without(name, (key, 1), |name| is_mtp(name, trunk));
+        let ran = succeed(sandbox.convert(&[name, "out.gguf", "-t", "bf16"]));
+        assert!(
+            ran.stderr.contains("the config announces 1 layer(s) that predict more"),
+            "{name}: {}",
+            ran.stderr
+        );
+        let shown = succeed(sandbox.inspect(&["show", "out.gguf"])).stdout;
+        let number = |end: &str| {
+            let line = shown
+                .lines()
+                .find(|line| line.split_whitespace().next().is_some_and(|key| key.ends_with(end)))?;
+            line.split_whitespace().nth(2).map(str::to_owned)
+        };
+        assert_eq!(number(".block_count"), Some(trunk.to_string()), "{name}");
+        // Of EXAONE MoE the reference writes the number of layers that are not there.
+        assert_eq!(number(".nextn_predict_layers").unwrap_or("0".into()), "0", "{name}");
+    }
+}
+
+#[test]
+fn mtp_layer_in_part_is_refused_with_the_way_out() {
+    for (name, trunk, key) in FAMILIES {
+        let n_kept = std::cell::Cell::new(0);
+        // Of the tensors of the layer one in two stays.
+        let is_gone = |tensor: &str| {
+            n_kept.set(n_kept.get() + u32::from(is_mtp(tensor, trunk)));
+            is_mtp(tensor, trunk) && n_kept.get() % 2 == 0
+        };
+        let n_predicted = if name == "mimo2-old" { 3 } else { 1 };
+        let sandbox = checkpoint_without(name, (key, n_predicted), is_gone);
+        if n_kept.get() == 0 {
+            // This golden has none.
+            continue;
+        }
+        let ran = sandbox.convert(&[name, "out.gguf", "-t", "bf16"]);
+        assert_eq!(ran.code, Some(1), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains("incomplete MTP layer"), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains("`--no-mtp`"), "{name}: {}", ran.stderr);
+        succeed(sandbox.convert(&[name, "out.gguf", "-t", "bf16", "--no-mtp"]));
+        let (_, codes, report) = verify(&sandbox, &["out.gguf"]);
+        assert!(!codes.contains("mtp_layer"), "{name}: {report}");
+    }
 }

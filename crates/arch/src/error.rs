@@ -134,6 +134,12 @@ pub enum ArchError {
         /// Their names as the checkpoint would spell them.
         names: Vec<String>,
     },
+    /// Some tensors of an MTP layer are in the checkpoint, and others are not.
+    #[error("incomplete MTP layer: {} missing tensor(s): {}", names.len(), list_names(names))]
+    IncompletePrediction {
+        /// Names of the missing tensors as the checkpoint would spell them.
+        names: Vec<String>,
+    },
     /// The checkpoint holds tensors that the architecture has no place for.
     #[error("{} tensor(s) without a place in this architecture: {}", names.len(), list_names(names))]
     UnusedTensors {
@@ -245,6 +251,9 @@ impl ArchError {
             ArchError::MissingTensors { names } => {
                 let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
                 Some(format!("a shard may be missing, or {count} in config.json too large"))
+            }
+            ArchError::IncompletePrediction { .. } => {
+                Some("a shard may be missing, or the MTP layer was saved in part".into())
             }
             ArchError::NotLora { .. } => Some(
                 "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),

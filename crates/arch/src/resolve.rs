@@ -281,6 +281,7 @@ impl Resolved {
         let (hparams, constants) = with_constants(arch, hparams, input)?;
         let Selected { hparams, tensors: sources, left_out, first_layer } =
             select(arch, hparams, input, options)?;
+        let trunk = hparams.n_layers().ok();
         let mut hparams = (arch.prepare)(hparams, &sources)?;
         hparams.derived.pooling = pooling::read(input)?;
         hparams.derived.dense_modules = options.dense_modules;
@@ -296,7 +297,12 @@ impl Resolved {
         let context = Context { first_layer, ..context(arch, class, &hparams, input) };
         let (tensors, dropped) = match options.vocab_only {
             true => (Vec::new(), Vec::new()),
-            false => all_tensors(arch, &context, input, &sources)?,
+            false => {
+                let mapped = all_tensors(arch, &context, input, &sources);
+                let mapped = mapped.map_err(|error| of_prediction(error, (arch, class), &hparams, trunk))?;
+                check_prediction(&mapped.0, &hparams, trunk)?;
+                mapped
+            }
         };
         let dropped: Vec<Dropped> = constants.into_iter().chain(left_out).chain(dropped).collect();
         let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
@@ -429,6 +435,61 @@ struct Selected<'a> {
     first_layer: u64,
 }
 
+/// Layers of a prediction in checkpoints of architectures whose prediction cannot be converted alone: they have a name of their
+/// own, or follow the layers that the config counts.
+const ANY_PREDICTION: Predicted = Predicted {
+    keys: &["num_nextn_predict_layers"],
+    is_part: |hparams, name| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        let layer = || name.strip_prefix("layers.")?.split_once('.')?.0.parse::<u64>().ok();
+        name.starts_with("mtp.")
+            || layer().is_some_and(|layer| hparams.n_layers().is_ok_and(|trunk| layer >= trunk))
+    },
+};
+
+/// The number of a layer in a tensor's name.
+fn layer_of(name: &str) -> Option<u64> {
+    let (_, rest) = name.split_once("layers.").or_else(|| name.split_once("blk."))?;
+    rest.split_once('.')?.0.parse().ok()
+}
+
+/// The error for missing tensors that all belong to layers of a prediction.
+fn of_prediction(
+    error: ArchError,
+    (arch, class): (&Arch, Class),
+    hparams: &Hparams,
+    trunk: Option<u64>,
+) -> ArchError {
+    let ArchError::MissingTensors { names } = error else { return error };
+    // The names of the table count on from the last layer; those of the checkpoint may not.
+    let is_part = |name: &String| {
+        name.starts_with("mtp.") || layer_of(name).zip(trunk).is_some_and(|(layer, trunk)| layer >= trunk)
+    };
+    let n_layers = hparams.n_layers().ok();
+    if n_layers <= trunk || !names.iter().all(is_part) {
+        return ArchError::MissingTensors { names };
+    }
+    let spelled = |name: String| (arch.export_name)(hparams, class, &name).unwrap_or(name);
+    ArchError::IncompletePrediction { names: names.into_iter().map(spelled).collect() }
+}
+
+/// Refuses a layer of a prediction without the tensors that join it to the layers before: llama.cpp would not load it.
+fn check_prediction(tensors: &[OutTensor], hparams: &Hparams, trunk: Option<u64>) -> Result<(), ArchError> {
+    let Some(trunk) = trunk.filter(|trunk| hparams.n_layers().is_ok_and(|n_layers| n_layers > *trunk)) else {
+        return Ok(());
+    };
+    let has = |name: &str| tensors.iter().any(|tensor| tensor.name == name);
+    if !tensors.iter().any(|tensor| layer_of(&tensor.name) == Some(trunk)) {
+        return Ok(());
+    }
+    let parts = ["eh_proj", "enorm", "hnorm"].map(|part| format!("blk.{trunk}.nextn.{part}.weight"));
+    let names: Vec<String> = parts.into_iter().filter(|name| !has(name)).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(ArchError::IncompletePrediction { names }),
+    }
+}
+
 /// Source: `filter_tensors` of the classes with `supports_mtp_export` in `conversion/`.
 fn select<'a>(
     arch: &Arch,
@@ -444,12 +505,17 @@ fn select<'a>(
     if options.prediction == Prediction::With {
         return Ok(Selected { hparams, tensors: all, left_out: Vec::new(), first_layer: 0 });
     }
-    let Some(Predicted { keys, is_part }) = arch.prediction else {
+    let only = options.prediction == Prediction::Only;
+    let known = arch.prediction.or((!only).then_some(ANY_PREDICTION));
+    let Some(Predicted { keys, is_part }) = known else {
         return Err(ArchError::NoPrediction { what: format!("architecture `{}` has no", arch.name) });
     };
-    let only = options.prediction == Prediction::Only;
     let plain = |tensor: &SourceTensor| tensor.name.replacen("language_model.", "", 1);
     let is_part = |tensor: &SourceTensor| is_part(&hparams, &plain(tensor));
+    let is_unknown = arch.prediction.is_none() && !keys.iter().any(|key| hparams.get(key).is_some());
+    if is_unknown && !all.iter().any(is_part) {
+        return Err(ArchError::NoPrediction { what: format!("architecture `{}` has no", arch.name) });
+    }
     if only && !options.vocab_only && !all.iter().any(is_part) {
         return Err(ArchError::NoPrediction { what: "the checkpoint has no".into() });
     }

@@ -31,8 +31,10 @@ fn tensors(config: &Json) -> Vec<SourceTensor> {
         }
         names.extend(layer_names.iter().map(|name| format!("model.layers.{layer}.{name}")));
     }
-    let shape = Shape::new(&[64, 64]).unwrap();
-    names.into_iter().map(|name| SourceTensor { name: name + ".weight", shape, folded: None }).collect()
+    // No feed-forward length fits these widths, so that none is taken from the matrices.
+    let shape = |name: &str| Shape::new(&[64, if name.ends_with("up_proj") { 65 } else { 64 }]).unwrap();
+    let tensor = |name: String| SourceTensor { shape: shape(&name), name: name + ".weight", folded: None };
+    names.into_iter().map(tensor).collect()
 }
 
 fn resolve(config: &Json) -> Result<Layout, ArchError> {

@@ -136,7 +136,7 @@ pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Resul
     let options = Options { arch_as: Some(class.name.to_owned()), ..Options::default() };
     let resolved = Resolved::new(&given, &options).map_err(|error| match error {
         // Named as the file would have them; the experts of a layer are one tensor there.
-        ArchError::MissingTensors { names } => {
+        ArchError::MissingTensors { names } | ArchError::IncompletePrediction { names } => {
             let mut names: Vec<String> =
                 names.iter().map(|name| sources::output_name(arch, class, name)).collect();
             names.dedup();

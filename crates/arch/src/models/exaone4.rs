@@ -71,7 +71,8 @@ pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hpa
     let is_part = |name: &str| name.starts_with("mtp.") || name.starts_with(&first);
     // transformers leaves the prediction out on saving.
     if !tensors.iter().any(|tensor| is_part(&tensor.name)) {
-        return Ok(hparams.without(PREDICTED));
+        let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
+        return Ok(glm4moe::without_predicted(hparams, PREDICTED, predicted));
     }
     match hparams.get_u64(PREDICTED)? {
         None | Some(0) => Ok(hparams.without(PREDICTED)),

@@ -67,6 +67,18 @@ pub const PREDICTED_LAYERS: Predicted = Predicted {
     },
 };
 
+/// Takes back the announcement of layers that the checkpoint does not have, and notes it: transformers leaves them out when it
+/// saves a model.
+pub fn without_predicted(hparams: Hparams, key: &'static str, predicted: u64) -> Hparams {
+    let mut hparams = hparams.without(key);
+    if predicted > 0 {
+        hparams.note(format!(
+            "the config announces {predicted} layer(s) that predict more than the next token; the checkpoint has none"
+        ));
+    }
+    hparams
+}
+
 /// Counts the layers of the prediction among the others, where the checkpoint has them.
 ///
 /// # Errors
@@ -83,13 +95,7 @@ pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hpa
     let is_one = |tensor: &SourceTensor| tensor.name.replacen("language_model.", "", 1).starts_with(&first);
     if !tensors.iter().any(is_one) {
         // Saved by transformers, which leaves that layer out: then the file has no key for it either.
-        let mut hparams = hparams.without(PREDICTED);
-        if predicted > 0 {
-            hparams.note(format!(
-                "the config announces {predicted} layer(s) that predict more than the next token; the checkpoint has none"
-            ));
-        }
-        return Ok(hparams);
+        return Ok(without_predicted(hparams, PREDICTED, predicted));
     }
     Ok(hparams.with("num_hidden_layers", trunk.saturating_add(predicted).into()))
 }

@@ -99,7 +99,16 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
     let layer = |tensor: &SourceTensor| tensor.name.strip_prefix(MTP)?.split_once('.')?.0.parse::<u64>().ok();
     // Layers are numbered from 0, so their count is the greatest number and one.
     let found = || tensors.iter().filter_map(layer).max().map_or(0, |last| last.saturating_add(1));
-    let predicted = hparams.get_u64(PREDICTED)?.unwrap_or_else(found);
+    let mut stated = hparams.get_u64(PREDICTED)?;
+    let mut hparams = hparams;
+    // Of a file that is exported the names are those of the table. A tokenizer alone has no tensors.
+    let in_table = format!("model.layers.{trunk}.");
+    let is_part = |tensor: &SourceTensor| tensor.name.starts_with(MTP) || tensor.name.starts_with(&in_table);
+    if let Some(predicted) = stated.filter(|_| !tensors.is_empty() && !tensors.iter().any(is_part)) {
+        hparams = glm4moe::without_predicted(hparams, PREDICTED, predicted);
+        stated = None;
+    }
+    let predicted = stated.unwrap_or_else(found);
     if predicted > MAX_PREDICTED {
         return Err(bad(PREDICTED, &predicted.into(), "at most 1000"));
     }

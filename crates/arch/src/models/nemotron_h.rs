@@ -11,7 +11,7 @@
 //! class of transformers 5 reads for a mixture, because that class has defaults for experts; here the layers decide.
 
 use crate::models::prelude::*;
-use crate::models::{granitehybrid, granitemoe};
+use crate::models::{glm4moe, granitehybrid, granitemoe};
 
 /// The row of dense models.
 pub const NEMOTRON_H: Arch = Arch {
@@ -299,7 +299,8 @@ fn count_layers(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, A
     let last = format!("backbone.layers.{n_layers}.");
     let is_there = is_there || tensors.iter().any(|tensor| tensor.name.starts_with(&last));
     if predicted == 0 || !is_there {
-        return Ok(hparams.without(PREDICTED).with("num_hidden_layers", n_layers.into()));
+        let hparams = glm4moe::without_predicted(hparams, PREDICTED, predicted);
+        return Ok(hparams.with("num_hidden_layers", n_layers.into()));
     }
     if predicted != 1 {
         return Err(bad(PREDICTED, &predicted.into(), "1: more layers of prediction are not known"));

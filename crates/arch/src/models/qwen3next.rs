@@ -9,6 +9,7 @@
 //!
 //! Source: `Qwen3NextModel` and `_QwenMtpMixin` in `conversion/qwen.py`.
 
+use crate::models::glm4moe::without_predicted;
 use crate::models::prelude::*;
 use crate::models::qwen2moe;
 
@@ -113,9 +114,12 @@ fn gates(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Ok(RowMap::Groups { group: start.saturating_add(values), start, rows: values, n_head: 0 })
 }
 
+/// The config key that announces layers of the prediction.
+const MTP_LAYERS: &str = "mtp_num_hidden_layers";
+
 /// The prediction has a name of its own.
 pub const PREDICTED_LAYERS: Predicted = Predicted {
-    keys: &["mtp_num_hidden_layers"],
+    keys: &[MTP_LAYERS],
     is_part: |_, name| name.strip_prefix("model.").unwrap_or(name).starts_with("mtp."),
 };
 
@@ -130,11 +134,22 @@ pub fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Ar
         name.strip_prefix("mtp.layers.")?.split_once('.')?.0.parse::<u64>().ok()
     };
     let found = || tensors.iter().filter_map(layer).max().map_or(0, |last| last.saturating_add(1));
-    let stated = hparams.get_u64("mtp_num_hidden_layers")?.filter(|count| *count > 0);
+    let mut stated = hparams.get_u64(MTP_LAYERS)?.filter(|count| *count > 0);
     let trunk = hparams.n_layers()?;
+    let mut hparams = hparams;
+    // Of a file that is exported the names are those of the table. A tokenizer alone has no tensors.
+    let in_table = format!("model.layers.{trunk}.");
+    let is_part = |tensor: &SourceTensor| {
+        let name = tensor.name.replacen("language_model.", "", 1);
+        name.starts_with(&in_table) || name.strip_prefix("model.").unwrap_or(&name).starts_with("mtp.")
+    };
+    if let Some(predicted) = stated.filter(|_| !tensors.is_empty() && !tensors.iter().any(is_part)) {
+        hparams = without_predicted(hparams, MTP_LAYERS, predicted);
+        stated = None;
+    }
     let predicted = stated.unwrap_or_else(found);
     if predicted > MAX_PREDICTED {
-        return Err(bad("mtp_num_hidden_layers", &predicted.into(), "at most 1000"));
+        return Err(bad(MTP_LAYERS, &predicted.into(), "at most 1000"));
     }
     let all = trunk.saturating_add(predicted);
     let mut hparams = hparams.with("num_hidden_layers", all.into());
