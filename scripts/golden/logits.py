@@ -46,6 +46,10 @@ AS_THE_FILE_MEANS = {
     "gemma3": dict(query_pre_attn_scalar=8),
     "gemma3-images": dict(query_pre_attn_scalar=8),
     "gemma3-old": dict(query_pre_attn_scalar=8),
+    # llama.cpp rounds the range over which YaRN blends frequencies.
+    "gpt-oss": dict(rope_parameters=dict(truncate=True)),
+    "gpt-oss-mxfp4": dict(rope_parameters=dict(truncate=True)),
+    "gpt-oss-mxfp4-old": dict(rope_parameters=dict(truncate=True)),
     # Without state spaces it is written as rotated, whatever its config says.
     "granite4-dense": dict(position_embedding_type="rope"),
     "granite4-moe": dict(position_embedding_type="rope"),

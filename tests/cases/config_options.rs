@@ -143,3 +143,43 @@ fn modern_bert_has_the_epsilon_that_llama_cpp_needs() {
     let epsilon = key(&sandbox, "modern-bert.attention.layer_norm_epsilon");
     assert!(epsilon.as_f64().is_some_and(|epsilon| (epsilon - 1e-5).abs() < 1e-9), "{epsilon}");
 }
+
+#[test]
+fn yarn_magnitude_goes_into_the_key_that_llama_cpp_reads() {
+    let scaling = |arch: &str, sandbox: &Sandbox| {
+        ["attn_factor", "yarn_attn_factor"].map(|name| key(sandbox, &format!("{arch}.rope.scaling.{name}")))
+    };
+    let is_close =
+        |value: &Json, expected: f64| value.as_f64().is_some_and(|value| (value - expected).abs() < 1e-6);
+    // 0.77 / (1 + 0.1 ln 4)
+    let (sandbox, ran) = convert("llama-yarn", &[("/rope_parameters/attention_factor", json!(0.77))]);
+    succeed(ran);
+    let [read, stated] = scaling("llama", &sandbox);
+    assert!(is_close(&read, 0.676_252) && stated.is_null(), "{read} {stated}");
+    // What llama.cpp computes anyway keeps the reference's keys.
+    let usual = json!(1.0 + 0.1 * 4f64.ln());
+    let (sandbox, ran) = convert("llama-yarn", &[("/rope_parameters/attention_factor", usual.clone())]);
+    succeed(ran);
+    let [read, stated] = scaling("llama", &sandbox);
+    assert!(read.is_null() && is_close(&stated, usual.as_f64().unwrap()), "{read} {stated}");
+    // mscale(4, 0.5) / mscale(4, 2) / mscale(4, 1)
+    let changes = [
+        ("/rope_parameters/attention_factor", Json::Null),
+        ("/rope_parameters/mscale", json!(0.5)),
+        ("/rope_parameters/mscale_all_dim", json!(2.0)),
+    ];
+    let (sandbox, ran) = convert("llama-yarn", &changes);
+    succeed(ran);
+    assert!(is_close(&scaling("llama", &sandbox)[0], 0.735_265_5), "{}", scaling("llama", &sandbox)[0]);
+    // Latent attention has no key for it.
+    let (_, ran) = convert("deepseek2", &[("/rope_parameters/attention_factor", json!(0.8))]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("magnitude 0.8"), "{}", ran.stderr);
+}
+
+#[test]
+fn yarn_ranges_are_noted_if_llama_cpp_ignores_them() {
+    let (_, ran) = convert("llama-yarn", &[("/rope_parameters/beta_fast", json!(16.0))]);
+    assert_eq!(option_notes(&ran).len(), 1, "{}", ran.stderr);
+    let (_, ran) = convert("ministral3-text", &[("/rope_parameters/beta_fast", json!(16.0))]);
+    assert_eq!(option_notes(&succeed(ran)), [""; 0]);
+}

@@ -74,8 +74,10 @@ fn equal(a: &Json, b: &Json) -> bool {
 
 /// One note for each option of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
 pub fn notes(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Vec<String> {
-    let of_all =
-        [ROUNDS_YARN_RANGE].into_iter().filter(|_| !harmless.contains(&"rope_parameters.truncate=false"));
+    let of_all = YARN.iter().copied().filter(|entry| {
+        // `key=value` or `key`, as in a row's list of harmless keys.
+        !harmless.iter().any(|known| known.split('=').next() == Some(entry.option))
+    });
     let differing = options.iter().copied().chain(of_all).filter_map(|entry| {
         let value = value(hparams, entry.option).filter(|value| !entry.is_same(hparams, value))?;
         Some(format!(
@@ -107,13 +109,25 @@ fn short(value: &Json) -> String {
     }
 }
 
-/// YaRN blends frequencies between two pairs, whose numbers llama.cpp rounds to whole ones.
-const ROUNDS_YARN_RANGE: BuiltIn = BuiltIn::unless("rope_parameters.truncate", "true", |hparams, value| {
+/// Options of YaRN that llama.cpp has built in for every architecture whose row does not list them as harmless.
+const YARN: &[BuiltIn] = &[
+    // Frequencies are blended between two pairs, whose numbers llama.cpp rounds to whole ones.
+    BuiltIn::unless("rope_parameters.truncate", "true", |hparams, value| {
+        *value != Json::Bool(false) || !scales_by_yarn(hparams)
+    }),
+    BuiltIn::unless("rope_parameters.beta_fast", "32", |hparams, value| {
+        value.as_f64() == Some(32.0) || !scales_by_yarn(hparams)
+    }),
+    BuiltIn::unless("rope_parameters.beta_slow", "1", |hparams, value| {
+        value.as_f64() == Some(1.0) || !scales_by_yarn(hparams)
+    }),
+];
+
+/// Returns true if YaRN changes frequencies. With a factor of 1 every pair keeps its own.
+fn scales_by_yarn(hparams: &Hparams) -> bool {
     let rope = hparams.rope();
-    // With a factor of 1 every pair keeps its frequency, whatever the range.
-    let scales = rope.f64_or("factor", 1.0).is_ok_and(|factor| factor != 1.0);
-    *value != Json::Bool(false) || rope.kind() != Some("yarn") || !scales
-});
+    rope.kind() == Some("yarn") && rope.f64_or("factor", 1.0).is_ok_and(|factor| factor != 1.0)
+}
 
 /// Attention without the sliding window that the config states. Only shorter windows than the context make a difference.
 pub const HAS_NO_WINDOW: BuiltIn = BuiltIn::unless("sliding_window", "no window", |hparams, window| {

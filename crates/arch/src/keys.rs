@@ -132,6 +132,18 @@ impl Keys {
         self.early.get(&key).or_else(|| self.entries.get(&key))
     }
 
+    /// Sets `key` in the place of `old`, which is removed, or last if there is no `old`.
+    pub fn replace(&mut self, old: &str, key: &str, value: Value) {
+        let (old, key) = (format!("{}.{old}", self.arch), format!("{}.{key}", self.arch));
+        match self.entries.iter().position(|(name, _)| *name == old) {
+            Some(at) => {
+                self.entries.remove(&old);
+                self.entries.set_at(at, key, value);
+            }
+            None => self.entries.set(key, value),
+        }
+    }
+
     /// Marks the place of `general.file_type`.
     pub fn file_type_here(&mut self) {
         self.file_type_at = Some(self.entries.len());

@@ -59,6 +59,7 @@ mod tensors;
 mod text_keys;
 mod unasked;
 pub mod vocab;
+mod yarn;
 
 pub use adapter::resolve_adapter;
 pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};

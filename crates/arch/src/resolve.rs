@@ -20,7 +20,7 @@ use crate::registry;
 use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, Route, VocabContext};
 use crate::{
-    ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, loadable, pooling, unasked,
+    ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, loadable, pooling, unasked, yarn,
 };
 
 /// Resolves a checkpoint.
@@ -325,6 +325,7 @@ impl Resolved {
         if let Some(pattern) = arch.window_pattern {
             pattern.write(&hparams, &mut keys)?;
         }
+        yarn::write_magnitude(&hparams, &mut keys)?;
         keys.check_numbers()?;
         let keys = keys.finish();
         notes.extend(keys.notes);

@@ -102,7 +102,7 @@ pub(crate) const MODELS: &[Row] = &[
     decoder("mimo2", Spec::MIMO2),
     decoder("minicpm", Spec::MINICPM),
     decoder("minimax-m2", Spec::MINIMAX_M2),
-    decoder("mistral3", Spec::LLAMA),
+    decoder("mistral3", Spec::MISTRAL3),
     decoder("mistral4", Spec::DEEPSEEK2),
     decoder("modern-bert", Spec::MODERN_BERT),
     decoder("mpt", Spec::MPT),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use super::error::ExportError;
 use super::layout::{ArchFile, text};
 use crate::arch::Arch;
-use crate::registry;
+use crate::{registry, yarn};
 
 /// The tensor that Llama 3's rotary scaling becomes.
 const ROPE_FREQS: &str = "rope_freqs.weight";
@@ -64,6 +64,10 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
                 if let Some(value) = file.number(&own(of))? {
                     set(key, value.into());
                 }
+            }
+            let multiplier = file.number(&own("scaling.yarn_log_multiplier"))?;
+            if let Some(stated) = file.number(&own("scaling.attn_factor"))? {
+                set("attention_factor", yarn::attention_factor(stated, yarn::built_in(factor, multiplier)));
             }
             // Of Ministral 3, whose config has it among the rotary parameters.
             if let Some(value) = file.number("attention.temperature_scale")? {

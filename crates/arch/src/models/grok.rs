@@ -131,6 +131,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.needed("rope.scaling.original_context_length", hparams, &["original_max_position_embeddings"])?;
         keys.needed_number("rope.scaling.yarn_ext_factor", hparams, &["extrapolation_factor"])?;
         keys.needed_number("rope.scaling.yarn_attn_factor", hparams, &["attn_factor"])?;
+        // The model multiplies YaRN's magnitude by its factor; llama.cpp uses the key above only if it does not extrapolate.
+        if let Some(factor) = hparams.get_f64("attn_factor")?.filter(|factor| *factor != 1.0) {
+            keys.set_prefixed("rope.scaling.attn_factor", Value::F32(factor as f32));
+        }
         keys.needed_number("rope.scaling.yarn_beta_fast", hparams, &["beta_fast"])?;
         keys.needed_number("rope.scaling.yarn_beta_slow", hparams, &["beta_slow"])?;
     }

@@ -18,6 +18,7 @@ pub const MISTRAL3: Arch = Arch {
     example: "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
     configs: &[MISTRAL3_CONFIG, MINISTRAL3_CONFIG],
     keys,
+    harmless: &["rope_parameters.beta_fast", "rope_parameters.beta_slow"],
     export: Export::Verified,
     ..LLAMA
 };

@@ -4,12 +4,12 @@ use serde_json::{Value as Json, json};
 
 /// A key with another value than in the reference's file, or one that the reference does not write.
 pub struct Difference {
-    /// Names of checkpoints, without `-old` and other endings.
+    /// Names of checkpoints.
     pub checkpoints: &'static [&'static str],
     /// The metadata key.
     pub key: &'static str,
-    /// Type and value in our file, as in `expected.json`.
-    pub value: (&'static str, fn() -> Json),
+    /// Type and value in our file, as in `expected.json`; none if the key is left out.
+    pub value: Option<(&'static str, fn() -> Json)>,
     /// Why the reference's value is wrong, and the source of ours.
     pub reason: &'static str,
 }
@@ -17,46 +17,64 @@ pub struct Difference {
 /// All differences.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
-        checkpoints: &["afmoe"],
+        checkpoints: &["afmoe", "afmoe-old"],
         key: "afmoe.attention.sliding_window_pattern",
-        value: ("arr[bool]", || json!([true, false, true, false])),
+        value: Some(("arr[bool]", || json!([true, false, true, false]))),
         reason: "`layer_types` of the config; without the key llama.cpp takes every fourth layer for a full one",
     },
     Difference {
-        checkpoints: &["glm"],
+        checkpoints: &["glm", "glm-old"],
         key: "chatglm.context_length",
-        value: ("u32", || json!(512)),
+        value: Some(("u32", || json!(512))),
         reason: "`max_position_embeddings` of the config; the reference writes `hidden_size`",
     },
     Difference {
-        checkpoints: &["glm"],
+        checkpoints: &["glm", "glm-old"],
         key: "chatglm.attention.layer_norm_rms_epsilon",
-        value: ("f32", || json!(1.562_499_960_527_93e-7)),
+        value: Some(("f32", || json!(1.562_499_960_527_93e-7))),
         reason: "`rms_norm_eps` of the config; the reference writes a constant",
     },
     Difference {
-        checkpoints: &["glm"],
+        checkpoints: &["glm", "glm-old"],
         key: "chatglm.rope.dimension_count",
-        value: ("u32", || json!(4)),
+        value: Some(("u32", || json!(4))),
         reason: "half of `head_dim`; the reference takes hidden_size / num_attention_heads for the head size",
     },
     Difference {
-        checkpoints: &["modern-bert"],
+        checkpoints: &["llama-yarn"],
+        key: "llama.rope.scaling.attn_factor",
+        value: Some(("f32", || json!(0.614_774_227_142_334))),
+        reason: "`attention_factor` 0.7 of the config over 1 + 0.1 ln 4; llama.cpp does not read `yarn_attn_factor`",
+    },
+    Difference {
+        checkpoints: &["laguna", "laguna-by-element"],
+        key: "laguna.rope.scaling.attn_factor",
+        value: Some(("f32", || json!(0.827_852_845_191_955_6))),
+        reason: "`attention_factor` 1 of the config over 1 + 0.1 ln 8; llama.cpp does not read `yarn_attn_factor`",
+    },
+    Difference {
+        checkpoints: &["llama-yarn"],
+        key: "llama.rope.scaling.yarn_attn_factor",
+        value: None,
+        reason: "`attn_factor` takes its place",
+    },
+    Difference {
+        checkpoints: &["laguna", "laguna-by-element"],
+        key: "laguna.rope.scaling.yarn_attn_factor",
+        value: None,
+        reason: "`attn_factor` takes its place",
+    },
+    Difference {
+        checkpoints: &["modern-bert", "modern-bert-classifier", "modern-bert-old"],
         key: "modern-bert.attention.layer_norm_epsilon",
-        value: ("f32", || json!(9.999_999_747_378_752e-6)),
+        value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
         reason: "`norm_eps` of the config; llama.cpp does not load a file without the key",
     },
 ];
 
 /// The differences of a checkpoint.
 pub fn of(checkpoint: &str) -> impl Iterator<Item = &'static Difference> {
-    DIFFERENCES.iter().filter(move |difference| {
-        let is_one = |name: &&str| {
-            let rest = checkpoint.strip_prefix(*name);
-            rest.is_some_and(|rest| ["", "-old", "-classifier"].contains(&rest))
-        };
-        difference.checkpoints.iter().any(is_one)
-    })
+    DIFFERENCES.iter().filter(move |difference| difference.checkpoints.contains(&checkpoint))
 }
 
 /// Takes the keys that differ on purpose out of both lists, ours and the reference's.
@@ -65,13 +83,13 @@ pub fn of(checkpoint: &str) -> impl Iterator<Item = &'static Difference> {
 ///
 /// If a key does not differ as documented.
 pub fn take(checkpoint: &str, ours: &mut Vec<Json>, theirs: &mut Vec<Json>) {
-    for Difference { key, value: (kind, value), reason, .. } in of(checkpoint) {
-        let expected = json!([key, kind, value()]);
-        let place = ours.iter().position(|entry| entry[0] == *key);
-        let entry = place.map(|place| ours.remove(place));
-        assert_eq!(entry, Some(expected.clone()), "{checkpoint}: {reason}");
-        if let Some(place) = theirs.iter().position(|entry| entry[0] == *key) {
-            assert_ne!(theirs.remove(place), expected, "{checkpoint}: `{key}` is that of the reference");
-        }
+    for Difference { key, value, reason, .. } in of(checkpoint) {
+        let expected = value.map(|(kind, value)| json!([key, kind, value()]));
+        let take = |list: &mut Vec<Json>| {
+            let place = list.iter().position(|entry| entry[0] == *key);
+            place.map(|place| list.remove(place))
+        };
+        assert_eq!(take(ours), expected, "{checkpoint}: {reason}");
+        assert_ne!(take(theirs), expected, "{checkpoint}: `{key}` is that of the reference");
     }
 }

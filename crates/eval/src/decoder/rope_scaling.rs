@@ -5,13 +5,13 @@
 //! ```text
 //! mscale(s, m) = 0.1 m ln(s) + 1    for s > 1, else 1
 //!
-//! magnitude = attn_factor * a stated factor                    `yarn_attn_factor`
-//!           = attn_factor * mscale(s, 1) / mscale(s, m)        `yarn_log_multiplier` is m, `mscale_all_dim` of a config
-//!           = attn_factor * mscale(s, 1)                       neither
+//! magnitude = attn_factor * mscale(s, 1) / mscale(s, m)        `yarn_log_multiplier` is m, `mscale_all_dim` of a config
+//!           = attn_factor * mscale(s, 1)                       without it
 //! ```
 //!
 //! multiplies cosines and sines, and so scores by its square. DeepSeek's latent attention scales scores by
-//! `mscale(s, m)^2` instead, since only a part of each head rotates.
+//! `mscale(s, m)^2` instead, since only a part of each head rotates. The reference reads `yarn_attn_factor` and
+//! `yarn_ext_factor` for Grok only, which has no graph here.
 //!
 //! Source: the set-up of the factors in `llama_context::llama_context`, llama.cpp of llama-cpp-python 0.3.36.
 
@@ -53,8 +53,6 @@ pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
         Some(n) => n,
         None => keys.need_count("context_length")?,
     };
-    let ext_factor = keys.float("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0);
-    let is_yarn = is_yarn && ext_factor != 0.0;
     let mut magnitude = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
     let mut mscale_squared = 1.0;
     if is_yarn {
@@ -62,25 +60,28 @@ pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
         let mscale = |s: f32, m: f32| if s <= 1.0 { 1.0 } else { 0.1 * m * libm::logf(s) + 1.0 };
         let s = 1.0 / inverse_factor;
         let multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|m| *m != 0.0);
-        magnitude *= match (keys.float("rope.scaling.yarn_attn_factor")?, multiplier) {
+        magnitude *= match multiplier {
             // Files of DeepSeek hold a tenth of m.
-            (_, Some(m)) if spec.yarn_mscale == YarnMscale::Scores => {
+            Some(m) if spec.yarn_mscale == YarnMscale::Scores => {
                 mscale_squared = mscale(s, 10.0 * m).powi(2);
                 1.0
             }
-            // What the model states goes. The reference reads this key and computes it anew.
-            (Some(stated), _) if stated > 0.0 => stated,
-            (_, Some(m)) => mscale(s, 1.0) / mscale(s, m),
-            _ => mscale(s, 1.0),
+            Some(m) => mscale(s, 1.0) / mscale(s, m),
+            None => mscale(s, 1.0),
         };
     }
+    let range = |key: &str, built_in: f32| -> Result<f32, Error> {
+        match spec.reads_yarn_range {
+            true => Ok(keys.float(key)?.unwrap_or(built_in)),
+            false => Ok(built_in),
+        }
+    };
     Ok(RopeScaling {
         inverse_factor,
         is_yarn,
         original_context,
-        beta_fast: keys.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-        beta_slow: keys.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-        yarn_truncate: spec.yarn_truncate,
+        beta_fast: range("rope.scaling.yarn_beta_fast", 32.0)?,
+        beta_slow: range("rope.scaling.yarn_beta_slow", 1.0)?,
         magnitude,
         mscale_squared,
     })

@@ -38,8 +38,8 @@ pub(crate) struct Spec {
     pub rope_part_of_full: usize,
     /// Whether 0 rotated elements mean all of a head: the key counts those of an attention that the model has not.
     pub zero_rotates_all: bool,
-    /// Whether YaRN's bounds are rounded to whole pairs.
-    pub yarn_truncate: bool,
+    /// Whether the graph reads the range over which YaRN blends frequencies. For the others the keys have no effect.
+    pub reads_yarn_range: bool,
     /// What YaRN's magnitude is applied to.
     pub yarn_mscale: YarnMscale,
     /// Whether the norms of queries and keys come behind the rotation.
@@ -243,7 +243,7 @@ impl Spec {
         interleaved_sections: false,
         rope_part_of_full: 1,
         zero_rotates_all: false,
-        yarn_truncate: true,
+        reads_yarn_range: false,
         yarn_mscale: YarnMscale::Rotation,
         qk_norm_after_rope: false,
         post_rope_norm: None,
@@ -408,10 +408,10 @@ impl Spec {
     pub const GLM4_MOE: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::DOTS1 };
     pub const MINIMAX_M2: Spec = Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX };
     pub const DBRX: Spec = Spec { norm: NormKind::Layer, mlp_norm: "attn_output_norm", ..Spec::NEOX };
-    /// Windows in every other layer, and YaRN's bounds as they are computed (`truncate: false` in its config).
+    pub const MISTRAL3: Spec = Spec { reads_yarn_range: true, ..Spec::LLAMA };
+    /// Windows in every other layer.
     pub const GPT_OSS: Spec = Spec {
         mlp_norm: "post_attention_norm",
-        yarn_truncate: false,
         sliding: Some(SlidingWindow { period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
         activation: Activation::ClampedSwish,
         gating: Gating::SoftmaxOfTopK,

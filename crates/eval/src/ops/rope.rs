@@ -73,8 +73,6 @@ pub(crate) struct RopeScaling {
     pub original_context: usize,
     pub beta_fast: f32,
     pub beta_slow: f32,
-    /// Whether `low` and `high` are rounded to whole pairs, as in all models but gpt-oss.
-    pub yarn_truncate: bool,
     /// What cosines and sines are multiplied with.
     pub magnitude: f32,
     /// What scores of latent attention are multiplied with besides: `mscale^2`.
@@ -103,10 +101,8 @@ impl Rope {
         let context = scaling.original_context as f32;
         let pair_of =
             |rotations: f32| n * libm::logf(context / (rotations * 2.0 * PI)) / (2.0 * libm::logf(base));
-        let (mut low, mut high) = (pair_of(scaling.beta_fast), pair_of(scaling.beta_slow));
-        if scaling.yarn_truncate {
-            (low, high) = (low.floor(), high.ceil());
-        }
+        // Rounded to whole pairs, also for gpt-oss, which was trained with `truncate: false`.
+        let (low, high) = (pair_of(scaling.beta_fast).floor(), pair_of(scaling.beta_slow).ceil());
         let (low, high) = (low.max(0.0), high.min(n - 1.0));
         // Frequencies are multiplied up as in the reference, in double precision, so that nothing but the rounding of
         // `step` adds up.
