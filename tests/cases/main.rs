@@ -13,6 +13,7 @@ mod inputs;
 mod layers;
 mod limits;
 mod loading;
+mod lost_tensors;
 mod names;
 mod promises;
 mod prompts;

@@ -82,6 +82,8 @@ pub struct Arch {
     /// Options of the config that no metadata key carries, with the value that llama.cpp has built in. Any other value is
     /// noted.
     pub built_in: &'static [BuiltIn],
+    /// Warnings about parts of a model that llama.cpp computes in another way.
+    pub caveats: fn(&Hparams) -> Vec<String>,
     /// The sliding layers that llama.cpp assumes if a file does not list them, for a row whose keys do not list them.
     pub window_pattern: Option<WindowPattern>,
     /// How its files are exported to a Hugging Face folder.
@@ -191,6 +193,7 @@ pub const DECODER: Arch = Arch {
     vocab: Route::Gpt2,
     harmless: &[],
     built_in: &[],
+    caveats: |_| Vec::new(),
     window_pattern: None,
     export: Export::Verified,
     from_file: |_, _| {},

@@ -128,6 +128,12 @@ pub enum ArchError {
         /// Who has none.
         what: String,
     },
+    /// Dense modules were asked for that the file cannot hold.
+    #[error("dense modules: {what} not supported by this architecture")]
+    DenseModules {
+        /// The tensors or the activation.
+        what: String,
+    },
     /// Tensors that the architecture needs are not in the checkpoint.
     #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
     MissingTensors {

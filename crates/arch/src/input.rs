@@ -73,7 +73,10 @@ impl<T> fmt::Debug for Elements<'_, T> {
 /// checkpoint, hold the same values. Asked only where the reference drops an output that is equal
 /// to the embedding.
 #[derive(Clone)]
-pub struct SameValues<'a>(Arc<Same<'a>>);
+pub struct SameValues<'a>(Arc<Same<'a>>, Option<Arc<Zero<'a>>>);
+
+/// Asks whether all values of a tensor are zero.
+type Zero<'a> = dyn Fn(&str) -> bool + 'a;
 
 /// Compares two tensors by their names.
 type Same<'a> = dyn Fn(&str, &str) -> bool + 'a;
@@ -81,7 +84,18 @@ type Same<'a> = dyn Fn(&str, &str) -> bool + 'a;
 impl<'a> SameValues<'a> {
     /// Answers with `same`.
     pub fn new(same: impl Fn(&str, &str) -> bool + 'a) -> SameValues<'a> {
-        SameValues(Arc::new(same))
+        SameValues(Arc::new(same), None)
+    }
+
+    /// Answers with `zero` whether all values of a tensor are zero.
+    #[must_use]
+    pub fn with_zeros(self, zero: impl Fn(&str) -> bool + 'a) -> SameValues<'a> {
+        SameValues(self.0, Some(Arc::new(zero)))
+    }
+
+    /// True if all values of the tensor are zero, or if that is not known.
+    pub fn are_zero(&self, name: &str) -> bool {
+        self.1.as_ref().is_none_or(|zero| zero(name))
     }
 
     /// Whether tensors `a` and `b` hold the same values.

@@ -26,6 +26,7 @@ mod adapter;
 mod arch;
 mod built_in;
 mod config;
+mod dense_modules;
 mod error;
 pub mod export;
 mod file_keys;

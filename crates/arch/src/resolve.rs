@@ -20,7 +20,8 @@ use crate::registry;
 use crate::tensors::{self, Context, Index};
 use crate::vocab::{self, Route, VocabContext};
 use crate::{
-    ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, loadable, pooling, unasked, yarn,
+    ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable, pooling,
+    unasked, yarn,
 };
 
 /// Resolves a checkpoint.
@@ -305,6 +306,9 @@ impl Resolved {
             }
         };
         let dropped: Vec<Dropped> = constants.into_iter().chain(left_out).chain(dropped).collect();
+        let mut warnings = tensors::lost::warnings(&context, arch.embedding, &tensors, &dropped);
+        warnings.extend((arch.caveats)(&hparams));
+        let dense = dense_modules::Left::new(&dropped, options.dense_modules, input)?;
         let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
@@ -325,10 +329,11 @@ impl Resolved {
         if let Some(pattern) = arch.window_pattern {
             pattern.write(&hparams, &mut keys)?;
         }
-        yarn::write_magnitude(&hparams, &mut keys)?;
+        yarn::write_magnitude(&hparams, arch.harmless, &mut keys)?;
         keys.check_numbers()?;
         let keys = keys.finish();
         notes.extend(keys.notes);
+        notes.extend(dense.note());
         notes.extend(built_in::notes(arch.written(), arch.built_in, arch.harmless, &hparams));
         let quantization_version_at = keys.metadata.len();
         let mut metadata = keys.metadata;
@@ -342,7 +347,7 @@ impl Resolved {
             metadata,
             tensors,
             dropped,
-            warnings: Vec::new(),
+            warnings,
             notes,
             details: Vec::new(),
             other_pre: None,

@@ -51,12 +51,16 @@ fn wanted(rope: Rope<'_>, factor: f64) -> Result<f64, ArchError> {
     })
 }
 
-/// Writes the factor by which the magnitude of a config differs from that of llama.cpp.
+/// Writes the factor by which the magnitude of a config differs from that of llama.cpp. `harmless` is
+/// [`crate::Arch::harmless`]: a row that lists `attention_factor` has keys of its own for it.
 ///
 /// # Errors
 ///
 /// [`ArchError::BadKey`].
-pub fn write_magnitude(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) -> Result<(), ArchError> {
+    if harmless.contains(&"rope_parameters.attention_factor") {
+        return Ok(());
+    }
     let rope = hparams.rope();
     let is_yarn = keys.prefixed("rope.scaling.type").is_some_and(|kind| *kind == Value::from("yarn"));
     let factor = match keys.prefixed("rope.scaling.factor") {

@@ -304,17 +304,11 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
             Err(source) => Err(Error::Shape { tensor: name, source }),
         }
     };
-    // By type, shape and bytes: what the reference compares are values, and equal bytes of one type are equal values.
     let same = |a: &str, b: &str| match (checkpoint.tensor(a), checkpoint.tensor(b)) {
-        (Some(a), Some(b)) if a.stored.is_none() && b.stored.is_none() => {
-            // A matrix that cannot be had now is an error of the run, which reads it again.
-            let bytes = |tensor| checkpoint.view(tensor).map(|view| view.bytes);
-            a.dtype == b.dtype
-                && a.shape == b.shape
-                && matches!((bytes(a), bytes(b)), (Ok(a), Ok(b)) if a == b)
-        }
+        (Some(a), Some(b)) => have_same_values(checkpoint, a, b),
         _ => false,
     };
+    let zero = |name: &str| checkpoint.tensor(name).is_none_or(|tensor| is_zero(checkpoint, tensor));
     // Of single numbers, which become keys.
     let values = |name: &str| {
         let tensor = checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
@@ -322,7 +316,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
         checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
     };
     Ok(arch::Input {
-        same: Some(arch::SameValues::new(same)),
+        same: Some(arch::SameValues::new(same).with_zeros(zero)),
         integers: Some(arch::Integers::new(|name| integers(checkpoint, name))),
         values: Some(arch::TensorValues::new(values)),
         decoded: checkpoint.settled,
@@ -365,6 +359,43 @@ pub fn in_usual_form(mut checkpoint: Checkpoint, options: &arch::Options) -> Res
     }
     checkpoint.tensors = tensors.into();
     Ok(checkpoint)
+}
+
+/// True if two tensors have the same shape and values. Equal bytes of one type are equal values; others are read row by row.
+/// Tensors that cannot be read now count as different: the run reads them again and stops.
+fn have_same_values(checkpoint: &Checkpoint, a: &source::Tensor, b: &source::Tensor) -> bool {
+    if a.shape != b.shape {
+        return false;
+    }
+    if a.stored.is_none() && b.stored.is_none() && a.dtype == b.dtype {
+        let bytes = |tensor| checkpoint.view(tensor).map(|view| view.bytes);
+        return matches!((bytes(a), bytes(b)), (Ok(a), Ok(b)) if a == b);
+    }
+    all_rows(checkpoint, [a, b], |[a, b]| a == b)
+}
+
+/// True if a tensor can be read and all its values are zero.
+fn is_zero(checkpoint: &Checkpoint, tensor: &source::Tensor) -> bool {
+    all_rows(checkpoint, [tensor], |[values]| values.iter().all(|value| *value == 0.0))
+}
+
+/// True if the condition holds for each row of tensors of one shape, in f32.
+fn all_rows<const N: usize>(
+    checkpoint: &Checkpoint,
+    tensors: [&source::Tensor; N],
+    holds: impl Fn([&[f32]; N]) -> bool,
+) -> bool {
+    let (row_elems, n_rows) = (tensors[0].row_elems(), tensors[0].n_rows());
+    // A row that memory cannot hold is none that could be read later.
+    let Ok(length) = usize::try_from(row_elems) else { return false };
+    let mut rows = [(); N].map(|()| vec![0.0; length]);
+    (0..n_rows).all(|row| {
+        let is_read = rows
+            .iter_mut()
+            .zip(tensors)
+            .all(|(values, tensor)| checkpoint.read_rows(tensor, row_elems, row..row + 1, values).is_ok());
+        is_read && holds(rows.each_ref().map(Vec::as_slice))
+    })
 }
 
 /// What a draft takes of the folder of the model that it drafts for; weights need not be there.

@@ -38,6 +38,9 @@ fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Resu
     Ok(())
 }
 
+/// Tensors that the reference leaves out, as documented in `crates/arch/tests/documented`.
+const ADDED: &[(&str, &str)] = &[("bert-classifier", "cls.weight"), ("bert-classifier", "cls.bias")];
+
 /// Checkpoints with a tied embedding that llama.cpp needs as an output. The reference leaves it out.
 const TIED: &[&str] = &["qwen2moe-stacked"];
 
@@ -64,8 +67,10 @@ fn tensors_have_the_bytes_of_the_reference() {
                 output[0] = "output.weight".into();
                 listed.push(output);
             }
-            assert_eq!(file.tensors().len(), listed.len(), "{name}");
-            for (tensor, listed) in file.tensors().iter().zip(&listed) {
+            let added = |tensor: &&gguf::TensorInfo| !ADDED.contains(&(name.as_str(), tensor.name.as_str()));
+            let ours: Vec<_> = file.tensors().iter().filter(added).collect();
+            assert_eq!(ours.len(), listed.len(), "{name}");
+            for (tensor, listed) in ours.into_iter().zip(&listed) {
                 n_tensors += 1;
                 let digest = testkit::sha256(file.data(tensor).expect("data"));
                 let ours = serde_json::json!([tensor.dtype.name(), digest]);

@@ -1,6 +1,6 @@
 //! The small files of a checkpoint folder: read whole, never past a limit.
 
-use std::{fs, io::Read, path::Path};
+use std::{collections::BTreeSet, fs, io::Read, path::Path};
 
 use serde_json::Value as Json;
 
@@ -76,27 +76,28 @@ pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(Str
         let inner = Listing::of(&templates)?.matching("", ".jinja");
         names.extend(inner.into_iter().map(|name| format!("{TEMPLATES}/{name}")));
     }
-    names.extend(pooling_config(dir, listing)?);
+    names.extend(module_configs(dir, listing)?);
     names.sort();
     names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
 }
 
-/// The config of the pooling module that sentence-transformers names, in a folder of its own.
-fn pooling_config(dir: &Path, listing: &Listing) -> Result<Option<String>, Error> {
+/// The configs of the modules behind the model that sentence-transformers names (pooling, Dense), in folders of their own.
+fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
     const MODULES: &str = "modules.json";
     if !listing.has(MODULES) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let modules = json::parse(MODULES, &read_small_file(dir, MODULES)?)?;
     let text =
         |module: &Json, key: &str| module.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
-    let pooling =
-        modules.as_array().and_then(|all| all.iter().find(|it| text(it, "type").ends_with("Pooling")));
     // A path that could leave the folder is none.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let path = pooling.map(|module| text(module, "path")).filter(|path| path.chars().all(is_plain));
-    let name = path.map(|path| format!("{path}/config.json"));
-    Ok(name.filter(|name| dir.join(name).is_file()))
+    let all = modules.as_array().map(Vec::as_slice).unwrap_or_default();
+    let behind =
+        all.iter().filter(|it| ["Pooling", "Dense"].iter().any(|kind| text(it, "type").ends_with(kind)));
+    let paths = behind.map(|module| text(module, "path")).filter(|path| path.chars().all(is_plain));
+    let names: BTreeSet<String> = paths.map(|path| format!("{path}/config.json")).collect();
+    Ok(names.into_iter().filter(|name| dir.join(name).is_file()).collect())
 }
 
 /// Reads a whole file that is not expected to be large.

@@ -66,6 +66,10 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
                 }
             }
             let multiplier = file.number(&own("scaling.yarn_log_multiplier"))?;
+            // transformers uses both multipliers or neither; llama.cpp takes the other one for 1.
+            if multiplier.is_some_and(|multiplier| multiplier != 0.0) {
+                set("mscale", 1.0.into());
+            }
             if let Some(stated) = file.number(&own("scaling.attn_factor"))? {
                 set("attention_factor", yarn::attention_factor(stated, yarn::built_in(factor, multiplier)));
             }

@@ -31,6 +31,7 @@ pub const AFMOE: Arch = Arch {
     vocab: Route::Llama,
     window_pattern: every(4),
     harmless: &["layer_types"],
+    built_in: &[BuiltIn::is("mup_enabled", &["true"])],
     ..DECODER
 };
 

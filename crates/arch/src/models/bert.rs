@@ -4,8 +4,8 @@
 //! sentence-transformers says it, names of classes.
 //!
 //! Transforms: none. Older names are changed (`bert.` in front, `gamma` and `beta` of norms); the
-//! heads that guess words and neighbours, and the pooler, are left out. A classifier whose classes
-//! have names is the output, one without is a step before it.
+//! heads that guess words and neighbours are left out, and so is the pooler unless a classifier reads it: the reference always
+//! leaves it out, but transformers computes `classifier(tanh(pooler(first token)))`.
 //!
 //! Source: `BertModel` in `conversion/bert.py`.
 
@@ -24,9 +24,16 @@ pub const BERT: Arch = Arch {
     configs: &[BERT_CONFIG],
     tensors: &[EMBEDDINGS, POSITIONS, LAYERS, CLASSIFIER],
     keys,
-    drops: |hparams, name| drops(&rename(hparams, name, "bert.").unwrap_or_default()),
-    rename: |hparams, name| rename(hparams, name, "bert."),
-    export_name: |_, class, name| Some(export_name(class, name, "bert.")),
+    drops: |hparams, name| drops(&pooled(hparams, name).unwrap_or_default()),
+    rename: pooled,
+    prepare: |hparams, tensors| Ok(with_classes(hparams, tensors)),
+    export_name: |_, class, name| {
+        let ending = name.strip_prefix("classifier.dense.");
+        Some(match ending.filter(|_| class.name.ends_with("ForSequenceClassification")) {
+            Some(ending) => format!("bert.pooler.dense.{ending}"),
+            None => export_name(class, name, "bert."),
+        })
+    },
     vocab: Route::Bert,
     ..DECODER
 };
@@ -97,6 +104,14 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed("attention.causal", Value::Bool(false));
     // `_try_set_pooling_type` comes before the names of the classes in the reference.
     pooling::keys(hparams, keys)?;
+    // A query and its document differ by the type of their tokens in transformers.
+    let n_types = hparams.get("type_vocab_size").and_then(Json::as_u64).unwrap_or(0);
+    if is_classifier(hparams) && n_types > 1 {
+        keys.notes.push(
+            "llama.cpp gives every token the type 0: scores of pairs of texts may differ from transformers"
+                .to_owned(),
+        );
+    }
     keys.derived_from("classifier.output_labels", &["id2label"]);
     if let Some(labels) = labels(hparams) {
         keys.set_prefixed("classifier.output_labels", Value::Array(Array::String(labels.into())));
@@ -104,9 +119,55 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
+/// True if the class of a config is a classifier, of sequences.
+pub fn is_classifier(hparams: &Hparams) -> bool {
+    let classes = hparams.get("architectures").and_then(Json::as_array);
+    classes.is_some_and(|classes| {
+        let names = classes.iter().filter_map(Json::as_str);
+        names.into_iter().any(|name| name.ends_with("ForSequenceClassification"))
+    })
+}
+
+/// The name under which the hyperparameters have the classes of a classifier.
+const CLASSES: &str = "classes_of_classifier";
+
+/// Adds the classes of a classifier by the rows of its last matrix, if the config does not name as many. Files of the
+/// reference lack the names that transformers puts in for two classes, and llama.cpp then expects one row.
+pub fn with_classes(hparams: Hparams, tensors: &[SourceTensor]) -> Hparams {
+    const OUTPUTS: [&str; 2] = ["classifier.out_proj.weight", "classifier.weight"];
+    let found = |end: &&str| tensors.iter().find(|tensor| tensor.name.ends_with(*end));
+    let output = OUTPUTS.iter().find_map(found).filter(|_| is_classifier(&hparams));
+    let Some(output) = output else { return hparams };
+    let n_classes = output.shape.n_rows();
+    let named = labels(&hparams).is_some_and(|labels| labels.len() as u64 == n_classes);
+    if named || n_classes > 10_000 {
+        return hparams;
+    }
+    let of_config = hparams.get("id2label").and_then(Json::as_object);
+    let label = |class: u64| {
+        let name = of_config.filter(|map| map.len() as u64 == n_classes);
+        let name = name.and_then(|map| map.get(&class.to_string())?.as_str());
+        name.map_or_else(|| format!("LABEL_{class}"), str::to_owned)
+    };
+    let names: Vec<Json> = (0..n_classes).map(|class| label(class).into()).collect();
+    hparams.with(CLASSES, names.into())
+}
+
+/// The name of a tensor, with the pooler as the step before a classifier.
+fn pooled(hparams: &Hparams, name: &str) -> Option<String> {
+    let name = rename(hparams, name, "bert.")?;
+    Some(match name.strip_prefix("pooler.dense.") {
+        Some(ending) if is_classifier(hparams) => format!("classifier.dense.{ending}"),
+        _ => name,
+    })
+}
+
 /// The names of the classes in their order; none for the two that transformers puts in where a
 /// config names none.
 fn labels(hparams: &Hparams) -> Option<Vec<String>> {
+    if let Some(classes) = hparams.get(CLASSES).and_then(Json::as_array) {
+        return classes.iter().map(|class| class.as_str().map(str::to_owned)).collect();
+    }
     // A file that was saved without names of classes has `num_labels` alone; transformers then names
     // them LABEL_0, LABEL_1, ...
     let Some(map) = hparams.get("id2label").and_then(Json::as_object) else {

@@ -18,7 +18,7 @@ pub const COHERE2: Arch = Arch {
     configs: &[COHERE2_CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
-    drops: |_, name| name.ends_with(".bias").then_some("biases are zeros in this architecture"),
+    drops: |_, name| name.ends_with(".bias").then_some(drops::NO_BIAS),
     window_pattern: every(4),
     harmless: &["layer_types", "sliding_window_pattern=4"],
     ..DECODER

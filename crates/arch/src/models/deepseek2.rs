@@ -148,7 +148,7 @@ pub fn has_shared(hparams: &Hparams, bid: u64) -> bool {
 /// An output that is tied to the embedding is left out.
 pub fn drop_tied(hparams: &Hparams, name: &str) -> Option<&'static str> {
     let is_output = ["lm_head.weight", "model.lm_head.weight"].contains(&name);
-    (is_output && hparams.is_true("tie_word_embeddings")).then_some("tied to the embedding")
+    (is_output && hparams.is_true("tie_word_embeddings")).then_some(drops::TIED)
 }
 
 /// Layers after the last one predict several tokens at once.
@@ -157,7 +157,7 @@ pub fn drop_mtp(hparams: &Hparams, name: &str) -> Option<&'static str> {
     // V3 has one layer beyond `num_hidden_layers` that predicts the token after the next; llama.cpp has
     // no use for it in this architecture.
     let is_after = layer.parse::<u64>().ok()? >= hparams.n_layers().ok()?;
-    is_after.then_some("multi-token prediction of this architecture is not converted")
+    is_after.then_some(drops::NO_PREDICTION)
 }
 
 /// `DeepseekV2Config` of transformers 5.23.

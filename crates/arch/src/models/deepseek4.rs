@@ -31,9 +31,7 @@ pub const DEEPSEEK4: Arch = Arch {
         let layer = || name.strip_prefix("layers.")?.strip_suffix(".ffn.gate.bias")?.parse::<u64>().ok();
         match name {
             _ if of_images => Some("part of an image, sound or speech model"),
-            _ if name.starts_with("mtp.") => {
-                Some("multi-token prediction of this architecture is not converted")
-            }
+            _ if name.starts_with("mtp.") => Some(drops::NO_PREDICTION),
             _ if layer().is_some_and(|layer| is_hashed(hparams, layer)) => {
                 Some("a table chooses the experts of this layer")
             }

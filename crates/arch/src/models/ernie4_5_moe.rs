@@ -29,7 +29,7 @@ pub const ERNIE4_5_MOE: Arch = Arch {
         let parts = ["mtp_block.", "mtp_emb_norm.", "mtp_hidden_norm.", "mtp_linear_proj."];
         let part = name.strip_prefix("model.").or_else(|| name.strip_prefix("ernie."))?;
         let is_predicted = parts.iter().any(|start| part.starts_with(start));
-        is_predicted.then_some("multi-token prediction of this architecture is not converted")
+        is_predicted.then_some(drops::NO_PREDICTION)
     },
     rename: |_, name| name.contains("ernie.").then(|| name.replace("ernie.", "model.")),
     vocab: Route::Ernie4_5,

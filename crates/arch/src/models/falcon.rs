@@ -20,6 +20,7 @@ pub const FALCON: Arch = Arch {
     needs: &["hidden_size"],
     tensors: &[ENDS, LAYERS],
     keys,
+    built_in: &[BuiltIn::is("alibi", &["false"])],
     ..DECODER
 };
 

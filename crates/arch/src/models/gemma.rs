@@ -85,5 +85,5 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 
 /// Leaves the output out, which is always tied.
 pub fn drop_output(_: &Hparams, name: &str) -> Option<&'static str> {
-    (name == "lm_head.weight").then_some("the output is tied to the embedding")
+    (name == "lm_head.weight").then_some(drops::TIED)
 }

@@ -28,7 +28,7 @@ pub const GRANITE_SWITCH: Arch = Arch {
             _ if is_switch => Some("the switch follows from the config"),
             "adapter_token_ids" | "control_to_substitute_lut" => Some("the switch follows from the config"),
             // There is no rule for an output: the embedding is it.
-            _ if name == "lm_head.weight" => Some("tied to the embedding"),
+            _ if name == "lm_head.weight" => Some(drops::TIED),
             _ => None,
         }
     },

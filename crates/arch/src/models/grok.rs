@@ -17,7 +17,13 @@ pub const GROK: Arch = Arch {
     tensors: &[ENDS, LAYERS, EXPERTS, DENSE],
     keys,
     vocab: Route::SentencePieceOrGpt2,
-    harmless: &["residual_moe", "rope_parameters.original_max_position_embeddings"],
+    harmless: &[
+        "residual_moe",
+        "rope_parameters.attention_factor",
+        "rope_parameters.beta_fast",
+        "rope_parameters.beta_slow",
+        "rope_parameters.original_max_position_embeddings",
+    ],
     ..DECODER
 };
 

@@ -37,7 +37,7 @@ pub const HY_V4: Arch = Arch {
     drops: |hparams, name| {
         let predicts = name.starts_with("model.mtp_layers.");
         deepseek2::drop_tied(hparams, name)
-            .or(predicts.then_some("multi-token prediction of this architecture is not converted"))
+            .or(predicts.then_some(drops::NO_PREDICTION))
             .or_else(|| deepseek2::drop_mtp(hparams, name))
     },
     prepare: |hparams, _| prepare(hparams),

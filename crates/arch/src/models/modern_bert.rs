@@ -22,10 +22,16 @@ pub const MODERN_BERT: Arch = Arch {
     configs: &[MODERN_BERT_CONFIG],
     tensors: &[ENDS, LAYERS, CLASSIFIER],
     keys,
-    drops: |_, name| {
-        let is_head = name.starts_with("decoder.") || name == "head.dense.bias";
-        is_head.then_some("part of what the model was trained with")
+    drops: |hparams, name| match name {
+        "head.dense.bias" if bert::is_classifier(hparams) => Some(drops::NO_BIAS),
+        _ if name.starts_with("decoder.") || name == "head.dense.bias" => {
+            Some("part of what the model was trained with")
+        }
+        _ => None,
     },
+    built_in: &[BuiltIn::unless("classifier_activation", "gelu", |hparams, activation| {
+        activation == "gelu" || !bert::is_classifier(hparams)
+    })],
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
     vocab: Route::ModernBert,

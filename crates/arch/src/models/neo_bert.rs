@@ -28,6 +28,7 @@ pub const NEO_BERT: Arch = Arch {
         Some(if is_inner { format!("model.{name}") } else { name })
     },
     rename: |hparams, name| bert::rename(hparams, name, "model."),
+    prepare: |hparams, tensors| Ok(bert::with_classes(hparams, tensors)),
     drops: |_, name| name.starts_with("decoder.").then_some("part of what the model was trained with"),
     vocab: Route::Bert,
     from_file: |file, config| {

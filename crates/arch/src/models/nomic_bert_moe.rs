@@ -29,7 +29,7 @@ pub const NOMIC_BERT_MOE: Arch = Arch {
     },
     drops: |hparams, name| {
         let bias = name.contains("mlp.experts.bias");
-        bias.then_some("llama.cpp's experts have no bias").or_else(|| (NOMIC_BERT.drops)(hparams, name))
+        bias.then_some(drops::NO_BIAS).or_else(|| (NOMIC_BERT.drops)(hparams, name))
     },
     export: Export::NotExportable("the bias of its experts is lost"),
     ..NOMIC_BERT

@@ -18,6 +18,7 @@ pub(crate) use crate::file_keys::{FileKeys, kinds, set};
 pub(crate) use crate::json::text_key;
 pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub(crate) use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
+pub(crate) use crate::tensors::drops;
 pub(crate) use crate::tensors::rules::{
     self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed,
 };

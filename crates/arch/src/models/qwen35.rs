@@ -64,7 +64,7 @@ pub const MINICPMV: Arch = Arch {
     configs: &[],
     drops: |_, name| match name {
         _ if name.starts_with("model.merger.") => Some("part of an image, sound or speech model"),
-        _ if name.starts_with("mtp") => Some("multi-token prediction of this architecture is not converted"),
+        _ if name.starts_with("mtp") => Some(drops::NO_PREDICTION),
         _ => None,
     },
     prepare: |hparams, _| Ok(hparams.without("mtp_num_hidden_layers")),

@@ -40,9 +40,7 @@ pub const QWEN4EXP: Arch = Arch {
         ("ple_embedding.ngram_heads_vocab_sizes", "ngram_heads_vocab_sizes"),
     ],
     drops: |_, name| match name.strip_prefix("model.").unwrap_or(name) {
-        name if name.starts_with("mtp.") => {
-            Some("multi-token prediction of this architecture is not converted")
-        }
+        name if name.starts_with("mtp.") => Some(drops::NO_PREDICTION),
         _ => None,
     },
     rename: |_, name| {

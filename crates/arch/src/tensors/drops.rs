@@ -2,6 +2,18 @@
 
 use crate::layout::FloatType;
 
+/// An output matrix that is that of the embedding. If it is not, something is lost.
+pub const TIED: &str = "tied to the embedding";
+
+/// Biases that no graph adds. They are lost unless they are zero.
+pub const NO_BIAS: &str = "llama.cpp adds no bias here";
+
+/// A part of a classifier's head that no graph computes.
+pub const NO_POOLER: &str = "llama.cpp computes no such part of a head";
+
+/// Layers that predict more than the next token.
+pub const NO_PREDICTION: &str = "multi-token prediction of this architecture is not converted";
+
 /// Why a source tensor is left out whatever the architecture, if it is.
 ///
 /// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`. The

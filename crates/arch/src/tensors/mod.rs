@@ -4,9 +4,10 @@
 //! [`adapt`] go over all tensors of a checkpoint or of an adapter.
 
 mod context;
-mod drops;
+pub mod drops;
 mod index;
 mod lora;
+pub mod lost;
 mod mapping;
 mod missing;
 mod numbers;

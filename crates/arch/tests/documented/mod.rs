@@ -23,6 +23,18 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "`layer_types` of the config; without the key llama.cpp takes every fourth layer for a full one",
     },
     Difference {
+        checkpoints: &["bert-classifier"],
+        key: "general.size_label",
+        value: Some(("str", || json!("32K"))),
+        reason: "the pooler, which the reference leaves out, counts",
+    },
+    Difference {
+        checkpoints: &["roberta-classifier"],
+        key: "bert.classifier.output_labels",
+        value: Some(("arr[str]", || json!(["LABEL_0", "LABEL_1"]))),
+        reason: "llama.cpp expects one row of the classifier without labels, and does not load the reference's file",
+    },
+    Difference {
         checkpoints: &["glm", "glm-old"],
         key: "chatglm.context_length",
         value: Some(("u32", || json!(512))),
@@ -93,3 +105,10 @@ pub fn take(checkpoint: &str, ours: &mut Vec<Json>, theirs: &mut Vec<Json>) {
         assert_ne!(take(theirs), expected, "{checkpoint}: `{key}` is that of the reference");
     }
 }
+
+/// Tensors that the reference leaves out, with the tensors of the checkpoint that they are: `BertForSequenceClassification`
+/// computes `classifier(tanh(pooler(first token)))`, and `conversion/bert.py` drops the pooler.
+pub const ADDED: &[(&str, &str, &str)] = &[
+    ("bert-classifier", "cls.bias", "bert.pooler.dense.bias"),
+    ("bert-classifier", "cls.weight", "bert.pooler.dense.weight"),
+];

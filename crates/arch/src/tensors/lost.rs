@@ -1,0 +1,54 @@
+//! Tensors that are left out although the model computes with them.
+
+use std::collections::BTreeMap;
+
+use tensor::list_names;
+
+use super::context::Context;
+use super::drops::{NO_BIAS, NO_POOLER, TIED};
+use crate::layout::{Data, Dropped, OutTensor};
+
+/// Warnings about tensors with information that the file lacks: a trained output instead of the embedding, biases that are
+/// not zero, parts of a head.
+pub fn warnings(
+    context: &Context<'_>,
+    embedding: &str,
+    tensors: &[OutTensor],
+    dropped: &[Dropped],
+) -> Vec<String> {
+    let embedding = tensors.iter().find(|tensor| tensor.name == embedding);
+    let embedding = embedding.and_then(|tensor| match &tensor.data {
+        Data::Rows { sources, .. } => sources.first(),
+        _ => None,
+    });
+    let mut lost: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
+    for tensor in dropped {
+        // Without anyone who reads values nothing is known to be lost.
+        let Some(values) = context.same else { continue };
+        let is_lost = match tensor.reason {
+            TIED => embedding.is_some_and(|embedding| !values.ask(embedding, &tensor.name)),
+            NO_BIAS => !values.are_zero(&tensor.name),
+            NO_POOLER => true,
+            _ => false,
+        };
+        if is_lost {
+            lost.entry(tensor.reason).or_default().push(&tensor.name);
+        }
+    }
+    let warning = |(reason, names): (&str, Vec<&str>)| {
+        let (count, list) = (names.len(), list_names(&names));
+        match reason {
+            TIED => format!(
+                "{list} differs from the embedding and is left out: the file has no output matrix of its own, so that predictions \
+                 will differ from transformers"
+            ),
+            NO_BIAS => {
+                format!("{count} bias(es) that are not zero are left out, results will differ: {list}")
+            }
+            _ => format!(
+                "{count} tensor(s) of the head are left out, scores will differ from transformers: {list}"
+            ),
+        }
+    };
+    lost.into_iter().map(warning).collect()
+}
