@@ -9,6 +9,7 @@ mod adapters;
 mod config_options;
 mod files;
 mod folders;
+mod fp4;
 mod inputs;
 mod layers;
 mod limits;

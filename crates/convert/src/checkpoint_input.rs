@@ -215,6 +215,10 @@ impl Input for CheckpointInput {
         }
     }
 
+    fn has_originals(&self) -> bool {
+        true
+    }
+
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
         self.folders.iter().try_for_each(|folder| check_output(path, folder, force))?;
         // Where no folder is read, there is still the one that is written to.

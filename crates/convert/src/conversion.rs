@@ -179,8 +179,9 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         let (input, request) = (self.input(), &self.conversion.request);
         // All files are checked before the tasks of any are made: an error about the last is found before hours of work on the
         // first.
+        let may_requantize = request.allow_requantize || input.has_originals();
         for file in &self.files {
-            targets::check(file, &input.tensors(file.recipe), request)?;
+            targets::check(file, &input.tensors(file.recipe), request, may_requantize)?;
         }
         // One task a tensor with a target in each file, so that every row is read once however many types are made.
         let mut tasks = input.tasks(request)?;

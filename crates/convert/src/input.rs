@@ -33,6 +33,12 @@ pub trait Input {
     /// As [`check_output`](crate::check_output) and [`check_output_beside`](crate::check_output_beside).
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error>;
 
+    /// Whether weights that are stored in blocks are all that there is of them, so that quantizing them again needs no leave: those
+    /// of a checkpoint in 4-bit floats.
+    fn has_originals(&self) -> bool {
+        false
+    }
+
     /// Plans the file of one output, or its shards.
     ///
     /// # Errors
@@ -64,6 +70,10 @@ macro_rules! forward {
 
             fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
                 (**self).check_output(path, force)
+            }
+
+            fn has_originals(&self) -> bool {
+                (**self).has_originals()
             }
 
             fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {

@@ -9,11 +9,13 @@ use crate::{
     request::Request,
 };
 
-/// Checks that everything that a plan asks for can be done, before anything is.
+/// Checks that everything that a plan asks for can be done, before anything is; `may_requantize` is whether weights in blocks may be
+/// quantized again.
 pub(crate) fn check(
     file: &PlannedFile,
     tensors: &[TensorFacts<'_>],
     request: &Request<'_>,
+    may_requantize: bool,
 ) -> Result<(), Error> {
     for choice in &file.choices {
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
@@ -36,7 +38,7 @@ pub(crate) fn check(
                 }
             }
         }
-        if tensor.dtype.is_quantized() && !request.allow_requantize {
+        if tensor.dtype.is_quantized() && !may_requantize {
             return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
         }
         // Both directions have to be known: the input is decoded to f32, and not every type can be encoded.

@@ -4,7 +4,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use convert::{CheckpointInput, Conversion, Request, RunOptions};
+use convert::{CheckpointInput, Conversion, RunOptions};
 use serde_json::{Value as Json, json};
 use source::Folder;
 
@@ -16,9 +16,7 @@ fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Resu
     // Zeros of all ones are another number there than in the kernels.
     let folder = Folder::at(folder).unmasked_zeros(folder.to_string_lossy().ends_with("-unmasked"));
     let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
-    let mut request = Request::default();
-    request.allow_requantize = true;
-    let conversion = Conversion::new(input).request(request).recipe(recipe)?;
+    let conversion = Conversion::new(input).recipe(recipe)?;
     conversion.plan()?.check()?.write(path, &RunOptions::default())?;
     Ok(())
 }

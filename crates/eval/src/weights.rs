@@ -25,6 +25,31 @@ pub(crate) struct Replaced {
 /// them, some twice (an embedding that is the output matrix too), so that they share a place that the model can reach.
 pub(crate) type Slot = Arc<RwLock<Option<Replaced>>>;
 
+/// Matrices of a layer that may have a scale beside their blocks, whatever the architecture.
+const SCALED: [&str; 21] = [
+    "attn_gate",
+    "attn_k",
+    "attn_output",
+    "attn_q",
+    "attn_qkv",
+    "attn_v",
+    "ffn_down",
+    "ffn_down_exps",
+    "ffn_down_shexp",
+    "ffn_gate",
+    "ffn_gate_exps",
+    "ffn_gate_shexp",
+    "ffn_up",
+    "ffn_up_exps",
+    "ffn_up_shexp",
+    "nextn.eh_proj",
+    "nextn.shared_head_head",
+    "ssm_alpha",
+    "ssm_beta",
+    "ssm_in",
+    "ssm_out",
+];
+
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
 #[derive(Clone)]
 pub(crate) struct Weight {
@@ -44,6 +69,9 @@ pub(crate) struct Weight {
     bytes: Mapped,
     at: Range<usize>,
     slot: Slot,
+    /// What products with this matrix are multiplied by, where the file has that beside the blocks (`NAME.scale`, of NVFP4). Rows are
+    /// decoded with it. Stacks of experts take theirs by themselves.
+    scale: Option<f32>,
 }
 
 impl Weight {
@@ -55,6 +83,9 @@ impl Weight {
 
     /// How rows are cut into blocks of integers; none where the type is something else.
     pub fn block_form(&self) -> Option<BlockForm> {
+        if self.scale.is_some() {
+            return None;
+        }
         let form = integer_form(self.dtype_now())?;
         let n = |elems: Option<usize>| elems.map_or(0, |elems| form.block_elems / elems);
         let (n_minima, n_scales) = (n(form.min_elems), n(form.scale_elems));
@@ -73,7 +104,11 @@ impl Weight {
 
     /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
     pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
-        self.with_blocks(rows, |dtype, blocks| quant::decode(dtype, level, blocks, out))
+        self.with_blocks(rows, |dtype, blocks| quant::decode(dtype, level, blocks, out))?;
+        if let Some(scale) = self.scale {
+            out.iter_mut().for_each(|value| *value *= scale);
+        }
+        Ok(())
     }
 
     /// The type of its blocks: that of the file, or of what stands in their place.
@@ -169,6 +204,7 @@ impl<'a> Weights<'a> {
         // Rows of all matrices of the stack lie one after the other and are equally long in every format.
         let row_bytes = at.len() / (n_out * n_stack).max(1);
         let (dtype, bytes) = (info.dtype, file.bytes().clone());
+        let scale = self.scale(name, n_stack)?;
         Ok(Some(Weight {
             name: name.to_owned(),
             n_in,
@@ -181,7 +217,25 @@ impl<'a> Weights<'a> {
             bytes,
             at,
             slot: Arc::clone(self.slots.entry(name.to_owned()).or_default()),
+            scale,
         }))
+    }
+
+    /// The scale of a matrix that the file has beside it. That of its inputs serves products in 4 bits alone.
+    ///
+    /// Source: the pass after `load_arch_tensors` in `load_tensors`, `src/llama-model.cpp` (llama-cpp-python 0.3.36).
+    fn scale(&mut self, name: &str, n_stack: usize) -> Result<Option<f32>, Error> {
+        let Some(matrix) = name.strip_suffix(".weight") else { return Ok(None) };
+        let part = matrix.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(_, part)| part);
+        if !part.map_or(matrix == "output", |part| SCALED.contains(&part)) {
+            return Ok(None);
+        }
+        self.ignore(&format!("{matrix}.input_scale"));
+        if n_stack > 1 {
+            return Ok(None);
+        }
+        let scale = self.vector(&format!("{matrix}.scale"), 1)?;
+        Ok(scale.and_then(|scale| scale.first().copied()).filter(|scale| *scale != 1.0))
     }
 
     /// All elements of a small tensor in f32, whatever its shape, if there is one of this name.
