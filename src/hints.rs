@@ -19,6 +19,12 @@ pub fn convert(error: &convert::Error) -> Option<String> {
             error => return error.hint(),
         },
         Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and give it with --imatrix",
+        Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
+            return Some(format!(
+                "layer {layer} is an MTP layer, which is not executed while importance data is collected: use \
+                 `--missing-imatrix raise-type`, or name a type, `--tensor-type 'blk\\.{layer}\\.=q4_k'`"
+            ));
+        }
         Error::Requantize { .. } => {
             "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
         }

@@ -24,6 +24,7 @@ use super::shared::{
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile},
     progress_line::ProgressLine,
+    unexecuted,
 };
 use crate::{
     commands::Command,
@@ -148,7 +149,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let (Some(file), Some(text)) = (&args.file, &args.text) else {
         write(&args.output, &start, format, ui)?;
-        return report(&args, &start, &[], ui);
+        return report(&args, &start, (&[], &[]), ui);
     };
     let model = open(file, &args.run, ui)?;
     let tokens = match chats::is_file_of_chats(text) {
@@ -173,7 +174,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         start.datasets.push(text.display().to_string());
     }
     let sums = collect(&args, &model, (&chunks, n_done), &start, format, ui)?;
-    report(&args, &sums, &gaps(&matrices(&model), &sums), ui)
+    let gaps = gaps(&matrices(&model), &sums);
+    if let Some(line) = unexecuted::line(&model) {
+        ui.warning(&line);
+    }
+    report(&args, &sums, (&gaps, &unexecuted::names(&model)), ui)
 }
 
 /// Names an entry that only one of two matrices has.
@@ -249,7 +254,7 @@ fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failur
     let collected = collector.sums(context).map_err(|error| at(&args.output, error))?;
     sums.add(&collected).map_err(Failure::new)?;
     write(&args.output, &sums, format, ui)?;
-    report(args, &sums, &gaps(&told.matrices, &sums), ui)
+    report(args, &sums, (&gaps(&told.matrices, &sums), &[]), ui)
 }
 
 /// The sums of parts.
@@ -264,9 +269,14 @@ pub(super) fn collected(parts: &[PartFile]) -> Result<Collector, Failure> {
     Ok(collector)
 }
 
-/// Names what is not covered, and prints everything as JSON on request.
-fn report(args: &ImatrixArgs, sums: &Sums, gaps: &[Gap], ui: &Ui) -> Result<(), Failure> {
-    for gap in gaps {
+/// Names what is not covered and not in `named`, and prints everything as JSON on request.
+fn report(
+    args: &ImatrixArgs,
+    sums: &Sums,
+    (gaps, named): (&[Gap], &[String]),
+    ui: &Ui,
+) -> Result<(), Failure> {
+    for gap in gaps.iter().filter(|gap| !named.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.as_slice() {
             [] => ui.warning(&format!("tensor `{name}`: nothing went through it, so it has no entry")),

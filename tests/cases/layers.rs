@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::{
-    adapters::{read_tensors, write_tensors},
+    adapters::{floats, read_tensors, write_tensors},
     common::{Output, Sandbox, succeed, verify},
 };
 
@@ -166,7 +166,7 @@ fn mtp_layer_in_part_is_refused_with_the_way_out() {
         // Of the tensors of the layer one in two stays.
         let is_gone = |tensor: &str| {
             n_kept.set(n_kept.get() + u32::from(is_mtp(tensor, trunk)));
-            is_mtp(tensor, trunk) && n_kept.get() % 2 == 0
+            is_mtp(tensor, trunk) && n_kept.get().is_multiple_of(2)
         };
         let n_predicted = if name == "mimo2-old" { 3 } else { 1 };
         let sandbox = checkpoint_without(name, (key, n_predicted), is_gone);
@@ -182,4 +182,86 @@ fn mtp_layer_in_part_is_refused_with_the_way_out() {
         let (_, codes, report) = verify(&sandbox, &["out.gguf"]);
         assert!(!codes.contains("mtp_layer"), "{name}: {report}");
     }
+}
+
+/// `in.gguf`: a GLM 4.5 with an MTP layer and rows of whole super-blocks, 16 times as wide as the golden.
+fn wide_with_mtp_layer() -> Sandbox {
+    const WIDER: u64 = 16;
+    let name = "glm4moe-old";
+    let sandbox = Sandbox::with_golden(name);
+    let weights = format!("{name}/model.safetensors");
+    let mut tensors = read_tensors(&sandbox, &weights);
+    tensors.retain(|name, _| {
+        !name.ends_with("layers.2.embed_tokens.weight") && !name.contains("shared_head.head")
+    });
+    for (seed, (name, tensor)) in tensors.iter_mut().enumerate() {
+        let counts_rows = ["embed_tokens.weight", "lm_head.weight", "mlp.gate.weight"];
+        let mut shape = tensor.1.clone();
+        let first = usize::from(counts_rows.iter().any(|end| name.ends_with(end)));
+        if !name.ends_with("e_score_correction_bias") {
+            shape[first..].iter_mut().for_each(|dim| *dim *= WIDER);
+        }
+        *tensor = floats(seed as u64, &shape);
+    }
+    write_tensors(&sandbox, &weights, &tensors);
+    let path = sandbox.path(&format!("{name}/config.json"));
+    let mut config: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for key in ["hidden_size", "intermediate_size", "moe_intermediate_size", "head_dim"] {
+        config[key] = (config[key].as_u64().unwrap() * WIDER).into();
+    }
+    std::fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
+    succeed(sandbox.convert(&[name, "in.gguf", "-t", "bf16", "-q"]));
+    sandbox.add_text();
+    sandbox
+}
+
+#[test]
+fn layers_that_are_not_executed_need_no_importance_data() {
+    let sandbox = wide_with_mtp_layer();
+    let types_of_mtp = |file: &str| {
+        let shown = succeed(sandbox.inspect(&["show", file])).stdout;
+        let lines = shown.lines().filter(|line| line.starts_with("blk.2."));
+        lines.map(|line| line.split_whitespace().rev().nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let n_tensors = types_of_mtp("in.gguf").len();
+    assert!(n_tensors > 10);
+    // Calibration chooses types for the other layers.
+    let args = [
+        "in.gguf",
+        "out.gguf",
+        "q4_k_m",
+        "--calibrate",
+        "text",
+        "--calibration-tokens",
+        "2048",
+        "--no-verify",
+    ];
+    let ran = succeed(sandbox.run(QUANTIZE, &args));
+    assert!(ran.stderr.contains("note: MTP layer 2 is not executed"), "{}", ran.stderr);
+    succeed(sandbox.run(QUANTIZE, &["in.gguf", "plain.gguf", "q4_k_m"]));
+    assert_eq!(types_of_mtp("out.gguf"), types_of_mtp("plain.gguf"));
+    // Importance matrices lack them, and a type that needs one is refused with the ways out.
+    let imatrix = ["imatrix", "in.gguf", "--text", "text", "--context", "32", "-n", "1", "-o", "im.gguf"];
+    let ran = succeed(sandbox.run(EVAL, &imatrix));
+    assert_eq!(ran.stderr.matches("MTP layer 2 is not executed").count(), 1, "{}", ran.stderr);
+    let quantize = |more: &[&str]| {
+        let args = ["--imatrix", "im.gguf", "in.gguf", "out.gguf", "iq2_xxs", "-f"];
+        sandbox.run(QUANTIZE, &[more, &args].concat())
+    };
+    let refused = quantize(&[]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: layer 2 is an MTP layer"), "{}", refused.stderr);
+    for more in [["--missing-imatrix", "raise-type"], ["--tensor-type", r"blk\.2\.=q4_k"]] {
+        succeed(quantize(&more));
+        assert_eq!(types_of_mtp("out.gguf").len(), n_tensors);
+        assert!(!types_of_mtp("out.gguf").contains(&"iq2_xxs".to_owned()));
+    }
+    // Publishing replaces such types by itself.
+    let publish =
+        ["in.gguf", "pub", "--types", "iq2_xxs", "--calibration", "text", "--eval", "text", "-n", "1"];
+    let more = ["-c", "32", "--imatrix-windows", "1"];
+    let ran = succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &more].concat()));
+    assert!(ran.stderr.contains("note: MTP layer 2 is not executed"), "{}", ran.stderr);
+    let card = std::fs::read_to_string(sandbox.path("pub/README.md")).unwrap();
+    assert!(card.contains("matrices of layers that are not executed"), "{card}");
 }

@@ -41,6 +41,7 @@ mod legacy;
 mod loadable;
 pub mod loader;
 mod models;
+mod mtp;
 mod naming;
 mod nearest;
 mod needed;
@@ -73,6 +74,7 @@ pub use layout::{
     Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnaskedKey,
 };
 pub use legacy::{DEFAULT_CONTEXT, DEFAULT_EPSILON, LegacyHeader, LegacyOptions, resolve_legacy};
+pub use mtp::{mtp_layer_of, mtp_layers};
 pub use naming::{
     adapter_file_name, default_file_name, prediction_file_name, projector_file_name, vocab_file_name,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
-    &["loader", "row_map", "spellings"],
+    &["loader", "mtp", "row_map", "spellings"],
     &["file_keys", "input", "json", "layout", "options", "naming"],
     &["vocab"],
     &["error"],

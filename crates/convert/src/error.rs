@@ -53,6 +53,8 @@ pub enum Error {
         tensor: String,
         /// Its dtype.
         dtype: DType,
+        /// The MTP layer that it belongs to.
+        mtp_layer: Option<u64>,
     },
     /// An importance matrix is wrong, or of another model.
     #[error("importance matrix: {0}")]
@@ -331,6 +333,11 @@ impl Error {
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
             Error::NeedsImatrix { .. } => "make one of text like that which the model is for",
+            Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
+                return Some(format!(
+                    "layer {layer} is an MTP layer, which is not executed while importance data is collected"
+                ));
+            }
             Error::NotInImatrix { .. } => {
                 "was the importance matrix made for this model, with text that reaches every expert?"
             }

@@ -31,7 +31,10 @@ pub(crate) fn check(
                 MissingPolicy::Error if request.importance.is_none() => {
                     return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe: file.recipe.name });
                 }
-                MissingPolicy::Error => return Err(Error::NotInImatrix { tensor: name(), dtype }),
+                MissingPolicy::Error => {
+                    let mtp_layer = mtp_layer_of(file, tensor.name);
+                    return Err(Error::NotInImatrix { tensor: name(), dtype, mtp_layer });
+                }
                 // Whether there is a neighbour to take weights from.
                 _ => {
                     stand_in(tensor, choice, file.recipe, request)?;
@@ -53,6 +56,12 @@ pub(crate) fn check(
         }
     }
     Ok(())
+}
+
+/// The MTP layer that a tensor belongs to.
+fn mtp_layer_of(file: &PlannedFile, tensor: &str) -> Option<u64> {
+    let header = gguf::Header::parse(file.plan.header_bytes()).ok()?;
+    arch::mtp_layer_of(&arch::mtp_layers(header.metadata()), tensor)
 }
 
 /// Weights in the place of those that a tensor needs and does not have.

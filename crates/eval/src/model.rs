@@ -189,6 +189,11 @@ impl Model {
         &self.prepared
     }
 
+    /// True for a matrix that a run multiplies with. False for the matrices of MTP layers, which are not executed.
+    pub fn is_executed(&self, tensor: &str) -> bool {
+        self.slots.contains_key(tensor)
+    }
+
     /// Whether rows are multiplied with a tensor as a matrix; not so with norms, biases, convolutions and factors of
     /// token shifts.
     pub(crate) fn is_multiplied(&self, tensor: &str) -> bool {

@@ -174,6 +174,13 @@ fn made(results: &Results) -> String {
             importance.context,
             escaped(&importance.texts.join(", ")),
         );
+        if importance.unexecuted > 0 {
+            text += &format!(
+                "- {} matrices of layers that are not executed (multi-token prediction) have no importance data and get types \
+                 that need none\n",
+                importance.unexecuted
+            );
+        }
     }
     text + "- The type of every tensor: [recipes](recipes), which `gguf-quantize --recipe` replays\n"
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use convert::{
     CheckpointInput, Conversion, Importance, Input, ModelInput, OutputRequest, Request, Shards,
-    imatrix::Imatrix,
+    imatrix::{Imatrix, MissingPolicy},
     recipes::{Recipe, TensorFacts},
 };
 use eval::memory::Demand;
@@ -74,6 +74,8 @@ impl<'a> Wanted<'a> {
     fn request(&self, shards: Shards) -> Request<'a> {
         let mut request = Request::default();
         request.importance = self.imatrix.map(|imatrix| Importance { imatrix, path: importance::NAME });
+        // Matrices of layers that are not executed have no data.
+        request.missing = MissingPolicy::RaiseType;
         request.shards = shards;
         request
     }

@@ -20,7 +20,7 @@ use super::{
     work::{Work, sha256_of},
 };
 use crate::{
-    commands::shared::{eval_model::at, outputs::write_result, progress_line::ProgressLine},
+    commands::shared::{eval_model::at, outputs::write_result, progress_line::ProgressLine, unexecuted},
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, printable},
 };
@@ -45,6 +45,13 @@ pub struct Told {
     pub tokens: usize,
     /// Matrices without an entry, or with experts that no token was routed to.
     pub gaps: usize,
+    /// Matrices that are not executed, such as those of MTP layers.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unexecuted: usize,
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Makes the matrix, unless it stands.
@@ -88,7 +95,11 @@ pub fn make(
     sums.datasets = text.names.clone();
     sums.add(&collector.sums(context as u32).map_err(|error| at(&path, error))?).map_err(Failure::new)?;
     let gaps = gaps(&matrices(model), &sums);
-    for gap in &gaps {
+    let unexecuted = unexecuted::names(model);
+    if let Some(line) = unexecuted::line(model) {
+        ui.note(&format!("{line}; types that require it are replaced by types that do not"));
+    }
+    for gap in gaps.iter().filter(|gap| !unexecuted.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.len() {
             0 => ui.warning(&format!("tensor `{name}`: nothing went through it, so it has no importance")),
@@ -105,6 +116,7 @@ pub fn make(
         context,
         tokens: n * context,
         gaps: gaps.len(),
+        unexecuted: unexecuted.len(),
     };
     work.done("imatrix", fingerprint, &[path], serde_json::to_value(&told).map_err(Failure::new)?)?;
     let _unneeded = fs::remove_file(part);

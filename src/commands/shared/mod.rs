@@ -36,6 +36,7 @@ pub(super) mod template_guard;
 pub(super) mod text_file;
 pub(super) mod threads;
 pub(super) mod types_help;
+pub(super) mod unexecuted;
 pub(super) mod values;
 pub(super) mod vocabularies;
 pub(super) mod write;

@@ -351,7 +351,11 @@ impl Settings {
         request.overrides = self.overrides.clone();
         request.importance = self.importance();
         request.encoder = self.calibration.as_ref().map(Calibration::encoder);
-        request.missing = settings.missing_imatrix;
+        // Calibration runs the model: only what is never executed lacks data.
+        request.missing = match settings.missing_imatrix {
+            MissingPolicy::Error if self.calibration.is_some() => MissingPolicy::RaiseType,
+            policy => policy,
+        };
         request.prune = settings.prune_layers.iter().copied().collect();
         request.keys.clone_from(&self.keys);
         request.shards = match (settings.split_max_size, settings.split_max_tensors) {

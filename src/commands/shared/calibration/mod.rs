@@ -35,6 +35,7 @@ use self::{
 use crate::{
     commands::shared::{
         conversion_run::failure, eval_model::at, quantize_options::Settings, threads::useful_threads,
+        unexecuted,
     },
     failure::Failure,
     ui::Ui,
@@ -147,6 +148,9 @@ impl Calibration {
         let n_threads = useful_threads(threads);
         let model = open(base, n_threads)?;
         warn_of_base(&model, base, ui);
+        if let Some(line) = unexecuted::line(&model) {
+            ui.note(&format!("{line}; they keep the types of TYPE"));
+        }
         let mut windows = windows(&model, &args.calibrate, args.calibration_tokens as usize, ui)?;
         let n_tokens = windows.calibration.n_tokens();
         if n_tokens < args.calibration_tokens as usize {

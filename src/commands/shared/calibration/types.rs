@@ -260,7 +260,13 @@ impl BudgetArgs {
         let request = settings.request();
         let choices = self.choices((conversion.input(), bench.base), recipe, &request)?;
         choices.check()?;
-        let Choices { file, tensors, mut candidates, fixed, budget } = choices;
+        let Choices { file, tensors, mut candidates, mut fixed, budget } = choices;
+        // Nothing can be measured of a matrix that is not executed.
+        candidates.retain(|it| {
+            let is_executed = bench.model.is_executed(it.facts.name);
+            fixed += if is_executed { 0 } else { padded(&it.facts, it.recipe_type) };
+            is_executed
+        });
         candidates.iter_mut().for_each(|it| it.keep_made(bench.imatrix));
         let (items, predicted_of_recipe) = measure(&candidates, bench, ui)?;
         let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Failure::new)?;
