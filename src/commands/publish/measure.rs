@@ -297,7 +297,10 @@ impl Measured {
             _ => match (self.vectors.get(first), self.vectors.get(second)) {
                 (Some(first), Some(second)) => {
                     let (a, b) = (first.distance, second.distance);
-                    Estimate { value: b.value - a.value, error: a.error.hypot(b.error) }
+                    Estimate {
+                        value: b.value - a.value,
+                        error: (a.error * a.error + b.error * b.error).sqrt(),
+                    }
                 }
                 _ => Estimate::default(),
             },
