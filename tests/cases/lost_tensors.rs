@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 use crate::common::{Output, Sandbox, succeed};
 
 /// Reads the header and the data of a safetensors file.
-fn read(sandbox: &Sandbox, file: &str) -> (Json, Vec<u8>) {
+pub fn read(sandbox: &Sandbox, file: &str) -> (Json, Vec<u8>) {
     let bytes = fs::read(sandbox.path(file)).unwrap();
     let (length, rest) = bytes.split_at(8);
     let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
     (serde_json::from_slice(header).unwrap(), data.to_vec())
 }
 
-fn write(sandbox: &Sandbox, file: &str, header: &Json, data: &[u8]) {
+pub fn write(sandbox: &Sandbox, file: &str, header: &Json, data: &[u8]) {
     let header = serde_json::to_vec(header).unwrap();
     let bytes = [&(header.len() as u64).to_le_bytes()[..], &header, data].concat();
     fs::write(sandbox.path(file), bytes).unwrap();

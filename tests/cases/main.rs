@@ -15,6 +15,7 @@ mod layers;
 mod limits;
 mod loading;
 mod lost_tensors;
+mod mlx;
 mod names;
 mod promises;
 mod prompts;

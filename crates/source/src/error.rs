@@ -179,6 +179,14 @@ pub enum Error {
         /// True for tensors of an adapter.
         is_adapter: bool,
     },
+    /// A checkpoint of mlx-lm whose weights are not those of Hugging Face's form.
+    #[error("an MLX checkpoint of `{family}`, which is not supported: {what}")]
+    MlxLayout {
+        /// Its `model_type`.
+        family: String,
+        /// How its weights differ.
+        what: &'static str,
+    },
     /// An adapter of mlx-lm that has no counterpart in PEFT.
     #[error("an MLX adapter: {problem}")]
     MlxAdapter {
@@ -478,6 +486,7 @@ impl Error {
                 "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its result, or train with \
                  `stage3_gather_16bit_weights_on_model_save`",
             ),
+            Error::MlxLayout { .. } => Some("convert the checkpoint that it was made from"),
             Error::MlxAdapter { .. } => Some(
                 "merge it with `mlx_lm.fuse`, dequantized if the base model is quantized, and convert the result",
             ),

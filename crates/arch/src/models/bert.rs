@@ -131,16 +131,16 @@ pub fn is_classifier(hparams: &Hparams) -> bool {
 /// The name under which the hyperparameters have the classes of a classifier.
 const CLASSES: &str = "classes_of_classifier";
 
-/// Adds the classes of a classifier by the rows of its last matrix, if the config does not name as many. Files of the
+/// Adds the classes of a classifier by the rows of its last matrix, if the config does not name them. Files of the
 /// reference lack the names that transformers puts in for two classes, and llama.cpp then expects one row.
 pub fn with_classes(hparams: Hparams, tensors: &[SourceTensor]) -> Hparams {
     const OUTPUTS: [&str; 2] = ["classifier.out_proj.weight", "classifier.weight"];
     let found = |end: &&str| tensors.iter().find(|tensor| tensor.name.ends_with(*end));
-    let output = OUTPUTS.iter().find_map(found).filter(|_| is_classifier(&hparams));
+    let is_unnamed = is_classifier(&hparams) && labels(&hparams).is_none();
+    let output = OUTPUTS.iter().find_map(found).filter(|_| is_unnamed);
     let Some(output) = output else { return hparams };
     let n_classes = output.shape.n_rows();
-    let named = labels(&hparams).is_some_and(|labels| labels.len() as u64 == n_classes);
-    if named || n_classes > 10_000 {
+    if n_classes > 10_000 {
         return hparams;
     }
     let of_config = hparams.get("id2label").and_then(Json::as_object);

@@ -96,7 +96,9 @@ fn names_of(stack: &Tensor) -> Option<(String, &'static str)> {
         ("up_proj.weight", true) => "w3.weight",
         ("gate_proj.weight", false) => "gate_proj.weight",
         ("down_proj.weight", false) => "down_proj.weight",
-        ("up_proj.weight", false) => "up_proj.weight",
+        // Those of Nemotron H, which have no gate.
+        ("up_proj.weight" | "fc1.weight", false) => "up_proj.weight",
+        ("fc2.weight", false) => "down_proj.weight",
         _ => return None,
     };
     Some((format!("{block}.experts."), after))

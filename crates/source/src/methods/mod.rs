@@ -29,6 +29,7 @@ mod hqq;
 mod method;
 mod microscaled;
 mod mlx;
+mod mlx_layout;
 mod modelopt;
 mod modelopt_ints;
 mod number_tables;
@@ -130,6 +131,7 @@ pub(crate) fn decode(
         let note = format!("{place} names `{method}`, but no tensor is quantized: all are taken as they are");
         outcome.decoded.notes.push(note);
     }
+    mlx_layout::undo(config, parts, &mut outcome.decoded.tensors)?;
     plain::check(&outcome.decoded.tensors)?;
     Ok(outcome)
 }

@@ -1,0 +1,147 @@
+//! Floats as mlx-lm saves them, brought back to the layout of Hugging Face's checkpoints.
+//!
+//! mlx-lm changes weights when it loads a model (`sanitize` in `models/*.py`) and saves what it has changed:
+//!
+//! ```text
+//! stacks of experts         switch_mlp.gate_proj.weight (E, out, in)    taken apart again, see `experts`
+//! kernels of convolutions   conv1d.weight (C, K, 1)                     (C, 1, K) in Hugging Face's form: the same bytes
+//! norms of Qwen 3 Next and  w + 1, with the kernels above               w
+//! Qwen 3.5
+//! ```
+//!
+//! Other families have matrices that are cut, joined, turned or multiplied. These are refused by name.
+//!
+//! Source: mlx-lm 0.32.2.
+
+use std::{ops::Range, sync::Arc};
+
+use serde_json::Value as Json;
+
+use super::experts::split_experts;
+use crate::{Error, Part, ReadError, Span, Stored, Tensor, read_columns};
+
+/// Families whose weights mlx-lm changes in a way that is not undone here, with the change. A family without `tensors` is
+/// refused as soon as the file says that MLX wrote it.
+const CHANGED: &[Changed] = &[
+    Changed::family(&["falcon_h1"], "the multipliers of the config are in its weights"),
+    Changed::family(&["gpt2"], "its matrices are transposed"),
+    Changed::family(&["baichuan_m1"], "its output is normalized"),
+    Changed::family(&["rwkv7"], "its vectors have another shape"),
+    Changed::family(&["recurrent_gemma"], "its layout is that of MLX"),
+    Changed::family(&["kimi_k3", "kimi_linear"], "its projections are joined and turned"),
+    Changed::family(&["olmo_hybrid", "muse_spark", "minimax_m3_vl"], "its projections are joined"),
+    Changed::with(
+        &["llama4", "llama4_text", "qwen3_vl_moe"],
+        ".gate_proj.",
+        "its experts are cut and turned",
+    ),
+    Changed::with(&["hunyuan"], ".q_proj.", "its projections are cut"),
+    Changed::with(&["granitemoe", "granitemoehybrid"], "gate_proj.", "its gate and up are cut"),
+    Changed::with(&["step3p5"], ".switch_mlp.", "its norms are stored as w + 1"),
+    Changed::with(&["gemma4", "gemma4_text"], ".switch_glu.", "its gate and up are cut"),
+    Changed::with(&[], ".embed_q.", "its latent attention is cut and turned"),
+    Changed::with(&[], ".unembed_out.", "its latent attention is cut and turned"),
+];
+
+/// A change that is not undone.
+struct Changed {
+    /// Values of `model_type`; none for all.
+    families: &'static [&'static str],
+    /// A part of the names of tensors that are changed, if not all files of MLX are.
+    part: Option<&'static str>,
+    what: &'static str,
+}
+
+impl Changed {
+    const fn family(families: &'static [&'static str], what: &'static str) -> Changed {
+        Changed { families, part: None, what }
+    }
+
+    const fn with(families: &'static [&'static str], part: &'static str, what: &'static str) -> Changed {
+        Changed { families, part: Some(part), what }
+    }
+}
+
+/// Families whose norms mlx-lm stores as `w + 1`, and the ends of their names.
+const SHIFTED: (&[&str], &[&str]) = (
+    &["qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"],
+    &[
+        ".input_layernorm.weight",
+        ".post_attention_layernorm.weight",
+        "model.norm.weight",
+        ".q_norm.weight",
+        ".k_norm.weight",
+    ],
+);
+
+/// Brings tensors back to the layout of Hugging Face's form, if MLX wrote them.
+///
+/// # Errors
+/// [`Error::MlxLayout`] for families whose weights MLX changes in another way.
+pub(super) fn undo(config: &Json, parts: &[Part], tensors: &mut Vec<Tensor>) -> Result<(), Error> {
+    let kind = |config: &Json| config.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
+    let kinds = [kind(config), config.get("text_config").map(kind).unwrap_or_default()];
+    let is_of = |families: &[&str]| families.iter().any(|family| kinds.iter().any(|kind| kind == family));
+    let is_mlx = parts.iter().any(|part| part.metadata.get("format").is_some_and(|format| format == "mlx"));
+    let is_turned = tensors.iter().any(is_turned_kernel);
+    if is_mlx || is_turned {
+        let has = |part: &str| tensors.iter().any(|tensor| tensor.name.contains(part));
+        let changed = CHANGED.iter().find(|changed| {
+            (changed.families.is_empty() || is_of(changed.families)) && changed.part.is_none_or(has)
+        });
+        if let Some(Changed { what, .. }) = changed {
+            let family = kinds.into_iter().find(|kind| !kind.is_empty()).unwrap_or_default();
+            return Err(Error::MlxLayout { family, what });
+        }
+    }
+    if tensors.iter().any(|tensor| tensor.name.contains(".switch_mlp.")) {
+        split_experts(tensors);
+    }
+    let (families, norms) = SHIFTED;
+    for tensor in tensors.iter_mut().filter(|_| is_turned) {
+        if is_turned_kernel(tensor) {
+            tensor.shape.swap(1, 2);
+        }
+        let is_norm = tensor.shape.len() == 1 && norms.iter().any(|end| tensor.name.ends_with(end));
+        if is_norm && is_of(families) {
+            tensor.stored = Some(Arc::new(LessOne(tensor.clone())));
+        }
+    }
+    Ok(())
+}
+
+/// True for kernels of convolutions by channel in the layout of MLX.
+fn is_turned_kernel(tensor: &Tensor) -> bool {
+    let is_kernel = ["conv1d.weight", "conv.weight"].iter().any(|end| tensor.name.ends_with(end));
+    is_kernel && matches!(tensor.shape[..], [_, length, 1] if length > 1)
+}
+
+/// The values of a tensor less one.
+#[derive(Debug)]
+struct LessOne(Tensor);
+
+impl Stored for LessOne {
+    fn read(
+        &self,
+        parts: &[Part],
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        read_columns(parts, &self.0, rows, columns, out)?;
+        out.iter_mut().for_each(|value| *value -= 1.0);
+        Ok(())
+    }
+
+    fn spans(&self, rows: Range<u64>) -> Vec<Span> {
+        self.0.spans(rows)
+    }
+
+    fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
+        let stored = match &self.0.stored {
+            Some(stored) => Some(stored.after_parts(n)?),
+            None => None,
+        };
+        Some(Arc::new(LessOne(Tensor { part: self.0.part + n, stored, ..self.0.clone() })))
+    }
+}

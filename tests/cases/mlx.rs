@@ -1,0 +1,157 @@
+//! Checkpoints as mlx-lm saves them in floats.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use crate::{
+    common::{Sandbox, succeed},
+    lost_tensors::{read, write},
+};
+
+/// Tensors of a file: type, shape and bytes by name.
+type Tensors = BTreeMap<String, (String, Vec<usize>, Vec<u8>)>;
+
+fn tensors_of(sandbox: &Sandbox, file: &str) -> Tensors {
+    let (header, data) = read(sandbox, file);
+    let entries = header.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__");
+    let tensor = |(name, entry): (&String, &Json)| {
+        let [first, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
+        let shape = serde_json::from_value(entry["shape"].clone()).unwrap();
+        (name.clone(), (entry["dtype"].as_str().unwrap().to_owned(), shape, data[first..end].to_vec()))
+    };
+    entries.map(tensor).collect()
+}
+
+fn save(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
+    let (mut header, mut data) = (json!({"__metadata__": {"format": "mlx"}}), Vec::new());
+    for (name, (dtype, shape, bytes)) in tensors {
+        header[name] =
+            json!({"dtype": dtype, "shape": shape, "data_offsets": [data.len(), data.len() + bytes.len()]});
+        data.extend(bytes);
+    }
+    write(sandbox, file, &header, &data);
+}
+
+/// Stacks the experts of each layer under the names of mlx-lm.
+fn stack(tensors: Tensors) -> Tensors {
+    let (mut stacked, mut experts) = (Tensors::new(), BTreeMap::<String, BTreeMap<usize, _>>::new());
+    for (name, tensor) in tensors {
+        let place = name.split_once(".experts.").and_then(|(block, rest)| {
+            let (number, matrix) = rest.split_once('.')?;
+            Some((block.to_owned(), number.parse::<usize>().ok()?, matrix.to_owned()))
+        });
+        let Some((block, number, matrix)) = place else {
+            stacked.insert(name, tensor);
+            continue;
+        };
+        let matrix = match matrix.as_str() {
+            "w1.weight" => "gate_proj.weight",
+            "w2.weight" => "down_proj.weight",
+            "w3.weight" => "up_proj.weight",
+            matrix => matrix,
+        };
+        experts.entry(format!("{block}.switch_mlp.{matrix}")).or_default().insert(number, tensor);
+    }
+    assert!(!experts.is_empty());
+    for (name, all) in experts {
+        let (dtype, shape, _) = all[&0].clone();
+        let bytes = all.values().flat_map(|(.., bytes)| bytes.clone()).collect();
+        stacked.insert(name, (dtype, [&[all.len()], &shape[..]].concat(), bytes));
+    }
+    stacked
+}
+
+/// Type, shape and bytes of the tensors of a checkpoint's file in bf16, which is `out.gguf`.
+fn convert(sandbox: &Sandbox, golden: &str) -> BTreeMap<String, (String, Vec<u64>, Vec<u8>)> {
+    succeed(sandbox.convert(&[golden, "out.gguf", "--type", "bf16", "-f"]));
+    let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+    let tensor = |tensor: &gguf::TensorInfo| {
+        let data = file.data(tensor).unwrap().to_vec();
+        (tensor.name.clone(), (tensor.dtype.name().to_owned(), tensor.shape.dims().to_vec(), data))
+    };
+    file.tensors().iter().map(tensor).collect()
+}
+
+#[test]
+fn stacks_of_experts_give_the_file_of_single_ones() {
+    for golden in [
+        "mixtral",
+        "qwen2moe",
+        "qwen3moe",
+        "olmoe",
+        "dots1-old",
+        "glm4moe-old",
+        "minimax-m2",
+        "phimoe-old",
+        "afmoe",
+    ] {
+        let file = format!("{golden}/model.safetensors");
+        let sandbox = Sandbox::with_golden(golden);
+        let tensors = tensors_of(&sandbox, &file);
+        if !tensors.keys().any(|name| name.contains(".experts.0.")) {
+            panic!("{golden}: {:?}", tensors.keys().collect::<Vec<_>>());
+        }
+        let expected = convert(&sandbox, golden);
+        save(&sandbox, &file, &stack(tensors));
+        assert!(convert(&sandbox, golden) == expected, "{golden}");
+    }
+}
+
+/// One more than each value of bf16.
+fn plus_one(bytes: &[u8]) -> Vec<u8> {
+    let more = |bytes: &[u8]| {
+        let value = f32::from_bits(u32::from(u16::from_le_bytes(bytes.try_into().unwrap())) << 16) + 1.0;
+        // To the nearest, ties to even.
+        let bits = value.to_bits();
+        (((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16).to_le_bytes()
+    };
+    bytes.chunks(2).flat_map(more).collect()
+}
+
+#[test]
+fn shifted_norms_are_written_as_they_are() {
+    for golden in ["qwen3next-old", "qwen3.5-text"] {
+        let file = format!("{golden}/model.safetensors");
+        let sandbox = Sandbox::with_golden(golden);
+        let theirs = convert(&sandbox, golden);
+        let mut tensors = tensors_of(&sandbox, &file);
+        tensors.retain(|name, _| !name.contains("mtp."));
+        let mut shifted = BTreeMap::new();
+        for (name, (dtype, shape, bytes)) in &mut tensors {
+            let ends = ["input_layernorm.weight", "post_attention_layernorm.weight", "model.norm.weight"];
+            if ends.iter().any(|end| name.ends_with(end)) {
+                assert_eq!(dtype, "BF16");
+                *bytes = plus_one(bytes);
+                shifted.insert(name.clone(), bytes.clone());
+            }
+            if name.ends_with("q_norm.weight") || name.ends_with("k_norm.weight") {
+                *bytes = plus_one(bytes);
+            }
+            if name.ends_with("conv1d.weight") {
+                shape.swap(1, 2);
+            }
+        }
+        save(&sandbox, &file, &tensors);
+        let ours = convert(&sandbox, golden);
+        for (name, tensor) in ours.iter().filter(|(name, _)| !name.contains("norm")) {
+            assert!(*tensor == theirs[name], "{golden}: {name}");
+        }
+        let norm = shifted.iter().find(|(name, _)| name.ends_with("model.norm.weight")).unwrap().1;
+        let wide: Vec<u8> = norm.chunks(2).flat_map(|bytes| [0, 0, bytes[0], bytes[1]]).collect();
+        assert_eq!(ours["output_norm.weight"].2, wide, "{golden}");
+    }
+}
+
+#[test]
+fn families_that_mlx_changes_otherwise_are_refused_by_name() {
+    for golden in ["gpt2", "falcon-h1"] {
+        let file = format!("{golden}/model.safetensors");
+        let sandbox = Sandbox::with_golden(golden);
+        let tensors = tensors_of(&sandbox, &file);
+        save(&sandbox, &file, &tensors);
+        let ran = sandbox.convert(&[golden, "out.gguf", "--type", "bf16"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("an MLX checkpoint of `"), "{}", ran.stderr);
+    }
+}
