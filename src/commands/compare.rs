@@ -84,10 +84,10 @@ struct CompareArgs {
     /// How many of the most likely tokens to look for among the other's.
     #[arg(long, value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: u32,
-    /// Also the error of each tensor; without a text nothing else.
+    /// Print the error of each tensor too; without a text, nothing else.
     #[arg(long, conflicts_with_all = ["merge", "part"])]
     tensors: bool,
-    /// Write the result as a page with charts, tensors included but for --merge.
+    /// Write the result as a page with charts. The page includes the error of each tensor (except with --merge).
     #[arg(long, value_name = "FILE", conflicts_with = "part")]
     html: Option<PathBuf>,
     /// Write the base's predictions in llama-perplexity's format (2 bytes for each token of the
@@ -249,7 +249,7 @@ fn show(
     let text = if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"
     } else {
-        listing(&report)
+        listing(&report, args.tensors)
     };
     ui.data(&text)?;
     saved?;
@@ -460,7 +460,8 @@ fn bits_per_weight(model: &Model) -> f64 {
     tensor::bits_per_weight(elements(model), bytes)
 }
 
-fn listing(report: &Report) -> String {
+/// The result for a person. With --html alone, the page has the tensors.
+fn listing(report: &Report, shows_tensors: bool) -> String {
     let mut text = format!("base {}\n", report.base);
     for file in &report.files {
         let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
@@ -479,11 +480,33 @@ fn listing(report: &Report) -> String {
             }
             text += &table(&rows, &[1, 2]);
         }
-        if let Some(tensors) = &file.tensors {
+        if let Some(tensors) = file.tensors.as_ref().filter(|_| shows_tensors) {
             text += &tensors_listing(tensors);
         }
     }
-    text
+    text + &summary(report)
+}
+
+/// A table of several files, one line each.
+fn summary(report: &Report) -> String {
+    let measured: Vec<_> =
+        report.files.iter().filter_map(|file| Some((file, file.predictions.as_ref()?))).collect();
+    if measured.len() < 2 {
+        return String::new();
+    }
+    let header = ["file", "size", "bits/weight", "divergence", "same token", "perplexity / base"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for (file, found) in measured {
+        rows.push(vec![
+            crate::ui::printable(&file.file),
+            human_bytes(file.bytes),
+            fixed(file.bits_per_weight, 2),
+            format!("{} ± {}", fixed(found.kl.value, 6), fixed(found.kl.error, 6)),
+            format!("{} %", fixed(found.same_top.value * 100.0, 2)),
+            fixed(found.perplexity_ratio.value, 5),
+        ]);
+    }
+    format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]))
 }
 
 fn tensors_listing(found: &tensor_error::FileError) -> String {

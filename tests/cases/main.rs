@@ -20,4 +20,5 @@ mod names;
 mod promises;
 mod prompts;
 mod publishing;
+mod reports;
 mod setting;

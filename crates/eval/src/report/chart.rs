@@ -25,6 +25,8 @@ pub(super) struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
+    /// Only whole numbers get a tick.
+    is_whole: bool,
 }
 
 /// A mark on an axis.
@@ -46,14 +48,19 @@ impl Axis {
         }
         match scale {
             // Without values any axis will do.
-            _ if low > high => Axis { low: 0.1, high: 1.0, scale },
-            Scale::Log => Axis { low: low / 1.25, high: high * 1.25, scale },
+            _ if low > high => Axis { low: 0.1, high: 1.0, scale, is_whole: false },
+            Scale::Log => Axis { low: low / 1.25, high: high * 1.25, scale, is_whole: false },
             // One value, or equal ones, still need a width to divide by.
             Scale::Linear => {
                 let high = if high > low { high } else { low + low.abs().max(1e-9) };
-                Axis { low, high, scale }
+                Axis { low, high, scale, is_whole: false }
             }
         }
+    }
+
+    /// The same with ticks at whole numbers only, for what is counted.
+    pub fn whole(self) -> Axis {
+        Axis { is_whole: true, ..self }
     }
 
     /// The same with 0 on it.
@@ -84,6 +91,7 @@ impl Axis {
                 // Ticks at whole multiples of a round step, about five of them. A billionth of a step of tolerance keeps the ends,
                 // which rounding may push just outside.
                 let step = round_step((self.high - self.low) / 5.0);
+                let step = if self.is_whole { step.max(1.0) } else { step };
                 let first = (self.low / step - 1e-9).ceil() as i64;
                 let last = (self.high / step + 1e-9).floor() as i64;
                 (first..=last).map(|n| n as f64 * step).collect()
@@ -161,8 +169,19 @@ pub(super) struct Point {
     pub colour: usize,
     pub x: f64,
     pub y: f64,
-    /// Whether the name is put to the left of the point, where there is no room on the right.
-    pub is_far: bool,
+    /// Where the name is: its baseline, and which of its ends `label_x` is (`start`, `middle`, `end`).
+    pub label_x: f64,
+    pub label_y: f64,
+    pub anchor: &'static str,
+}
+
+/// A rectangle that a name takes: left, top, right, bottom.
+type Place = [f64; 4];
+
+/// By how much two rectangles lie on each other, as an area.
+fn overlap(a: &Place, b: &Place) -> f64 {
+    let side = |low: usize, high: usize| (a[high].min(b[high]) - a[low].max(b[low])).max(0.0);
+    side(0, 2) * side(1, 3)
 }
 
 impl Chart {
@@ -206,9 +225,67 @@ impl Chart {
     /// Adds a point.
     pub fn point(&mut self, name: &str, detail: String, colour: usize, axes: (&Axis, &Axis), at: (f64, f64)) {
         let (x, y) = (self.x(axes.0, at.0), self.y(axes.1, at.1));
-        // Names have up to about 40 characters of 7 units, which is the room to the right of 0.6 of the axis.
-        let is_far = axes.0.place(at.0) > 0.6;
-        self.points.push(Point { name: name.to_owned(), detail, colour, x, y, is_far });
+        let (label_x, label_y) = (x + 9.0, y + 4.0);
+        self.points.push(Point {
+            name: name.to_owned(),
+            detail,
+            colour,
+            x,
+            y,
+            label_x,
+            label_y,
+            anchor: "start",
+        });
+    }
+
+    /// Puts the names of points where they lie on no other name or point, as far as there is room.
+    pub fn place_names(&mut self) {
+        // Letters of the pictures are about 7 units wide and 12 high.
+        const LETTER: f64 = 7.0;
+        const LINE: f64 = 13.0;
+        let frame = [self.left, self.top, self.right, self.bottom];
+        let mut taken: Vec<Place> = self
+            .points
+            .iter()
+            .map(|point| [point.x - 5.0, point.y - 5.0, point.x + 5.0, point.y + 5.0])
+            .collect();
+        for index in 0..self.points.len() {
+            let (x, y) = (self.points[index].x, self.points[index].y);
+            let width = self.points[index].name.chars().count() as f64 * LETTER;
+            // Beside the point, then above and below it, then farther away.
+            let mut candidates = vec![
+                (x + 9.0, y + 4.0, "start"),
+                (x - 9.0, y + 4.0, "end"),
+                (x, y - 9.0, "middle"),
+                (x, y + 18.0, "middle"),
+            ];
+            for lines in 1..=8 {
+                let away = f64::from(lines) * LINE;
+                for side in [-away, away] {
+                    candidates.extend([(x + 9.0, y + 4.0 + side, "start"), (x - 9.0, y + 4.0 + side, "end")]);
+                }
+            }
+            let place = |&(x, y, anchor): &(f64, f64, &str)| {
+                let left = match anchor {
+                    "start" => x,
+                    "end" => x - width,
+                    _ => x - width / 2.0,
+                };
+                [left, y - 10.0, left + width, y + 3.0]
+            };
+            let cost = |candidate: &(f64, f64, &str)| {
+                let place = place(candidate);
+                let outside = width * LINE - overlap(&place, &frame);
+                outside.max(0.0) + taken.iter().map(|other| overlap(&place, other)).sum::<f64>()
+            };
+            let best = candidates.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).copied();
+            if let Some(best) = best {
+                let new = place(&best);
+                taken.push(new);
+                let point = &mut self.points[index];
+                (point.label_x, point.label_y, point.anchor) = best;
+            }
+        }
     }
 }
 
@@ -249,6 +326,34 @@ mod tests {
                 }
                 assert!(axis.ticks().len() < 50);
             }
+        }
+    }
+
+    #[test]
+    fn counted_axes_have_whole_ticks() {
+        let axis = Axis::over([1.0, 2.0], Scale::Linear).whole();
+        assert_eq!(axis.ticks(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn names_of_near_points_do_not_overlap() {
+        let axis = Axis::over([0.0, 100.0], Scale::Linear);
+        let mut chart = Chart::new(&axis, "x", &axis, "y");
+        for index in 0..8 {
+            let at = 50.0 + f64::from(index);
+            chart.point("Q4_K_M", String::new(), 0, (&axis, &axis), (at, at));
+        }
+        chart.place_names();
+        let places: Vec<Place> = chart
+            .points
+            .iter()
+            .map(|point| {
+                let left = if point.anchor == "end" { point.label_x - 42.0 } else { point.label_x };
+                [left, point.label_y - 10.0, left + 42.0, point.label_y + 3.0]
+            })
+            .collect();
+        for (index, place) in places.iter().enumerate() {
+            assert!(places[..index].iter().all(|other| overlap(place, other) == 0.0), "{index}");
         }
     }
 

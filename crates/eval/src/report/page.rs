@@ -32,7 +32,10 @@ pub fn html(report: &Report) -> Result<String, Error> {
     let failed = |error: minijinja::Error| Error::Template { problem: format!("{error:#}") };
     environment.add_template(TEMPLATE_NAME, TEMPLATE).map_err(failed)?;
     let template = environment.get_template(TEMPLATE_NAME).map_err(failed)?;
-    let files: Vec<FileView> = report.files.iter().enumerate().map(FileView::new).collect();
+    let mut files: Vec<FileView> = report.files.iter().enumerate().map(FileView::new).collect();
+    for (file, label) in files.iter_mut().zip(labels(report)) {
+        file.label = label;
+    }
     template
         .render(context! {
             report,
@@ -40,9 +43,15 @@ pub fn html(report: &Report) -> Result<String, Error> {
             size_chart => size_chart(report),
             position_chart => position_chart(report),
             window_chart => window_chart(report),
+            hues => hues(report.files.len()),
             version => env!("CARGO_PKG_VERSION"),
         })
         .map_err(failed)
+}
+
+/// Number and hue, in degrees, of the colours after the eight that are chosen by hand: each a golden angle after the one before.
+fn hues(n_files: usize) -> Vec<(usize, u32)> {
+    (8..n_files).map(|colour| (colour, ((colour as f64 * 137.508) % 360.0).round() as u32)).collect()
 }
 
 /// The values of a file that have to be computed.
@@ -50,6 +59,8 @@ pub fn html(report: &Report) -> Result<String, Error> {
 struct FileView {
     /// The last part of the path, or the whole path where that has none.
     name: String,
+    /// What tells the name from those of the other files.
+    label: String,
     path: String,
     colour: usize,
     rows: Vec<Row>,
@@ -124,6 +135,7 @@ impl FileView {
         let tensors = file.tensors.as_ref();
         FileView {
             name: name_of(&file.file).to_owned(),
+            label: String::new(),
             path: file.file.clone(),
             colour: index,
             rows: rows(file),
@@ -240,6 +252,7 @@ fn size_chart(report: &Report) -> Option<Chart> {
     if measured.len() < 2 {
         return None;
     }
+    let labels = labels(report);
     let megabytes = |file: &FileReport| file.bytes as f64 / 1e6;
     let x = Axis::over(measured.iter().map(|(_, file, _)| megabytes(file)), Scale::Linear).widened();
     let y = Axis::over(measured.iter().map(|(.., kl)| *kl), Scale::Log);
@@ -247,9 +260,36 @@ fn size_chart(report: &Report) -> Option<Chart> {
     for (index, file, kl) in measured {
         let size = megabytes(file);
         let detail = format!("{size:.0} MB, {:.2} bits a weight, {kl:.5} nats", file.bits_per_weight);
-        chart.point(name_of(&file.file), detail, index, (&x, &y), (size, kl));
+        chart.point(&labels[index], detail, index, (&x, &y), (size, kl));
     }
+    chart.place_names();
     Some(chart)
+}
+
+/// What tells the names of the files apart: without the words that all begin with, and without a common ending.
+fn labels(report: &Report) -> Vec<String> {
+    let names: Vec<&str> = report.files.iter().map(|file| name_of(&file.file)).collect();
+    let Some(first) = names.first().filter(|_| names.len() > 1) else {
+        return names.into_iter().map(str::to_owned).collect();
+    };
+    let ends = first.char_indices().filter(|(_, c)| *c == '.').map(|(at, _)| &first[at..]);
+    let end = ends.filter(|end| names.iter().all(|name| name.ends_with(end))).max_by_key(|end| end.len());
+    let stem = |name: &str| end.and_then(|end| name.strip_suffix(end)).unwrap_or(name).to_owned();
+    let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
+    // The last border up to which all begin alike.
+    let is_border = |c: char| "-_. ".contains(c);
+    let borders = stems[0].char_indices().filter(|(_, c)| is_border(*c)).map(|(at, c)| at + c.len_utf8());
+    let is_shared = |at: &usize| stems.iter().all(|stem| stem.starts_with(&stems[0][..*at]));
+    let begin = borders.filter(is_shared).last().unwrap_or(0);
+    let label = |(name, stem): (&&str, &String)| {
+        let label = &stem[begin..];
+        if label.is_empty() || stems.iter().all(|other| other == stem) {
+            (*name).to_owned()
+        } else {
+            label.to_owned()
+        }
+    };
+    names.iter().zip(&stems).map(label).collect()
 }
 
 /// The path's last part.
@@ -270,7 +310,7 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
     let n = report.files.iter().map(|file| values(file).len()).max().filter(|n| *n > 1)?;
     // The mean over a fortieth of the line to both sides: enough to smooth it, too little to hide a trend.
     let all: Vec<Vec<f64>> = report.files.iter().map(|file| smoothed(values(file), n / 40)).collect();
-    let x = Axis::over([first, first + (n - 1) as f64], Scale::Linear);
+    let x = Axis::over([first, first + (n - 1) as f64], Scale::Linear).whole();
     // The axis starts at zero: a truncated one would make small differences look large.
     let y = Axis::over(all.iter().flatten().copied(), Scale::Linear).with_zero();
     let mut chart = Chart::new(&x, x_label, &y, "mean divergence, nats");
@@ -325,6 +365,35 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 3, "size, position, window");
         assert_eq!(page.matches("<polyline").count(), 4);
         assert!(!page.contains("<script") && !page.contains("http"));
+    }
+
+    #[test]
+    fn labels_are_what_differs_between_names() {
+        let mut report = report(3);
+        for (file, name) in report.files.iter_mut().zip(["q8_0", "q4_k_m", "q4_0"]) {
+            file.file = format!("out/smollm2-135m-{name}.gguf");
+        }
+        assert_eq!(labels(&report), ["q8_0", "q4_k_m", "q4_0"]);
+        report.files[1].file = "other.gguf".to_owned();
+        assert_eq!(labels(&report), ["smollm2-135m-q8_0", "other", "smollm2-135m-q4_0"]);
+        for file in &mut report.files {
+            file.file = "same.gguf".to_owned();
+        }
+        assert_eq!(labels(&report), ["same.gguf"; 3]);
+    }
+
+    #[test]
+    fn every_file_has_its_own_colour() {
+        let page = html(&report(20)).unwrap();
+        let colours: BTreeSet<&str> = page
+            .lines()
+            .flat_map(|line| line.split("--c").skip(1))
+            .filter_map(|text| text.split_once(": ")?.1.split(';').next())
+            .filter(|colour| colour.starts_with(['#', 'h']))
+            .collect();
+        // For bright pages and for dark ones.
+        assert_eq!(colours.len(), 40);
+        assert!(page.contains("class=\"line c19"));
     }
 
     #[test]

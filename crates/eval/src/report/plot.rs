@@ -31,6 +31,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     for file in files.iter().filter(|file| file.cost.is_finite()) {
         chart.point(&file.name, String::new(), 0, (&x, &y), (gigabytes(file), file.cost));
     }
+    chart.place_names();
     let Chart { width, height, left, right, top, bottom, .. } = chart;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -57,14 +58,14 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
         );
     }
     for point in &chart.points {
-        // Names of points near the right edge stand before them.
-        let (at, anchor) = if point.is_far { (point.x - 8.0, "end") } else { (point.x + 8.0, "start") };
         let _ = writeln!(
             svg,
-            "<circle cx=\"{}\" cy=\"{}\" r=\"4\" class=\"point\"/><text x=\"{at}\" y=\"{}\" text-anchor=\"{anchor}\" class=\"ink\">{}</text>",
+            "<circle cx=\"{}\" cy=\"{}\" r=\"4\" class=\"point\"/><text x=\"{}\" y=\"{}\" text-anchor=\"{}\" class=\"ink\">{}</text>",
             point.x,
             point.y,
-            point.y + 4.0,
+            point.label_x,
+            point.label_y,
+            point.anchor,
             escaped(&point.name)
         );
     }

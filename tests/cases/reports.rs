@@ -1,0 +1,32 @@
+//! Results of comparisons: what the terminal shows, and what the page shows.
+
+use std::fs;
+
+use crate::common::{Sandbox, succeed};
+
+#[test]
+fn compare_with_a_page_prints_the_short_result_and_one_table() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]));
+    for name in ["q8_0", "q4_0"] {
+        let output = format!("{name}.gguf");
+        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["a.gguf", &output, name, "-q"]));
+    }
+    fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
+    let args =
+        ["compare", "a.gguf", "q8_0.gguf", "q4_0.gguf", "--text", "text.txt", "-n", "2", "-c", "16", "-q"];
+    let run = |more: &[&str]| {
+        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &[&args[..], more].concat())).stdout
+    };
+    let plain = run(&[]);
+    assert_eq!(run(&["--html", "page.html"]), plain);
+    assert!(!plain.contains("blk.0.attn_q.weight"));
+    let table: Vec<&str> = plain.lines().rev().take(3).collect();
+    assert!(table[2].starts_with("file") && table[2].contains("divergence"), "{plain}");
+    assert!(table[1].starts_with("q8_0.gguf") && table[1].contains(" ± "), "{plain}");
+    assert!(table[0].starts_with("q4_0.gguf") && table[0].contains(" %"), "{plain}");
+    let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
+    assert!(page.contains("blk.0.attn_q.weight") && page.contains(" ± "));
+    let with_tensors = run(&["--html", "page.html", "--force", "--tensors"]);
+    assert!(with_tensors.contains("blk.0.attn_q.weight"));
+}
