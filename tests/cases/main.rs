@@ -20,5 +20,6 @@ mod names;
 mod promises;
 mod prompts;
 mod publishing;
+mod recipes;
 mod reports;
 mod setting;

@@ -109,12 +109,6 @@ pub enum Error {
         /// The type that the key has.
         type_name: &'static str,
     },
-    /// A tensor about which the recipe file says nothing.
-    #[error("tensor `{tensor}` is not in the recipe file")]
-    NotInRecipeFile {
-        /// The tensor.
-        tensor: String,
-    },
     /// More shards than their numbers can count.
     #[error("{count} shards are more than 65535")]
     TooManyShards {
@@ -347,7 +341,6 @@ impl Error {
                 "types are int, float, bool and str, or u8 to i64, f32 and f64 to be exact"
             }
             Error::KeyOverrideRange { .. } => "state the type, as in `u64:`, to change it",
-            Error::NotInRecipeFile { .. } => "was the recipe saved for this model?",
             Error::TooManyShards { .. } => "allow more for each",
             Error::OutputIsInput { .. } => "give another name; the input is never written to",
             Error::CopyOfCheckpoint => "f32, f16 and bf16 keep the weights as plain numbers",

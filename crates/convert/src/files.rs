@@ -13,7 +13,8 @@ use crate::{
     planned::{Choice, FileOf, PlannedFile},
     prune::Pruning,
     recipes::{
-        Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, assign, requires_imatrix,
+        Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, TensorType, assign,
+        requires_imatrix,
     },
     request::{OutputRequest, Request, Shards},
 };
@@ -108,22 +109,21 @@ fn choose(
     kept: &[(usize, String)],
     facts: &[TensorFacts<'_>],
 ) -> Result<Vec<Choice>, Error> {
-    // A recipe file decides alone: no rule is walked, so that a later version of the rules changes nothing.
-    let assignments = match &output.dtypes {
-        Some(dtypes) => {
-            let file_type = output.recipe.file_type;
-            let replay = |(index, name): &(usize, String)| {
-                let original = base.tensors[*index].name;
-                let dtype = *dtypes
-                    .get(original)
-                    .ok_or_else(|| Error::NotInRecipeFile { tensor: original.to_owned() })?;
-                Ok((dtype, Reason::RecipeFile, None, requires_imatrix(name, dtype, file_type)))
-            };
-            kept.iter().map(replay).collect::<Result<Vec<_>, Error>>()?
-        }
-        None => {
+    // A recipe file that names every tensor decides alone: no rule is walked, so that a later version of the rules changes nothing.
+    let named: Vec<_> = kept
+        .iter()
+        .map(|(index, name)| {
+            let dtype = *output.dtypes.as_ref()?.get(base.tensors[*index].name)?;
+            let requires_imatrix = requires_imatrix(name, dtype, output.recipe.file_type);
+            Some((dtype, Reason::RecipeFile, None, requires_imatrix))
+        })
+        .collect();
+    let assignments = match named.iter().copied().collect::<Option<Vec<_>>>() {
+        Some(all) if output.dtypes.is_some() => all,
+        _ => {
             let has_imatrix = request.importance.is_some();
-            let overrides = Overrides { has_imatrix, ..request.overrides.clone() };
+            let mut overrides = Overrides { has_imatrix, ..request.overrides.clone() };
+            overrides.tensor_types.splice(0..0, recipe_patterns(base, output, kept, &named)?);
             let mut made = assign(output.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
             // Each step may replace the type that the one before it chose.
             if base.converted {
@@ -147,7 +147,8 @@ fn choose(
                     keep_repacked(assignment, dtype);
                 }
             }
-            made.into_iter().map(|it| (it.dtype, it.reason, it.fallback, it.requires_imatrix)).collect()
+            let made = made.into_iter().map(|it| (it.dtype, it.reason, it.fallback, it.requires_imatrix));
+            made.zip(named).map(|(by_rules, named)| named.unwrap_or(by_rules)).collect()
         }
     };
     let choice = |((index, name), (dtype, reason, fallback, requires_imatrix)): (&(usize, String), _)| {
@@ -162,6 +163,27 @@ fn choose(
         Ok(Choice { dtype, raised_from: Some(choice.dtype), requires_imatrix: false, ..choice })
     };
     kept.iter().zip(assignments).map(choice).collect()
+}
+
+/// What a recipe file requests, as patterns: tensors by their names, which the counts of the rules pass over then, and keys that name
+/// no tensor.
+fn recipe_patterns<T: Copy>(
+    base: &Base<'_>,
+    output: &OutputRequest,
+    kept: &[(usize, String)],
+    named: &[Option<(DType, Reason, T, bool)>],
+) -> Result<Vec<TensorType>, Error> {
+    let Some(dtypes) = &output.dtypes else { return Ok(Vec::new()) };
+    let mut patterns = Vec::new();
+    for ((_, name), (dtype, ..)) in kept.iter().zip(named).filter_map(|(kept, named)| Some((kept, (*named)?)))
+    {
+        patterns.push(TensorType::of_name(name, dtype).map_err(Error::Recipe)?);
+    }
+    let is_tensor = |key: &str| base.tensors.iter().any(|tensor| tensor.name == key);
+    for (key, dtype) in dtypes.iter().filter(|(key, _)| !is_tensor(key)) {
+        patterns.push(TensorType::parse(&format!("{key}={}", dtype.name())).map_err(Error::Recipe)?);
+    }
+    Ok(patterns)
 }
 
 /// The converter keeps more tensors in a type of their own than recipes leave alone, and weights that are blocks

@@ -91,7 +91,7 @@ impl<'a> Request<'a> {
 pub struct OutputRequest {
     /// Its recipe.
     pub recipe: &'static Recipe,
-    /// Dtypes decided before, by the names in the input: no rule of the recipe applies then.
+    /// Dtypes decided before, by the names in the input or by patterns of names; the rules of the recipe apply to other tensors.
     pub dtypes: Option<BTreeMap<String, DType>>,
     /// What file of the input is meant.
     pub of: FileOf,

@@ -137,7 +137,7 @@ pub fn run_with<I: Input>(
     let conversion = Conversion::new(open.input).outputs(outputs).request(settings.request());
     let tensors = first_recipe.map(|recipe| conversion.input().tensors(recipe)).unwrap_or_default();
     settings.warn_of_patterns(&tensors, ui);
-    settings.check_replay(&tensors)?;
+    settings.check_replay(&tensors, ui)?;
 
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;

@@ -115,7 +115,7 @@ pub struct Settings {
     keys: Vec<KeyOverride>,
     fp8_as: Option<DType>,
     repack: bool,
-    replayed: bool,
+    replayed: Option<PathBuf>,
     save_to: Option<PathBuf>,
     endian: Endian,
     calibration: Option<Calibration>,
@@ -196,7 +196,7 @@ impl QuantizeOptions {
             keys,
             fp8_as: other.fp8_as,
             repack: other.repack,
-            replayed: self.recipe.is_some(),
+            replayed: self.recipe.clone(),
             save_to: self.save_recipe.clone(),
             endian: other.endian,
             calibration: None,
@@ -311,7 +311,7 @@ impl Settings {
                 .map(|recipe| OutputRequest::decided(recipe, dtypes.clone()))
                 .collect());
         }
-        if !self.replayed {
+        if self.replayed.is_none() {
             return Ok(given.into_iter().map(OutputRequest::by_rules).collect());
         }
         let replay = |output: &OutputRecipe| {
@@ -323,7 +323,7 @@ impl Settings {
 
     /// Whether types are given for each tensor, by a recipe file or by `--pure`.
     pub fn has_fixed_types(&self) -> bool {
-        self.replayed || self.overrides.pure
+        self.replayed.is_some() || self.overrides.pure
     }
 
     /// What to make, whatever types were chosen under a budget.
@@ -428,21 +428,59 @@ impl Settings {
         Ok([vec![report.summary()], warnings].concat())
     }
 
-    /// Checks that a recipe file names no tensor that is not there.
+    /// Checks that every name and pattern of a recipe file is of some tensor, and notes the tensors that it leaves to the rules.
     ///
     /// # Errors
-    /// It does.
-    pub fn check_replay(&self, tensors: &[TensorFacts<'_>]) -> Result<(), Failure> {
-        let have: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
-        let named = self.recipe_file.outputs.iter().filter(|_| self.replayed).flat_map(|it| it.dtypes.keys());
-        match named.filter(|name| !have.contains(name.as_str())).collect::<Vec<_>>()[..] {
-            [] => Ok(()),
-            [name, ref rest @ ..] => {
-                let message =
-                    format!("recipe file: tensor `{name}` and {} more are not in the model", rest.len());
-                Err(Failure::new(message).hint(["was the recipe saved for this model?"]))
+    /// A name or pattern of no tensor; an invalid pattern; two patterns that give a tensor two types.
+    pub fn check_replay(&self, tensors: &[TensorFacts<'_>], ui: &Ui) -> Result<(), Failure> {
+        let Some(path) = &self.replayed else { return Ok(()) };
+        let names: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+        for output in &self.recipe_file.outputs {
+            let mut patterns = Vec::new();
+            for (key, dtype) in output.dtypes.iter().filter(|(key, _)| !names.contains(key.as_str())) {
+                let pattern = TensorType::parse(&format!("{key}={}", dtype.name()));
+                patterns.push((key, pattern.map_err(|error| Failure::at(path, error))?));
+            }
+            let matches = |pattern: &TensorType, name: &str| pattern.pattern.is_match(name);
+            let unknown: Vec<&String> = patterns
+                .iter()
+                .filter(|(_, pattern)| !names.iter().any(|name| matches(pattern, name)))
+                .map(|(key, _)| *key)
+                .collect();
+            if let Some(first) = unknown.first() {
+                let more = match unknown.len() - 1 {
+                    0 => String::new(),
+                    n => format!(" (nor {n} more)"),
+                };
+                let message = format!("`{first}` matches no tensor of the model{more}");
+                return Err(Failure::at(path, message).hint(["was the recipe saved for this model?"]));
+            }
+            let mut by_rules = Vec::new();
+            for name in names.iter().filter(|name| !output.dtypes.contains_key(**name)) {
+                let of_it: Vec<_> = patterns.iter().filter(|(_, pattern)| matches(pattern, name)).collect();
+                match of_it[..] {
+                    [] => by_rules.push(*name),
+                    [(one, first), ref others @ ..] => {
+                        if let Some((other, _)) = others.iter().find(|(_, other)| other.dtype != first.dtype)
+                        {
+                            let message =
+                                format!("tensor `{name}`: `{one}` and `{other}` match it, with two types");
+                            return Err(Failure::at(path, message));
+                        }
+                    }
+                }
+            }
+            if let Some(first) = by_rules.first() {
+                ui.note(&format!(
+                    "{}: {} of {} tensors are not named and follow the rules of {}, such as `{first}`",
+                    path.display(),
+                    by_rules.len(),
+                    names.len(),
+                    output.file_type
+                ));
             }
         }
+        Ok(())
     }
 
     /// Writes the recipe file that was requested, if one was.

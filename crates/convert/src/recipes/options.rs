@@ -60,6 +60,19 @@ impl TensorType {
         TensorType { pattern, dtype }
     }
 
+    /// The dtype of the one tensor with this name.
+    ///
+    /// # Errors
+    /// [`RecipeError::TensorTypePattern`] for a name that is too long.
+    pub fn of_name(name: &str, dtype: DType) -> Result<TensorType, RecipeError> {
+        let pattern = format!("^{}$", regex::escape(name));
+        let pattern = Regex::new(&pattern).map_err(|problem| RecipeError::TensorTypePattern {
+            text: name.to_owned(),
+            problem: problem.to_string(),
+        })?;
+        Ok(TensorType { pattern, dtype })
+    }
+
     /// Parses `PATTERN=DTYPE`. The pattern ends at the first `=` and is put in lower case, as
     /// names of tensors are.
     ///

@@ -1,0 +1,81 @@
+//! Recipe files that people write by hand.
+
+use std::{collections::BTreeMap, fs};
+
+use crate::common::{Output, Sandbox, succeed};
+
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]));
+    sandbox
+}
+
+/// Runs a recipe of a Q4_0 file with these types.
+fn replay(sandbox: &Sandbox, dtypes: &str) -> Output {
+    let text = format!(
+        r#"{{"format": "gguf-tools recipe", "version": 1, "outputs": [{{"type": "Q4_0", "dtypes": {dtypes}}}]}}"#
+    );
+    fs::write(sandbox.path("r.json"), text).unwrap();
+    sandbox.run(QUANTIZE, &["a.gguf", "out.gguf", "--recipe", "r.json", "-f"])
+}
+
+/// The types of a file, by tensor.
+fn types(sandbox: &Sandbox, file: &str) -> BTreeMap<String, String> {
+    let model = gguf::Model::open(&sandbox.path(file)).unwrap();
+    model.tensors().map(|(_, tensor)| (tensor.name.clone(), tensor.dtype.name().to_owned())).collect()
+}
+
+#[test]
+fn recipe_of_one_tensor_leaves_the_others_to_the_rules() {
+    let sandbox = sandbox();
+    succeed(sandbox.run(QUANTIZE, &["a.gguf", "stock.gguf", "q4_0", "-q"]));
+    let mut expected = types(&sandbox, "stock.gguf");
+    let one = succeed(replay(&sandbox, r#"{"blk.0.attn_v.weight": "q8_0"}"#));
+    expected.insert("blk.0.attn_v.weight".to_owned(), "q8_0".to_owned());
+    assert_eq!(types(&sandbox, "out.gguf"), expected);
+    assert!(
+        one.stderr.contains("r.json: 20 of 21 tensors are not named and follow the rules of Q4_0"),
+        "{}",
+        one.stderr
+    );
+    succeed(replay(&sandbox, r#"{"blk.*.attn_v.weight": "q8_0"}"#));
+    expected.insert("blk.1.attn_v.weight".to_owned(), "q8_0".to_owned());
+    assert_eq!(types(&sandbox, "out.gguf"), expected);
+    // Same bytes as the option with that pattern.
+    let option = ["--tensor-type", "blk.*.attn_v.weight=q8_0", "a.gguf", "option.gguf", "q4_0", "-q"];
+    succeed(sandbox.run(QUANTIZE, &option));
+    assert!(fs::read(sandbox.path("out.gguf")).unwrap() == fs::read(sandbox.path("option.gguf")).unwrap());
+}
+
+#[test]
+fn recipe_with_a_name_of_no_tensor_names_the_file() {
+    let sandbox = sandbox();
+    for (dtypes, problem) in [
+        (
+            r#"{"blk.7.attn_v.weight": "q8_0"}"#,
+            "r.json: `blk.7.attn_v.weight` matches no tensor of the model\n",
+        ),
+        (r#"{"x": "q8_0", "y": "q8_0"}"#, "r.json: `x` matches no tensor of the model (nor 1 more)\n"),
+        (r#"{"attn_v[": "q8_0"}"#, "r.json: "),
+        (
+            r#"{"attn_": "q8_0", "attn_v": "q6_K"}"#,
+            "r.json: tensor `blk.0.attn_v.weight`: `attn_` and `attn_v` match it",
+        ),
+    ] {
+        let ran = replay(&sandbox, dtypes);
+        assert_eq!(ran.code, Some(1), "{dtypes}: {}", ran.stderr);
+        assert!(ran.stderr.contains(problem), "{dtypes}: {}", ran.stderr);
+        assert!(!sandbox.path("out.gguf").exists());
+    }
+}
+
+#[test]
+fn saved_recipe_replays_without_a_note() {
+    let sandbox = sandbox();
+    succeed(sandbox.run(QUANTIZE, &["a.gguf", "one.gguf", "q4_k_m", "--save-recipe", "r.json", "-q"]));
+    let ran = succeed(sandbox.run(QUANTIZE, &["a.gguf", "two.gguf", "--recipe", "r.json"]));
+    assert!(!ran.stderr.contains("note"), "{}", ran.stderr);
+    assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("two.gguf")).unwrap());
+}
