@@ -63,7 +63,7 @@ fn of_conversion(error: &convert::Error) -> Fields {
             fields!(tensor: tensor, expected: "an entry of the importance matrix")
         }
         E::Requantize { tensor, from, to } => fields!(tensor: tensor, expected: to, found: from),
-        E::NotInRecipeFile { tensor } | E::Shape { tensor, .. } | E::PartGap { tensor, .. } => {
+        E::Shape { tensor, .. } | E::PartGap { tensor, .. } => {
             fields!(tensor: tensor)
         }
         E::NoSuchTensor { name, .. } => fields!(tensor: name),
